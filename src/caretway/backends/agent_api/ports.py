@@ -1,0 +1,69 @@
+"""What the Agent API client needs from a transport, and what a transport tells it. Two carriers fit these ports:
+`Run` over HTTP/2, and `RunSSE` + `BidiAppend` over HTTP/1.1.
+
+Everything here is called on the event loop. A handler's methods are plain functions: they are called from the socket's
+own callback, so a message that needs an answer is answered before anything else happens, without a task in between.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from ...core.errors import GatewayError
+from ...wire.envelope import Frame
+
+
+class RunHandler(Protocol):
+    """Whoever opened a run attempt."""
+
+    def on_frames(self, frames: list[Frame]) -> None:
+        """Frames that arrived in one read, in order."""
+        ...
+
+    def on_closed(self, error: GatewayError | None) -> None:
+        """The stream is over; called exactly once, never after `close()`. None: the HTTP stream ended in order (whether
+        the run did is in the frames). An error: it could not be opened, was refused, or was cut."""
+        ...
+
+
+class RunStream(Protocol):
+    """One attempt at a run. One ordered writer: `send` never blocks and never reorders."""
+
+    def send(self, message: bytes) -> None:
+        """Queue one serialised AgentClientMessage (without envelope)."""
+        ...
+
+    def pause(self) -> None:
+        """Stop taking more from upstream soon: the reader is slow. Other streams are not affected."""
+        ...
+
+    def resume(self) -> None: ...
+
+    def close(self) -> None:
+        """Give the stream up. Idempotent; the handler hears nothing more."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Transport(Protocol):
+    """Warm, shared connections to one base URL."""
+
+    name: str
+    """`h2` or `http1`."""
+
+    async def open_run(self, request_id: str, headers: Mapping[str, str], handler: RunHandler) -> RunStream:
+        """Open a run attempt. `headers` are the caller's (authorization, x-cursor-...); the transport adds what its
+        carrier needs. Raises GatewayError(UPSTREAM_DOWN) when no connection can be had."""
+        ...
+
+    async def call(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> Response:
+        """One unary call, with a bounded answer and a time limit."""
+        ...
+
+    async def aclose(self) -> None: ...

@@ -1,0 +1,91 @@
+"""What can go wrong, in one list.
+
+`message` says what happened, `hint` says what to type next. Every boundary has a table from its own codes to an
+`ErrorKind`; every dialect has a table from kinds to its own error bodies. Nobody branches on message text after that.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+
+class ErrorKind(Enum):
+    BAD_REQUEST = "bad_request"
+    """The caller's request is malformed; repeating it will not help."""
+    UNSUPPORTED = "unsupported"
+    """The request is understood, and this gateway or this backend cannot do it."""
+    NOT_FOUND = "not_found"
+    """No such route or object."""
+    TOO_LARGE = "too_large"
+    """The body is larger than the configured limit."""
+    ACCESS_DENIED = "access_denied"
+    """The gateway's own key is missing or wrong."""
+    SIGNED_OUT = "signed_out"
+    """Cursor does not accept the credentials."""
+    FORBIDDEN = "forbidden"
+    """Cursor knows the user and refuses: plan, region, team rule, blocked model."""
+    MODEL_UNKNOWN = "model_unknown"
+    """Cursor has no such model."""
+    CONTEXT_TOO_LONG = "context_too_long"
+    """The conversation does not fit the model's window; the client should compact."""
+    QUOTA = "quota"
+    """The subscription's usage is spent; waiting or paying helps, retrying does not."""
+    RATE_LIMITED = "rate_limited"
+    """Too fast; retrying later helps."""
+    OVERLOADED = "overloaded"
+    """The gateway's own limits are reached; retrying soon helps."""
+    TOOL_LOOP = "tool_loop"
+    """The model repeats one call without progress; the loop guard ended it."""
+    TURN_GONE = "turn_gone"
+    """The request continues a turn that is no longer there, and `session: required` forbids a replay."""
+    UPSTREAM_DOWN = "upstream_down"
+    """Cursor cannot be reached, or broke the connection for good."""
+    UPSTREAM_PROTOCOL = "upstream_protocol"
+    """Cursor said something that cannot be understood."""
+    UPSTREAM_DEPRECATED = "upstream_deprecated"
+    """Cursor wants a newer client."""
+    UPSTREAM_ERROR = "upstream_error"
+    """Cursor reports a failure of its own."""
+    TIMEOUT = "timeout"
+    """No progress within the limits."""
+    CANCELLED = "cancelled"
+    """The client went away, or the gateway is stopping."""
+    INTERNAL = "internal"
+    """A bug of ours."""
+
+
+RETRYABLE: Final = frozenset(
+    {
+        ErrorKind.RATE_LIMITED,
+        ErrorKind.OVERLOADED,
+        ErrorKind.UPSTREAM_DOWN,
+        ErrorKind.UPSTREAM_ERROR,
+        ErrorKind.TIMEOUT,
+    }
+)
+"""Kinds for which the same request may succeed later without any change."""
+
+
+@dataclass(slots=True)
+class GatewayError(Exception):
+    """The only exception that crosses a room's border, and the payload of `TurnFailed`."""
+
+    kind: ErrorKind
+    message: str
+    hint: str = ""
+    param: str | None = None
+    """The request field at fault, as the caller spelled it."""
+    code: str | None = None
+    """A code more exact than the kind's default one (`invalid_json`, `missing_messages` ...)."""
+    retry_after: float | None = None
+    """Seconds, when known."""
+
+    def __post_init__(self) -> None:
+        Exception.__init__(self, self.message)
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.hint}".strip()
+
+
+def bad_request(message: str, *, param: str | None = None, code: str | None = None, hint: str = "") -> GatewayError:
+    return GatewayError(ErrorKind.BAD_REQUEST, message, hint=hint, param=param, code=code)

@@ -1,0 +1,118 @@
+"""What happens during a turn: a closed union. `match` on it ends in `assert_never`.
+
+The last three are terminal for a response: after `TurnPaused` the turn lives on and waits for tool results.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from .errors import GatewayError
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens. `None` means nobody said so; a number is never made up. Cached tokens are part of `input_tokens`."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    estimated: bool = False
+    """True when counted by the gateway and not reported by Cursor."""
+
+
+class StopReason(Enum):
+    END = "end"
+    STOP_SEQUENCE = "stop_sequence"
+    LENGTH = "length"
+    REFUSAL = "refusal"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStarted:
+    """Upstream accepted the turn and began to work on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningDelta:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallStarted:
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallDelta:
+    id: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallReady:
+    """The call is complete. `arguments` is the whole JSON text, equal to the deltas of this call joined."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentActivity:
+    """A tool that was run on this side (by the agent itself or by a bridge): shown, never answered."""
+
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class UsageReported:
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A finding about the answer that belongs beside it, not in it (e.g. that it does not match its JSON schema)."""
+
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class TurnPaused:
+    """Every call of this step is out; the turn waits for their results."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnded:
+    reason: StopReason = StopReason.END
+    stop_sequence: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnFailed:
+    error: GatewayError
+
+
+Event = (
+    TurnStarted
+    | TextDelta
+    | ReasoningDelta
+    | ToolCallStarted
+    | ToolCallDelta
+    | ToolCallReady
+    | AgentActivity
+    | UsageReported
+    | Note
+    | TurnPaused
+    | TurnEnded
+    | TurnFailed
+)
+Terminal = TurnPaused | TurnEnded | TurnFailed

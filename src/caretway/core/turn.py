@@ -1,0 +1,123 @@
+"""The Protocols between the rooms: who can open a turn, what a turn can do, what stands between turn and client.
+
+Events travel in batches: what arrived in one read upstream is handed on, encoded and written as one piece.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from .events import Event
+from .request import Text, ToolResult, TurnRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What a backend can do. Everybody branches on this, never on a backend's name. Default: it cannot."""
+
+    client_tools: Literal["native", "text", "none"] = "none"
+    parks: bool = False
+    """A paused turn stays alive and takes results."""
+    continues: bool = False
+    """A finished conversation can be continued from its `Snapshot`."""
+    images: bool = False
+    reasoning: bool = False
+    usage: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    id: str
+    name: str = ""
+    aliases: tuple[str, ...] = ()
+    reasoning: bool = False
+    context_window: int | None = None
+    parameters: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Settable parameters with their values, e.g. `("effort", ("low", "high"))`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A backend's own memory of a finished conversation. Opaque outside the backend that made it."""
+
+    backend: str
+    state: bytes
+    blobs: tuple[tuple[bytes, bytes], ...] = ()
+    """Content-addressed pieces (id, data), kept apart so that a store can keep each only once."""
+
+
+class Turn(Protocol):
+    """One live conversation with upstream."""
+
+    async def receive(self) -> list[Event]:
+        """At least one event; a terminal event comes last. After `TurnPaused` call again once results are submitted."""
+        ...
+
+    async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = ()) -> None:
+        """Answer every open call of a paused turn. `extra` is what the user said beside the results."""
+        ...
+
+    def snapshot(self) -> Snapshot | None:
+        """What a later turn needs to continue this conversation; None when there is nothing to continue."""
+        ...
+
+    async def aclose(self) -> None:
+        """End the turn upstream. Idempotent, from any state."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BackendStatus:
+    """For `/health`, `caretway status` and the banner."""
+
+    signed_in: bool
+    detail: str = ""
+
+
+class Backend(Protocol):
+    name: str
+    standing: Literal["official", "unofficial", "simulated"]
+    abilities: Abilities
+
+    async def models(self) -> Sequence[ModelInfo]: ...
+
+    async def status(self) -> BackendStatus: ...
+
+    async def start(self, request: TurnRequest, snapshot: Snapshot | None = None) -> Turn:
+        """Open a turn. With a snapshot only the messages after the last assistant message travel."""
+        ...
+
+    async def aclose(self) -> None: ...
+
+
+class Stage(Protocol):
+    """A pure event filter, one per response. A terminal event it makes up ends the turn upstream too."""
+
+    def feed(self, event: Event) -> list[Event]: ...
+
+
+StageFactory = Callable[[TurnRequest], Stage | None]
+"""Builds the stage for one request; None when the request has no need of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRecord:
+    """What is worth knowing about one response after it ended. No prompt, no answer, no secret."""
+
+    request_id: str
+    dialect: str
+    backend: str
+    model: str
+    session: str
+    reason: str
+    stream: bool
+    outcome: str
+    calls: int = 0
+    first_event_ms: float | None = None
+    total_ms: float = 0.0
+    usage: object | None = None
+    ignored: tuple[str, ...] = field(default=())
+
+
+class Observer(Protocol):
+    def response_ended(self, record: TurnRecord) -> None: ...

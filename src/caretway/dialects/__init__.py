@@ -1,0 +1,57 @@
+"""Public APIs, one folder each: outside <-> core. A dialect is pure: ids and times are handed in, nothing is awaited.
+
+`decode` ends the life of the raw body; `Encoder` makes the stream's bytes; `render` makes the whole answer from the
+same events, folded. What a decoder understood but cannot honour goes into `request.ignored`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..core.errors import GatewayError
+from ..core.events import Event
+from ..core.fold import Reply
+from ..core.request import TurnRequest
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseMeta:
+    """What an answer needs and its events do not hold."""
+
+    id: str
+    """Random and unique, without a dialect's prefix."""
+    created: int
+    """Unix seconds."""
+    model: str
+    """The model as the client named it."""
+
+
+class Encoder(Protocol):
+    """One streamed response."""
+
+    keep_alive: bytes
+    """What to send while upstream is silent; harmless to every client."""
+
+    def feed(self, events: Sequence[Event]) -> bytes:
+        """The bytes for these events: one write. After a terminal event the stream is complete, end marker included."""
+        ...
+
+
+class Dialect(Protocol):
+    name: str
+    routes: tuple[str, ...]
+    """Paths served with POST, without a trailing slash."""
+
+    def decode(self, body: object, headers: Mapping[str, str]) -> TurnRequest:
+        """The parsed JSON body -> a request, or GatewayError(BAD_REQUEST | UNSUPPORTED). Header names: lower case."""
+        ...
+
+    def encoder(self, request: TurnRequest, meta: ResponseMeta) -> Encoder: ...
+
+    def render(self, reply: Reply, request: TurnRequest, meta: ResponseMeta) -> bytes:
+        """The whole answer as JSON. `reply.error` is None here: errors go through `error`."""
+        ...
+
+    def error(self, error: GatewayError) -> tuple[int, bytes]:
+        """HTTP status and JSON body."""
+        ...

@@ -1,0 +1,60 @@
+"""BidiAppend: the upstream half of a run on HTTP/1.1, where every client message is a numbered call of its own.
+
+The numbers start at 0 and cover every message of one request id. The server puts calls back in order and drops a number
+it has seen: two counters on one run are what made earlier gateways hang after a tool result. `AppendWriter` is the one
+counter of a run; `AppendReader` is the server's half.
+"""
+
+from .messages import ai
+
+
+class AppendWriter:
+    """In: serialised AgentClientMessages. Out: BidiAppendRequest bodies with rising numbers."""
+
+    def __init__(self, request_id: str) -> None:
+        self._request_id = request_id
+        self._next = 0
+
+    def write(self, message: bytes) -> bytes:
+        body = ai.BidiAppendRequest(data=message.hex(), append_seqno=self._next)
+        body.request_id.request_id = self._request_id
+        self._next += 1
+        return body.SerializeToString()
+
+
+class AppendOutOfRange(ValueError):
+    """A number so far ahead that buffering up to it would be unbounded."""
+
+
+class AppendReader:
+    """In: numbered messages in any order. Out: messages in order; a number that was seen before gives nothing."""
+
+    def __init__(self, max_ahead: int = 1024) -> None:
+        self._next = 0
+        self._waiting: dict[int, bytes] = {}
+        self._max_ahead = max_ahead
+
+    def seen(self, seqno: int) -> bool:
+        return seqno < self._next or seqno in self._waiting
+
+    def expected(self, seqno: int) -> bool:
+        return seqno == self._next
+
+    def feed(self, seqno: int, message: bytes) -> list[bytes]:
+        if seqno < 0 or seqno > self._next + self._max_ahead:
+            raise AppendOutOfRange(f"append {seqno} while {self._next} is next")
+        if self.seen(seqno):
+            return []
+        self._waiting[seqno] = message
+        ready: list[bytes] = []
+        while self._next in self._waiting:
+            ready.append(self._waiting.pop(self._next))
+            self._next += 1
+        return ready
+
+
+def read_append(body: bytes) -> tuple[str, int, bytes]:
+    """A BidiAppendRequest body -> (request id, number, serialised AgentClientMessage)."""
+    append = ai.BidiAppendRequest.FromString(body)
+    data = append.data_binary or bytes.fromhex(append.data)
+    return append.request_id.request_id, append.append_seqno, data

@@ -1,0 +1,36 @@
+"""Blob ids and the JSON messages that live in blobs.
+
+Every `bytes` in a conversation state is the sha256 of a blob, never inline data. Root prompt blobs are JSON messages
+`{"role", "content"}`, where content is text or a list of parts. The JSON is written with sorted keys and no spaces, so
+the same history always gives the same ids and the upstream cache stays warm.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+
+def blob_id(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()
+
+
+def write_message(role: str, content: str | Sequence[Mapping[str, Any]]) -> bytes:
+    return msgspec.json.encode({"role": role, "content": content}, order="sorted")
+
+
+def text_part(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def tool_call_part(call_id: str, name: str, args: Any) -> dict[str, Any]:
+    return {"type": "tool-call", "toolCallId": call_id, "toolName": name, "args": args}
+
+
+def tool_result_part(call_id: str, name: str, result: str, *, is_error: bool = False) -> dict[str, Any]:
+    return {"type": "tool-result", "toolCallId": call_id, "toolName": name, "result": result, "isError": is_error}
+
+
+def image_part(mime_type: str, base64_data: str) -> dict[str, Any]:
+    return {"type": "image", "mimeType": mime_type, "image": base64_data}

@@ -1,0 +1,85 @@
+"""Connect's stream framing, sans I/O.
+
+In: bytes in any chunking. Out: `Frame`s, in order, the end-of-stream frame last. Remembered: the unfinished rest.
+One frame is a flag byte, a big-endian 32-bit length and the payload. The announced length is checked against the cap
+before anything is buffered for it, and so is the size of what a compressed payload unpacks to.
+"""
+
+import struct
+import zlib
+from dataclasses import dataclass
+from typing import Final
+
+COMPRESSED: Final = 0b01
+END_OF_STREAM: Final = 0b10
+MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
+
+_HEADER: Final = struct.Struct(">BI")
+HEADER_BYTES: Final = _HEADER.size
+
+
+class EnvelopeError(ValueError):
+    """The bytes are not a Connect stream that we accept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    payload: bytes
+    end: bool = False
+    """True for the end-of-stream frame, whose payload is JSON and not a message."""
+
+
+def pack(payload: bytes, *, end: bool = False) -> bytes:
+    return _HEADER.pack(END_OF_STREAM if end else 0, len(payload)) + payload
+
+
+class EnvelopeReader:
+    def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
+        self._rest = bytearray()
+        self._cap = max_frame_bytes
+        self._ended = False
+
+    @property
+    def mid_frame(self) -> bool:
+        """True while a frame has begun and not ended: a connection that closes now was cut."""
+        return bool(self._rest)
+
+    def feed(self, data: bytes) -> list[Frame]:
+        rest = self._rest
+        rest += data
+        frames: list[Frame] = []
+        at, size = 0, len(rest)
+        while size - at >= HEADER_BYTES:
+            if self._ended:
+                raise EnvelopeError("bytes after the end-of-stream frame")
+            flags, length = _HEADER.unpack_from(rest, at)
+            if flags & ~(COMPRESSED | END_OF_STREAM):
+                raise EnvelopeError(f"unknown frame flags 0x{flags:02x}")
+            if length > self._cap:
+                raise EnvelopeError(f"a frame of {length} bytes is over the limit of {self._cap}")
+            stop = at + HEADER_BYTES + length
+            if stop > size:
+                break
+            payload = bytes(rest[at + HEADER_BYTES : stop])
+            if flags & COMPRESSED:
+                payload = gunzip(payload, self._cap)
+            self._ended = bool(flags & END_OF_STREAM)
+            frames.append(Frame(payload, self._ended))
+            at = stop
+        if at:
+            del rest[:at]
+        return frames
+
+
+def gunzip(data: bytes, cap: int) -> bytes:
+    """Unpack one gzip member, but never to more than `cap` bytes."""
+    unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    try:
+        plain = unpacker.decompress(data, cap + 1)
+    except zlib.error as broken:
+        raise EnvelopeError(f"the compressed frame is broken: {broken}") from broken
+    if len(plain) > cap:
+        raise EnvelopeError(f"a compressed frame unpacks to more than {cap} bytes")
+    if not unpacker.eof:
+        raise EnvelopeError("the compressed frame is cut short")
+    return plain

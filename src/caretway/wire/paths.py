@@ -1,0 +1,22 @@
+"""Where things are called on Cursor's hosts."""
+
+from typing import Final
+
+RUN: Final = "/agent.v1.AgentService/Run"
+RUN_SSE: Final = "/agent.v1.AgentService/RunSSE"
+BIDI_APPEND: Final = "/aiserver.v1.BidiService/BidiAppend"
+NAME_AGENT: Final = "/agent.v1.AgentService/NameAgent"
+USABLE_MODELS: Final = "/agent.v1.AgentService/GetUsableModels"
+USABLE_MODELS_OLD: Final = "/aiserver.v1.AiService/GetUsableModels"
+DEFAULT_MODEL: Final = "/agent.v1.AgentService/GetDefaultModelForCli"
+SERVER_CONFIG: Final = "/aiserver.v1.ServerConfigService/GetServerConfig"
+PRIVACY_MODE: Final = "/aiserver.v1.DashboardService/GetUserPrivacyMode"
+TEAM_SETTINGS: Final = "/aiserver.v1.DashboardService/GetTeamAdminSettingsOrEmptyIfNotInTeam"
+TEAM_REPOS: Final = "/aiserver.v1.DashboardService/GetTeamReposOrEmptyIfNotInTeam"
+EXCHANGE_KEY: Final = "/auth/exchange_user_api_key"
+REFRESH: Final = "/auth/refresh"
+POLL: Final = "/auth/poll"
+
+STREAM_TYPE: Final = "application/connect+proto"
+UNARY_TYPE: Final = "application/proto"
+JSON_TYPE: Final = "application/json"
