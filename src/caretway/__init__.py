@@ -1,3 +1,30 @@
-"""Caretway: Cursor models in the tools you already use."""
+"""Caretway: Cursor models in the tools you already use.
+
+import caretway
+
+async with caretway.Gateway(caretway.Settings(port=0)) as gateway:
+    print(gateway.base_url)
+"""
+
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from .app import Gateway
+    from .config import Settings
+
+__all__ = ["Gateway", "Settings", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    """Loaded on first use: `caretway --help` need not wait for a server's imports."""
+    if name == "Gateway":
+        from .app import Gateway
+
+        return Gateway
+    if name == "Settings":
+        from .config import Settings
+
+        return Settings
+    raise AttributeError(f"module 'caretway' has no attribute {name!r}")

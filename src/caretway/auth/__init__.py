@@ -1,0 +1,1 @@
+"""Credentials: where a bearer token comes from and how it stays valid."""

@@ -86,6 +86,13 @@ class GatewayError(Exception):
     def __str__(self) -> str:
         return f"{self.message} {self.hint}".strip()
 
+    def __hash__(self) -> int:
+        return hash((self.kind, self.message))
+
+    def __reduce__(self) -> tuple[type["GatewayError"], tuple[object, ...]]:
+        """Exception's own way knows `args` only, which is the message: a copy could not be made from it."""
+        return GatewayError, (self.kind, self.message, self.hint, self.param, self.code, self.retry_after)
+
 
 def bad_request(message: str, *, param: str | None = None, code: str | None = None, hint: str = "") -> GatewayError:
     return GatewayError(ErrorKind.BAD_REQUEST, message, hint=hint, param=param, code=code)

@@ -1,9 +1,10 @@
 """Events -> Reply. Non-streaming answers, tests and the end-of-turn log line all use this fold.
 
 In: the events of one response, in order. Out: a `Reply`. Remembered: text pieces and calls, joined once at the end.
+A run of text (or reasoning) ends where the other kind, or a call, begins.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -25,7 +26,7 @@ from .events import (
     Usage,
     UsageReported,
 )
-from .request import ToolCall
+from .request import Reasoning, Text, ToolCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +42,20 @@ class Reply:
     stop_sequence: str | None = None
     paused: bool = False
     error: GatewayError | None = None
+    parts: tuple[Text | Reasoning | ToolCall, ...] = field(default=(), compare=False)
+    """Text, reasoning and calls once more, in the order in which they began. For dialects whose answer is a list of
+    items; a reply that was not folded from events has none."""
+
+
+_Run = tuple[type[Text] | type[Reasoning], list[str]]
 
 
 @dataclass(slots=True)
 class Fold:
-    _text: list[str] = field(default_factory=list)
-    _reasoning: list[str] = field(default_factory=list)
+    _began: list[_Run | str] = field(default_factory=list)
+    """Runs of text, and the ids of calls."""
+    _kind: type[Text] | type[Reasoning] | None = None
+    _run: list[str] = field(default_factory=list)
     _calls: list[ToolCall] = field(default_factory=list)
     _notes: list[Note] = field(default_factory=list)
     _usage: Usage | None = None
@@ -55,9 +64,18 @@ class Fold:
     def feed(self, event: Event) -> None:
         match event:
             case TextDelta(text=text):
-                self._text.append(text)
+                if text:
+                    if self._kind is not Text:
+                        self._open(Text)
+                    self._run.append(text)
             case ReasoningDelta(text=text):
-                self._reasoning.append(text)
+                if text:
+                    if self._kind is not Reasoning:
+                        self._open(Reasoning)
+                    self._run.append(text)
+            case ToolCallStarted(id=call):
+                self._began.append(call)
+                self._kind = None
             case ToolCallReady(id=call, name=name, arguments=arguments):
                 self._calls.append(ToolCall(call, name, arguments))
             case UsageReported(usage=usage):
@@ -66,16 +84,30 @@ class Fold:
                 self._notes.append(event)
             case TurnEnded() | TurnPaused() | TurnFailed():
                 self._end = event
-            case TurnStarted() | ToolCallStarted() | ToolCallDelta() | AgentActivity():
+            case TurnStarted() | ToolCallDelta() | AgentActivity():
                 pass
             case _:
                 assert_never(event)
 
+    def _open(self, kind: type[Text] | type[Reasoning]) -> None:
+        self._kind, self._run = kind, []
+        self._began.append((kind, self._run))
+
+    def _parts(self) -> Iterator[Text | Reasoning | ToolCall]:
+        ready = {call.id: call for call in self._calls}
+        for began in self._began:
+            if not isinstance(began, str):
+                kind, pieces = began
+                yield kind("".join(pieces))
+            elif began in ready:
+                yield ready[began]
+
     def reply(self) -> Reply:
         end = self._end
+        parts = tuple(self._parts())
         return Reply(
-            text="".join(self._text),
-            reasoning="".join(self._reasoning),
+            text="".join(part.text for part in parts if isinstance(part, Text)),
+            reasoning="".join(part.text for part in parts if isinstance(part, Reasoning)),
             calls=tuple(self._calls),
             usage=self._usage,
             notes=tuple(self._notes),
@@ -83,6 +115,7 @@ class Fold:
             stop_sequence=end.stop_sequence if isinstance(end, TurnEnded) else None,
             paused=isinstance(end, TurnPaused),
             error=end.error if isinstance(end, TurnFailed) else None,
+            parts=parts,
         )
 
 

@@ -1,6 +1,6 @@
 """Which event may follow which, as one table. `EventOrder` walks it and names state and event when it is broken.
 
-In: the events of one response. Out: nothing, or `OrderBroken`. Remembered: the state, and the calls still open.
+In: the events of one response. Out: nothing, or `OrderBroken`. Remembered: the state, and the calls so far.
 """
 
 from enum import Enum
@@ -59,6 +59,7 @@ class EventOrder:
     def __init__(self) -> None:
         self.state = State.FRESH
         self._open: set[str] = set()
+        self._started: set[str] = set()
 
     def check(self, event: Event) -> None:
         after = MOVES[self.state].get(type(event))
@@ -66,8 +67,9 @@ class EventOrder:
             raise OrderBroken(f"{type(event).__name__} is not allowed {self.state.value}")
         match event:
             case ToolCallStarted(id=call):
-                if call in self._open:
+                if call in self._started:  # also after it was ready: a client answers by id, so an id is used once
                     raise OrderBroken(f"call {call} was started twice")
+                self._started.add(call)
                 self._open.add(call)
             case ToolCallDelta(id=call):
                 if call not in self._open:

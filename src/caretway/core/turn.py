@@ -3,7 +3,7 @@
 Events travel in batches: what arrived in one read upstream is handed on, encoded and written as one piece.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -36,14 +36,22 @@ class ModelInfo:
     """Settable parameters with their values, e.g. `("effort", ("low", "high"))`."""
 
 
+def _no_blob(blob_id: bytes) -> bytes | None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """A backend's own memory of a finished conversation. Opaque outside the backend that made it."""
 
     backend: str
     state: bytes
-    blobs: tuple[tuple[bytes, bytes], ...] = ()
-    """Content-addressed pieces (id, data), kept apart so that a store can keep each only once."""
+    blobs: Mapping[bytes, bytes] = field(default_factory=dict)
+    """Content-addressed pieces that are new since the snapshot this conversation was continued from."""
+    fetch: Callable[[bytes], bytes | None] = _no_blob
+    """Older pieces, by id, when a store gives the snapshot back; None when the piece is gone."""
+    parent: bytes | None = None
+    """The store's own name for the conversation that this one was continued from; backends pass it on unread."""
 
 
 class Turn(Protocol):
@@ -54,7 +62,8 @@ class Turn(Protocol):
         ...
 
     async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = ()) -> None:
-        """Answer every open call of a paused turn. `extra` is what the user said beside the results."""
+        """Answer every open call of a paused turn. `extra` is what the user said beside the results. Raises
+        GatewayError(TURN_GONE), with nothing sent, when the turn cannot take them: then the history is replayed."""
         ...
 
     def snapshot(self) -> Snapshot | None:

@@ -29,8 +29,10 @@ class ResponseMeta:
 class Encoder(Protocol):
     """One streamed response."""
 
-    keep_alive: bytes
-    """What to send while upstream is silent; harmless to every client."""
+    @property
+    def keep_alive(self) -> bytes:
+        """What to send while upstream is silent; harmless to every client. Asked for anew each time."""
+        ...
 
     def feed(self, events: Sequence[Event]) -> bytes:
         """The bytes for these events: one write. After a terminal event the stream is complete, end marker included."""
@@ -41,6 +43,8 @@ class Dialect(Protocol):
     name: str
     routes: tuple[str, ...]
     """Paths served with POST, without a trailing slash."""
+    errands: tuple[str, ...]
+    """Prefixes of paths whose requests need no turn; see `errand`."""
 
     def decode(self, body: object, headers: Mapping[str, str]) -> TurnRequest:
         """The parsed JSON body -> a request, or GatewayError(BAD_REQUEST | UNSUPPORTED). Header names: lower case."""
@@ -54,4 +58,9 @@ class Dialect(Protocol):
 
     def error(self, error: GatewayError) -> tuple[int, bytes]:
         """HTTP status and JSON body."""
+        ...
+
+    def errand(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes] | None:
+        """A request that needs no turn (a token count, a stored object): (status, JSON). None: there is no such thing.
+        Raises GatewayError."""
         ...

@@ -5,6 +5,8 @@ it has seen: two counters on one run are what made earlier gateways hang after a
 counter of a run; `AppendReader` is the server's half.
 """
 
+from google.protobuf.message import DecodeError
+
 from .messages import ai
 
 
@@ -20,6 +22,10 @@ class AppendWriter:
         body.request_id.request_id = self._request_id
         self._next += 1
         return body.SerializeToString()
+
+
+class AppendSyntax(ValueError):
+    """The body is not a BidiAppendRequest, or its hex is none."""
 
 
 class AppendOutOfRange(ValueError):
@@ -55,6 +61,9 @@ class AppendReader:
 
 def read_append(body: bytes) -> tuple[str, int, bytes]:
     """A BidiAppendRequest body -> (request id, number, serialised AgentClientMessage)."""
-    append = ai.BidiAppendRequest.FromString(body)
-    data = append.data_binary or bytes.fromhex(append.data)
+    try:
+        append = ai.BidiAppendRequest.FromString(body)
+        data = append.data_binary or bytes.fromhex(append.data)
+    except (DecodeError, ValueError) as broken:
+        raise AppendSyntax(f"not an append: {broken}") from broken
     return append.request_id.request_id, append.append_seqno, data

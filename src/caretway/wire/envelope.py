@@ -1,8 +1,8 @@
 """Connect's stream framing, sans I/O.
 
-In: bytes in any chunking. Out: `Frame`s, in order, the end-of-stream frame last. Remembered: the unfinished rest.
-One frame is a flag byte, a big-endian 32-bit length and the payload. The announced length is checked against the cap
-before anything is buffered for it, and so is the size of what a compressed payload unpacks to.
+In: bytes in any chunking. Out: `Frame`s, in order, the end-of-stream frame last. Remembered: the unfinished rest, and
+the first fault. One frame is a flag byte, a big-endian 32-bit length and the payload. The announced length is checked
+against the cap before anything is buffered for it, and so is the size of what a compressed payload unpacks to.
 """
 
 import struct
@@ -38,20 +38,41 @@ class EnvelopeReader:
         self._rest = bytearray()
         self._cap = max_frame_bytes
         self._ended = False
+        self._fault: EnvelopeError | None = None
 
     @property
     def mid_frame(self) -> bool:
         """True while a frame has begun and not ended: a connection that closes now was cut."""
-        return bool(self._rest)
+        return bool(self._rest) or self._fault is not None
 
     def feed(self, data: bytes) -> list[Frame]:
+        """The frames that `data` completes, or EnvelopeError.
+
+        Whole frames in front of a fault are handed out first and the fault is raised by the next call (an empty one
+        will do), so what a reader gets does not depend on how the bytes were cut. A fault is final: nothing is
+        buffered after it.
+        """
+        if self._fault is not None:
+            raise self._fault.with_traceback(None)
+        frames: list[Frame] = []
+        try:
+            self._read(data, frames)
+        except EnvelopeError as fault:
+            self._fault = fault
+            self._rest.clear()
+            if not frames:
+                raise
+        return frames
+
+    def _read(self, data: bytes, frames: list[Frame]) -> None:
         rest = self._rest
         rest += data
-        frames: list[Frame] = []
         at, size = 0, len(rest)
-        while size - at >= HEADER_BYTES:
+        while at < size:
             if self._ended:
                 raise EnvelopeError("bytes after the end-of-stream frame")
+            if size - at < HEADER_BYTES:
+                break
             flags, length = _HEADER.unpack_from(rest, at)
             if flags & ~(COMPRESSED | END_OF_STREAM):
                 raise EnvelopeError(f"unknown frame flags 0x{flags:02x}")
@@ -61,18 +82,17 @@ class EnvelopeReader:
             if stop > size:
                 break
             payload = bytes(rest[at + HEADER_BYTES : stop])
-            if flags & COMPRESSED:
+            if flags & COMPRESSED and payload:  # nothing is nothing, also with the flag set
                 payload = gunzip(payload, self._cap)
             self._ended = bool(flags & END_OF_STREAM)
             frames.append(Frame(payload, self._ended))
             at = stop
         if at:
             del rest[:at]
-        return frames
 
 
 def gunzip(data: bytes, cap: int) -> bytes:
-    """Unpack one gzip member, but never to more than `cap` bytes."""
+    """Unpack one gzip member with nothing behind it, but never to more than `cap` bytes."""
     unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     try:
         plain = unpacker.decompress(data, cap + 1)
@@ -82,4 +102,6 @@ def gunzip(data: bytes, cap: int) -> bytes:
         raise EnvelopeError(f"a compressed frame unpacks to more than {cap} bytes")
     if not unpacker.eof:
         raise EnvelopeError("the compressed frame is cut short")
+    if unpacker.unused_data:
+        raise EnvelopeError("the compressed frame has bytes behind its end")
     return plain

@@ -39,6 +39,10 @@ class ErrorSyntax(ValueError):
     """The JSON is not a Connect error."""
 
 
+_NOT_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What the decoder raises on bytes that are no JSON: bad UTF-8 and deep nesting have exceptions of their own."""
+
+
 def write_end(error: ConnectError | None = None) -> bytes:
     """The payload of an end-of-stream frame."""
     return b"{}" if error is None else msgspec.json.encode({"error": _to_json(error)})
@@ -53,7 +57,7 @@ def read_end(payload: bytes) -> ConnectError | None:
     """The outcome that an end-of-stream frame announces."""
     try:
         value = msgspec.json.decode(payload) if payload.strip() else {}
-    except msgspec.DecodeError as broken:
+    except _NOT_JSON as broken:
         raise ErrorSyntax(f"the end-of-stream frame is not JSON: {broken}") from broken
     if not isinstance(value, dict):
         raise ErrorSyntax("the end-of-stream frame is not a JSON object")
@@ -69,7 +73,7 @@ def read_unary(body: bytes) -> ConnectError | None:
     """The error in the body of a failed unary call; None when the body is something else (a proxy's page, say)."""
     try:
         value = msgspec.json.decode(body)
-    except msgspec.DecodeError:
+    except _NOT_JSON:
         return None
     return _from_json(value) if isinstance(value, dict) and isinstance(value.get("code"), str) else None
 
@@ -90,12 +94,15 @@ def _to_json(error: ConnectError) -> dict[str, Any]:
 
 
 def _from_json(error: dict[str, Any]) -> ConnectError:
-    code, message = str(error.get("code") or "unknown"), str(error.get("message") or "")
-    details = error.get("details")
+    code, message, details = error.get("code"), error.get("message"), error.get("details")
+    if not isinstance(code, str) or not code:
+        code = "unknown"  # as Connect itself calls a code that it does not know
+    if not isinstance(message, str):
+        message = ""
     for item in details if isinstance(details, list) else []:
         if isinstance(item, dict) and item.get("type") == DETAILS_TYPE and isinstance(item.get("value"), str):
             try:
-                packed = base64.b64decode(item["value"] + "=" * (-len(item["value"]) % 4))
+                packed = base64.b64decode(item["value"] + "=" * (-len(item["value"]) % 4), validate=True)
                 read = ai.ErrorDetails.FromString(packed)
             except (binascii.Error, DecodeError, ValueError):
                 continue  # details only refine the code, which we have

@@ -1,0 +1,36 @@
+"""OpenAI's Chat Completions: one dialect, assembled from its decoder, its encoder and its table of errors."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from ...core.errors import GatewayError
+from ...core.fold import Reply
+from ...core.request import TurnRequest
+from .. import Dialect, Encoder, ResponseMeta
+from .decode import decode
+from .encode import ChatEncoder, render
+from .errors import encode_error
+
+
+class OpenAIChat:
+    name: str = "openai_chat"
+    routes: tuple[str, ...] = ("/v1/chat/completions", "/chat/completions")
+    errands: tuple[str, ...] = ()
+
+    def decode(self, body: object, headers: Mapping[str, str]) -> TurnRequest:
+        return decode(body, headers)
+
+    def encoder(self, request: TurnRequest, meta: ResponseMeta) -> Encoder:
+        return ChatEncoder(request, meta)
+
+    def render(self, reply: Reply, request: TurnRequest, meta: ResponseMeta) -> bytes:
+        return render(reply, request, meta)
+
+    def error(self, error: GatewayError) -> tuple[int, bytes]:
+        return encode_error(error)
+
+    def errand(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes] | None:
+        return None
+
+
+OPENAI_CHAT: Final[Dialect] = OpenAIChat()

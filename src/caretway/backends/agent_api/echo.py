@@ -1,0 +1,62 @@
+"""What was said since the last checkpoint, so that an attempt after a dropped connection does not say it again.
+
+In: text as it arrives. Out: the part of it the client has not seen. A resumed run repeats what came after its
+checkpoint; a run that has no checkpoint repeats everything. Text that differs from what the client has cannot be taken
+back.
+"""
+
+from typing import Final
+
+MAX_UNSAVED_CHARS: Final = 4 * 1024 * 1024
+
+
+class Diverged(Exception):
+    """The new attempt tells another story than the one the client already has."""
+
+
+class Echo:
+    def __init__(self, max_unsaved_chars: int = MAX_UNSAVED_CHARS) -> None:
+        self._unsaved: list[str] = []
+        self._chars = 0
+        self._cap = max_unsaved_chars
+        self._thought: list[str] = []
+        self._skip = self._skip_reasoning = ""
+
+    @property
+    def replayable(self) -> bool:
+        return self._chars <= self._cap
+
+    def saved(self) -> None:
+        """A checkpoint holds everything that was said so far."""
+        self._unsaved.clear()
+        self._thought.clear()
+        self._chars = 0
+        self._skip = self._skip_reasoning = ""
+
+    def rewind(self) -> None:
+        """A new attempt begins at the last checkpoint."""
+        self._skip, self._skip_reasoning = "".join(self._unsaved), "".join(self._thought)
+
+    def text(self, text: str) -> str:
+        if self._skip:
+            if self._skip.startswith(text):
+                self._skip = self._skip[len(text) :]
+                return ""
+            if not text.startswith(self._skip):
+                raise Diverged
+            text, self._skip = text[len(self._skip) :], ""
+        self._chars += len(text)
+        if self._chars <= self._cap:
+            self._unsaved.append(text)
+        return text
+
+    def reasoning(self, text: str) -> str:
+        if self._skip_reasoning:
+            if self._skip_reasoning.startswith(text):
+                self._skip_reasoning = self._skip_reasoning[len(text) :]
+                return ""
+            self._skip_reasoning = ""  # other thoughts may lead to the same words: only the answer must not differ
+        self._chars += len(text)
+        if self._chars <= self._cap:
+            self._thought.append(text)
+        return text

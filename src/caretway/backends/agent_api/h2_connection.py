@@ -1,0 +1,401 @@
+"""One HTTP/2 connection as a client: `h2` framing between an asyncio transport and many streams.
+
+Bytes that arrive are handed to their streams inside the very callback that read them, once per stream and read; what
+the streams say meanwhile leaves in one write at its end. Each stream has its own bounded outbox and its own receive
+window, so a slow reader and a slow peer stop one stream and nobody else. Refuses to know what the streams carry.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final, cast
+
+from h2.errors import ErrorCodes
+from h2.events import (
+    ConnectionTerminated,
+    DataReceived,
+    Event,
+    PingAckReceived,
+    RemoteSettingsChanged,
+    ResponseReceived,
+    StreamEnded,
+    StreamReset,
+    WindowUpdated,
+)
+from h2.exceptions import ProtocolError
+
+from ...core.errors import ErrorKind, GatewayError
+from .dial import ALPN_H2
+from .faults import HINTS
+from .h2_framing import Framing, NotHttp2, reset_fault, speaks_http2, unprocessed
+from .h2_stream import Stream
+from .heads import read_fields
+from .limits import TransportLimits
+from .run_reader import cut
+from .sink import NOBODY, Sink
+
+log = logging.getLogger(__name__)
+
+WRITE_BATCH_BYTES: Final = 256 * 1024
+"""How much is framed before the transport is asked whether it can take more."""
+CONTROL_BACKLOG_BYTES: Final = 4 * 1024 * 1024
+"""A peer that makes us answer (PINGs, SETTINGS) and does not read the answers is cut off at this size."""
+ACKNOWLEDGE_AT: Final = 4
+"""A receive window is opened again when one part in this many of it is used up."""
+LAST_STREAM_ID: Final = 2**30
+"""Far below the protocol's limit: a connection this old is retired."""
+PING_PAYLOAD: Final = b"caretway"
+
+
+class Connection(asyncio.Protocol):
+    def __init__(self, limits: TransportLimits, host: str, on_change: Callable[["Connection"], None]) -> None:
+        """`on_change` is called when a place became free and when the connection is gone."""
+        self._limits = limits
+        self._host = host
+        self._on_change = on_change
+        self._loop = asyncio.get_running_loop()
+        self._framing = Framing(limits)
+        self._transport: asyncio.Transport | None = None
+        self._greeting: bytearray | None = bytearray()  # the peer's first bytes, until we know what they are
+        self.ready: asyncio.Future[None] = self._loop.create_future()
+        self.closed: asyncio.Future[None] = self._loop.create_future()
+        self._draining = False
+        self._cause: GatewayError | None = None  # set once, when the connection has failed or was shut
+        self._streams: dict[int, Stream] = {}
+        self._sendable: dict[int, Stream] = {}  # in turn: each sends one frame and goes to the back
+        self._unread = 0
+        self._reading = False
+        self._flush_due = False
+        self._write_blocked = False
+        self._last_heard = self._loop.time()
+        self._pinged = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    # -- for the pool -------------------------------------------------------------------------------------------------
+
+    @property
+    def has_room(self) -> bool:
+        if self._draining or not self.ready.done():
+            return False
+        cap = min(self._limits.streams_per_connection, self._framing.remote_settings.max_concurrent_streams)
+        return len(self._streams) < cap
+
+    @property
+    def fresh(self) -> bool:
+        """No request has gone out yet, so it cannot be a kept connection that the peer gave up meanwhile."""
+        return self._framing.highest_outbound_stream_id == 0
+
+    def open(self, fields: Sequence[tuple[str, str]], sink: Sink, *, body: bytes | None = None) -> Stream:
+        """Start a request, after `has_room` said yes. With `body` it is complete; without, `send` goes on with it."""
+        stream_id = self._framing.get_next_available_stream_id()
+        self._framing.send_headers(stream_id, list(fields), end_stream=body == b"")
+        stream = self._streams[stream_id] = Stream(self, stream_id, sink, complete=body is not None)
+        if body:
+            stream.outbox.add(body)
+            self._sendable[stream_id] = stream
+        self._draining = stream_id >= LAST_STREAM_ID
+        if len(self._streams) == 1:
+            self._watch()
+        self._flush_soon()
+        return stream
+
+    def shut(self, cause: GatewayError) -> None:
+        """Say goodbye and close; streams that are still open hear `cause`."""
+        if self._cause is None and self._transport is not None:
+            self._framing.close_connection()
+            self._write()
+            self._transport.close()
+            self._end_all(cause)
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- for the streams ----------------------------------------------------------------------------------------------
+
+    def queue(self, stream: Stream, data: bytes) -> None:
+        waiting = stream.outbox.size
+        if waiting and waiting + len(data) > self._limits.max_unsent_bytes:
+            self.reset(stream)
+            error = cut(f"{self._host} does not take what is sent; {waiting} bytes are waiting")
+            self._loop.call_soon(self._tell_end, stream, error)  # soon: we are inside a call of the owner's
+            return
+        stream.outbox.add(data)
+        self._sendable[stream.id] = stream
+        self._flush_soon()
+
+    def reopen_window(self, stream: Stream) -> None:
+        size = stream.unread
+        if stream.paused or stream.ended or stream.over or size < self._limits.stream_window_bytes // ACKNOWLEDGE_AT:
+            return
+        stream.unread = 0
+        self._framing.increment_flow_control_window(size, stream.id)
+        self._flush_soon()
+
+    def reset(self, stream: Stream) -> None:
+        if not stream.over:
+            self._forget(stream)
+            with suppress(ProtocolError):  # the peer may have ended it in this very read
+                self._framing.reset_stream(stream.id, ErrorCodes.CANCEL)
+            self._flush_soon()
+
+    # -- asyncio.Protocol ---------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        tls = transport.get_extra_info("ssl_object")
+        if tls is not None and (chosen := tls.selected_alpn_protocol()) != ALPN_H2:
+            self._refuse(f"{self._host} chose {chosen or 'no protocol'} in the TLS handshake")
+            return
+        self._framing.greet(self._limits.connection_window_bytes)
+        self._write()
+
+    def data_received(self, data: bytes) -> None:
+        self._last_heard = self._loop.time()
+        if self._cause is not None:
+            return
+        if self._greeting is not None:
+            self._greeting += data
+            verdict = speaks_http2(self._greeting)
+            if verdict is False:
+                self._refuse(f"{self._host} answered {bytes(self._greeting[:24])!r} to the HTTP/2 greeting")
+            if not verdict:
+                return
+            data, self._greeting = bytes(self._greeting), None
+        self._reading = True
+        try:
+            self._dispatch(self._framing.receive_data(data))
+        except ProtocolError as broken:
+            hint = HINTS[ErrorKind.UPSTREAM_PROTOCOL]
+            self._fail(GatewayError(ErrorKind.UPSTREAM_PROTOCOL, f"{self._host} broke HTTP/2: {broken}", hint=hint))
+        finally:
+            self._reading = False
+        self._flush()
+
+    def pause_writing(self) -> None:
+        self._write_blocked = True
+
+    def resume_writing(self) -> None:
+        self._write_blocked = False
+        self._flush_soon()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        tls = self._transport is not None and self._transport.get_extra_info("ssl_object") is not None
+        if self._greeting is not None and not tls:
+            self._end_all(
+                NotHttp2(ErrorKind.UPSTREAM_DOWN, f"{self._host} closed the connection on the HTTP/2 greeting")
+            )
+        reason = f": {exc}" if exc is not None and str(exc) else ""
+        self._end_all(cut(f"the connection to {self._host} was closed{reason}"))
+        if not self.closed.done():
+            self.closed.set_result(None)
+        self._on_change(self)
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def _dispatch(self, events: list[Event]) -> None:
+        """All events of one read. A stream's bytes are gathered and told once, before its end."""
+        touched: dict[Stream, GatewayError | None] = {}
+        for event in events:
+            stream = self._streams.get(getattr(event, "stream_id", 0) or 0)
+            match event:
+                case DataReceived():
+                    size = event.flow_controlled_length or 0
+                    self._unread += size
+                    if stream is not None:
+                        stream.unread += size
+                        if event.data:
+                            stream.arrived.append(event.data)
+                        touched.setdefault(stream, None)
+                case ResponseReceived() if stream is not None:
+                    self._tell_head(stream, read_fields(event.headers))
+                case StreamEnded() if stream is not None:
+                    stream.ended = True
+                    touched.setdefault(stream, None)
+                case StreamReset() if stream is not None and not stream.ended:
+                    stream.ended = True
+                    touched[stream] = reset_fault(self._host, event.error_code or 0)
+                case WindowUpdated() if stream is not None:
+                    if stream.outbox.size:
+                        self._sendable[stream.id] = stream
+                case WindowUpdated() | RemoteSettingsChanged():
+                    self._sendable.update((each.id, each) for each in self._streams.values() if each.outbox.size)
+                    if isinstance(event, RemoteSettingsChanged) and not self.ready.done():
+                        self.ready.set_result(None)
+                case PingAckReceived():
+                    self._watch()
+                case ConnectionTerminated():
+                    self._draining = True
+                    for each in self._streams.values():
+                        if each.id > (event.last_stream_id or 0) and not each.ended:
+                            each.ended = True
+                            touched[each] = unprocessed(self._host, "is closing and did not take the request")
+                case _:
+                    pass
+        if self._unread >= self._limits.connection_window_bytes // ACKNOWLEDGE_AT:
+            self._framing.increment_flow_control_window(self._unread)
+            self._unread = 0
+        for stream, error in touched.items():
+            self._deliver(stream, error)
+        self._shut_when_drained()
+
+    def _deliver(self, stream: Stream, error: GatewayError | None) -> None:
+        if stream.arrived and not stream.over:
+            data = stream.arrived[0] if len(stream.arrived) == 1 else b"".join(stream.arrived)
+            stream.arrived.clear()
+            try:
+                stream.sink.on_data(data)
+            except Exception as failure:  # one run's failure must not cut the other runs of the connection
+                self._give_up(stream, failure)
+        if stream.over:
+            return
+        if error is not None:
+            self._forget(stream)
+            self._tell_end(stream, error)
+        elif stream.ended:
+            self._end_our_half(stream)
+            self._tell_end(stream, None)
+        else:
+            self.reopen_window(stream)
+
+    def _tell_head(self, stream: Stream, headers: dict[str, str]) -> None:
+        try:
+            stream.sink.on_head(int(headers.get(":status", "0")), headers)
+        except Exception as failure:  # as above
+            self._give_up(stream, failure)
+
+    def _give_up(self, stream: Stream, failure: Exception) -> None:
+        self.reset(stream)
+        if isinstance(failure, GatewayError):
+            self._tell_end(stream, failure)
+            return
+        log.error("the owner of a stream failed: %s", failure, exc_info=failure)
+        self._tell_end(stream, GatewayError(ErrorKind.INTERNAL, f"a message could not be handled: {failure!r}"))
+
+    def _tell_end(self, stream: Stream, error: GatewayError | None) -> None:
+        sink, stream.sink = stream.sink, NOBODY
+        try:
+            sink.on_end(error)
+        except Exception:  # as above
+            log.exception("the owner of a stream failed at its end")
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def _flush_soon(self) -> None:
+        if not self._reading and not self._flush_due:
+            self._flush_due = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        sendable, framing = self._sendable, self._framing
+        while sendable and not self._write_blocked and self._cause is None:
+            framed = 0
+            while sendable and framed < WRITE_BATCH_BYTES:
+                stream_id = next(iter(sendable))
+                stream = sendable.pop(stream_id)
+                room = min(framing.local_flow_control_window(stream_id), framing.max_outbound_frame_size)
+                data = stream.outbox.take(room)
+                if not data:
+                    continue  # its window is shut; the update that opens it puts the stream back
+                framing.send_data(stream_id, data, end_stream=stream.complete and not stream.outbox.size)
+                framed += len(data)
+                if stream.outbox.size:
+                    sendable[stream_id] = stream
+            self._write()
+        self._write()
+
+    def _write(self) -> None:
+        data = self._framing.data_to_send()
+        if not data or self._cause is not None or self._transport is None:
+            return
+        self._transport.write(data)
+        if self._write_blocked and self._transport.get_write_buffer_size() > CONTROL_BACKLOG_BYTES:
+            self._fail(cut(f"{self._host} does not read what it asks for"))
+
+    # -- liveness and the end -----------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        """With streams: PING in a while (at once if the connection has been silent that long). Without: idle out."""
+        if not self._streams:
+            self._set_timer(self._limits.idle_timeout_s, self._retire)
+            return
+        silent = self._loop.time() - self._last_heard
+        due = self._limits.ping_interval_s
+        self._set_timer(0.0 if silent > due else due, self._ping)
+
+    def _ping(self) -> None:
+        self._pinged = self._loop.time()
+        self._set_timer(self._limits.ping_timeout_s, self._judge_silence)
+        self._framing.ping(PING_PAYLOAD)
+        self._flush()
+
+    def _judge_silence(self) -> None:
+        if self._last_heard >= self._pinged:
+            self._watch()  # a peer that talks is alive, whatever it thinks of PINGs
+        else:
+            self._fail(cut(f"{self._host} gave no sign of life for {self._limits.ping_timeout_s:g} s after a PING"))
+
+    def _retire(self) -> None:
+        self.shut(cut(f"the idle connection to {self._host} was closed"))
+
+    def _set_timer(self, delay: float, callback: Callable[[], None]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(delay, callback)
+
+    def _end_our_half(self, stream: Stream) -> None:
+        unsent = stream.outbox.size
+        if unsent:
+            self.reset(stream)
+            return
+        self._forget(stream)
+        if not stream.complete:
+            with suppress(ProtocolError):  # the peer may have reset it right after its end
+                self._framing.end_stream(stream.id)
+            self._flush_soon()
+
+    def _forget(self, stream: Stream) -> None:
+        stream.over = True
+        stream.outbox.clear()
+        stream.arrived.clear()
+        self._sendable.pop(stream.id, None)
+        del self._streams[stream.id]
+        if not self._streams:
+            self._watch()
+            if self._draining:
+                self._loop.call_soon(self._shut_when_drained)
+        self._on_change(self)
+
+    def _shut_when_drained(self) -> None:
+        if self._draining and not self._streams:
+            self._flush()
+            self.shut(cut(f"the connection to {self._host} is retired"))
+
+    def _refuse(self, what: str) -> None:
+        self._fail(NotHttp2(ErrorKind.UPSTREAM_DOWN, f"Cursor: {what}", hint="Try --agent-transport http1."))
+
+    def _fail(self, cause: GatewayError) -> None:
+        if self._cause is None:
+            self._write()
+            self.abort()
+            self._end_all(cause)
+
+    def _end_all(self, cause: GatewayError) -> None:
+        if self._cause is not None:
+            return
+        self._cause = cause
+        self._draining = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self.ready.done():
+            self.ready.set_exception(cause)
+            self.ready.exception()  # seen: nobody may be waiting any more
+        streams = list(self._streams.values())
+        self._streams.clear()
+        self._sendable.clear()
+        for stream in streams:
+            stream.over = True
+            stream.outbox.clear()
+            self._tell_end(stream, cause)

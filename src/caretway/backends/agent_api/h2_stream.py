@@ -1,0 +1,51 @@
+"""One stream of an HTTP/2 connection: its outbox, its receive window, its owner. The connection moves the bytes."""
+
+from typing import Protocol
+
+from .outbox import Outbox
+from .sink import NOBODY, Sink
+
+
+class Carrier(Protocol):
+    """The connection, as its streams see it."""
+
+    def queue(self, stream: "Stream", data: bytes) -> None: ...
+    def reopen_window(self, stream: "Stream") -> None: ...
+    def reset(self, stream: "Stream") -> None: ...
+
+
+class Stream:
+    """One request and its response."""
+
+    __slots__ = ("_connection", "arrived", "complete", "ended", "id", "outbox", "over", "paused", "sink", "unread")
+
+    def __init__(self, connection: Carrier, stream_id: int, sink: Sink, *, complete: bool) -> None:
+        self._connection = connection
+        self.id = stream_id
+        self.sink = sink
+        self.complete = complete
+        """The outbox holds all of the request: its last byte ends our half."""
+        self.outbox = Outbox()
+        self.arrived: list[bytes] = []
+        self.unread = 0
+        """Bytes received for which the peer's window was not opened again."""
+        self.paused = False
+        self.ended = False
+        """The peer has nothing more to say."""
+        self.over = False
+        """Forgotten by the connection; nothing is sent or told any more."""
+
+    def send(self, data: bytes) -> None:
+        if not self.over:
+            self._connection.queue(self, data)
+
+    def pause(self) -> None:
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
+        self._connection.reopen_window(self)
+
+    def close(self) -> None:
+        self.sink = NOBODY
+        self._connection.reset(self)

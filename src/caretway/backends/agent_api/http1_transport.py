@@ -1,0 +1,206 @@
+"""A run over HTTP/1.1: `RunSSE` brings the frames, and every message to Cursor is a numbered `BidiAppend` of its own.
+
+One counter numbers all appends of a run in the order of `send`; up to a limit of them are under way at a time, so that
+an answer to Cursor does not cost a round trip each. The server puts them back in order. An append that fails, fails the
+run: the server would wait for its number for ever.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping
+
+from ...core.errors import GatewayError
+from ...wire.bidi import AppendWriter
+from ...wire.envelope import pack
+from ...wire.messages import ai
+from ...wire.paths import BIDI_APPEND, RUN_SSE
+from .dial import Dial, Origin
+from .faults import fault_from_status
+from .heads import APPEND_HEADERS, RUN_HEADERS, head
+from .http1_connection import Exchange
+from .http1_pool import Http1Pool
+from .limits import DEFAULT_LIMITS, TransportLimits
+from .ports import Response, RunHandler
+from .run_reader import RunReader, cut
+from .unary import UnaryAnswer, late
+
+
+class Http1Transport:
+    def __init__(self, dial: Dial, *, limits: TransportLimits = DEFAULT_LIMITS) -> None:
+        self.name = "http1"
+        self._origin = dial.origin
+        self._limits = limits
+        self._pool = Http1Pool(dial, limits)
+
+    @property
+    def connection_count(self) -> int:
+        return self._pool.connection_count
+
+    async def open_run(self, request_id: str, headers: Mapping[str, str], handler: RunHandler) -> "Http1Run":
+        mine = {"x-request-id": request_id, "x-cursor-streaming": "true", **headers}
+        run = Http1Run(self._pool, self._origin, self._limits, request_id, mine, handler)
+        await self._pool.start(run.listening)
+        return run
+
+    async def call(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> Response:
+        answer = UnaryAnswer(self._limits.max_call_bytes)
+        exchange = _exchange(self._origin, method, path, head({}, headers), body, answer)
+        try:
+            async with asyncio.timeout(self._limits.call_timeout_s):
+                self._pool.submit(exchange)
+                return await answer.response
+        except TimeoutError as passed:
+            raise late(path, self._limits.call_timeout_s) from passed
+        finally:
+            exchange.abandon()
+
+    async def aclose(self) -> None:
+        await self._pool.aclose()
+
+
+class Http1Run:
+    """A RunStream: `listening` is the RunSSE exchange, whose sink this is, and the appends go their own ways."""
+
+    def __init__(
+        self,
+        pool: Http1Pool,
+        origin: Origin,
+        limits: TransportLimits,
+        request_id: str,
+        headers: Mapping[str, str],
+        handler: RunHandler,
+    ) -> None:
+        self._pool = pool
+        self._origin = origin
+        self._limits = limits
+        self._handler = handler
+        self._loop = asyncio.get_running_loop()
+        self._reader = RunReader(limits.max_frame_bytes, limits.max_refusal_bytes)
+        self._writer = AppendWriter(request_id)
+        timeout = {"connect-timeout-ms": str(int(limits.append_timeout_s * 1000))}
+        self._append_fields = head({**APPEND_HEADERS, **timeout}, headers)
+        self._unsent: deque[bytes] = deque()
+        self._unsent_bytes = 0
+        self._in_flight = 0
+        self._over = False
+        opening = pack(ai.BidiRequestId(request_id=request_id).SerializeToString())
+        self.listening = _exchange(origin, "POST", RUN_SSE, head(RUN_HEADERS, headers), opening, self, shared=False)
+
+    # -- RunStream ----------------------------------------------------------------------------------------------------
+
+    def send(self, message: bytes) -> None:
+        if self._over:
+            return
+        body = self._writer.write(message)
+        if self._unsent and self._unsent_bytes + len(body) > self._limits.max_unsent_bytes:
+            error = cut(f"{self._origin.host} does not take what is sent; {self._unsent_bytes} bytes are waiting")
+            self._loop.call_soon(self._fail, error)  # soon: we are inside a call of the owner's
+            return
+        self._unsent.append(body)
+        self._unsent_bytes += len(body)
+        self._send_more()
+
+    def pause(self) -> None:
+        self.listening.pause()
+
+    def resume(self) -> None:
+        self.listening.resume()
+
+    def close(self) -> None:
+        self._stop()
+        self.listening.abandon()
+
+    # -- Sink of RunSSE -----------------------------------------------------------------------------------------------
+
+    def on_head(self, status: int, headers: dict[str, str]) -> None:
+        self._reader.head(status, headers)
+
+    def on_data(self, data: bytes) -> None:
+        frames = self._reader.feed(data)
+        if frames:
+            self._handler.on_frames(frames)
+
+    def on_end(self, error: GatewayError | None) -> None:
+        self._stop()
+        if self._reader.refused:
+            error = self._reader.refusal()  # says more than how the connection ended
+        self._handler.on_closed(error or self._reader.finish())
+
+    # -- appends ------------------------------------------------------------------------------------------------------
+
+    def _send_more(self) -> None:
+        while self._unsent and self._in_flight < self._limits.appends_in_flight:
+            body = self._unsent.popleft()
+            self._unsent_bytes -= len(body)
+            self._in_flight += 1
+            append = _Append(self, self._limits)
+            append.exchange = _exchange(self._origin, "POST", BIDI_APPEND, self._append_fields, body, append)
+            self._pool.submit(append.exchange)
+
+    def append_ended(self, error: GatewayError | None) -> None:
+        self._in_flight -= 1
+        if error is not None:
+            self._fail(error)
+        else:
+            self._send_more()
+
+    def _fail(self, error: GatewayError) -> None:
+        if not self._over:
+            self.close()
+            self._handler.on_closed(error)
+
+    def _stop(self) -> None:
+        self._over = True
+        self._unsent.clear()
+        self._unsent_bytes = 0
+
+
+class _Append:
+    """The sink of one append."""
+
+    __slots__ = ("_limits", "_refusal", "_run", "_status", "_timer", "exchange")
+    exchange: Exchange
+
+    def __init__(self, run: Http1Run, limits: TransportLimits) -> None:
+        self._run = run
+        self._limits = limits
+        self._status = 0
+        self._refusal: tuple[dict[str, str], bytearray] | None = None
+        self._timer = asyncio.get_running_loop().call_later(limits.append_timeout_s, self._late)
+
+    def on_head(self, status: int, headers: dict[str, str]) -> None:
+        self._status = status
+        if status != 200:
+            self._refusal = headers, bytearray()
+
+    def on_data(self, data: bytes) -> None:
+        if self._refusal is not None:
+            body = self._refusal[1]
+            body += data[: self._limits.max_refusal_bytes - len(body)]
+
+    def on_end(self, error: GatewayError | None) -> None:
+        self._timer.cancel()
+        if error is None and self._refusal is not None:
+            headers, body = self._refusal
+            error = fault_from_status(self._status, headers, bytes(body))
+        self._run.append_ended(error)
+
+    def _late(self) -> None:
+        self.exchange.abandon()
+        self._run.append_ended(late(BIDI_APPEND, self._limits.append_timeout_s))
+
+
+def _exchange(
+    origin: Origin,
+    method: str,
+    path: str,
+    fields: list[tuple[str, str]],
+    body: bytes,
+    sink: "UnaryAnswer | Http1Run | _Append",
+    *,
+    shared: bool = True,
+) -> Exchange:
+    own = [("host", origin.authority)]
+    if body or method != "GET":
+        own.append(("content-length", str(len(body))))
+    return Exchange(method, origin.prefix + path, [*own, *fields], body, sink, shared=shared)

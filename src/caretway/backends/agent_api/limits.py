@@ -1,0 +1,56 @@
+"""The named limits of the carriers: what is buffered, how long is waited, how many of each."""
+
+from dataclasses import dataclass
+
+from ...wire.envelope import MAX_FRAME_BYTES
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+@dataclass(frozen=True, slots=True)
+class TransportLimits:
+    ready_timeout_s: float = 15.0
+    """From an open socket to the peer's HTTP/2 SETTINGS. (Opening the socket is the dial's own business.)"""
+    slot_timeout_s: float = 30.0
+    """How long a run or a call waits for a free place when every connection is full."""
+    call_timeout_s: float = 30.0
+    """A unary call, from its start to its last byte."""
+    append_timeout_s: float = 60.0
+    """One BidiAppend, its wait for a connection included."""
+    ping_interval_s: float = 30.0
+    """HTTP/2 only: a PING this often while streams are open."""
+    ping_timeout_s: float = 20.0
+    """A connection that gave no sign of life for this long after a PING is dead."""
+    idle_timeout_s: float = 240.0
+    """An unused connection is kept warm for this long."""
+
+    max_frame_bytes: int = MAX_FRAME_BYTES
+    """One message from upstream."""
+    max_unsent_bytes: int = 64 * MIB
+    """What one run may have queued towards upstream before the run fails."""
+    max_call_bytes: int = 16 * MIB
+    """The body of a unary answer."""
+    max_refusal_bytes: int = 64 * KIB
+    """How much of the body of a refused run is read for its error."""
+
+    stream_window_bytes: int = 4 * MIB
+    """HTTP/2 receive window of one stream: what a paused stream can still receive."""
+    connection_window_bytes: int = 16 * MIB
+    """HTTP/2 receive window of a connection. It is opened again at once, paused streams or not."""
+    streams_per_connection: int = 100
+    """Our cap; the peer's MAX_CONCURRENT_STREAMS may be lower."""
+    max_connections: int = 16
+    """HTTP/2 connections to one host."""
+
+    appends_in_flight: int = 16
+    """HTTP/1.1: unanswered appends of one run, as the official client has them."""
+    http1_call_connections: int = 48
+    """HTTP/1.1: connections for appends and unary calls, shared by all runs."""
+    http1_run_connections: int = 512
+    """HTTP/1.1: every open run holds one of these."""
+    http1_idle_connections: int = 64
+    """HTTP/1.1: how many unused connections are kept warm."""
+
+
+DEFAULT_LIMITS = TransportLimits()

@@ -1,0 +1,262 @@
+"""A turn on the Agent API: a Conversation, the attempt that carries it, its clock, and the buffer its reader empties.
+
+Socket callbacks feed the conversation directly; answers leave and events are buffered in that same callback. When the
+reader is slow and the buffer full, only this turn's stream is held back.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, Protocol
+
+from ...core.errors import ErrorKind, GatewayError
+from ...core.events import Event, ReasoningDelta, TextDelta
+from ...core.request import Text, ToolResult
+from ...core.turn import Snapshot
+from ...tasks import spawn
+from ...wire.envelope import Frame
+from ...wire.errors import ErrorSyntax, read_end
+from ...wire.messages import pb
+from .conversation import Conversation, Phase
+from .faults import fault_from_connect, retryable
+from .ports import RunStream, Transport
+
+log = logging.getLogger(__name__)
+
+LINGER_S: Final = 2.0
+"""How long a finished turn may go on storing blobs before its stream is closed."""
+
+RETRYABLE_KINDS: Final = frozenset({ErrorKind.UPSTREAM_DOWN, ErrorKind.TIMEOUT})
+
+
+class JobRunner(Protocol):
+    """Runs a built-in exec on this side and gives back the messages that answer it."""
+
+    async def run(self, exec_: pb.ExecServerMessage) -> list[bytes]: ...
+
+
+Headers = Callable[[bool], Awaitable[tuple[str, Mapping[str, str]]]]
+"""(credentials were refused) -> (request id, headers) of a new attempt."""
+
+
+class AgentTurn:
+    def __init__(
+        self,
+        backend: str,
+        conversation: Conversation,
+        transport: Transport,
+        headers: Headers,
+        *,
+        renewable: bool,
+        buffer_bytes: int,
+        jobs: JobRunner | None = None,
+    ) -> None:
+        self._backend = backend
+        self._conversation = conversation
+        self._transport = transport
+        self._headers = headers
+        self._jobs = jobs
+        self._buffer_bytes = buffer_bytes
+        self._loop = asyncio.get_running_loop()
+        self._stream: RunStream | None = None
+        self._attempt = 0
+        self._paused = False
+        self._unread = self._weighed = 0
+        self._alarm = 0.0
+        self._waiter: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._running: set[asyncio.Task[None]] = set()
+        self._renewable = renewable
+        self._refused = False
+        self._closed = False
+
+    # ---- the reader's side
+
+    def start(self) -> None:
+        self._conversation.open(self._loop.time())
+        self._opening = spawn(self._open_attempt(0.0), "agent-attempt")
+
+    async def receive(self) -> list[Event]:
+        conversation = self._conversation
+        while not conversation.events:
+            if self._closed:
+                raise GatewayError(ErrorKind.CANCELLED, "The turn was closed.")
+            self._waiter = self._loop.create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        events, conversation.events = conversation.events, []
+        self._unread = self._weighed = 0
+        if self._paused and self._stream is not None:
+            self._paused = False
+            self._stream.resume()
+        return events
+
+    async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = ()) -> None:
+        self._conversation.submit(results, extra, self._loop.time())
+        self._unread = self._weighed = 0
+        self._after()
+
+    def snapshot(self) -> Snapshot | None:
+        return self._conversation.snapshot(self._backend)
+
+    async def aclose(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in (*self._running, *([self._opening] if self._opening else [])):
+            task.cancel()
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+        if self._stream is not None and self._conversation.ended:
+            self._loop.call_later(LINGER_S, self._stream.close)
+        elif self._stream is not None:
+            self._stream.close()
+
+    # ---- attempts
+
+    async def _open_attempt(self, delay: float) -> None:
+        if delay:
+            await asyncio.sleep(delay)
+        self._attempt += 1
+        attempt = _Attempt(self, self._attempt)
+        try:
+            request_id, headers = await self._headers(self._refused)
+            stream = await self._transport.open_run(request_id, headers, attempt)
+        except GatewayError as fault:
+            self._lost(fault, fault.kind in RETRYABLE_KINDS)
+            return
+        except asyncio.CancelledError:
+            raise
+        except Exception as bug:
+            log.exception("opening a run failed")
+            self._conversation.fail(GatewayError(ErrorKind.INTERNAL, f"Opening the run failed: {type(bug).__name__}."))
+            self._after()
+            return
+        if self._closed or attempt.number != self._attempt:
+            stream.close()
+            return
+        self._stream = stream
+        self._after()
+        self._arm()
+
+    def frames(self, attempt: int, frames: list[Frame]) -> None:
+        if attempt != self._attempt:
+            return
+        ending = frames[-1] if frames[-1].end else None
+        payloads = [frame.payload for frame in frames if not frame.end]
+        if payloads:
+            self._conversation.feed(payloads, self._loop.time())
+            self._after()
+        if ending is not None and not self._conversation.ended:
+            self._end_of_stream(ending.payload)
+
+    def _end_of_stream(self, payload: bytes) -> None:
+        try:
+            error = read_end(payload)
+        except ErrorSyntax as broken:
+            self._lost(GatewayError(ErrorKind.UPSTREAM_PROTOCOL, f"Cursor's stream ended strangely: {broken}"), False)
+            return
+        if error is None:
+            self._lost(None, True)
+            return
+        fault = fault_from_connect(error)
+        if fault.kind is ErrorKind.SIGNED_OUT and self._renewable and not self._conversation.visible:
+            self._refused, self._renewable = True, False  # the token may have expired early: once more with a new one
+            self._lost(fault, True)
+        else:
+            self._lost(fault, retryable(error))
+
+    def stream_closed(self, attempt: int, error: GatewayError | None) -> None:
+        if attempt == self._attempt:
+            self._stream = None
+            if not self._conversation.ended:
+                self._lost(error, error is None or error.kind in RETRYABLE_KINDS)
+
+    def _lost(self, fault: GatewayError | None, again: bool) -> None:
+        self._attempt += 1  # nothing more is heard of the attempt that was lost
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+        self._paused = False
+        delay = self._conversation.lost(fault, retryable=again, now=self._loop.time())
+        if delay is not None and not self._closed:
+            log.info("run attempt lost, trying again in %.2f s: %s", delay, fault)
+            self._conversation.outgoing.clear()
+            self._conversation.open(self._loop.time())
+            self._opening = spawn(self._open_attempt(delay), "agent-attempt")
+        self._after()
+
+    # ---- after anything happened
+
+    def _after(self) -> None:
+        """Send what is to be sent, start what is to be run, wake the reader, hold upstream back when it is too far."""
+        conversation, stream = self._conversation, self._stream
+        if stream is not None and conversation.outgoing:
+            messages, conversation.outgoing = conversation.outgoing, []
+            for message in messages:
+                stream.send(message)
+        while conversation.jobs:
+            job = spawn(self._run_job(conversation.jobs.pop(0)), "agent-job")
+            self._running.add(job)
+            job.add_done_callback(self._running.discard)
+        if conversation.events:
+            if self._waiter is not None:
+                if not self._waiter.done():
+                    self._waiter.set_result(None)
+            elif stream is not None and not self._paused:
+                self._unread += sum(map(_weight, conversation.events[self._weighed :]))
+                self._weighed = len(conversation.events)
+                if self._unread > self._buffer_bytes:
+                    self._paused = True
+                    stream.pause()
+        if conversation.deadline() < self._alarm:
+            self._arm()
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._closed or self._conversation.phase not in (Phase.RUNNING, Phase.PAUSED):
+            self._alarm = 0.0
+            return
+        self._alarm = self._conversation.deadline()
+        self._timer = self._loop.call_at(self._alarm, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        fault = self._conversation.tick(self._loop.time(), reading=not self._paused and self._stream is not None)
+        if fault is not None:
+            self._lost(fault, True)
+        self._after()
+        self._arm()
+
+    async def _run_job(self, exec_: pb.ExecServerMessage) -> None:
+        assert self._jobs is not None
+        messages = await self._jobs.run(exec_)
+        self._conversation.finish_job(exec_, messages, self._loop.time())
+        self._after()
+
+
+class _Attempt:
+    """The handler of one attempt: late news of an attempt that was given up are told apart by its number."""
+
+    __slots__ = ("_turn", "number")
+
+    def __init__(self, turn: AgentTurn, number: int) -> None:
+        self._turn = turn
+        self.number = number
+
+    def on_frames(self, frames: list[Frame]) -> None:
+        self._turn.frames(self.number, frames)
+
+    def on_closed(self, error: GatewayError | None) -> None:
+        self._turn.stream_closed(self.number, error)
+
+
+def _weight(event: Event) -> int:
+    """Bytes an unread event holds, roughly."""
+    return 64 + len(event.text) if isinstance(event, TextDelta | ReasoningDelta) else 64

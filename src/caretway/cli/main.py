@@ -1,0 +1,78 @@
+"""Entry point: which command, and how its failures end. Nothing here knows what the commands do."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from .. import __version__
+from ..config import ConfigError
+from ..core.errors import GatewayError
+from . import config, models, serve, simulate, status
+from .flags import HelpFormatter
+from .process import INTERRUPTED, CommandFailed, remark
+
+_COMMANDS: Final = (serve, models, status, config, simulate)
+
+_DESCRIPTION: Final = "Cursor models in the tools you already use: a local OpenAI and Anthropic API gateway."
+_EXAMPLES: Final = """\
+examples:
+  caretway serve                        start the gateway on http://127.0.0.1:32124
+  CURSOR_API_KEY=... caretway serve     with your own Cursor subscription
+  caretway serve --backend simulator    try it without an account
+  caretway COMMAND --help               everything about one command
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog="caretway",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+        formatter_class=HelpFormatter,
+        usage="caretway COMMAND [flags]",
+        allow_abbrev=False,
+    )
+    top.add_argument("--version", action="version", version=f"caretway {__version__}")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND")
+    for command in _COMMANDS:
+        own = commands.add_parser(
+            command.NAME,
+            help=command.SUMMARY,
+            description=command.DESCRIPTION,
+            epilog=command.EXAMPLES,
+            formatter_class=HelpFormatter,
+            usage=f"caretway {command.NAME} [flags]",
+            allow_abbrev=False,
+        )
+        command.add_flags(own)
+        own.set_defaults(run=command.run)
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    top = parser()
+    arguments = top.parse_args(argv)
+    if "run" not in arguments:
+        top.print_help()
+        return 0
+    try:
+        code = arguments.run(arguments)
+        sys.stdout.flush()
+        return int(code)
+    except ConfigError as problem:
+        remark([str(problem)])
+        return 2
+    except GatewayError as problem:
+        remark([str(problem)])
+        return 1
+    except CommandFailed as problem:
+        remark([str(problem)])
+        return problem.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of a pipe (`caretway models | head`) has seen enough. Python would complain again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0

@@ -1,0 +1,80 @@
+"""`caretway models`: which models Cursor offers to this account."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from ..config import Settings
+from .flags import REACHING_CURSOR, add_setting_flags, settings_from
+from .process import log_to_stderr, remark, say
+from .process import run as run_loop
+from .terminal import Style, columns, style_for
+
+if TYPE_CHECKING:
+    from ..core.turn import ModelInfo
+
+NAME: Final = "models"
+SUMMARY: Final = "list the models Cursor offers you"
+DESCRIPTION: Final = "List the models of the backend that `caretway serve` would use with the same settings."
+EXAMPLES: Final = """\
+examples:
+  caretway models
+  caretway models --json
+  caretway models --backend simulator
+"""
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    add_setting_flags(parser, REACHING_CURSOR)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    settings, remarks = settings_from(arguments)
+    remark(remarks)
+    log_to_stderr("warning")
+    found = run_loop(_ask(settings))
+    say([as_json(found)] if arguments.json else as_table(found, style_for(sys.stdout)))
+    return 0
+
+
+async def _ask(settings: Settings) -> Sequence[ModelInfo]:
+    from ..app import open_backend
+
+    async with open_backend(settings) as backend:
+        return await backend.models()
+
+
+def as_json(models: Sequence[ModelInfo]) -> str:
+    listed = [
+        {
+            "id": model.id,
+            "name": model.name,
+            "aliases": list(model.aliases),
+            "reasoning": model.reasoning,
+            "context_window": model.context_window,
+            "parameters": {name: list(values) for name, values in model.parameters},
+        }
+        for model in models
+    ]
+    return json.dumps(listed, indent=2, ensure_ascii=False)
+
+
+def as_table(models: Sequence[ModelInfo], style: Style) -> list[str]:
+    if not models:
+        return ["no models"]
+    rows = [
+        (
+            model.id,
+            model.name,
+            "yes" if model.reasoning else "",
+            " ".join(f"{name}={'|'.join(values)}" for name, values in model.parameters),
+            ", ".join(model.aliases),
+        )
+        for model in models
+    ]
+    return columns(("id", "name", "reasoning", "parameters", "aliases"), rows, style)

@@ -1,0 +1,107 @@
+"""The process around a command: event loop, signals, logging, and failures a user can do something about.
+
+Imports asyncio only when called: `caretway --help` and `caretway config` do without.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+if TYPE_CHECKING:
+    import asyncio
+
+Result = TypeVar("Result")
+
+INTERRUPTED: Final = 128 + signal.SIGINT
+"""Exit code after Ctrl-C, as shells expect it."""
+
+
+@dataclass(slots=True, eq=False)
+class CommandFailed(Exception):
+    """Ends a command with one line and no traceback."""
+
+    message: str
+    hint: str = ""
+    exit_code: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.hint}" if self.hint else self.message
+
+
+def run(work: Coroutine[Any, Any, Result]) -> Result:
+    """Run on uvloop where it is installed, on asyncio's own loop otherwise."""
+    import asyncio
+
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(work)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        from uvloop import new_event_loop
+    except ImportError:
+        return None
+    return new_event_loop
+
+
+async def stop_signal() -> signal.Signals:
+    """Wait for SIGINT or SIGTERM and say which it was."""
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    arrived: asyncio.Future[signal.Signals] = loop.create_future()
+
+    def note(number: signal.Signals) -> None:
+        if not arrived.done():
+            arrived.set_result(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        try:
+            loop.add_signal_handler(number, note, number)
+        except NotImplementedError:  # Windows
+            signal.signal(number, lambda got, _frame: loop.call_soon_threadsafe(note, signal.Signals(got)))
+    return await arrived
+
+
+def exit_code(stopped_by: signal.Signals | None) -> int:
+    """Ctrl-C is a user's interruption; being asked to stop by a service manager is success."""
+    return INTERRUPTED if stopped_by is signal.SIGINT else 0
+
+
+def log_to_stderr(level: str) -> None:
+    logging.basicConfig(
+        level=level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+    )
+    if level != "debug":
+        logging.getLogger("uvicorn").setLevel(logging.WARNING)  # starting and stopping are told by the command itself
+
+
+def say(lines: Iterable[str]) -> None:
+    """Print at once: whoever reads a pipe waits for these lines."""
+    print("\n".join(lines), flush=True)
+
+
+def remark(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(f"caretway: {line}", file=sys.stderr, flush=True)
+
+
+def listening_failed(failure: OSError, host: str, port: int, command: str) -> CommandFailed:
+    """Why the address could not be had, and what to type instead."""
+    if failure.filename is not None:
+        return CommandFailed(f"cannot use {failure.filename}: {failure.strerror}")
+    if failure.errno == errno.EADDRINUSE:
+        other = port + 1 if port < 65535 else 0
+        return CommandFailed(f"port {port} on {host} is already in use", f"try: {command} --port {other}")
+    if failure.errno in (errno.EACCES, errno.EPERM):
+        return CommandFailed(f"no permission to listen on {host} port {port}", f"try: {command} --port 0")
+    if failure.errno == errno.EADDRNOTAVAIL or isinstance(failure, socket.gaierror):
+        return CommandFailed(f"{host} is not an address of this machine", f"try: {command} --host 127.0.0.1")
+    return CommandFailed(f"cannot listen on {host} port {port}: {failure.strerror or failure}")

@@ -1,0 +1,177 @@
+"""`caretway serve`: run the gateway until it is told to stop, and say how to use it."""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import json
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from .. import __version__
+from ..config import Settings
+from .flags import add_setting_flags, settings_from
+from .process import exit_code, listening_failed, log_to_stderr, remark, say, stop_signal
+from .process import run as run_loop
+from .terminal import Style, fitted, pairs, style_for, terminal_width
+
+if TYPE_CHECKING:
+    from ..core.turn import Backend
+
+NAME: Final = "serve"
+SUMMARY: Final = "run the gateway"
+DESCRIPTION: Final = (
+    "Run the gateway until Ctrl-C. Every flag is also an environment variable and a key of the TOML file;\n"
+    "flags win over variables, variables over the file. `caretway config` shows what is in effect and why."
+)
+EXAMPLES: Final = """\
+examples:
+  caretway serve                                     http://127.0.0.1:32124, best backend there is
+  CURSOR_API_KEY=... caretway serve --port 8080      your own subscription, another port
+  caretway serve --backend simulator                 no account: simulated answers
+  caretway serve --config ./caretway.toml            settings from a file
+
+then, in another terminal:
+  curl http://127.0.0.1:32124/health
+  OPENAI_BASE_URL=http://127.0.0.1:32124/v1 OPENAI_API_KEY=none your-client
+"""
+
+STANDINGS: Final = {
+    "official": "official",
+    "unofficial": "unofficial, private protocol",
+    "simulated": "simulated answers, not Cursor",
+}
+_LABELS: Final = 9
+"""Width of the banner's first column; it is printed in two parts."""
+_PATIENCE: Final = 5.0
+"""Seconds the banner waits for account and models; the gateway already serves meanwhile."""
+
+
+class Served(Protocol):
+    """What this command needs of the gateway."""
+
+    @property
+    def base_url(self) -> str: ...
+
+    @property
+    def backend(self) -> Backend: ...
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    add_setting_flags(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    settings, remarks = settings_from(arguments)
+    remark(remarks)
+    log_to_stderr(settings.log_level)
+    from ..app import Gateway
+
+    try:
+        return run_loop(serve(settings, Gateway, style_for(sys.stdout)))
+    except OSError as failure:
+        if isinstance(failure, BrokenPipeError):
+            raise
+        raise listening_failed(failure, settings.host, settings.port, "caretway serve") from failure
+
+
+async def serve(
+    settings: Settings,
+    gateway: Callable[[Settings], AbstractAsyncContextManager[Served]],
+    style: Style,
+    stopped: Callable[[], Awaitable[signal.Signals]] = stop_signal,
+) -> int:
+    from ..tasks import spawn
+
+    async with gateway(settings) as served:
+        say(opening(settings, served.base_url, served.backend.name, served.backend.standing, style))
+        # Beside serving: an unreachable Cursor must delay neither requests nor Ctrl-C.
+        rest = spawn(_say_rest(served, style), "banner")
+        try:
+            return exit_code(await stopped())
+        finally:
+            rest.cancel()
+
+
+async def _say_rest(served: Served, style: Style) -> None:
+    import asyncio
+
+    from ..core.errors import GatewayError
+
+    facts = Account()
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            status = await served.backend.status()
+            facts = Account(status.signed_in, status.detail)
+            facts = Account(status.signed_in, status.detail, tuple(m.id for m in await served.backend.models()))
+    except GatewayError as failure:
+        facts = Account(facts.signed_in, facts.detail, trouble=str(failure))
+    except TimeoutError:
+        facts = Account(facts.signed_in, facts.detail, trouble="no answer yet")
+    say(instructions(served.base_url, facts, style, terminal_width()))
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What the backend said about itself; None or empty where it said nothing."""
+
+    signed_in: bool | None = None
+    detail: str = ""
+    models: tuple[str, ...] = ()
+    trouble: str = ""
+
+
+def opening(settings: Settings, base_url: str, backend: str, standing: str, style: Style) -> list[str]:
+    """The first part of the banner: what can be said as soon as the socket is open."""
+    described = f"{backend} ({STANDINGS[standing]})"
+    shown = style.good(described) if standing == "official" else style.careful(described)
+    lines = [style.bold(f"Caretway {__version__}")]
+    lines += pairs([("address", style.bold(base_url)), ("backend", shown)], style, width=_LABELS)
+    if standing == "simulated":
+        lines += ["", *style.loud(_simulated(settings)), ""]
+    if reachable_from_outside(settings.host):
+        told = "whoever can reach this address can use your Cursor account through it"
+        lines += pairs([("warning", style.bad(told))], style, width=_LABELS)
+    return lines
+
+
+def _simulated(settings: Settings) -> Sequence[str]:
+    why = "The simulator was asked for." if settings.backend == "simulator" else "No Cursor credentials were found."
+    return (
+        "SIMULATED ANSWERS: nothing here comes from Cursor or from any model.",
+        f"{why} For real answers, use your own subscription:",
+        "    CURSOR_API_KEY=your-key caretway serve",
+    )
+
+
+def instructions(base_url: str, account: Account, style: Style, width: int) -> list[str]:
+    """The second part: who is signed in, which models there are, how to point a client here."""
+    rows: list[tuple[str, str]] = []
+    if account.signed_in is not None:
+        word = "yes" if account.signed_in else "no"
+        told = f"{word}: {account.detail}" if account.detail else word
+        rows.append(("signed in", told if account.signed_in else style.bad(told)))
+    if account.trouble:
+        rows.append(("models", style.careful(account.trouble)))
+    elif account.models:
+        rows.append(("models", fitted(account.models, max(20, width - _LABELS - 4))))
+    rows.append(("client", f"OPENAI_BASE_URL={base_url}/v1 OPENAI_API_KEY=any-text"))
+    rows.append(("try", _curl(base_url, account.models[0] if account.models else "auto")))
+    return pairs(rows, style, width=_LABELS)
+
+
+def _curl(base_url: str, model: str) -> str:
+    body = {"model": model, "stream": True, "messages": [{"role": "user", "content": "Hello!"}]}
+    compact = json.dumps(body, separators=(",", ":"))
+    return f"curl -N {base_url}/v1/chat/completions -H 'content-type: application/json' -d '{compact}'"
+
+
+def reachable_from_outside(host: str) -> bool:
+    try:
+        return not ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() != "localhost"

@@ -1,0 +1,81 @@
+"""How the command line looks: colour, aligned columns, a line that cannot be missed.
+
+Text in, text out; only `style_for` looks at a stream. Plain ASCII around the words, so any console can show it.
+"""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TextIO
+
+from ..config import wants_colour
+
+GAP: Final = "  "
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """Marks text up for a terminal, or leaves it alone."""
+
+    colour: bool = False
+
+    def _mark(self, codes: str, text: str) -> str:
+        return f"\x1b[{codes}m{text}\x1b[0m" if self.colour and text else text
+
+    def bold(self, text: str) -> str:
+        return self._mark("1", text)
+
+    def dim(self, text: str) -> str:
+        return self._mark("2", text)
+
+    def good(self, text: str) -> str:
+        return self._mark("32", text)
+
+    def careful(self, text: str) -> str:
+        return self._mark("33", text)
+
+    def bad(self, text: str) -> str:
+        return self._mark("31", text)
+
+    def loud(self, lines: Sequence[str]) -> list[str]:
+        """A block that cannot be missed: inverse on a terminal, framed with stars elsewhere."""
+        width = max(map(len, lines))
+        if self.colour:
+            return [self._mark("1;7;33", f" {line.ljust(width)} ") for line in lines]
+        edge = "*" * (width + 4)
+        return [edge, *(f"* {line.ljust(width)} *" for line in lines), edge]
+
+
+def style_for(stream: TextIO) -> Style:
+    return Style(wants_colour(stream.isatty()))
+
+
+def pairs(rows: Sequence[tuple[str, str]], style: Style, *, width: int = 0, indent: str = GAP) -> list[str]:
+    """`label  value` lines with the values in one column, at least `width` after the labels' start."""
+    column = max([width, *(len(label) for label, _ in rows)])
+    return [f"{indent}{style.dim(label.ljust(column))}{GAP}{value}".rstrip() for label, value in rows]
+
+
+def columns(header: Sequence[str], rows: Sequence[Sequence[str]], style: Style) -> list[str]:
+    """A table. A column that is empty in every row is left out."""
+    used = [index for index in range(len(header)) if any(row[index] for row in rows)] or list(range(len(header)))
+    widths = [max(len(header[index]), *(len(row[index]) for row in rows), 0) for index in used]
+
+    def line(cells: Sequence[str]) -> str:
+        return GAP.join(cells[index].ljust(width) for index, width in zip(used, widths, strict=True)).rstrip()
+
+    return [style.dim(line(header)), *map(line, rows)]
+
+
+def fitted(words: Sequence[str], room: int) -> str:
+    """As many of the words as fit (at least one), separated by commas, and how many more there are."""
+    line = ", ".join(words)
+    for left_out in range(1, len(words)):
+        if len(line) <= room:
+            break
+        line = f"{', '.join(words[:-left_out])} and {left_out} more"
+    return line
+
+
+def terminal_width() -> int:
+    return shutil.get_terminal_size((100, 24)).columns

@@ -1,0 +1,113 @@
+"""Defaults < TOML file < environment < flags: puts the sources together and remembers which one won.
+
+`load` is handed everything but the file's text; `load_from_process` and the last two functions are the edge that reads
+os.environ.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from .places import data_directory, home_directory, user_config_file
+from .row import PREFIX, ConfigError, Setting, nearest
+from .settings import BY_NAME, SETTINGS, Settings, setting_named
+
+
+def load(argv_values: Mapping[str, object], environ: Mapping[str, str], config_file: Path | None = None) -> Settings:
+    """Put the sources together. `argv_values`: setting name -> what the flag was given, None for a flag left out.
+    `config_file` is read when neither --config nor CARETWAY_CONFIG names another one; it must exist."""
+    for name in argv_values:
+        setting_named(name, "flags")
+    home = home_directory(environ)
+    file, file_origin = config_file, "default"
+    for origin, given in _spoken(BY_NAME["config"], argv_values, environ):
+        file, file_origin = _anchored(BY_NAME["config"].read(given, origin), Path(), home), origin
+        break
+    table: Mapping[str, object] = {} if file is None else _read_toml(file, file_origin)
+    values: dict[str, Any] = {"config": file, "data_dir": data_directory(environ)}
+    origins = dict.fromkeys(BY_NAME, "default") | {"config": file_origin}
+    for name, setting in BY_NAME.items():
+        if name == "config":
+            continue
+        for origin, given in _spoken(setting, argv_values, environ):
+            values[name], origins[name] = _anchored(setting.read(given, origin), Path(), home), origin
+            break
+        else:
+            if file is not None and name in table:
+                origins[name] = f"file {file}"
+                # A relative path in the file means: seen from the file, wherever the gateway is started.
+                values[name] = _anchored(setting.read(table[name], origins[name]), file.parent, home)
+    return Settings(**values, origins=MappingProxyType(origins))
+
+
+def _spoken(
+    setting: Setting, argv_values: Mapping[str, object], environ: Mapping[str, str]
+) -> Iterator[tuple[str, object]]:
+    """What flags and environment say about a setting, strongest first. An empty variable says nothing."""
+    given = argv_values.get(setting.name)
+    if given is not None:
+        flag = setting.flag or "--" + setting.name
+        yield "flag " + (flag.replace("--", "--no-", 1) if given is False else flag), given
+    for name in setting.env_names:
+        if environ.get(name, "").strip():
+            yield f"environment {name}", environ[name]
+
+
+def _anchored(value: Any, base: Path, home: Path) -> Any:
+    """Paths: `~` means the home directory, relative ones start at `base`. Anything else is left alone."""
+    if isinstance(value, tuple):
+        return tuple(_anchored(item, base, home) for item in value)
+    if not isinstance(value, Path):
+        return value
+    return home.joinpath(*value.parts[1:]) if value.parts[:1] == ("~",) else base / value
+
+
+def _read_toml(file: Path, origin: str) -> Mapping[str, object]:
+    import tomllib  # only when there is a file
+
+    try:
+        table = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as failure:
+        raise ConfigError("config", origin, f"cannot read {file}: {failure.strerror or failure}") from failure
+    except ValueError as failure:  # not TOML, or not even UTF-8
+        raise ConfigError("config", f"file {file}", f"this is not TOML: {failure}") from failure
+    for name in table:
+        setting_named(name, f"file {file}")
+    if "config" in table:
+        raise ConfigError("config", f"file {file}", "a file cannot name another one; use --config or CARETWAY_CONFIG")
+    return table
+
+
+def load_from_process(argv_values: Mapping[str, object]) -> Settings:
+    """Settings of this process: its environment, the user's file, and the paths checked against the disk."""
+    usual = user_config_file(os.environ)
+    settings = load(argv_values, os.environ, usual if usual.is_file() else None)
+    for setting in SETTINGS:
+        value = getattr(settings, setting.name)
+        for place in value if isinstance(value, tuple) else (value,):
+            if setting.exists and place is not None and not _is_there(place, setting.exists):
+                problem = f"{setting.name}: {place} does not exist or is not a {setting.exists}"
+                raise ConfigError(setting.name, settings.origin(setting.name), problem)
+    return settings
+
+
+def _is_there(place: Path, what: str) -> bool:
+    return place.is_file() if what == "file" else place.is_dir()
+
+
+def unknown_variables(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """A sentence for each variable that has our prefix and is no setting: most likely a typing mistake."""
+    known = [setting.name.upper() for setting in SETTINGS]
+    seen = sorted(os.environ if environ is None else environ)
+    words = [name.removeprefix(PREFIX) for name in seen if name.startswith(PREFIX)]
+    return tuple(
+        f"{PREFIX}{word} is not a setting{nearest(word, known, PREFIX)}" for word in words if word not in known
+    )
+
+
+def wants_colour(is_tty: bool, environ: Mapping[str, str] | None = None) -> bool:
+    """Colour belongs on a terminal, unless the user asked for none (https://no-color.org)."""
+    told = os.environ if environ is None else environ
+    return is_tty and not told.get("NO_COLOR") and told.get("TERM") != "dumb"

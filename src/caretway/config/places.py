@@ -1,0 +1,37 @@
+"""Where a platform keeps a user's settings and data. The environment is handed in, nothing is made on disk."""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+_PLACES: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
+    # platform -> purpose -> (variable that names the directory, else this one below the home directory)
+    "win32": {"config": ("APPDATA", "AppData/Roaming"), "data": ("LOCALAPPDATA", "AppData/Local")},
+    "darwin": {"config": ("", "Library/Application Support"), "data": ("", "Library/Application Support")},
+    "linux": {"config": ("XDG_CONFIG_HOME", ".config"), "data": ("XDG_DATA_HOME", ".local/share")},
+}
+
+
+def home_directory(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("HOME") or environ.get("USERPROFILE") or os.path.expanduser("~"))
+
+
+def _place(purpose: str, environ: Mapping[str, str], platform: str) -> Path:
+    variable, below_home = _PLACES.get(platform, _PLACES["linux"])[purpose]
+    named = Path(environ.get(variable, ""))
+    # The XDG specification: a relative path in these variables is to be ignored.
+    return (named if named.is_absolute() else home_directory(environ) / below_home) / "caretway"
+
+
+def data_directory(environ: Mapping[str, str], platform: str = sys.platform) -> Path:
+    return _place("data", environ, platform)
+
+
+def user_config_file(environ: Mapping[str, str], platform: str = sys.platform) -> Path:
+    return _place("config", environ, platform) / "config.toml"
+
+
+def process_data_directory() -> Path:
+    return data_directory(os.environ)

@@ -1,0 +1,109 @@
+"""One row of the settings table, and what is said when a value does not fit it.
+
+Knows names and wording; refuses to know which settings exist (settings.py) and how values are written (kinds.py).
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, Field, dataclass
+from functools import partial
+from typing import Any, Final, Literal
+
+from .kinds import Kind
+
+PREFIX: Final = "CARETWAY_"
+
+
+@dataclass(slots=True, eq=False)
+class ConfigError(Exception):
+    """A setting that cannot be used. Its text is one line: where it came from, which one, what was expected instead."""
+
+    key: str
+    origin: str
+    problem: str
+
+    def __post_init__(self) -> None:
+        Exception.__init__(self, str(self))
+
+    def __str__(self) -> str:
+        return f"{self.origin}: {self.problem}"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    name: str
+    kind: Kind
+    help: str
+    group: str
+    make_default: Callable[[], object]
+    default_text: str = ""
+    """What to show when the default is computed or empty."""
+    extra_env: tuple[str, ...] = ()
+    """Further variables that are read, after the one with our prefix."""
+    secret: bool = False
+    """Never shown, and not a flag: everybody on the machine can read command lines."""
+    exists: Literal["", "file", "directory"] = ""
+    """What the path must be when the gateway starts."""
+
+    @property
+    def default(self) -> object:
+        return self.make_default()
+
+    @property
+    def flag(self) -> str | None:
+        return None if self.secret else "--" + self.name.replace("_", "-")
+
+    @property
+    def env_names(self) -> tuple[str, ...]:
+        return (PREFIX + self.name.upper(), *self.extra_env)
+
+    def show(self, value: object) -> str:
+        """For people. Secrets are only said to be there."""
+        if self.secret:
+            return "not set" if value is None else "set"
+        return "" if value is None else self.kind.show(value)
+
+    def shown_default(self) -> str:
+        return self.default_text or self.show(self.default) or "none"
+
+    def read(self, given: object, origin: str) -> object:
+        """The value this setting takes from what was given, or ConfigError."""
+        try:
+            return self.kind.read(given)
+        except (ValueError, OverflowError):
+            shown = "this value" if self.secret else _quoted(given)
+            near = nearest(given.lower(), self.kind.choices) if isinstance(given, str) else ""
+            problem = f"{self.name}: {shown} does not fit; expected {self.kind.expected}{near}"
+            raise ConfigError(self.name, origin, problem) from None  # the cause would repeat a secret
+
+
+def declared(group: str, kind: Kind, help_text: str, **more: Any) -> Mapping[str, object]:
+    """The metadata of a dataclass field that is a setting; `more` are further fields of `Setting`."""
+    return {"setting": partial(Setting, kind=kind, help=help_text, group=group, **more)}
+
+
+def rows(declarations: Iterable[Field[Any]]) -> tuple[Setting, ...]:
+    """The table, in the order of the fields; fields that are no settings are left out."""
+    return tuple(
+        item.metadata["setting"](name=item.name, make_default=_maker(item))
+        for item in declarations
+        if "setting" in item.metadata
+    )
+
+
+def _maker(item: Field[Any]) -> Callable[[], object]:
+    if item.default_factory is not MISSING:
+        return item.default_factory
+    return lambda: item.default
+
+
+def nearest(word: str, known: Iterable[str], prefix: str = "") -> str:
+    """The end of a sentence that names what was probably meant, if anything is near. `prefix` is only shown."""
+    from difflib import get_close_matches  # only a mistake pays for this import
+
+    found = get_close_matches(word, list(known), n=1)
+    return f'; did you mean "{prefix}{found[0]}"?' if found else ""
+
+
+def _quoted(given: object) -> str:
+    text = f'"{given}"' if isinstance(given, str) else str(given)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,36 @@
+"""One spelling for JSON texts that mean the same. Knows nothing of tools or messages.
+
+Clients parse a call's arguments and write them anew before they send them back: keys move, white space and escapes
+change, and whoever thinks in JavaScript turns 1.0 into 1.
+"""
+
+from math import isinf
+from typing import Final
+
+import msgspec
+
+_EXACT: Final = 2.0**53
+"""Up to here every whole number is exact as a double."""
+
+
+def _number(literal: str) -> float:
+    value = float(literal)
+    if isinf(value):
+        raise ValueError("out of range")  # two numbers that are both too large are not the same number
+    return int(value) if value.is_integer() and abs(value) <= _EXACT else value
+
+
+_DECODER: Final = msgspec.json.Decoder(float_hook=_number)
+
+
+def canonical_json(text: str) -> str:
+    """The canonical spelling; no text is the empty object, and what is no JSON stays what it is, ends stripped."""
+    text = text.strip()
+    try:
+        return spell(_DECODER.decode(text or "{}"))
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):  # any text can arrive here: lone surrogates, 10 000 [
+        return text
+
+
+def spell(value: object) -> str:
+    return msgspec.json.encode(value, order="deterministic").decode()

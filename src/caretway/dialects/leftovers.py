@@ -1,0 +1,59 @@
+"""Fields of a request that no reader takes: which of them have to be named to the client, and how.
+
+For every dialect's decoder: a table of fields that are understood and without effect, and the names of those that are
+unknown. The list travels in a header, so it is short and plain whatever the client made up. Knows no field itself.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from .fields import wrong_type
+
+MAX_LISTED: Final = 32
+"""A body with a thousand invented fields must not burst the header."""
+_HEADER_SAFE: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """A field that is understood and has no effect here."""
+
+    expected: str
+    types: tuple[type, ...]
+    asks_nothing: tuple[object, ...] = ()
+    """Values with which the field is as good as absent."""
+
+
+WHOLE: Final = ("an integer", (int,))
+NUMBER: Final = ("a number", (int, float))
+OBJECT: Final = ("an object", (dict,))
+ARRAY: Final = ("an array", (list,))
+WORD: Final = ("a string", (str,))
+FLAG: Final = ("a boolean", (bool,))
+
+
+def idle_names(body: Mapping[str, object], table: Mapping[str, Idle]) -> Iterator[str]:
+    """The fields of the table that ask for something. A wrong type is an error all the same."""
+    for name, field in table.items():
+        value = body.get(name)
+        if value is None:
+            continue
+        if not isinstance(value, field.types) or (isinstance(value, bool) and bool not in field.types):
+            raise wrong_type(name, field.expected, value)
+        if value not in field.asks_nothing:
+            yield name
+
+
+def unknown_names(holder: Mapping[str, object], *known: Collection[str]) -> list[str]:
+    """The fields that are in none of the tables, as the client spelled them: `listable` comes after this."""
+    return [name for name, value in holder.items() if value is not None and not any(name in table for table in known)]
+
+
+def listable(names: Iterable[str]) -> list[str]:
+    """Names a client made up, fit for a header: plain characters, not too many."""
+    plain = list(dict.fromkeys(name if _HEADER_SAFE.fullmatch(name) else "(unprintable)" for name in names))
+    if len(plain) > MAX_LISTED:
+        plain[MAX_LISTED:] = [f"(and {len(plain) - MAX_LISTED} more)"]
+    return plain

@@ -1,0 +1,231 @@
+"""A chat completion request -> TurnRequest, or an error that names the field at fault.
+
+Three tables say what happens to a field that has no reader: accepted in silence, understood without effect (listed in
+`ignored` unless it asks for nothing), unknown (listed too). Refuses to know models, backends and limits: whether a
+request can be served is decided elsewhere.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ...core.errors import bad_request
+from ...core.request import OutputFormat, SessionMode, TurnRequest
+from ..fields import (
+    a_string,
+    an_array,
+    an_object,
+    invalid_value,
+    kind_of,
+    missing,
+    needed_string,
+    optional_bool,
+    optional_string,
+    unsupported,
+    wrong_type,
+)
+from .encode import LEGACY_FUNCTIONS
+from .messages import MessageReader
+from .tools import decode_tools
+
+MAX_STOP_SEQUENCES: Final = 16
+MAX_UNKNOWN_LISTED: Final = 32
+"""The list travels in a header: a body with a thousand invented fields must not burst it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Idle:
+    """A field that is understood and has no effect here."""
+
+    expected: str
+    types: tuple[type, ...]
+    asks_nothing: tuple[object, ...] = ()
+    """Values with which the field is as good as absent."""
+
+
+_WHOLE: Final = ("an integer", (int,))
+_NUMBER: Final = ("a number", (int, float))
+_OBJECT: Final = ("an object", (dict,))
+_WORD: Final = ("a string", (str,))
+_FLAG: Final = ("a boolean", (bool,))
+
+_IDLE: Final[dict[str, _Idle]] = {
+    "max_tokens": _Idle(*_WHOLE),
+    "max_completion_tokens": _Idle(*_WHOLE),
+    "temperature": _Idle(*_NUMBER, (1,)),
+    "top_p": _Idle(*_NUMBER, (1,)),
+    "seed": _Idle(*_WHOLE),
+    "frequency_penalty": _Idle(*_NUMBER, (0,)),
+    "presence_penalty": _Idle(*_NUMBER, (0,)),
+    "logit_bias": _Idle(*_OBJECT, ({},)),
+    "logprobs": _Idle(*_FLAG, (False,)),
+    "top_logprobs": _Idle(*_WHOLE, (0,)),
+    "service_tier": _Idle(*_WORD, ("auto", "default")),
+    "store": _Idle(*_FLAG, (False,)),
+    "prediction": _Idle(*_OBJECT),
+    "verbosity": _Idle(*_WORD, ("medium",)),
+    "audio": _Idle(*_OBJECT),
+    "web_search_options": _Idle(*_OBJECT),
+}
+_READ: Final = frozenset(
+    {
+        "model",
+        "messages",
+        "tools",
+        "tool_choice",
+        "functions",
+        "function_call",
+        "parallel_tool_calls",
+        "stop",
+        "n",
+        "stream",
+        "stream_options",
+        "response_format",
+        "reasoning_effort",
+        "reasoning",
+        "modalities",
+    }
+)
+_SILENT: Final = frozenset({"user", "metadata", "prompt_cache_key", "prompt_cache_retention", "safety_identifier"})
+"""They ask for nothing in the answer."""
+_HEADER_SAFE: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
+    if not isinstance(body, dict):
+        raise bad_request(f"The request body must be a JSON object, not {kind_of(body)}.", code="invalid_type")
+    model = _model(body)
+    reader = MessageReader()
+    messages = reader.read(body.get("messages"))
+    tools, choice, legacy = decode_tools(body)
+    _check_counts(body)
+    effort, ignored_reasoning = _effort(body)
+    return TurnRequest(
+        model=model,
+        messages=messages,
+        tools=tools,
+        tool_choice=choice,
+        stop=_stop(body.get("stop")),
+        output_format=_output_format(body.get("response_format")),
+        effort=effort,
+        session=_session(headers.get("x-caretway-session")),
+        workspace=headers.get("x-caretway-workspace", "").strip() or None,
+        stream=optional_bool(body, "stream") is True,
+        include_usage=_include_usage(body.get("stream_options")),
+        ignored=(*_idle(body), *ignored_reasoning, *reader.ignored, *_unknown(body)),
+        echo={LEGACY_FUNCTIONS: True} if legacy else {},
+    )
+
+
+def _model(body: Mapping[str, object]) -> str:
+    if body.get("model") is None:
+        raise missing("model", code="missing_model")
+    return needed_string(body, "model")
+
+
+def _stop(value: object) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if isinstance(value, str):
+        return (value,) if value else ()
+    if not isinstance(value, list):
+        raise wrong_type("stop", "a string or an array of strings", value)
+    if len(value) > MAX_STOP_SEQUENCES:
+        raise invalid_value("stop", f"at most {MAX_STOP_SEQUENCES} sequences are possible, not {len(value)}.")
+    sequences = [a_string(one, f"stop[{i}]") for i, one in enumerate(value)]
+    return tuple(dict.fromkeys(one for one in sequences if one))
+
+
+def _check_counts(body: Mapping[str, object]) -> None:
+    """One answer, in text: there is nobody to ask for more."""
+    n = body.get("n")
+    if n is not None and (isinstance(n, bool) or not isinstance(n, int)):
+        raise wrong_type("n", "an integer", n)
+    if n not in (None, 1):
+        raise unsupported("n", "Only one answer per request is possible ('n': 1).")
+    modalities = body.get("modalities")
+    if modalities is not None:
+        for i, one in enumerate(an_array(modalities, "modalities")):
+            if a_string(one, f"modalities[{i}]") != "text":
+                raise unsupported(f"modalities[{i}]", "Answers are text; no other modality is possible.")
+
+
+def _include_usage(value: object) -> bool:
+    if value is None:
+        return False
+    return optional_bool(an_object(value, "stream_options"), "include_usage", "stream_options") is True
+
+
+def _output_format(value: object) -> OutputFormat | None:
+    if value is None:
+        return None
+    wanted = an_object(value, "response_format")
+    kind = needed_string(wanted, "type", "response_format")
+    if kind == "text":
+        return None
+    if kind == "json_object":
+        return OutputFormat()
+    if kind != "json_schema":
+        raise invalid_value("response_format.type", f"use text, json_object or json_schema, not {kind[:60]!r}.")
+    param = "response_format.json_schema"
+    if wanted.get("json_schema") is None:
+        raise missing(param)
+    described = an_object(wanted["json_schema"], param)
+    schema = described.get("schema")
+    optional_bool(described, "strict", param)
+    return OutputFormat(
+        name=optional_string(described, "name", param) or "",
+        schema=None if schema is None else an_object(schema, f"{param}.schema"),
+    )
+
+
+def _effort(body: Mapping[str, object]) -> tuple[str | None, list[str]]:
+    """OpenAI's own field wins over the object that other gateways made popular, whose other keys have no effect."""
+    effort = optional_string(body, "reasoning_effort")
+    if body.get("reasoning") is None:
+        return effort or None, []
+    reasoning = an_object(body["reasoning"], "reasoning")
+    nested = optional_string(reasoning, "effort", "reasoning")
+    others = {key: value for key, value in reasoning.items() if key != "effort" and value is not None}
+    return effort or nested or None, [f"reasoning.{key}" for key in _listable(others)]
+
+
+def _session(value: str | None) -> SessionMode | None:
+    if value is None or not value.strip():
+        return None
+    try:
+        return SessionMode(value.strip().lower())
+    except ValueError:
+        modes = ", ".join(mode.value for mode in SessionMode)
+        raise invalid_value("x-caretway-session", f"use one of {modes}, not {value[:60]!r}.") from None
+
+
+def _idle(body: Mapping[str, object]) -> Iterator[str]:
+    for name, field in _IDLE.items():
+        value = body.get(name)
+        if value is None:
+            continue
+        if not isinstance(value, field.types) or (isinstance(value, bool) and bool not in field.types):
+            raise wrong_type(name, field.expected, value)
+        if value not in field.asks_nothing:
+            yield name
+
+
+def _unknown(body: Mapping[str, object]) -> list[str]:
+    return _listable(
+        {
+            name: value
+            for name, value in body.items()
+            if value is not None and name not in _READ and name not in _IDLE and name not in _SILENT
+        }
+    )
+
+
+def _listable(fields: Mapping[str, object]) -> list[str]:
+    """Names a client made up, fit for a header: plain characters, not too many."""
+    names = [name if _HEADER_SAFE.fullmatch(name) else "(unprintable)" for name in fields]
+    names = list(dict.fromkeys(names))
+    if len(names) > MAX_UNKNOWN_LISTED:
+        names[MAX_UNKNOWN_LISTED:] = [f"(and {len(names) - MAX_UNKNOWN_LISTED} more)"]
+    return names

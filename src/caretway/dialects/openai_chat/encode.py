@@ -1,0 +1,212 @@
+"""Events -> chat.completion chunks, and a folded Reply -> one chat.completion.
+
+In: the events of one response. Out: SSE bytes, one piece per batch. Remembered: which call has which index and how much
+of its arguments is out, usage and notes until the end. What never changes within a response is rendered once, so a text
+delta is prefix + JSON string + suffix. Refuses to know the clock and where events come from: ids and times are given.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, assert_never
+
+import msgspec
+
+from ...core.events import (
+    AgentActivity,
+    Event,
+    Note,
+    ReasoningDelta,
+    StopReason,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallReady,
+    ToolCallStarted,
+    TurnEnded,
+    TurnFailed,
+    TurnPaused,
+    TurnStarted,
+    Usage,
+    UsageReported,
+)
+from ...core.fold import Reply
+from ...core.request import TurnRequest
+from .. import ResponseMeta, sse
+from .errors import encode_error
+
+LEGACY_FUNCTIONS: Final = "legacy_functions"
+"""In `request.echo`: the client declared `functions`, so it reads its call from `function_call`, not `tool_calls`."""
+
+_FINISH: Final[dict[StopReason, str]] = {
+    StopReason.END: "stop",
+    StopReason.STOP_SEQUENCE: "stop",
+    StopReason.LENGTH: "length",
+    StopReason.REFUSAL: "content_filter",
+}
+_UNFINISHED: Final = b'},"finish_reason":null}]}\n\n'
+
+_json = msgspec.json.Encoder().encode
+
+
+@dataclass(slots=True)
+class _Call:
+    index: int
+    sent: int = 0
+    """Characters of its arguments that are out."""
+
+
+class ChatEncoder:
+    """One streamed response."""
+
+    keep_alive: bytes = sse.comment("keep-alive")
+
+    def __init__(self, request: TurnRequest, meta: ResponseMeta) -> None:
+        head = {"id": _id(meta), "object": "chat.completion.chunk", "created": meta.created, "model": meta.model}
+        self._head = b"data: " + _json(head)[:-1] + b","
+        self._delta = self._head + b'"choices":[{"index":0,"delta":{'
+        self._text = self._delta + b'"content":'
+        self._reasoning = self._delta + b'"reasoning_content":'
+        self._include_usage = request.include_usage
+        self._legacy = LEGACY_FUNCTIONS in request.echo
+        self._calls: dict[str, _Call] = {}
+        self._usage: Usage | None = None
+        self._notes: dict[str, str] = {}
+        self._begun = False
+        self._over = False
+
+    def feed(self, events: Sequence[Event]) -> bytes:
+        if self._over:
+            return b""
+        out: list[bytes] = []
+        for event in events:
+            match event:
+                case TextDelta(text=text):
+                    if not self._begun:
+                        self._begin(out)
+                    out += (self._text, _json(text), _UNFINISHED)
+                case ReasoningDelta(text=text):
+                    if not self._begun:
+                        self._begin(out)
+                    out += (self._reasoning, _json(text), _UNFINISHED)
+                case TurnStarted():
+                    self._begin(out)
+                case ToolCallStarted(id=call, name=name):
+                    self._begin(out)
+                    self._start_call(call, name, out)
+                case ToolCallDelta(id=call, arguments=arguments):
+                    self._add_arguments(self._calls[call], arguments, out)
+                case ToolCallReady(id=call, arguments=arguments):
+                    known = self._calls[call]
+                    self._add_arguments(known, arguments[known.sent :], out)
+                case UsageReported(usage=usage):
+                    self._usage = usage
+                case Note(key=key, value=value):
+                    self._notes[key] = value
+                case TurnPaused() | TurnEnded():
+                    self._begin(out)
+                    self._finish(event.reason if isinstance(event, TurnEnded) else StopReason.END, out)
+                case TurnFailed(error=error):
+                    self._over = True
+                    out += (sse.data(encode_error(error)[1]), sse.DONE)
+                case AgentActivity():
+                    pass  # no place for it in this API; the text that follows speaks for it
+                case _:
+                    assert_never(event)
+        return b"".join(out)
+
+    def _begin(self, out: list[bytes]) -> None:
+        """Clients learn the role from the first delta; some throw without it."""
+        if not self._begun:
+            self._begun = True
+            out += (self._delta, b'"role":"assistant","content":""', _UNFINISHED)
+
+    def _start_call(self, call: str, name: str, out: list[bytes]) -> None:
+        """Id, type and name exactly once: some clients append what is repeated."""
+        known = self._calls[call] = _Call(len(self._calls))
+        if self._legacy:
+            if known.index == 0:
+                out += (self._delta, b'"function_call":{"name":', _json(name), b',"arguments":""}', _UNFINISHED)
+            return
+        head = b'"tool_calls":[{"index":%d,"id":%b,"type":"function","function":{"name":%b,"arguments":""}}]'
+        out += (self._delta, head % (known.index, _json(call), _json(name)), _UNFINISHED)
+
+    def _add_arguments(self, call: _Call, arguments: str, out: list[bytes]) -> None:
+        if not arguments:
+            return
+        call.sent += len(arguments)
+        if self._legacy:
+            if call.index == 0:
+                out += (self._delta, b'"function_call":{"arguments":', _json(arguments), b"}", _UNFINISHED)
+            return
+        body = b'"tool_calls":[{"index":%d,"function":{"arguments":%b}}]' % (call.index, _json(arguments))
+        out += (self._delta, body, _UNFINISHED)
+
+    def _finish(self, reason: StopReason, out: list[bytes]) -> None:
+        self._over = True
+        notes = b',"caretway":' + _json(self._notes) if self._notes else b""
+        finish = _json(_finish_reason(reason, called=bool(self._calls), legacy=self._legacy))
+        out += (self._delta, b'},"finish_reason":', finish, b"}]", notes, b"}\n\n")
+        usage = usage_object(self._usage) if self._include_usage else None
+        if usage is not None:
+            out += (self._head, b'"choices":[],"usage":', _json(usage), b"}\n\n")
+        out.append(sse.DONE)
+
+
+def render(reply: Reply, request: TurnRequest, meta: ResponseMeta) -> bytes:
+    """The whole answer. Says exactly what the stream of the same events says."""
+    legacy = LEGACY_FUNCTIONS in request.echo
+    message: dict[str, object] = {
+        "role": "assistant",
+        "content": None if reply.calls and not reply.text else reply.text,
+        "refusal": None,
+    }
+    if reply.reasoning:
+        message["reasoning_content"] = reply.reasoning
+    calls = [(call.id, {"name": call.name, "arguments": call.arguments}) for call in reply.calls]
+    if calls and legacy:
+        message["function_call"] = calls[0][1]
+    elif calls:
+        message["tool_calls"] = [{"id": call, "type": "function", "function": function} for call, function in calls]
+    finish = _finish_reason(reply.reason, called=bool(calls), legacy=legacy)
+    answer: dict[str, object] = {
+        "id": _id(meta),
+        "object": "chat.completion",
+        "created": meta.created,
+        "model": meta.model,
+        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": finish}],
+    }
+    usage = usage_object(reply.usage)
+    if usage is not None:
+        answer["usage"] = usage
+    if reply.notes:
+        answer["caretway"] = {note.key: note.value for note in reply.notes}
+    return _json(answer)
+
+
+def usage_object(usage: Usage | None) -> Mapping[str, object] | None:
+    """What is known, under OpenAI's names; None when nothing is. An unknown number is left out, not made zero."""
+    if usage is None or (usage.input_tokens is None and usage.output_tokens is None):
+        return None
+    known: dict[str, object] = {}
+    if usage.input_tokens is not None:
+        known["prompt_tokens"] = usage.input_tokens
+    if usage.output_tokens is not None:
+        known["completion_tokens"] = usage.output_tokens
+    if usage.input_tokens is not None and usage.output_tokens is not None:
+        known["total_tokens"] = usage.input_tokens + usage.output_tokens
+    if usage.cache_read_tokens is not None:
+        known["prompt_tokens_details"] = {"cached_tokens": usage.cache_read_tokens}
+    if usage.reasoning_tokens is not None:
+        known["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
+    if usage.estimated:
+        known["estimated"] = True
+    return known
+
+
+def _finish_reason(reason: StopReason, *, called: bool, legacy: bool) -> str:
+    if called:
+        return "function_call" if legacy else "tool_calls"
+    return _FINISH[reason]
+
+
+def _id(meta: ResponseMeta) -> str:
+    return f"chatcmpl-{meta.id}"

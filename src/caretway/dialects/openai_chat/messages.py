@@ -1,0 +1,173 @@
+"""`messages` -> the history in our own form. One pass, in order; a table says who reads which role.
+
+Remembered on the way: the ids given to legacy function calls, which have none of their own, so that the `function`
+message that answers one can name it. Refuses to know sessions: whether an id is a ticket is not decided here.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from ...core.errors import bad_request
+from ...core.request import Image, Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
+from ..fields import (
+    an_array,
+    an_object,
+    invalid_value,
+    missing,
+    needed_string,
+    optional_string,
+    unsupported,
+    wrong_type,
+)
+from ..images import decode_image_url
+
+_NO_IMAGES: Final = frozenset({"text", "refusal"})
+_ANY_PART: Final = frozenset({"text", "refusal", "image_url"})
+
+
+class MessageReader:
+    """Reads one request's messages. `ignored` collects what was understood and cannot be honoured."""
+
+    def __init__(self) -> None:
+        self.ignored: dict[str, None] = {}
+        self._functions: dict[str, str] = {}
+        """Name -> id of the legacy call that waits for its result."""
+        self._numbered = 0
+
+    def read(self, value: object) -> tuple[Message, ...]:
+        if value is None:
+            raise missing("messages", code="missing_messages")
+        messages = an_array(value, "messages")
+        if not messages:
+            raise bad_request("'messages' must have at least one message.", param="messages", code="missing_messages")
+        return tuple([self._message(one, f"messages[{i}]") for i, one in enumerate(messages)])
+
+    def _message(self, value: object, at: str) -> Message:
+        message = an_object(value, at)
+        role = needed_string(message, "role", at)
+        reader = _READERS.get(role)
+        if reader is None:
+            raise invalid_value(f"{at}.role", f"use one of {', '.join(_READERS)}, not {role[:60]!r}.")
+        return reader(self, message, at)
+
+    def _system(self, message: Mapping[str, object], at: str) -> Message:
+        self._note_name(message, at)
+        return Message(Role.SYSTEM, tuple(self._content(message, at, _NO_IMAGES)))
+
+    def _user(self, message: Mapping[str, object], at: str) -> Message:
+        self._note_name(message, at)
+        return Message(Role.USER, tuple(self._content(message, at, _ANY_PART)))
+
+    def _assistant(self, message: Mapping[str, object], at: str) -> Message:
+        self._note_name(message, at)
+        parts: list[Part] = []
+        reasoning = optional_string(message, "reasoning_content", at)
+        if reasoning:
+            parts.append(Reasoning(reasoning))
+        content = self._content(message, at, _NO_IMAGES)
+        refusal = optional_string(message, "refusal", at)
+        if refusal and not content:
+            content.append(Text(refusal))
+        parts += content
+        calls = message.get("tool_calls")
+        if calls is not None:
+            parts += [_call(one, f"{at}.tool_calls[{i}]") for i, one in enumerate(an_array(calls, f"{at}.tool_calls"))]
+        function = message.get("function_call")
+        if function is not None:
+            self._numbered += 1  # the same history gives the same ids, so that a resent one can be recognised
+            legacy = _function(function, f"function_{self._numbered}", f"{at}.function_call")
+            self._functions[legacy.name] = legacy.id
+            parts.append(legacy)
+        return Message(Role.ASSISTANT, tuple(parts))
+
+    def _tool(self, message: Mapping[str, object], at: str) -> Message:
+        call = message.get("tool_call_id")
+        if call is None or call == "":
+            raise bad_request(
+                f"{at} has the role 'tool' and no 'tool_call_id': it must name the call it answers.",
+                param=f"{at}.tool_call_id",
+                code="missing_required_parameter",
+            )
+        return self._result(needed_string(message, "tool_call_id", at), message, at)
+
+    def _function_result(self, message: Mapping[str, object], at: str) -> Message:
+        name = needed_string(message, "name", at)
+        call = self._functions.pop(name, None)
+        if call is None:
+            raise invalid_value(f"{at}.name", f"no earlier message calls the function {name[:128]!r}.")
+        return self._result(call, message, at)
+
+    def _result(self, call: str, message: Mapping[str, object], at: str) -> Message:
+        return Message(Role.TOOL, (ToolResult(call, tuple(self._content(message, at, _ANY_PART))),))
+
+    def _content(self, message: Mapping[str, object], at: str, allowed: frozenset[str]) -> list[Text | Image]:
+        content = message.get("content")
+        if isinstance(content, str):
+            return [Text(content)] if content else []
+        if content is None:
+            return []
+        if not isinstance(content, list):
+            raise wrong_type(f"{at}.content", "a string or an array of parts", content)
+        parts = [self._part(one, f"{at}.content[{i}]", allowed) for i, one in enumerate(content)]
+        return [part for part in parts if not isinstance(part, Text) or part.text]
+
+    def _part(self, value: object, at: str, allowed: frozenset[str]) -> Text | Image:
+        part = an_object(value, at)
+        kind = needed_string(part, "type", at)
+        refused = _REFUSED.get(kind)
+        if refused is not None:
+            raise unsupported(f"{at}.type", f"{refused} cannot be sent to Cursor.", code=f"{kind}_not_supported")
+        if kind not in allowed:
+            raise invalid_value(f"{at}.type", f"use one of {', '.join(sorted(allowed))} here, not {kind[:60]!r}.")
+        if kind == "image_url":
+            return self._image(part, at)
+        text = part.get(kind)
+        if text is None:
+            raise missing(f"{at}.{kind}")
+        if not isinstance(text, str):
+            raise wrong_type(f"{at}.{kind}", "a string", text)
+        return Text(text)
+
+    def _image(self, part: Mapping[str, object], at: str) -> Image:
+        image = part.get("image_url")
+        if isinstance(image, str):  # the Responses API's form; some clients send it here too
+            return decode_image_url(image, f"{at}.image_url")
+        if image is None:
+            raise missing(f"{at}.image_url")
+        holder = an_object(image, f"{at}.image_url")
+        if optional_string(holder, "detail", f"{at}.image_url") not in (None, "auto"):
+            self.ignored["image_url.detail"] = None
+        return decode_image_url(needed_string(holder, "url", f"{at}.image_url"), f"{at}.image_url.url")
+
+    def _note_name(self, message: Mapping[str, object], at: str) -> None:
+        if optional_string(message, "name", at):
+            self.ignored["messages.name"] = None
+
+
+_REFUSED: Final[dict[str, str]] = {"input_audio": "Audio", "file": "Files"}
+
+_READERS: Final[dict[str, Callable[[MessageReader, Mapping[str, object], str], Message]]] = {
+    "system": MessageReader._system,
+    "developer": MessageReader._system,
+    "user": MessageReader._user,
+    "assistant": MessageReader._assistant,
+    "tool": MessageReader._tool,
+    "function": MessageReader._function_result,
+}
+
+
+def _call(value: object, at: str) -> ToolCall:
+    call = an_object(value, at)
+    kind = optional_string(call, "type", at)
+    if kind not in (None, "function"):
+        raise unsupported(f"{at}.type", f"Tool calls of type {str(kind)[:60]!r} are not supported, only 'function'.")
+    name = needed_string(call, "id", at)
+    if call.get("function") is None:
+        raise missing(f"{at}.function")
+    return _function(call["function"], name, f"{at}.function")
+
+
+def _function(value: object, call: str, at: str) -> ToolCall:
+    """Arguments stay text. Only a call that was sent without any gets the empty object it stands for."""
+    function = an_object(value, at)
+    return ToolCall(call, needed_string(function, "name", at), optional_string(function, "arguments", at) or "{}")

@@ -1,0 +1,152 @@
+"""`tools` and `tool_choice` (and `functions` and `function_call`, their elders) -> ToolSpec and ToolChoice.
+
+Refuses to know who executes a tool. Schemas are passed on as they came; only their outermost shape is checked.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from ...core.errors import bad_request
+from ...core.request import ToolChoice, ToolSpec
+from ..fields import (
+    an_array,
+    an_object,
+    invalid_value,
+    missing,
+    needed_string,
+    optional_bool,
+    optional_string,
+    unsupported,
+    wrong_type,
+)
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
+"""Wider than OpenAI's own rule: MCP clients put dots, colons and slashes into names."""
+
+_MODES: Final[dict[str, Literal["auto", "none", "required"]]] = {
+    "auto": "auto",
+    "none": "none",
+    "required": "required",
+}
+_FORMS: Final = "'auto', 'none', 'required' or {'type': 'function', 'function': {'name': ...}}"
+
+
+def decode_tools(body: Mapping[str, object]) -> tuple[tuple[ToolSpec, ...], ToolChoice, bool]:
+    """The tools, the choice, and whether the client speaks the legacy form."""
+    modern = [_tool(one, f"tools[{i}]") for i, one in _each(body, "tools")]
+    legacy = [_function(one, f"functions[{i}]") for i, one in _each(body, "functions")]
+    if modern and legacy:
+        raise bad_request("Send either 'tools' or 'functions', not both.", param="functions", code="invalid_value")
+    parallel = optional_bool(body, "parallel_tool_calls") is not False
+    if legacy:
+        tools = _unique(legacy, "functions[{}].name")
+        # One call at a time: the legacy answer has room for no more.
+        return tools, _legacy_choice(body.get("function_call"), tools), True
+    tools = _unique(modern, "tools[{}].function.name")
+    return *_choose(body.get("tool_choice"), tools, parallel), False
+
+
+def _each(body: Mapping[str, object], key: str) -> enumerate[object]:
+    value = body.get(key)
+    return enumerate(() if value is None else an_array(value, key))
+
+
+def _unique(tools: list[ToolSpec], param: str) -> tuple[ToolSpec, ...]:
+    seen: set[str] = set()
+    for i, tool in enumerate(tools):
+        if tool.name in seen:
+            raise invalid_value(param.format(i), f"the tool name '{tool.name}' is used twice.")
+        seen.add(tool.name)
+    return tuple(tools)
+
+
+def _tool(value: object, param: str) -> ToolSpec:
+    tool = an_object(value, param)
+    kind = needed_string(tool, "type", param)
+    if kind != "function":
+        raise unsupported(f"{param}.type", f"Tools of type {kind[:60]!r} are not supported, only 'function'.")
+    if tool.get("function") is None:
+        raise missing(f"{param}.function")
+    return _function(tool["function"], f"{param}.function")
+
+
+def _function(value: object, param: str) -> ToolSpec:
+    function = an_object(value, param)
+    name = needed_string(function, "name", param)
+    if not _NAME.fullmatch(name):
+        raise invalid_value(f"{param}.name", "use 1 to 128 letters, digits, or any of _ . : / -")
+    description = optional_string(function, "description", param) or ""
+    schema = function.get("parameters")
+    # `strict` is accepted and changes nothing: arguments are passed on exactly as the model wrote them.
+    optional_bool(function, "strict", param)
+    return ToolSpec(name, description, {} if schema is None else an_object(schema, f"{param}.parameters"))
+
+
+def _choose(value: object, tools: tuple[ToolSpec, ...], parallel: bool) -> tuple[tuple[ToolSpec, ...], ToolChoice]:
+    if value is None:
+        return tools, ToolChoice(parallel=parallel)
+    if isinstance(value, str):
+        return tools, ToolChoice(_mode(value, "tool_choice", tools), parallel=parallel)
+    if not isinstance(value, dict):
+        raise wrong_type("tool_choice", _FORMS, value)
+    kind = needed_string(value, "type", "tool_choice")
+    if kind == "function":
+        name = _named(value, "tool_choice")
+        _declared(name, tools, "tool_choice.function.name")
+        return tools, ToolChoice("named", name, parallel)
+    if kind == "allowed_tools":
+        return _allowed(value, tools, parallel)
+    raise unsupported("tool_choice.type", f"A tool choice of type {kind[:60]!r} is not supported; use {_FORMS}.")
+
+
+def _allowed(
+    choice: Mapping[str, object], tools: tuple[ToolSpec, ...], parallel: bool
+) -> tuple[tuple[ToolSpec, ...], ToolChoice]:
+    """Only some of the declared tools may be used: the others are not passed on."""
+    param = "tool_choice.allowed_tools"
+    if choice.get("allowed_tools") is None:
+        raise missing(param)
+    allowed = an_object(choice["allowed_tools"], param)
+    names: set[str] = set()
+    for i, one in enumerate(an_array(allowed.get("tools"), f"{param}.tools")):
+        at = f"{param}.tools[{i}]"
+        name = _named(an_object(one, at), at)
+        _declared(name, tools, f"{at}.function.name")
+        names.add(name)
+    left = tuple(tool for tool in tools if tool.name in names)
+    mode = optional_string(allowed, "mode", param) or "auto"
+    return left, ToolChoice(_mode(mode, f"{param}.mode", left), parallel=parallel)
+
+
+def _legacy_choice(value: object, tools: tuple[ToolSpec, ...]) -> ToolChoice:
+    if value is None:
+        return ToolChoice(parallel=False)
+    if isinstance(value, str):
+        return ToolChoice(_mode(value, "function_call", tools), parallel=False)
+    if not isinstance(value, dict):
+        raise wrong_type("function_call", "'auto', 'none' or {'name': ...}", value)
+    name = needed_string(value, "name", "function_call")
+    _declared(name, tools, "function_call.name")
+    return ToolChoice("named", name, parallel=False)
+
+
+def _mode(value: str, param: str, tools: tuple[ToolSpec, ...]) -> Literal["auto", "none", "required"]:
+    mode = _MODES.get(value)
+    if mode is None:
+        raise invalid_value(param, f"use {_FORMS}, not {value[:60]!r}.")
+    if mode == "required" and not tools:
+        raise invalid_value(param, "a tool call is required, and the request declares no tool.")
+    return mode
+
+
+def _named(holder: Mapping[str, object], param: str) -> str:
+    function = holder.get("function")
+    if function is None:
+        raise missing(f"{param}.function")
+    return needed_string(an_object(function, f"{param}.function"), "name", f"{param}.function")
+
+
+def _declared(name: str, tools: tuple[ToolSpec, ...], param: str) -> None:
+    if not any(tool.name == name for tool in tools):
+        raise invalid_value(param, f"there is no tool {name[:128]!r} among the {len(tools)} declared ones.")

@@ -1,0 +1,184 @@
+"""The session engine: opens responses, keeps parked turns by their tickets, remembers finished conversations.
+
+Everything between two awaits is one step: a ticket is claimed in the same step in which it is looked up, so of two
+requests that race for one turn exactly one resumes it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..core.errors import ErrorKind, GatewayError
+from ..core.fold import Reply
+from ..core.request import SessionMode, ToolResult, TurnRequest
+from ..core.turn import Backend, Snapshot, StageFactory
+from ..tasks import spawn
+from .lifecycle import Happening, State
+from .live import LiveTurn
+from .plan import Continue, Fresh, Parked, Replay, Resume, plan
+from .response import Label, Response
+from .tickets import Tickets, new_sid
+from .transcript import answer_message, fingerprint, tools_key
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLimits:
+    mode: SessionMode = SessionMode.AUTO
+    parked_timeout: float = 900.0
+    max_parked: int = 200
+    disconnect_grace: float = 2.0
+
+
+class ConversationStore(Protocol):
+    """Finished conversations, by the fingerprint of their transcript."""
+
+    def recall(self, key: bytes) -> Snapshot | None: ...
+
+    def remember(self, key: bytes, snapshot: Snapshot) -> None: ...
+
+
+class Sessions:
+    def __init__(
+        self, backend: Backend, *, stages: Sequence[StageFactory], limits: SessionLimits, store: ConversationStore
+    ) -> None:
+        self._backend = backend
+        self._stages = tuple(stages)
+        self._limits = limits
+        self._store = store
+        self._live: dict[str, LiveTurn] = {}
+        self._by_ticket: dict[str, LiveTurn] = {}
+        self._parked: dict[str, LiveTurn] = {}  # in the order in which they were parked
+        self._closing = False
+
+    @property
+    def parked(self) -> int:
+        return len(self._parked)
+
+    @property
+    def live(self) -> int:
+        return len(self._live)
+
+    async def open(self, request: TurnRequest) -> Response:
+        """A response for this request; raises GatewayError when there is none to be had."""
+        decision = plan(
+            request,
+            mode=request.session or self._limits.mode,
+            abilities=self._backend.abilities,
+            parked=self._known(request),
+            recall=self._store.recall,
+        )
+        snapshot: Snapshot | None = None
+        label: Label
+        match decision:
+            case Resume(sid=sid, reason=reason):
+                live = self._live[sid]
+                try:
+                    await self._resume(live, request, decision)
+                except GatewayError as gone:
+                    if gone.kind is not ErrorKind.TURN_GONE:
+                        raise
+                    log.info("a parked turn is gone, its history is replayed: %s", gone.message)
+                    self._finish(live, Happening.LOST)
+                    label, reason = "replayed", "the parked turn was lost"
+                else:
+                    return self._respond(live, request, "resumed", reason)
+            case Continue(snapshot=snapshot, reason=reason):
+                label = "continued"
+            case Replay(reason=reason):
+                label = "replayed"
+            case Fresh(reason=reason):
+                label = "fresh"
+        return self._respond(await self._start(request, snapshot), request, label, reason)
+
+    def _known(self, request: TurnRequest) -> dict[str, Parked]:
+        asked = [part.call_id for message in request.messages for part in message.parts if isinstance(part, ToolResult)]
+        return {ticket: live.parked() for ticket in asked if (live := self._by_ticket.get(ticket)) is not None}
+
+    async def _start(self, request: TurnRequest, snapshot: Snapshot | None = None) -> LiveTurn:
+        if self._closing:
+            raise GatewayError(ErrorKind.CANCELLED, "The gateway is stopping.")
+        turn = await self._backend.start(request, snapshot)
+        live = LiveTurn(turn, Tickets(new_sid()), request.model, tools_key(request.tools), request)
+        self._live[live.tickets.sid] = live
+        return live
+
+    async def _resume(self, live: LiveTurn, request: TurnRequest, decision: Resume) -> None:
+        live.happened(Happening.RESULTS)  # claimed: a second request for this ticket finds it running
+        self._parked.pop(live.tickets.sid, None)
+        live.open.clear()
+        live.request = request
+        await live.turn.submit([live.tickets.inward(result) for result in decision.results], decision.extra)
+
+    def _respond(self, live: LiveTurn, request: TurnRequest, label: Label, reason: str) -> Response:
+        async def restart() -> LiveTurn:
+            return await self._start(request)
+
+        return Response(self, live, request, label, reason, self._stages, restart)
+
+    # ---- what a response reports
+
+    def issue(self, live: LiveTurn, ticket: str) -> None:
+        live.open.add(ticket)
+        live.issued.add(ticket)
+        self._by_ticket[ticket] = live
+
+    def settle(self, live: LiveTurn, happening: Happening, reply: Reply) -> None:
+        if live.state is State.OVER:
+            return  # the gateway stopped it in between
+        if happening is Happening.PAUSED:
+            self._park(live)
+            return
+        if happening is Happening.ENDED and (snapshot := live.turn.snapshot()) is not None:
+            transcript = (*live.request.messages, answer_message(reply))
+            self._store.remember(fingerprint(live.tools, transcript), snapshot)
+        self._finish(live, happening)
+
+    def let_go(self, response: Response) -> None:
+        live = response.live
+        if live.state is State.RUNNING:
+            live.happened(Happening.HUNG_UP)
+            spawn(self._drain(response), "drain-after-hang-up")
+
+    async def _drain(self, response: Response) -> None:
+        """Its client hung up: the turn may end or park by itself within the grace, unread."""
+        live = response.live
+        try:
+            async with asyncio.timeout(self._limits.disconnect_grace):
+                while not response.over:
+                    await response.receive()
+        except (TimeoutError, GatewayError):
+            if live.state is State.DETACHED:
+                self._finish(live, Happening.EXPIRED)
+
+    # ---- parked turns
+
+    def _park(self, live: LiveTurn) -> None:
+        live.happened(Happening.PAUSED)
+        sid = live.tickets.sid
+        self._parked[sid] = live
+        loop = asyncio.get_running_loop()
+        live.timer = loop.call_later(self._limits.parked_timeout, self._finish, live, Happening.EXPIRED)
+        while len(self._parked) > self._limits.max_parked:
+            oldest = next(iter(self._parked.values()))
+            log.info("more than %d turns are parked: the oldest is let go", self._limits.max_parked)
+            self._finish(oldest, Happening.EVICTED)
+
+    def _finish(self, live: LiveTurn, happening: Happening) -> None:
+        live.happened(happening)
+        sid = live.tickets.sid
+        self._live.pop(sid, None)
+        self._parked.pop(sid, None)
+        for ticket in live.issued:
+            self._by_ticket.pop(ticket, None)
+        spawn(live.turn.aclose(), "close-turn")
+
+    async def aclose(self) -> None:
+        self._closing = True
+        turns = list(self._live.values())
+        for live in turns:
+            self._finish(live, Happening.SHUTDOWN)
+        await asyncio.gather(*(live.turn.aclose() for live in turns))

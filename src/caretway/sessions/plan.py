@@ -1,0 +1,149 @@
+"""Which turn a request belongs to. Pure: what is known is handed in, the decision and its reason come out.
+
+Tickets decide first: results for a parked turn resume that very turn. Then the transcript: an exact prefix that ends
+with our own last answer continues that conversation. Everything else is told to a new run from the beginning.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ..core.errors import ErrorKind, GatewayError, bad_request
+from ..core.request import Image, Message, Role, SessionMode, Text, ToolResult, TurnRequest
+from ..core.turn import Abilities, Snapshot
+from .transcript import fingerprint, last_answer, tools_key
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """What the plan needs to know about a turn that waits."""
+
+    sid: str
+    tickets: frozenset[str]
+    """The calls it waits for."""
+    model: str
+    tools: bytes
+    waiting: bool
+    """False: it has tickets of ours and is past them (answered before, running, or being resumed)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    sid: str
+    results: tuple[ToolResult, ...]
+    extra: tuple[Text, ...]
+    reason: str = "tool results for a parked turn"
+
+
+@dataclass(frozen=True, slots=True)
+class Continue:
+    snapshot: Snapshot
+    reason: str = "the transcript is known"
+
+
+Plan = Fresh | Replay | Resume | Continue
+
+
+def plan(
+    request: TurnRequest,
+    *,
+    mode: SessionMode,
+    abilities: Abilities,
+    parked: Mapping[str, Parked],
+    recall: Callable[[bytes], Snapshot | None],
+) -> Plan:
+    """`parked` maps every known ticket to its turn; `recall` finds the snapshot of a fingerprint."""
+    answered = last_answer(request.messages)
+    tail = request.messages[answered:]
+    results = tuple(part for message in tail for part in message.parts if isinstance(part, ToolResult))
+    if mode is SessionMode.FRESH:
+        return Fresh("fresh was asked for") if not answered else Replay("fresh was asked for")
+    if results:
+        decision = _by_ticket(request, tail, results, abilities, parked)
+    elif not answered:
+        return Fresh("first message")
+    else:
+        decision = _by_transcript(request, answered, abilities, recall)
+    if mode is SessionMode.REQUIRED and isinstance(decision, Replay):
+        raise GatewayError(
+            ErrorKind.TURN_GONE,
+            f"The conversation cannot be resumed: {decision.reason}.",
+            hint="Send the request with `x-caretway-session: auto` to replay it.",
+        )
+    return decision
+
+
+def _by_ticket(
+    request: TurnRequest,
+    tail: Sequence[Message],
+    results: tuple[ToolResult, ...],
+    abilities: Abilities,
+    parked: Mapping[str, Parked],
+) -> Plan:
+    if not abilities.parks:
+        return Replay("this backend cannot park a turn")
+    turns = [parked.get(result.call_id) for result in results]
+    known = [turn for turn in turns if turn is not None]
+    if len(known) < len(turns):
+        return Replay("unknown or expired ticket")
+    turn = known[0]
+    if any(other.sid != turn.sid for other in known):
+        return Replay("tickets of several turns")
+    results = tuple(dict.fromkeys(results))  # the same result twice is one result
+    given = {result.call_id for result in results}
+    if len(given) < len(results):
+        return Replay("several results for one ticket")
+    if not turn.waiting or given - turn.tickets:
+        return Replay("these results were given before")
+    if missing := sorted(turn.tickets - given):
+        raise bad_request(
+            f"Results are missing for: {', '.join(missing)}. Every call of a step is answered in one request.",
+            param="messages",
+            code="missing_tool_results",
+        )
+    if turn.model != request.model:
+        return Replay("the model changed")
+    if turn.tools != tools_key(request.tools):
+        return Replay("the tools changed")
+    beside = _beside(request.messages, tail)
+    if beside is None:
+        return Replay("an image beside tool results")
+    return Resume(turn.sid, results, beside)
+
+
+def _beside(messages: Sequence[Message], tail: Sequence[Message]) -> tuple[Text, ...] | None:
+    """What was said beside the results; None when it cannot travel with them. Repeated system messages do not count."""
+    before = {message.text for message in messages[: len(messages) - len(tail)] if message.role is Role.SYSTEM}
+    said: list[Text] = []
+    for message in tail:
+        if message.role is Role.SYSTEM and message.text in before:
+            continue
+        for part in message.parts:
+            if isinstance(part, Image):
+                return None
+            if isinstance(part, Text) and part.text.strip():
+                said.append(part)
+    return tuple(said)
+
+
+def _by_transcript(
+    request: TurnRequest, answered: int, abilities: Abilities, recall: Callable[[bytes], Snapshot | None]
+) -> Plan:
+    if not abilities.continues:
+        return Replay("this backend keeps no conversations")
+    tail = request.messages[answered:]
+    if not any(message.role is Role.USER for message in tail):
+        return Replay("nothing new was said")
+    if any(message.role is Role.SYSTEM for message in tail):
+        return Replay("the instructions changed")
+    snapshot = recall(fingerprint(tools_key(request.tools), request.messages[:answered]))
+    return Continue(snapshot) if snapshot is not None else Replay("no known conversation begins like this")

@@ -1,0 +1,196 @@
+"""One HTTP answer in progress: a live turn's events with our tickets, filtered by the stages, in batches.
+
+The turn is not the response's: when the client hangs up the turn is left to the manager, which lets it end by itself
+within a short grace or closes it. Until something visible came, a turn that cannot go on is started anew, once.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal, Protocol
+
+from ..core.errors import ErrorKind, GatewayError
+from ..core.events import (
+    Event,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallReady,
+    ToolCallStarted,
+    TurnEnded,
+    TurnFailed,
+    TurnPaused,
+    TurnStarted,
+)
+from ..core.fold import Fold, Reply
+from ..core.order import EventOrder, State
+from ..core.request import TurnRequest
+from ..core.turn import Stage, StageFactory
+from .lifecycle import Happening
+from .live import LiveTurn
+
+log = logging.getLogger(__name__)
+
+Label = Literal["fresh", "replayed", "resumed", "continued"]
+
+_TERMINAL = (TurnPaused, TurnEnded, TurnFailed)
+_DELTAS = (TextDelta, ReasoningDelta)
+
+
+class Keeper(Protocol):
+    """What a response asks of the session engine."""
+
+    def settle(self, live: LiveTurn, happening: Happening, reply: Reply) -> None: ...
+
+    def issue(self, live: LiveTurn, ticket: str) -> None: ...
+
+    def let_go(self, response: "Response") -> None: ...
+
+
+class Response:
+    def __init__(
+        self,
+        keeper: Keeper,
+        live: LiveTurn,
+        request: TurnRequest,
+        label: Label,
+        reason: str,
+        stages: Sequence[StageFactory],
+        restart: Callable[[], Awaitable[LiveTurn]],
+    ) -> None:
+        self.label: Label = label
+        self.reason = reason
+        self.live = live
+        self.request = request
+        self.over = False
+        self._keeper = keeper
+        self._factories = stages
+        self._restart = restart
+        self._restarts = 1
+        self._visible = False
+        self._must_call = request.tool_choice.mode in ("required", "named") and bool(request.tools)
+        self._held: list[Event] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        self._order = EventOrder()
+        self._fold = Fold()
+        built = (factory(self.request) for factory in self._factories)
+        self._stages: list[Stage] = [stage for stage in built if stage is not None]
+
+    def reply(self) -> Reply:
+        """Everything so far, folded."""
+        return self._fold.reply()
+
+    async def receive(self) -> list[Event]:
+        """The next events of this response; a terminal one is the last there is."""
+        while True:
+            events = await self._next()
+            if events and (again := self._why_again(events)) is not None:
+                self._restarts -= 1
+                self.label, self.reason = "replayed" if self.label != "fresh" else "fresh", again
+                self.live = await self._restart()
+                self._begin()
+                self.over = False
+                continue
+            if self._must_call:
+                events = self._hold(events)
+            if events:
+                return events
+
+    def commit(self) -> None:
+        """The answer's head is on its way: from here on there is no second try."""
+        self._visible = True
+        self._restarts = 0
+
+    async def aclose(self) -> None:
+        """The client has its answer, or is gone."""
+        if not self.over:
+            self._keeper.let_go(self)
+
+    # ---- events
+
+    async def _next(self) -> list[Event]:
+        """A failure is an event, not an exception: the response may have begun long ago."""
+        try:
+            return self._digest(await self.live.turn.receive())
+        except GatewayError as error:
+            failure = TurnFailed(error)
+        except Exception:
+            log.exception("a turn failed unexpectedly")
+            failure = TurnFailed(GatewayError(ErrorKind.INTERNAL, "The gateway failed; its log has the details."))
+        self._fold.feed(failure)
+        self._end(failure, made_up=False)
+        return [failure]
+
+    def _digest(self, batch: Sequence[Event]) -> list[Event]:
+        out: list[Event] = []
+        for event in batch:
+            if self.over:
+                break
+            if isinstance(event, _DELTAS) and self._order.state is State.OPEN:
+                pass  # the hot path: legal wherever the order is open
+            else:
+                self._order.check(event)
+                event = self.live.tickets.outward(event)
+                if isinstance(event, ToolCallReady):
+                    # Known before the client can see it: no client beats the registry.
+                    self._keeper.issue(self.live, event.id)
+            passed = self._staged(event) if self._stages else [event]
+            for shown in passed:
+                self._fold.feed(shown)
+                out.append(shown)
+                if isinstance(shown, _TERMINAL):
+                    self._end(shown, made_up=not isinstance(event, _TERMINAL))
+                    break
+        return out
+
+    def _staged(self, event: Event) -> list[Event]:
+        events = [event]
+        for stage in self._stages:
+            events = [shown for one in events for shown in stage.feed(one)]
+        return events
+
+    def _end(self, event: TurnPaused | TurnEnded | TurnFailed, *, made_up: bool) -> None:
+        self.over = True
+        if made_up:
+            happening = Happening.STOPPED
+        elif isinstance(event, TurnPaused):
+            happening = Happening.PAUSED
+        elif isinstance(event, TurnEnded):
+            happening = Happening.ENDED
+        else:
+            happening = Happening.FAILED
+        self._keeper.settle(self.live, happening, self._fold.reply())
+
+    # ---- second chances, before anything was shown
+
+    def _why_again(self, events: Sequence[Event]) -> str | None:
+        if self._visible or not self._restarts:
+            return None
+        last = events[-1]
+        if isinstance(last, TurnFailed) and last.error.kind is ErrorKind.TURN_GONE:
+            return "the kept conversation was incomplete"
+        if self._must_call and isinstance(last, TurnEnded):
+            return "the model did not call a tool at first"
+        if not self._must_call and any(not isinstance(event, TurnStarted) for event in events):
+            self._visible = True
+        return None
+
+    def _hold(self, events: list[Event]) -> list[Event]:
+        """A call is demanded: nothing is shown until there is one, so that there can be a second try."""
+        self._held += events
+        if any(isinstance(event, ToolCallStarted) for event in events):
+            self._must_call = False
+            self._visible = True
+        elif isinstance(events[-1] if events else None, TurnEnded):
+            error = GatewayError(
+                ErrorKind.UPSTREAM_ERROR,
+                "The request demands a tool call, and the model answered in text twice.",
+                hint="Use `tool_choice: auto`, or say in the prompt which tool to call.",
+            )
+            self._fold = Fold()
+            self._fold.feed(TurnFailed(error))
+            return [TurnStarted(), TurnFailed(error)]
+        elif not isinstance(events[-1] if events else None, TurnFailed | TurnPaused):
+            return []
+        held, self._held = self._held, []
+        return held

@@ -1,0 +1,141 @@
+"""Where the conversation store lives: opening its SQLite file so that only its owner can read it.
+
+A file that cannot be used costs the conversations, never the gateway: what is no database is moved aside, and what
+cannot be opened or was written by a newer version is left alone, with a store in memory instead.
+"""
+
+import logging
+import os
+import sqlite3
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Final
+
+log = logging.getLogger(__name__)
+
+VERSION: Final = 1
+IN_MEMORY: Final = ":memory:"
+
+_SCHEMA: Final = (
+    # `id` is random: a snapshot names its parent by it, also when the file was replaced in between.
+    """CREATE TABLE conversations (
+        id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, used_at REAL NOT NULL, backend TEXT NOT NULL,
+        state BLOB NOT NULL)""",
+    "CREATE INDEX conversations_by_use ON conversations (used_at)",
+    # Each content once, however many conversations and names refer to it.
+    "CREATE TABLE blobs (id INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, data BLOB NOT NULL)",
+    # Names are the conversation's own: whoever chose them, another conversation's pieces cannot be reached by them.
+    """CREATE TABLE refs (
+        conversation INTEGER NOT NULL, name BLOB NOT NULL, blob INTEGER NOT NULL, PRIMARY KEY (conversation, name)
+    ) WITHOUT ROWID""",
+    "CREATE INDEX refs_by_blob ON refs (blob)",
+    f"PRAGMA user_version = {VERSION}",
+)
+
+_NO_DATABASE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_WAL_LIMIT: Final = 4 * 2**20
+_SIDE_FILES: Final = ("-wal", "-shm", "-journal")
+
+
+class NotOurs(Exception):
+    """A sound database that this version must not touch."""
+
+
+def is_broken(error: sqlite3.Error) -> bool:
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in _NO_DATABASE
+
+
+def open_file(path: Path | None, patience_s: float) -> sqlite3.Connection:
+    """A connection with the schema in place: to the file if that can be, to memory if not."""
+    if path is None:
+        return _connect(IN_MEMORY, patience_s)
+    try:
+        try:
+            return _open(path, patience_s)
+        except sqlite3.DatabaseError as error:
+            if not is_broken(error):
+                raise
+        return _open(path, patience_s)  # it was moved aside
+    except (OSError, sqlite3.Error, NotOurs) as error:
+        log.warning("conversations are kept in memory only, %s cannot be used: %s", path, error)
+        return _connect(IN_MEMORY, patience_s)
+
+
+def _open(path: Path, patience_s: float) -> sqlite3.Connection:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Made here and not by SQLite, whose files are as open as the umask lets them; its side files inherit this mode.
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        opened = os.fstat(handle)
+    finally:
+        os.close(handle)
+    if os.name == "posix" and opened.st_mode & 0o077:
+        path.chmod(0o600)
+    try:
+        return _connect(str(path), patience_s)
+    except sqlite3.DatabaseError as error:
+        if is_broken(error):
+            move_aside(path, opened, error)
+        raise
+
+
+def _connect(name: str, patience_s: float) -> sqlite3.Connection:
+    connection = sqlite3.connect(name, timeout=patience_s, isolation_level=None)
+    try:
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # counts only as long as there is no table
+        _ensure_schema(connection)
+        with suppress(sqlite3.OperationalError):  # somebody else is just doing it: then it is done for us too
+            connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _ensure_schema(connection: sqlite3.Connection) -> None:
+    if _number(connection, "PRAGMA user_version") == VERSION:
+        _number(connection, "SELECT count(*) FROM sqlite_master")  # reads the schema, which a broken file fails
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        version = _number(connection, "PRAGMA user_version")  # again: another process may have been faster
+        if version not in (0, VERSION):
+            raise NotOurs(f"it has version {version}, this gateway knows {VERSION}")
+        if version == 0:
+            if _number(connection, "SELECT count(*) FROM sqlite_master"):
+                raise NotOurs("it is a database of something else")
+            for statement in _SCHEMA:
+                connection.execute(statement)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _number(connection: sqlite3.Connection, query: str) -> int:
+    with closing(connection.execute(query)) as cursor:
+        return int(cursor.fetchone()[0])
+
+
+def stat_of(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except OSError:
+        return None
+
+
+def move_aside(path: Path, seen: os.stat_result | None, error: Exception) -> None:
+    """`x` becomes `x.broken`. Nothing is done when `x` is another file than the one that was `seen`: then another
+    process has replaced it already."""
+    now = stat_of(path)
+    if now is None or (seen is not None and not os.path.samestat(now, seen)):
+        return
+    aside = path.with_name(path.name + ".broken")
+    for ending in (*_SIDE_FILES, ""):  # the database last: a new one must never meet the old one's log
+        with suppress(FileNotFoundError):
+            os.replace(f"{path}{ending}", f"{aside}{ending}")
+    log.warning("the conversation store is broken (%s): moved to %s, a new one is made", error, aside)

@@ -1,0 +1,46 @@
+"""Tool call ids that are the way back to a parked turn: `sess_<sid>__call_<cid>`.
+
+A ticket names its turn, so a turn is never looked for by the text of a prompt, and two chats that open alike never
+share one. Legal in every dialect: at most 64 characters of [A-Za-z0-9_-].
+"""
+
+import secrets
+from dataclasses import replace
+from typing import Final
+
+from ..core.events import Event, ToolCallDelta, ToolCallReady, ToolCallStarted
+from ..core.request import ToolResult
+
+_ALPHABET: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
+
+
+def new_sid() -> str:
+    return "".join(secrets.choice(_ALPHABET) for _ in range(16))
+
+
+class Tickets:
+    """In: events with upstream's own call ids, results with ours. Out: the same with the other kind of id.
+
+    Upstream's ids may be long or hold odd characters, so they never leave the gateway.
+    """
+
+    def __init__(self, sid: str) -> None:
+        self.sid = sid
+        self._ours: dict[str, str] = {}
+        self._theirs: dict[str, str] = {}
+
+    def ticket(self, upstream_id: str) -> str:
+        ours = self._ours.get(upstream_id)
+        if ours is None:
+            ours = f"sess_{self.sid}__call_{len(self._ours) + 1:x}{secrets.token_hex(3)}"
+            self._ours[upstream_id] = ours
+            self._theirs[ours] = upstream_id
+        return ours
+
+    def outward(self, event: Event) -> Event:
+        if isinstance(event, ToolCallStarted | ToolCallDelta | ToolCallReady):
+            return replace(event, id=self.ticket(event.id))
+        return event
+
+    def inward(self, result: ToolResult) -> ToolResult:
+        return replace(result, call_id=self._theirs[result.call_id])

@@ -1,0 +1,75 @@
+"""Fingerprints of transcripts, so that a conversation is recognised when its client sends it again.
+
+Two transcripts are the same when system, tools and every message are the same after undoing what clients change when
+they resend: white space at the ends, null/empty/absent content, key order in JSON, the order of tools, reasoning left
+out, text split into parts, calls moved behind the text. Anything else is another conversation.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ..core.canonical import canonical_json, spell
+from ..core.fold import Reply
+from ..core.request import Image, Message, Reasoning, Role, Text, ToolCall, ToolResult, ToolSpec
+
+
+def tools_key(tools: Iterable[ToolSpec]) -> bytes:
+    canonical = sorted((tool.name, tool.description.strip(), spell(tool.schema)) for tool in tools)
+    return hashlib.sha256(spell(canonical).encode()).digest()
+
+
+def fingerprint(tools: bytes, messages: Sequence[Message]) -> bytes:
+    """The identity of a whole transcript. `tools` is the value of `tools_key`."""
+    chain = hashlib.sha256(tools)
+    for message in messages:
+        for piece in _canonical(message):
+            encoded = piece.encode("utf-8", "surrogatepass")
+            chain.update(len(encoded).to_bytes(8, "big"))
+            chain.update(encoded)
+    return chain.digest()
+
+
+def _canonical(message: Message) -> list[str]:
+    """The message as a list of strings; an empty message leaves no trace.
+
+    Text and images keep their order among themselves; calls and results come after them, because some dialects keep
+    these apart from the text and so cannot say what stood first.
+    """
+    shown: list[str] = []
+    tools: list[str] = []
+    text: list[str] = []
+
+    def close_text() -> None:
+        if joined := "".join(text).strip():
+            shown.extend(("text", joined))
+        text.clear()
+
+    for part in message.parts:
+        match part:
+            case Text(text=piece):
+                text.append(piece)
+            case Image(data=data, mime_type=mime_type):
+                close_text()
+                shown += ["image", mime_type, hashlib.sha256(data).hexdigest()]
+            case ToolCall(id=call, name=name, arguments=arguments):
+                tools += ["call", call, name, canonical_json(arguments)]
+            case ToolResult(call_id=call, content=content, is_error=failed):
+                tools += ["result", call, "error" if failed else "ok", part.text.strip()]
+                tools += [hashlib.sha256(image.data).hexdigest() for image in content if isinstance(image, Image)]
+            case Reasoning():
+                pass
+    close_text()
+    pieces = shown + tools
+    return [message.role.value, *pieces, "end"] if pieces else []
+
+
+def last_answer(messages: Sequence[Message]) -> int:
+    """How many messages there are up to and including the last one of the assistant; 0 without one."""
+    return max((n for n, message in enumerate(messages, 1) if message.role is Role.ASSISTANT), default=0)
+
+
+def answer_message(reply: Reply) -> Message:
+    """Our own answer, as the client will send it back."""
+    text: tuple[Any, ...] = (Text(reply.text),) if reply.text else ()
+    return Message(Role.ASSISTANT, (*text, *reply.calls))

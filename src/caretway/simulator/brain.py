@@ -1,0 +1,225 @@
+"""The simulated model: conversation + offered tools -> the steps that are still to do. Pure and deterministic.
+
+The script is the last user message that has `sim:` lines. What the conversation holds after that message is matched
+against the script's steps, so a run that starts with a half-finished script (after a dropped connection, or because a
+client replayed its history) goes on where the conversation stops instead of starting over. Steps that leave no trace
+(wait, drop, thinking that a client did not keep) count as done when a later step left one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from . import plain
+from .history import Message, Text, Thought, ToolCall, ToolResult
+from .script import Call, Exec, Loop, Query, Recall, Result, Say, Step, Stream, Think, has_script, parse
+from .toolbox import Tool, find
+
+LOOP_LIMIT: Final = 50
+MAX_RECORDED_CHARS: Final = 1024 * 1024
+"""Of a longer answer only this much is kept in the conversation's state."""
+_RECALL_CHARS: Final = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    steps: tuple[Step, ...]
+    at: int = 0
+    """The message that the script is in."""
+    first: int = 0
+    """The place of `steps[0]` in the whole script: the same step has the same place in every attempt."""
+    results: tuple[str, ...] = ()
+    """What the last tool calls gave."""
+    said: bool = False
+    """The answer already has text that the next text continues."""
+    looped: int = 0
+    """How often a `loop` that is to go on has called already."""
+
+
+def plan(history: Sequence[Message], tools: Sequence[Tool], *, thinks: bool = False) -> Plan:
+    at = next((i for i in reversed(range(len(history))) if _is_script(history[i])), None)
+    if at is not None:
+        todo = _resume(parse(history[at].text), history, at, tools)
+        if todo.steps or not _asks_anew(history[at + 1 :]):
+            return todo
+    last = next((i for i in reversed(range(len(history))) if history[i].role == "user"), None)
+    if last is None:
+        return Plan(plain.answer(history, tools, thinks=thinks))
+    return _resume(plain.answer(history[: last + 1], tools, thinks=thinks), history, last, tools)
+
+
+def _is_script(message: Message) -> bool:
+    return message.role == "user" and has_script(message.text)
+
+
+def _asks_anew(after: Sequence[Message]) -> bool:
+    """The user spoke again after the answer: not a reminder that a client put beside the prompt."""
+    return bool(after) and after[-1].role == "user" and any(message.role != "user" for message in after)
+
+
+def not_offered(name: str) -> str:
+    return f"[tool {name} was not offered]"
+
+
+def recall(history: Sequence[Message], at: int, new_results: int) -> str:
+    """What `sim: recall` says, for a script in message `at`; `new_results` came in after it."""
+    turns = sum(message.role == "user" for message in history[:at])
+    results = new_results + sum(isinstance(part, ToolResult) for message in history[:at] for part in message.parts)
+    first = next((message.text for message in history if message.role == "user"), "")
+    shown = " ".join(first.split())[:_RECALL_CHARS]
+    return (
+        f"{turns} earlier user turn{'s' * (turns != 1)} and {results} tool result{'s' * (results != 1)}. "
+        f"First user text: {shown}"
+    )
+
+
+# ---------------------------------------------------------------------------------------------- what was done already
+
+
+@dataclass(slots=True)
+class _Called:
+    name: str
+    result: str | None
+
+
+class _Trail:
+    """What the conversation holds after the script, eaten up step by step."""
+
+    def __init__(self, after: Sequence[Message]) -> None:
+        self._items: list[str | _Called] = []
+        self._thoughts = ""
+        open_calls: dict[str, _Called] = {}
+        for message in after:
+            for part in message.parts:
+                match part:
+                    case Text(text) if message.role == "assistant":
+                        if self._items and isinstance(self._items[-1], str):
+                            self._items[-1] += _squash(text)
+                        else:
+                            self._items.append(_squash(text))
+                    case Thought(text):
+                        self._thoughts += _squash(text)
+                    case ToolCall(call_id, name, _):
+                        called = open_calls[call_id] = _Called(name, None)
+                        self._items.append(called)
+                    case ToolResult(call_id, _, text, _):
+                        if call_id in open_calls:
+                            open_calls[call_id].result = text
+                    case _:
+                        pass
+        self.said = False
+
+    def eat_text(self, text: str) -> bool:
+        wanted = _squash(text)
+        while self._items and self._items[0] == "":
+            self._items.pop(0)
+        if not wanted or not self._items:
+            return False
+        here = self._items[0]
+        if isinstance(here, _Called) or not here.startswith(wanted):
+            return False
+        self._items[0] = here[len(wanted) :]
+        self.said = True
+        return True
+
+    def eat_thought(self, text: str) -> bool:
+        wanted = _squash(text)
+        if not wanted or not self._thoughts.startswith(wanted):
+            return False
+        self._thoughts = self._thoughts[len(wanted) :]
+        return True
+
+    def eat_calls(self, count: int) -> tuple[str, ...] | None:
+        """The results of the next `count` calls; None unless all of them were made and answered."""
+        while self._items and self._items[0] == "":
+            self._items.pop(0)
+        results = []
+        for item in self._items[:count]:
+            if isinstance(item, str) or item.result is None:
+                return None
+            results.append(item.result)
+        if len(results) < count:
+            return None
+        del self._items[:count]
+        self.said = self.said and not count
+        return tuple(results)
+
+    def eat_some(self, count: int, missing: Sequence[str]) -> tuple[str, ...] | None:
+        """The results of `count` calls, after which the answer names the tools that were not there; or nothing."""
+        before, said = list(self._items), self.said
+        results = self.eat_calls(count)
+        if results is not None and all(self.eat_text(not_offered(name)) for name in missing):
+            return results
+        self._items, self.said = before, said
+        return None
+
+
+def _squash(text: str) -> str:
+    """Text without white space: clients trim and re-wrap what they send back."""
+    return "".join(text.split())
+
+
+def _resume(steps: tuple[Step, ...], history: Sequence[Message], at: int, tools: Sequence[Tool]) -> Plan:
+    trail = _Trail(history[at + 1 :])
+    done, results, looped, answered = 0, tuple[str, ...](), 0, 0
+    for index, step in enumerate(steps):
+        match step:
+            case Say(text):
+                found = trail.eat_text(text)
+            case Result():
+                found = trail.eat_text("\n".join(results))
+            case Recall():
+                found = trail.eat_text(recall(history, at, answered))
+            case Stream():
+                found = trail.eat_text(streamed(step))
+            case Think(text):
+                found = trail.eat_thought(text)
+                if not found:
+                    continue
+            case Call(uses):
+                missing = [use.name for use in uses if find(tools, use.name) is None]
+                given = trail.eat_some(len(uses) - len(missing), missing)
+                if given is None and missing:
+                    given = trail.eat_some(len(uses), ())  # they were offered when it called them
+                found = given is not None
+                if given is not None:
+                    results, answered = given, answered + len(given)
+            case Exec() | Query():
+                given = trail.eat_calls(1)
+                found = given is not None
+                if given is not None:
+                    results, answered = given, answered + 1
+            case Loop(use):
+                while looped < LOOP_LIMIT and (given := trail.eat_calls(1)) is not None:
+                    looped, results, answered = looped + 1, given, answered + 1
+                if 0 < looped < LOOP_LIMIT:
+                    return Plan(steps[index:], at, index, results, False, looped)
+                found = looped == LOOP_LIMIT or (
+                    find(tools, use.name) is None and trail.eat_text(not_offered(use.name))
+                )
+            case _:
+                continue
+        if not found:
+            if _leaves_nothing(step, results):
+                continue
+            break
+        done = index + 1
+    return Plan(steps[done:], at, done, results, trail.said)
+
+
+def _leaves_nothing(step: Step, results: tuple[str, ...]) -> bool:
+    match step:
+        case Say(text):
+            return not text.strip()
+        case Result():
+            return not "".join(results).strip()
+        case Stream(count, size):
+            return not count * size
+        case _:
+            return False
+
+
+def streamed(step: Stream) -> str:
+    """The text of a whole `stream`, as far as the state keeps it."""
+    count = min(step.count, MAX_RECORDED_CHARS // max(step.size, 1) + 1)
+    return "".join(step.delta(index) for index in range(count))[:MAX_RECORDED_CHARS]

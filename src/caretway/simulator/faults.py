@@ -1,0 +1,79 @@
+"""The failures the simulator can act out, as Connect errors with Cursor's details.
+
+`is_retryable` is always set: the official client retries an error that leaves it open.
+"""
+
+from typing import Final
+
+from ..wire.errors import ConnectError
+from ..wire.messages import ai
+
+_Error = ai.ErrorDetails
+RETRY_AFTER_MS: Final = 7000
+
+
+def _fault(code: str, error: int, title: str, detail: str, **extra: str) -> ConnectError:
+    return ConnectError(
+        code,
+        title,
+        error=error,
+        title=title,
+        detail=detail,
+        retryable=code == "unavailable",
+        info=tuple(sorted(extra.items())),
+    )
+
+
+SCRIPTED: Final = {
+    "unauthenticated": _fault(
+        "unauthenticated", _Error.ERROR_NOT_LOGGED_IN, "Not logged in", "Simulated: sign in and try again."
+    ),
+    "usage_limit": _fault(
+        "resource_exhausted",
+        _Error.ERROR_PRO_USER_USAGE_LIMIT,
+        "Usage limit reached",
+        "Simulated: the usage limit of this plan is used up.",
+    ),
+    "rate_limit": _fault(
+        "resource_exhausted",
+        _Error.ERROR_RATE_LIMITED,
+        "Rate limit reached",
+        "Simulated: too many requests in a short time.",
+        retryAfterMs=str(RETRY_AFTER_MS),
+    ),
+    "overflow": _fault(
+        "invalid_argument",
+        _Error.ERROR_CONVERSATION_TOO_LONG,
+        "Conversation too long",
+        "Simulated: the conversation does not fit the model's context.",
+    ),
+    "bad_model": _fault(
+        "invalid_argument", _Error.ERROR_BAD_MODEL_NAME, "Unknown model", "Simulated: no such model is available."
+    ),
+    "deprecated": _fault(
+        "failed_precondition",
+        _Error.ERROR_DEPRECATED,
+        "Client too old",
+        "Simulated: this version of the client is no longer served.",
+    ),
+    "unavailable": _fault(
+        "unavailable", _Error.ERROR_UNSPECIFIED, "Service unavailable", "Simulated: try again in a moment."
+    ),
+    "internal": _fault("internal", _Error.ERROR_INTERNAL, "Internal error", "Simulated: something broke."),
+}
+
+NOT_SIGNED_IN: Final = _fault(
+    "unauthenticated", _Error.ERROR_NOT_LOGGED_IN, "Not logged in", "The call carries no token that is accepted."
+)
+BLOB_NOT_FOUND: Final = _fault(
+    "internal", _Error.ERROR_INTERNAL, "Blob not found", "The client could not give back a blob that its state names."
+)
+CANCELLED: Final = ConnectError("canceled", "The client ended the run", retryable=False)
+
+
+def bad_request(message: str) -> ConnectError:
+    return _fault("invalid_argument", _Error.ERROR_BAD_REQUEST, message, message)
+
+
+def unimplemented(path: str) -> ConnectError:
+    return ConnectError("unimplemented", f"{path} is not simulated", retryable=False)

@@ -1,0 +1,280 @@
+"""A conversation as the simulated model sees it, read from any of the forms in which clients send it.
+
+Forms: JSON root prompt messages (ours, or another client's), turns with their steps, the typed history of
+`UserMessageAction`, and the user's message itself. Pure; who fetches the bytes does not matter here.
+"""
+
+import base64
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+from google.protobuf import json_format
+
+from ..wire import blobs
+from ..wire.messages import pb
+from .tokens import IMAGE_TOKENS, Piece, estimate
+
+Role = Literal["system", "user", "assistant", "tool"]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Thought:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    mime_type: str
+    data: str = ""
+    """base64; empty when the picture itself was not sent along."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    call_id: str
+    name: str
+    args: str
+    """JSON text."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    call_id: str
+    name: str
+    text: str
+    is_error: bool = False
+
+
+Part = Text | Thought | Picture | ToolCall | ToolResult
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    role: Role
+    parts: tuple[Part, ...]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(part.text for part in self.parts if isinstance(part, Text))
+
+
+class HistoryError(ValueError):
+    """A blob that names itself a message and is none."""
+
+
+# ---------------------------------------------------------------------------------------------- JSON root prompts
+
+
+def read_root(data: bytes) -> Message:
+    try:
+        value = msgspec.json.decode(data)
+    except msgspec.DecodeError as broken:
+        raise HistoryError(f"a root prompt message is not JSON: {broken}") from broken
+    if not isinstance(value, dict) or not isinstance(value.get("role"), str):
+        raise HistoryError("a root prompt message has no role")
+    content = value.get("content")
+    return Message(_role(value["role"]), tuple(_read_parts(content)))
+
+
+def _role(role: str) -> Role:
+    match role:
+        case "system" | "developer":
+            return "system"
+        case "assistant":
+            return "assistant"
+        case "tool":
+            return "tool"
+        case _:
+            return "user"
+
+
+def _read_parts(content: Any) -> Iterator[Part]:
+    if isinstance(content, str):
+        if content:
+            yield Text(content)
+        return
+    for part in content if isinstance(content, list) else []:
+        if isinstance(part, str):
+            yield Text(part)
+        elif isinstance(part, dict):
+            yield from _read_part(part)
+
+
+def _read_part(part: dict[str, Any]) -> Iterator[Part]:
+    call_id, name = str(part.get("toolCallId", "")), str(part.get("toolName", ""))
+    match part.get("type"):
+        case "text":
+            yield Text(str(part.get("text", "")))
+        case "reasoning" | "thinking":
+            yield Thought(str(part.get("text", "")))
+        case "image" | "file":
+            yield Picture(str(part.get("mimeType") or part.get("mediaType") or "image"), _as_text(part.get("image")))
+        case "tool-call":
+            args = part.get("args", part.get("input", {}))
+            yield ToolCall(call_id, name, args if isinstance(args, str) else _as_json(args))
+        case "tool-result":
+            result = part.get("result", part.get("output", ""))
+            yield ToolResult(call_id, name, _as_text(result), part.get("isError") is True)
+        case _:
+            pass
+
+
+def _as_json(value: Any) -> str:
+    return msgspec.json.encode(value, order="sorted").decode()
+
+
+def _as_text(value: Any) -> str:
+    """What a person would call the text of a result: itself, its text parts, or its JSON."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict) and value.get("type") in ("text", "error-text") and "value" in value:
+        return str(value["value"])
+    if isinstance(value, list) and all(isinstance(item, dict) and item.get("type") == "text" for item in value):
+        return "\n".join(str(item.get("text", "")) for item in value)
+    return _as_json(value)
+
+
+def write_root(message: Message) -> bytes:
+    """A message as the JSON blob in which the state keeps it."""
+    if message.role == "system":
+        return blobs.write_message("system", message.text)
+    return blobs.write_message(message.role, [_write_part(part) for part in message.parts])
+
+
+def _write_part(part: Part) -> dict[str, Any]:
+    match part:
+        case Text(text):
+            return blobs.text_part(text)
+        case Thought(text):
+            return {"type": "reasoning", "text": text}
+        case Picture(mime_type, data):
+            return blobs.image_part(mime_type, data)
+        case ToolCall(call_id, name, args):
+            return blobs.tool_call_part(call_id, name, _parse_args(args))
+        case ToolResult(call_id, name, text, is_error):
+            return blobs.tool_result_part(call_id, name, text, is_error=is_error)
+
+
+def _parse_args(args: str) -> Any:
+    try:
+        return msgspec.json.decode(args) if args else {}
+    except msgspec.DecodeError:
+        return args  # another client's history; what it wrote is what we keep
+
+
+# ---------------------------------------------------------------------------------------------- protobuf forms
+
+
+def read_user(user: pb.UserMessage) -> Message:
+    parts: list[Part] = [Text(user.text)] if user.text else []
+    context = user.selected_context
+    parts.extend(Text(text) for text in context.extra_context)
+    parts.extend(Text(f"{file.path}\n{file.content}") for file in context.files)
+    for image in context.selected_images:
+        data = image.data or image.blob_id_with_data.data
+        parts.append(Picture(image.mime_type or "image", base64.b64encode(data).decode()))
+    return Message("user", tuple(parts))
+
+
+def read_typed(history: pb.ConversationHistory) -> Iterator[Message]:
+    for message in history.messages:
+        match message.WhichOneof("message"):
+            case "user":
+                yield Message("user", tuple(_typed_content(message.user.content)))
+            case "assistant":
+                yield Message("assistant", tuple(_typed_assistant(message.assistant)))
+            case "tool":
+                tool = message.tool
+                text = "\n".join(part.text for part in _typed_content(tool.content) if isinstance(part, Text))
+                result = ToolResult(tool.tool_call_id, tool.tool_name, text, tool.is_error)
+                yield Message("tool", (result,))
+            case _:
+                pass
+
+
+def _typed_content(
+    content: Sequence[pb.ConversationHistoryUserContent] | Sequence[pb.ConversationHistoryToolResultContent],
+) -> Iterator[Text | Picture]:
+    for part in content:
+        if part.HasField("text"):
+            yield Text(part.text.text)
+        elif part.HasField("image"):
+            yield Picture(part.image.mime_type or "image", part.image.data)
+
+
+def _typed_assistant(message: pb.ConversationHistoryAssistantMessage) -> Iterator[Part]:
+    for part in message.content:
+        match part.WhichOneof("content"):
+            case "text":
+                yield Text(part.text.text)
+            case "reasoning":
+                yield Thought(part.reasoning.text)
+            case "tool_call":
+                call = part.tool_call
+                yield ToolCall(call.tool_call_id, call.tool_name, call.args_json)
+            case _:
+                pass
+
+
+def read_turn(user: pb.UserMessage, steps: Sequence[pb.ConversationStep]) -> Iterator[Message]:
+    """One turn's messages, for a client whose state has turns and no root prompts."""
+    yield read_user(user)
+    for step in steps:
+        match step.WhichOneof("message"):
+            case "assistant_message":
+                yield Message("assistant", (Text(step.assistant_message.text),))
+            case "thinking_message":
+                yield Message("assistant", (Thought(step.thinking_message.text),))
+            case "tool_call":
+                yield from _read_step_call(step.tool_call)
+            case _:
+                pass
+
+
+def _read_step_call(call: pb.ToolCall) -> Iterator[Message]:
+    kind = call.WhichOneof("tool")
+    if kind is None:
+        return
+    name, args, result = kind.removesuffix("_tool_call"), "{}", ""
+    if kind == "mcp_tool_call":
+        mcp = call.mcp_tool_call
+        name = mcp.args.tool_name or mcp.args.name
+        values = {key: json_format.MessageToDict(value) for key, value in mcp.args.args.items()}
+        args = _as_json(values)
+        result = "\n".join(item.text.text for item in mcp.result.success.content)
+    yield Message("assistant", (ToolCall(call.tool_call_id, name, args),))
+    yield Message("tool", (ToolResult(call.tool_call_id, name, result),))
+
+
+# ---------------------------------------------------------------------------------------------- token counting
+
+
+def piece(message: Message) -> Piece:
+    """A message as a piece of a prompt. Call ids are left out: the model does not read them."""
+    words: list[str] = [message.role]
+    tokens = 1
+    for part in message.parts:
+        match part:
+            case Text(text) | Thought(text):
+                words.append(f"{type(part).__name__}:{text}")
+                tokens += estimate(text)
+            case Picture(mime_type, data):
+                words.append(f"Picture:{mime_type}:{data}")
+                tokens += IMAGE_TOKENS
+            case ToolCall(_, name, args):
+                canonical = _as_json(_parse_args(args))
+                words.append(f"ToolCall:{name}:{canonical}")
+                tokens += estimate(name) + estimate(canonical)
+            case ToolResult(_, name, text, is_error):
+                words.append(f"ToolResult:{name}:{is_error}:{text}")
+                tokens += estimate(text)
+    return Piece("\x00".join(words), tokens)

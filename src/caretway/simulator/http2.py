@@ -1,0 +1,211 @@
+"""HTTP/2 for the simulator: h2 for the grammar, this module for the socket, flow control and fairness.
+
+Every stream has its own outgoing buffer: what the peer's window or the socket does not take now waits there, so a
+stream that nobody reads holds up no other. What arrives is handed on at once and acknowledged at once. Data that comes
+after an answer has ended is read and forgotten: a client may heartbeat a moment longer than the run lasts.
+"""
+
+import asyncio
+import logging
+from typing import Final
+
+import h2.config
+import h2.connection
+import h2.errors
+import h2.events
+import h2.exceptions
+import h2.settings
+
+from .exchange import Accept, Headers, Inlet, Request
+
+log = logging.getLogger(__name__)
+
+PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+MAX_STREAMS: Final = 4096
+STREAM_WINDOW: Final = 4 * 1024 * 1024
+CONNECTION_WINDOW: Final = 64 * 1024 * 1024
+MAX_HEADER_BYTES: Final = 64 * 1024
+HIGH_WATER: Final = 64 * 1024
+_DEFAULT_WINDOW: Final = 65535
+
+_Codes = h2.settings.SettingCodes
+
+
+class Http2Connection:
+    def __init__(self, transport: asyncio.Transport, accept: Accept) -> None:
+        self.transport = transport
+        self._accept = accept
+        self.paused = False
+        self._streams: dict[int, Http2Exchange] = {}
+        config = h2.config.H2Configuration(client_side=False, header_encoding="utf-8")
+        self.h2 = h2.connection.H2Connection(config)
+        self.h2.local_settings = h2.settings.Settings(
+            client=False,
+            initial_values={
+                _Codes.MAX_CONCURRENT_STREAMS: MAX_STREAMS,
+                _Codes.INITIAL_WINDOW_SIZE: STREAM_WINDOW,
+                _Codes.MAX_HEADER_LIST_SIZE: MAX_HEADER_BYTES,
+            },
+        )
+        self.h2.initiate_connection()
+        self.h2.increment_flow_control_window(CONNECTION_WINDOW - _DEFAULT_WINDOW)
+        self.flush()
+
+    # ------------------------------------------------------------------ from the socket
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            events = self.h2.receive_data(data)
+            for event in events:
+                self._take(event)
+        except h2.exceptions.ProtocolError as broken:
+            log.debug("a client broke HTTP/2: %s", broken)
+            self.flush()  # h2 has queued the GOAWAY that says why
+            self.connection_lost()
+            self.transport.close()
+            return
+        self.flush()
+
+    def connection_lost(self) -> None:
+        for stream in list(self._streams.values()):
+            stream.gone()
+        self._streams.clear()
+
+    def pause_writing(self) -> None:
+        self.paused = True
+
+    def resume_writing(self) -> None:
+        self.paused = False
+        self._push_all()
+
+    def _take(self, event: h2.events.Event) -> None:
+        match event:
+            case h2.events.DataReceived():
+                number = event.stream_id
+                self.h2.acknowledge_received_data(event.flow_controlled_length, number)
+                if (stream := self._streams.get(number)) is not None:
+                    stream.inlet.on_data(event.data or b"")
+            case h2.events.RequestReceived():
+                self._open(event)
+            case h2.events.StreamEnded():
+                if (stream := self._streams.get(event.stream_id or 0)) is not None:
+                    stream.inlet.on_end()
+            case h2.events.StreamReset():
+                if (stream := self._streams.pop(event.stream_id or 0, None)) is not None:
+                    stream.gone()
+            case h2.events.WindowUpdated():
+                if not event.stream_id:
+                    self._push_all()
+                elif (stream := self._streams.get(event.stream_id)) is not None:
+                    stream.push()
+            case h2.events.RemoteSettingsChanged():
+                self._push_all()
+            case h2.events.ConnectionTerminated():
+                self.connection_lost()  # h2 sends nothing more on a connection whose peer has said goodbye
+                self.transport.close()
+            case _:
+                pass
+
+    def _open(self, event: h2.events.RequestReceived) -> None:
+        number = event.stream_id
+        assert number is not None
+        headers = {str(name): str(value) for name, value in event.headers or ()}
+        path, _, query = headers.get(":path", "").partition("?")
+        request = Request(headers.get(":method", ""), path, query, headers, "2")
+        stream = Http2Exchange(self, number)
+        self._streams[number] = stream
+        stream.inlet = self._accept(request, stream)
+
+    def _push_all(self) -> None:
+        for stream in list(self._streams.values()):
+            stream.push()
+
+    # ------------------------------------------------------------------ for the streams
+
+    def flush(self) -> None:
+        data = self.h2.data_to_send()
+        if data and not self.transport.is_closing():
+            self.transport.write(data)
+
+    def forget(self, number: int) -> None:
+        self._streams.pop(number, None)
+
+
+class Http2Exchange:
+    inlet: Inlet
+
+    def __init__(self, connection: Http2Connection, number: int) -> None:
+        self._connection = connection
+        self._number = number
+        self._waiting = bytearray()
+        self._ending = False
+        self._over = False
+        self._room: asyncio.Future[None] | None = None
+
+    @property
+    def congested(self) -> bool:
+        return not self._over and (len(self._waiting) > HIGH_WATER or self._connection.paused)
+
+    async def drained(self) -> None:
+        if self.congested:
+            self._room = self._room or asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._room)
+
+    def start(self, status: int, headers: Headers) -> None:
+        if not self._over:
+            self._connection.h2.send_headers(self._number, [(":status", str(status)), *headers])
+            self._connection.flush()
+
+    def write(self, data: bytes) -> None:
+        if self._over or self._ending:
+            return
+        self._waiting += data
+        self.push()
+
+    def finish(self) -> None:
+        if not self._over and not self._ending:
+            self._ending = True
+            self.push()
+
+    def cut(self) -> None:
+        if self._over:
+            return
+        self._connection.h2.reset_stream(self._number, h2.errors.ErrorCodes.INTERNAL_ERROR)
+        self._connection.flush()
+        self._close()
+
+    def gone(self) -> None:
+        if not self._over:
+            self._close()
+            self.inlet.on_gone()
+
+    def push(self) -> None:
+        """Send what the windows and the socket take; the rest stays."""
+        connection, waiting = self._connection, self._waiting
+        if self._over or connection.paused:
+            return
+        wire = connection.h2
+        while waiting:
+            size = min(len(waiting), wire.local_flow_control_window(self._number), wire.max_outbound_frame_size)
+            if size <= 0:
+                break
+            wire.send_data(self._number, bytes(waiting[:size]))
+            del waiting[:size]
+        if not waiting and self._ending:
+            wire.end_stream(self._number)
+        connection.flush()
+        if not waiting and self._ending:
+            self._close()
+        elif self._room is not None and not self.congested:
+            self._release()
+
+    def _close(self) -> None:
+        self._over = True
+        self._waiting.clear()
+        self._connection.forget(self._number)
+        self._release()
+
+    def _release(self) -> None:
+        room, self._room = self._room, None
+        if room is not None and not room.done():
+            room.set_result(None)

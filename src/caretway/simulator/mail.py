@@ -1,0 +1,99 @@
+"""What one run has asked its client and not heard back about: blobs, execs, queries. Numbers them and matches answers.
+
+Asking returns a future; `deliver` takes the client's messages. An answer nobody waits for is dropped, as a server does
+that has moved on. No sockets, no clock.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from ..wire.messages import pb
+from . import execs, updates
+
+MAX_EXEC_MESSAGES: Final = 100_000
+"""Of one shell stream; what comes after that is dropped."""
+
+Write = Callable[[bytes], None]
+_T = TypeVar("_T")
+
+
+class Mail:
+    def __init__(self, write: Write) -> None:
+        self._write = write
+        self._last_kv = 0
+        self._last_exec = 0
+        self._kv: dict[int, asyncio.Future[pb.KvClientMessage]] = {}
+        self._execs: dict[int, _OpenExec] = {}
+        self._queries: dict[int, asyncio.Future[pb.InteractionResponse]] = {}
+
+    def get_blob(self, name: bytes) -> asyncio.Future[pb.KvClientMessage]:
+        waiting = self._expect_kv()
+        self._write(updates.get_blob(self._last_kv, name))
+        return waiting
+
+    def set_blob(self, name: bytes, data: bytes) -> asyncio.Future[pb.KvClientMessage]:
+        waiting = self._expect_kv()
+        self._write(updates.set_blob(self._last_kv, name, data))
+        return waiting
+
+    def _expect_kv(self) -> asyncio.Future[pb.KvClientMessage]:
+        self._last_kv += 1
+        waiting = asyncio.get_running_loop().create_future()
+        self._kv[self._last_kv] = waiting
+        return waiting
+
+    def execute(self, message: pb.ExecServerMessage, exec_id: str) -> asyncio.Future[execs.Outcome]:
+        self._last_exec += 1
+        message.id = self._last_exec
+        message.exec_id = exec_id
+        opened = self._execs[message.id] = _OpenExec()
+        self._write(updates.execute(message))
+        return opened.outcome
+
+    def ask(self, query: pb.InteractionQuery) -> asyncio.Future[pb.InteractionResponse]:
+        waiting = self._queries[query.id] = asyncio.get_running_loop().create_future()
+        self._write(updates.query(query))
+        return waiting
+
+    # ------------------------------------------------------------------ answers
+
+    def deliver_kv(self, message: pb.KvClientMessage) -> None:
+        _settle(self._kv.pop(message.id, None), message)
+
+    def deliver_exec(self, message: pb.ExecClientMessage) -> None:
+        if (opened := self._execs.get(message.id)) is None:
+            return
+        if len(opened.messages) < MAX_EXEC_MESSAGES:
+            opened.messages.append(message)
+        if execs.final(message):
+            self._close_exec(message.id, None)
+
+    def deliver_control(self, message: pb.ExecClientControlMessage) -> None:
+        match message.WhichOneof("message"):
+            case "stream_close":
+                self._close_exec(message.stream_close.id, None)
+            case "throw":
+                self._close_exec(message.throw.id, message.throw.error or "the client threw without a word")
+            case _:
+                pass  # heartbeats of an exec that takes long
+
+    def deliver_response(self, message: pb.InteractionResponse) -> None:
+        _settle(self._queries.pop(message.id, None), message)
+
+    def _close_exec(self, number: int, thrown: str | None) -> None:
+        if (opened := self._execs.pop(number, None)) is not None:
+            _settle(opened.outcome, execs.Outcome(tuple(opened.messages), thrown))
+
+
+class _OpenExec:
+    __slots__ = ("messages", "outcome")
+
+    def __init__(self) -> None:
+        self.messages: list[pb.ExecClientMessage] = []
+        self.outcome: asyncio.Future[execs.Outcome] = asyncio.get_running_loop().create_future()
+
+
+def _settle(waiting: asyncio.Future[_T] | None, value: _T) -> None:
+    if waiting is not None and not waiting.done():
+        waiting.set_result(value)

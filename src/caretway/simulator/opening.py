@@ -1,0 +1,155 @@
+"""The first part of a run: from the client's run request to a conversation the model can answer.
+
+Pulls every blob the state names and waits for each, asks for the request context unless it came along, stores what is
+new. A blob the client cannot give back ends the run: that is what the real server does.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ..wire.errors import ConnectError
+from ..wire.messages import pb
+from . import faults, toolbox
+from .history import Message, Text, read_typed, read_user
+from .mail import Mail
+from .state import Blob, Ledger, StateReader
+from .stats import Stats
+from .toolbox import Tool
+
+MAX_BLOBS: Final = 50_000
+MAX_BLOBS_IN_FLIGHT: Final = 256
+MAX_STATE_BYTES: Final = 256 * 1024 * 1024
+"""Of all blobs that one run pulls."""
+SYSTEM_PROMPT: Final = "You are a simulated agent."
+
+
+class Refused(Exception):
+    """The run ends with this error."""
+
+    def __init__(self, error: ConnectError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    history: list[Message]
+    system: str
+    tools: tuple[Tool, ...]
+    ledger: Ledger
+    model: str
+
+
+class Blobs:
+    """The client's blob store, as seen from the server."""
+
+    def __init__(self, mail: Mail, stats: Stats) -> None:
+        self._mail = mail
+        self._stats = stats
+        self.known: dict[bytes, bytes] = {}
+        self._bytes = 0
+
+    async def fetch(self, names: Sequence[bytes]) -> None:
+        lacking = [name for name in names if name not in self.known]
+        if len(self.known) + len(lacking) > MAX_BLOBS:
+            raise Refused(faults.bad_request(f"the conversation names more than {MAX_BLOBS} blobs"))
+        for start in range(0, len(lacking), MAX_BLOBS_IN_FLIGHT):
+            batch = lacking[start : start + MAX_BLOBS_IN_FLIGHT]
+            answers = await asyncio.gather(*[self._mail.get_blob(name) for name in batch])
+            for name, answer in zip(batch, answers, strict=True):
+                result = answer.get_blob_result
+                if not result.HasField("blob_data"):
+                    self._stats.blobs_missing += 1
+                    raise Refused(faults.BLOB_NOT_FOUND)
+                self._stats.blobs_got += 1
+                self.known[name] = result.blob_data
+                self._bytes += len(result.blob_data)
+            if self._bytes > MAX_STATE_BYTES:
+                raise Refused(faults.bad_request(f"the conversation has more than {MAX_STATE_BYTES} bytes"))
+
+    async def store(self, blobs: Sequence[Blob]) -> None:
+        for start in range(0, len(blobs), MAX_BLOBS_IN_FLIGHT):
+            batch = blobs[start : start + MAX_BLOBS_IN_FLIGHT]
+            answers = await asyncio.gather(*[self._mail.set_blob(*blob) for blob in batch])
+            for answer in answers:
+                if answer.set_blob_result.HasField("error"):
+                    raise Refused(faults.SCRIPTED["internal"])
+                self._stats.blobs_set += 1
+
+
+async def open_conversation(request: pb.AgentRunRequest, mail: Mail, blobs: Blobs, request_id: str) -> Conversation:
+    if not request.HasField("conversation_state"):
+        raise Refused(faults.bad_request("Conversation state is required"))
+    kind = request.action.WhichOneof("action")
+    if kind not in ("user_message_action", "resume_action"):
+        raise Refused(faults.bad_request(f"an action of kind {kind} cannot start a run"))
+    blobs.known.update((blob.id, blob.value) for blob in request.pre_fetched_blobs)
+    reader = StateReader(request.conversation_state)
+    await blobs.fetch(reader.outer())
+    await blobs.fetch(reader.inner(blobs.known))
+    history = reader.history(blobs.known)
+
+    action = request.action.user_message_action
+    new = list(_new_messages(action)) if kind == "user_message_action" else []
+    turn = None if new else reader.last_turn()
+    ledger = Ledger(request.conversation_state, turn, request_id)
+    context = await _context(request, mail)
+    custom = [*_custom_prompts(request), *_context_prompts(context)]
+
+    if not any(message.role == "system" for message in history):
+        system = Message("system", (Text(custom[0] if custom else SYSTEM_PROMPT),))
+        history.insert(0, system)
+        await blobs.store([ledger.put_first(system)])
+    if not ledger.has_turn:
+        user = action.user_message if read_user(action.user_message).parts else _last_user(history, new)
+        await blobs.store([ledger.open_turn(user)])
+    if new:
+        await blobs.store(ledger.add_messages(new))
+        history.extend(new)
+
+    texts = [message.text for message in history if message.role == "system"] + custom
+    tools = toolbox.read_tools([*request.mcp_tools.mcp_tools, *context.tools])
+    model = request.requested_model.model_id or request.model_details.model_id
+    return Conversation(history, "\n".join(dict.fromkeys(texts)), tools, ledger, model)
+
+
+def _new_messages(action: pb.UserMessageAction) -> list[Message]:
+    """Everything that a user's action adds to the conversation, in the order in which the model reads it."""
+    messages = [*read_typed(action.conversation_history)]
+    messages.extend(read_user(user) for user in action.prepend_user_messages)
+    user = read_user(action.user_message)
+    if user.parts:  # a client that replays a history ending in a tool result has nothing new to say
+        messages.append(user)
+    messages.extend(read_typed(action.trailing_conversation_history))
+    return messages
+
+
+def _last_user(history: Sequence[Message], new: Sequence[Message]) -> pb.UserMessage:
+    text = next((message.text for message in reversed([*history, *new]) if message.role == "user"), "")
+    return pb.UserMessage(text=text)
+
+
+async def _context(request: pb.AgentRunRequest, mail: Mail) -> pb.RequestContext:
+    action = getattr(request.action, request.action.WhichOneof("action") or "resume_action")
+    if action.HasField("request_context"):
+        inline: pb.RequestContext = action.request_context
+        return inline
+    ask = pb.ExecServerMessage()
+    ask.request_context_args.SetInParent()
+    outcome = await mail.execute(ask, f"context-{request.run_id or request.conversation_id}")
+    if outcome.messages:
+        return outcome.messages[-1].request_context_result.success.request_context
+    return pb.RequestContext()  # refused or thrown: then there is none
+
+
+def _custom_prompts(request: pb.AgentRunRequest) -> list[str]:
+    spec = request.system_prompt_spec
+    return [text for text in (request.custom_system_prompt, spec.replace, spec.append) if text]
+
+
+def _context_prompts(context: pb.RequestContext) -> list[str]:
+    override = context.system_prompt_override
+    texts = [override.replace, override.append, context.cloud_rule, *(rule.content for rule in context.rules)]
+    return [text for text in texts if text]

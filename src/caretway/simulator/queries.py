@@ -1,0 +1,50 @@
+"""Interaction queries: what the server asks the user's side, and how an answer reads as text. Tables; pure."""
+
+from typing import Any, Final
+
+from google.protobuf import json_format
+
+from ..wire.messages import pb
+from .execs import BadArguments
+
+_FIELDS: Final = {
+    "web_search": ("web_search_request_query", {"search_term": "simulated search"}),
+    "ask_question": ("ask_question_interaction_query", {"title": "A simulated question"}),
+    "switch_mode": ("switch_mode_request_query", {"target_mode_id": "agent"}),
+    "create_plan": ("create_plan_request_query", {"name": "Simulated plan", "plan": "1. Answer."}),
+    "web_fetch": ("web_fetch_request_query", {"url": "https://example.invalid/"}),
+}
+
+
+def request(kind: str, args: dict[str, Any], number: int, call_id: str) -> pb.InteractionQuery:
+    field, defaults = _FIELDS[kind]
+    message = pb.InteractionQuery(id=number)
+    inner = getattr(message, field)
+    try:
+        json_format.ParseDict({**defaults, **args}, inner.args)
+    except json_format.ParseError as wrong:
+        raise BadArguments(str(wrong)) from wrong
+    carrier = inner if "tool_call_id" in inner.DESCRIPTOR.fields_by_name else inner.args
+    carrier.tool_call_id = carrier.tool_call_id or call_id
+    return message
+
+
+def text(response: pb.InteractionResponse) -> str:
+    """`approved`, `rejected: REASON`, `error: ...` or `success`."""
+    kind = response.WhichOneof("result")
+    if kind is None:
+        return "error: the answer is empty"
+    answer = getattr(response, kind)
+    if kind in ("ask_question_interaction_response", "create_plan_request_response"):
+        answer = answer.result
+    which = answer.WhichOneof("result")
+    if which is None:
+        return "error: the answer is empty"
+    value = getattr(answer, which)
+    match which:
+        case "rejected":
+            return f"rejected: {value.reason}"
+        case "error":
+            return f"error: {value.error_message if hasattr(value, 'error_message') else value.error}"
+        case other:
+            return str(other)

@@ -1,0 +1,126 @@
+"""One run: the client's messages in, the server's messages out, from the run request to the end-of-stream frame.
+
+`feed` takes client messages in order and answers whoever waits for them; the task inside does the talking. Whether the
+messages came over HTTP/2 or as numbered appends is not known here.
+"""
+
+import asyncio
+import logging
+import uuid
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from ..tasks import spawn
+from ..wire.errors import ConnectError
+from ..wire.messages import pb
+from . import faults, updates
+from .exchange import Exchange
+from .history import HistoryError
+from .mail import Mail
+from .opening import Blobs, Refused, open_conversation
+from .performance import Dropped, Performance
+from .world import World
+
+log = logging.getLogger(__name__)
+
+
+class Run:
+    def __init__(self, world: World, exchange: Exchange, request_id: str) -> None:
+        self._world = world
+        self._exchange = exchange
+        self._request_id = request_id or str(uuid.uuid4())
+        self._mail = Mail(exchange.write)
+        self._loop = asyncio.get_running_loop()
+        self._first: asyncio.Future[pb.AgentRunRequest] = self._loop.create_future()
+        self._performance: Performance | None = None
+        self._heartbeat = self._loop.call_later(world.heartbeat_s, self._beat)
+        self._cancelled: ConnectError | None = None
+        self._over = False
+        self.task: asyncio.Task[Any] = spawn(self._live(), f"simulated run {self._request_id}")
+
+    # ------------------------------------------------------------------ from the client
+
+    def feed(self, data: bytes) -> None:
+        try:
+            message = pb.AgentClientMessage.FromString(data)
+        except DecodeError:
+            self.end(faults.bad_request("a message is not an AgentClientMessage"))
+            return
+        match message.WhichOneof("message"):
+            case "kv_client_message":
+                self._mail.deliver_kv(message.kv_client_message)
+            case "exec_client_message":
+                self._mail.deliver_exec(message.exec_client_message)
+            case "exec_client_control_message":
+                self._mail.deliver_control(message.exec_client_control_message)
+            case "interaction_response":
+                self._mail.deliver_response(message.interaction_response)
+            case "run_request":
+                if not self._first.done():
+                    self._first.set_result(message.run_request)
+            case "conversation_action":
+                if message.conversation_action.HasField("cancel_action"):
+                    self.end(faults.CANCELLED)
+            case _:
+                pass  # heartbeats, and what is newer than we are
+
+    def end(self, error: ConnectError) -> None:
+        """Stop now, and say why."""
+        if not self._over:
+            self._cancelled = error
+            self.stop()
+
+    def stop(self) -> None:
+        """Nobody listens any more."""
+        self._loop.call_soon(self.task.cancel)  # not before it has started: a task that never ran cleans nothing up
+
+    # ------------------------------------------------------------------ the run itself
+
+    async def _live(self) -> None:
+        error: ConnectError | None = None
+        try:
+            await self._perform(await self._first)
+        except Refused as refused:
+            error = refused.error
+        except HistoryError as wrong:
+            error = faults.bad_request(str(wrong))
+        except Dropped:
+            self._exchange.cut()
+            return
+        except asyncio.CancelledError:
+            if self._cancelled is None:
+                raise
+            error = self._cancelled
+        except Exception:  # the edge of the run: a fault of ours must not leave the client waiting
+            log.exception("the simulated run %s failed", self._request_id)
+            error = faults.SCRIPTED["internal"]
+        finally:
+            self._over = True
+            self._heartbeat.cancel()
+        self._exchange.write(updates.end(error))
+        self._exchange.finish()
+
+    async def _perform(self, request: pb.AgentRunRequest) -> None:
+        stats = self._world.stats
+        stats.runs_opened += 1
+        stats.runs_resumed += request.action.HasField("resume_action")
+        blobs = Blobs(self._mail, stats)
+        conversation = await open_conversation(request, self._mail, blobs, self._request_id)
+        self._performance = Performance(
+            self._world,
+            self._exchange,
+            self._mail,
+            blobs,
+            conversation,
+            request.run_id or request.conversation_id or self._request_id,
+            self._request_id,
+            request.next_interaction_query_id,
+        )
+        await self._performance.play()
+
+    def _beat(self) -> None:
+        muted = self._performance is not None and self._performance.muted
+        if not muted and not self._exchange.congested:
+            self._exchange.write(updates.HEARTBEAT)
+        self._heartbeat = self._loop.call_later(self._world.heartbeat_s, self._beat)

@@ -1,0 +1,289 @@
+"""The script language: lines that begin with `sim:` in a prompt -> typed steps.
+
+Pure. A line that cannot be read becomes a `Say` that names what is wrong with it, so the author of the prompt sees it
+where the answer would have been.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from .faults import SCRIPTED
+
+MAX_DELTAS: Final = 1_000_000
+MAX_DELTA_CHARS: Final = 1_000_000
+MAX_DELAY_MS: Final = 600_000
+FILLER: Final = "the quick brown fox jumps over the lazy dog and "
+
+EXEC_KINDS: Final = frozenset(
+    [
+        "shell",
+        "shell_stream",
+        "read",
+        "write",
+        "delete",
+        "ls",
+        "grep",
+        "fetch",
+        "diagnostics",
+        "background_shell",
+        "list_mcp_resources",
+        "read_mcp_resource",
+        "write_shell_stdin",
+        "request_context",
+        "unknown",
+    ]
+)
+QUERY_KINDS: Final = frozenset(["web_search", "ask_question", "create_plan", "web_fetch", "switch_mode"])
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Think:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUse:
+    name: str
+    args: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Client tools, all called before any result is waited for."""
+
+    uses: tuple[ToolUse, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    use: ToolUse
+
+
+@dataclass(frozen=True, slots=True)
+class Exec:
+    kind: str
+    args: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    kind: str
+    args: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Say the results of the last call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """Say what the server-side state holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    count: int
+    size: int
+    delay_ms: float = 0.0
+
+    def delta(self, index: int) -> str:
+        """Numbered, so that a lost or doubled delta shows."""
+        head = f"{index} "
+        body = FILLER * (self.size // len(FILLER) + 1)
+        return (head + body)[: self.size]
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    code: str
+    when: Literal["here", "before", "after"] = "here"
+    """before: before anything else is said; after: not before something was said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    times: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Hang:
+    """Heartbeats only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mute:
+    """Nothing at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    delay_ms: float
+
+
+Step = Say | Think | Call | Loop | Exec | Query | Result | Recall | Stream | Fail | Drop | Hang | Mute | Wait
+
+_LINE: Final = re.compile(r"^[ \t]*sim:[ \t]*(.*?)[ \t\r]*$", re.MULTILINE)
+
+
+class ScriptError(ValueError):
+    """A line that the language does not know."""
+
+
+def has_script(text: str) -> bool:
+    return _LINE.search(text) is not None
+
+
+def parse(text: str) -> tuple[Step, ...]:
+    """The steps of every `sim:` line, in order."""
+    return tuple(_parse_line(line) for line in _LINE.findall(text))
+
+
+def _parse_line(line: str) -> Step:
+    word, _, rest = line.partition(" ")
+    try:
+        read = _WORDS.get(word)
+        if read is None:
+            raise ScriptError(f"unknown word {word!r}")
+        return read(rest.strip() if read not in (_say, _think) else rest)
+    except ScriptError as wrong:
+        return Say(f"[sim: {wrong}]")
+
+
+def _text(rest: str) -> str:
+    return rest.replace("\\n", "\n")
+
+
+def _say(rest: str) -> Step:
+    return Say(_text(rest))
+
+
+def _think(rest: str) -> Step:
+    return Think(_text(rest))
+
+
+_DECODER: Final = json.JSONDecoder()
+
+
+def _use(rest: str) -> tuple[ToolUse, str]:
+    """`NAME JSON` -> the call, and what follows it."""
+    found = re.match(r"[^\s{}&]+", rest)
+    if found is None:
+        raise ScriptError("a tool name is missing")
+    name, rest = found[0], rest[found.end() :].lstrip()
+    args, rest = _object(rest)
+    return ToolUse(name, args), rest
+
+
+def _object(rest: str) -> tuple[dict[str, Any], str]:
+    """An optional JSON object at the start of `rest`, and what follows it."""
+    if not rest.startswith("{"):
+        return {}, rest
+    try:
+        value, end = _DECODER.raw_decode(rest)
+    except ValueError as broken:
+        raise ScriptError(f"broken JSON: {broken}") from broken
+    return value, rest[end:].lstrip()
+
+
+def _call(rest: str) -> Step:
+    uses = []
+    while True:
+        use, rest = _use(rest)
+        uses.append(use)
+        if not rest:
+            return Call(tuple(uses))
+        if not rest.startswith("&"):
+            raise ScriptError(f"expected '&' or the end of the line before {rest[:20]!r}")
+        rest = rest[1:].lstrip()
+
+
+def _loop(rest: str) -> Step:
+    use, rest = _use(rest)
+    if rest:
+        raise ScriptError(f"text after the arguments: {rest[:20]!r}")
+    return Loop(use)
+
+
+def _kind(rest: str, known: frozenset[str], what: str) -> tuple[str, dict[str, Any]]:
+    use, rest = _use(rest)
+    if use.name not in known:
+        raise ScriptError(f"unknown {what} {use.name!r}; there are {', '.join(sorted(known))}")
+    if rest:
+        raise ScriptError(f"text after the arguments: {rest[:20]!r}")
+    return use.name, use.args
+
+
+def _exec(rest: str) -> Step:
+    return Exec(*_kind(rest, EXEC_KINDS, "exec"))
+
+
+def _query(rest: str) -> Step:
+    return Query(*_kind(rest, QUERY_KINDS, "query"))
+
+
+def _number(word: str, most: float, what: str) -> float:
+    try:
+        value = float(word)
+    except ValueError:
+        raise ScriptError(f"{what} must be a number, not {word!r}") from None
+    if not 0 <= value <= most:
+        raise ScriptError(f"{what} must be between 0 and {most:.0f}")
+    return value
+
+
+def _stream(rest: str) -> Step:
+    words = rest.split()
+    if len(words) not in (2, 3):
+        raise ScriptError("stream takes N BYTES [MS]")
+    delay = _number(words[2], MAX_DELAY_MS, "MS") if len(words) == 3 else 0.0
+    return Stream(int(_number(words[0], MAX_DELTAS, "N")), int(_number(words[1], MAX_DELTA_CHARS, "BYTES")), delay)
+
+
+def _fail(rest: str) -> Step:
+    code, _, when = rest.partition(" ")
+    if code not in SCRIPTED:
+        raise ScriptError(f"unknown failure {code!r}; there are {', '.join(SCRIPTED)}")
+    match when.strip():
+        case "":
+            return Fail(code)
+        case "before":
+            return Fail(code, "before")
+        case "after":
+            return Fail(code, "after")
+        case other:
+            raise ScriptError(f"fail takes before or after, not {other!r}")
+
+
+def _drop(rest: str) -> Step:
+    return Drop(int(_number(rest, MAX_DELTAS, "N"))) if rest else Drop()
+
+
+def _wait(rest: str) -> Step:
+    return Wait(_number(rest, MAX_DELAY_MS, "MS"))
+
+
+_WORDS: Final[dict[str, Callable[[str], Step]]] = {
+    "say": _say,
+    "think": _think,
+    "call": _call,
+    "loop": _loop,
+    "exec": _exec,
+    "query": _query,
+    "result": lambda _: Result(),
+    "recall": lambda _: Recall(),
+    "stream": _stream,
+    "fail": _fail,
+    "drop": _drop,
+    "hang": lambda _: Hang(),
+    "mute": lambda _: Mute(),
+    "wait": _wait,
+}

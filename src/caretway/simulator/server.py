@@ -1,0 +1,137 @@
+"""The simulator itself: listens on a port, or serves one end of a socket pair inside the process.
+
+HTTP/1.1 and HTTP/2 share the port: the first bytes of a connection tell which it is (over TLS too, where ALPN has
+already agreed on it).
+"""
+
+import asyncio
+import socket
+import ssl
+from typing import Final, cast
+
+from .exchange import Accept
+from .http1 import Http1Connection
+from .http2 import PREFACE, Http2Connection
+from .service import Service
+from .stats import Stats
+from .world import Prefer, World
+
+_SNIFF: Final = PREFACE[:16]
+BACKLOG: Final = 1024
+
+
+class Simulator:
+    """A simulated Cursor. One instance has one account, one prompt cache and one set of counters."""
+
+    def __init__(self, prefer: Prefer = "h1", heartbeat_s: float = 5.0) -> None:
+        self._world = World(prefer=prefer, heartbeat_s=heartbeat_s)
+        self._service = Service(self._world)
+        self._servers: list[asyncio.Server] = []
+        self._doors: set[_Door] = set()
+        self._closed = False
+
+    @property
+    def stats(self) -> Stats:
+        return self._world.stats
+
+    @property
+    def open_runs(self) -> int:
+        return len(self._service.runs)
+
+    async def listen(self, host: str, port: int, ssl_context: ssl.SSLContext | None = None) -> int:
+        """Accept connections on an address; port 0 takes a free one. Gives the port."""
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(self._door, host, port, ssl=ssl_context, backlog=BACKLOG)
+        self._servers.append(server)
+        bound: int = server.sockets[0].getsockname()[1]
+        return bound
+
+    async def connect(self) -> socket.socket:
+        """A connection without a network: one end is served here like an accepted one, the other is the caller's."""
+        if self._closed:
+            raise ConnectionRefusedError("the simulator is closed")
+        theirs, ours = socket.socketpair()
+        theirs.setblocking(False)
+        ours.setblocking(False)
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(self._door, ours)
+        except BaseException:
+            theirs.close()
+            ours.close()
+            raise
+        return theirs
+
+    def break_connections(self) -> None:
+        """What a bad network does to everybody at once."""
+        for door in list(self._doors):
+            door.abort()
+
+    async def aclose(self) -> None:
+        """Stop listening, end every run, close every connection. Idempotent."""
+        self._closed = True
+        servers, self._servers = self._servers, []
+        for server in servers:
+            server.close()
+        runs = [run.task for run in self._service.runs]
+        for run in list(self._service.runs):
+            run.stop()
+        doors = list(self._doors)
+        for door in doors:
+            door.abort()
+        await asyncio.gather(*runs, *(door.lost for door in doors), return_exceptions=True)
+        for server in servers:
+            await server.wait_closed()
+
+    def _door(self) -> "_Door":
+        return _Door(self._service.accept, self._doors)
+
+
+class _Door(asyncio.Protocol):
+    """One connection: waits until the first bytes say which HTTP it is, then stands aside."""
+
+    def __init__(self, accept: Accept, doors: "set[_Door]") -> None:
+        self._accept = accept
+        self._doors = doors
+        self._head = b""
+        self._speaker: Http1Connection | Http2Connection | None = None
+        self._transport: asyncio.Transport | None = None
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = link = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
+        self._doors.add(self)
+        raw = link.get_extra_info("socket")
+        if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def data_received(self, data: bytes) -> None:
+        if self._speaker is not None:
+            self._speaker.data_received(data)
+            return
+        self._head += data
+        if len(self._head) < len(_SNIFF) and _SNIFF.startswith(self._head):
+            return  # could still be either
+        assert self._transport is not None
+        kind = Http2Connection if self._head.startswith(_SNIFF) else Http1Connection
+        self._speaker = kind(self._transport, self._accept)
+        head, self._head = self._head, b""
+        self._speaker.data_received(head)
+
+    def pause_writing(self) -> None:
+        if self._speaker is not None:
+            self._speaker.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._speaker is not None:
+            self._speaker.resume_writing()
+
+    def connection_lost(self, _: Exception | None) -> None:
+        self._doors.discard(self)
+        if self._speaker is not None:
+            self._speaker.connection_lost()
+        if not self.lost.done():
+            self.lost.set_result(None)
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()

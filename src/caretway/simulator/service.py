@@ -1,0 +1,331 @@
+"""Which answer each path gives: runs, the unary calls around them, sign-in, model lists, and the simulator's own pages.
+
+Decides per request; the sockets are elsewhere, and so is what happens inside a run.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+from urllib.parse import parse_qs
+
+import msgspec
+from google.protobuf import json_format
+from google.protobuf.message import DecodeError, Message
+
+from ..wire import paths
+from ..wire.bidi import AppendOutOfRange, AppendSyntax, read_append
+from ..wire.envelope import MAX_FRAME_BYTES, EnvelopeError, EnvelopeReader, gunzip
+from ..wire.errors import ConnectError, write_unary
+from ..wire.messages import ai, pb
+from . import faults, models, updates
+from .accounts import Accounts, accepted
+from .channels import ChannelBusy, Channels
+from .exchange import Deaf, Exchange, Inlet, Request, answer
+from .run import Run
+from .world import World
+
+log = logging.getLogger(__name__)
+
+MAX_BODY_BYTES: Final = 2 * MAX_FRAME_BYTES + 1024 * 1024
+"""A unary body: the largest message, in hex, with what goes around it."""
+MAX_REQUEST_ID_BYTES: Final = 4096
+
+STATS: Final = "/_sim/stats"
+RESET: Final = "/_sim/reset"
+PUBLIC_MODELS: Final = "/v1/models"
+PUBLIC_ME: Final = "/v1/me"
+
+_STATUS: Final = {"unauthenticated": 401, "unimplemented": 404, "invalid_argument": 400}
+_ANALYTICS: Final = "/aiserver.v1.AnalyticsService/"
+
+Reply = tuple[int, str, bytes]
+
+
+class _Broken(ValueError):
+    """A request body that cannot be read."""
+
+
+class Service:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._accounts = Accounts(world)
+        self._channels = Channels(world)
+        self.runs: set[Run] = set()
+        self._calls: dict[str, Callable[[Request, bytes], Reply]] = {
+            paths.BIDI_APPEND: self._append,
+            paths.USABLE_MODELS: lambda request, _: _message(request, models.usable()),
+            paths.USABLE_MODELS_OLD: lambda request, _: _message(request, models.usable()),
+            paths.DEFAULT_MODEL: lambda request, _: _message(
+                request, pb.GetDefaultModelForCliResponse(model=models.details(models.DEFAULT))
+            ),
+            paths.NAME_AGENT: _name_agent,
+            paths.SERVER_CONFIG: self._server_config,
+            paths.PRIVACY_MODE: lambda request, _: _message(request, ai.GetUserPrivacyModeResponse(privacy_mode=1)),
+            paths.TEAM_SETTINGS: _empty,
+            paths.TEAM_REPOS: _empty,
+        }
+        self._pages: dict[tuple[str, str], Callable[[Request, bytes], Reply]] = {
+            ("POST", paths.EXCHANGE_KEY): lambda request, _: _tokens(self._accounts.exchange(request.bearer)),
+            ("POST", paths.REFRESH): lambda request, _: _tokens(self._accounts.refresh(request.bearer)),
+            ("POST", paths.POLL): self._poll,
+            ("GET", paths.POLL): self._poll,
+            ("GET", PUBLIC_MODELS): lambda request, _: _for_key(request, models.public()),
+            ("GET", PUBLIC_ME): self._me,
+            ("GET", STATS): lambda *_: _json(200, self._world.stats.as_dict()),
+            ("POST", RESET): self._reset,
+        }
+
+    def accept(self, request: Request, exchange: Exchange) -> Inlet:
+        if request.path == paths.RUN:
+            return self._accept_run(request, exchange)
+        if request.path == paths.RUN_SSE:
+            return _StreamStart(self, request, exchange)
+        return _Unary(self, request, exchange)
+
+    # ------------------------------------------------------------------ streams
+
+    def _accept_run(self, request: Request, exchange: Exchange) -> Inlet:
+        if request.http != "2":
+            return _Unary(self, request, exchange)
+        if request.content_type != paths.STREAM_TYPE:
+            answer(exchange, 415, "text/plain", b"expected application/connect+proto\n")
+            return Deaf()
+        exchange.start(200, [("content-type", paths.STREAM_TYPE)])
+        if not accepted(request.bearer):
+            _end_stream(exchange, faults.NOT_SIGNED_IN)
+            return Deaf()
+        run = Run(self._world, exchange, request.header("x-request-id"))
+        self._follow(run)
+        return _RunInlet(run)
+
+    def open_channel(self, request: Request, exchange: Exchange, request_id: str) -> Run | None:
+        exchange.start(200, [("content-type", paths.STREAM_TYPE)])
+        if not accepted(request.bearer):
+            _end_stream(exchange, faults.NOT_SIGNED_IN)
+            return None
+        try:
+            run = self._channels.open(request_id, exchange)
+        except ChannelBusy as busy:
+            _end_stream(exchange, faults.bad_request(str(busy)))
+            return None
+        self._follow(run)
+        return run
+
+    def _follow(self, run: Run) -> None:
+        self.runs.add(run)
+        run.task.add_done_callback(lambda _: self.runs.discard(run))
+
+    # ------------------------------------------------------------------ calls
+
+    def reply(self, request: Request, body: bytes) -> Reply:
+        page = self._pages.get((request.method, request.path))
+        if page is not None:
+            return page(request, body)
+        if request.path.startswith(_ANALYTICS):
+            return _empty(request, body)
+        call = self._calls.get(request.path)
+        if call is None or request.method != "POST":
+            return _unknown(request)
+        if not accepted(request.bearer):
+            return _error(faults.NOT_SIGNED_IN)
+        return call(request, body)
+
+    def _append(self, request: Request, body: bytes) -> Reply:
+        try:
+            request_id, seqno, message = read_append(body)
+            self._channels.append(request_id, seqno, message)
+        except (AppendSyntax, AppendOutOfRange) as wrong:
+            return _error(faults.bad_request(str(wrong)))
+        return _message(request, ai.BidiAppendResponse())
+
+    def _server_config(self, request: Request, _: bytes) -> Reply:
+        config = ai.GetServerConfigResponse()
+        if self._world.prefer == "h2":
+            config.http2_config = ai.GetServerConfigResponse.HTTP2_CONFIG_FORCE_BIDI_ENABLED
+        return _message(request, config)
+
+    def _poll(self, request: Request, body: bytes) -> Reply:
+        if request.method == "GET":
+            uuid = parse_qs(request.query).get("uuid", [""])[0]
+        else:
+            uuid = str(_object(body).get("uuid", ""))
+        if not uuid:
+            return _json(400, {"error": "uuid is missing"})
+        tokens = self._accounts.poll(uuid)
+        return (404, "text/plain", b"Not found") if tokens is None else _json(200, tokens)
+
+    def _me(self, request: Request, _: bytes) -> Reply:
+        created = "2026-01-01T00:00:00.000Z"
+        me = {"apiKeyName": "simulated key", "userId": 1, "userEmail": "user@simulator.invalid", "createdAt": created}
+        return _for_key(request, me)
+
+    def _reset(self, *_: object) -> Reply:
+        self._world.stats.reset()  # the prompt cache stays warm: what a turn costs is measured from here on
+        return _json(200, self._world.stats.as_dict())
+
+
+# ---------------------------------------------------------------------------------------------- inlets
+
+
+class _Unary:
+    """Collects a body, then answers."""
+
+    def __init__(self, service: Service, request: Request, exchange: Exchange) -> None:
+        self._service = service
+        self._request = request
+        self._exchange = exchange
+        self._body = bytearray()
+        self._refused = False
+
+    def on_data(self, data: bytes) -> None:
+        if self._refused:
+            return
+        self._body += data
+        if len(self._body) > MAX_BODY_BYTES:
+            self._refused = True
+            self._body.clear()
+            answer(self._exchange, 413, "text/plain", b"the body is too large\n")
+
+    def on_end(self) -> None:
+        if self._refused:
+            return
+        try:
+            body = bytes(self._body)
+            if self._request.header("content-encoding") == "gzip" and body:
+                body = gunzip(body, MAX_BODY_BYTES)
+            reply = self._service.reply(self._request, body)
+        except (_Broken, EnvelopeError) as wrong:
+            reply = _error(faults.bad_request(str(wrong)))
+        except Exception:  # the edge of a call: a fault of ours must not take the other streams along
+            log.exception("the simulated call %s failed", self._request.path)
+            reply = _error(faults.SCRIPTED["internal"])
+        answer(self._exchange, *reply)
+
+    def on_gone(self) -> None:
+        self._body.clear()
+
+
+class _RunInlet:
+    """The client's half of a Run over HTTP/2."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._reader = EnvelopeReader()
+
+    def on_data(self, data: bytes) -> None:
+        try:
+            for frame in self._reader.feed(data):
+                if not frame.end:
+                    self._run.feed(frame.payload)
+        except EnvelopeError as wrong:
+            self._run.end(faults.bad_request(str(wrong)))
+
+    def on_end(self) -> None:
+        self._run.end(faults.CANCELLED)
+
+    def on_gone(self) -> None:
+        self._run.stop()
+
+
+class _StreamStart:
+    """RunSSE: one enveloped request id, then the client only listens."""
+
+    def __init__(self, service: Service, request: Request, exchange: Exchange) -> None:
+        self._service = service
+        self._request = request
+        self._exchange = exchange
+        self._body = bytearray()
+        self._run: Run | None = None
+
+    def on_data(self, data: bytes) -> None:
+        if len(self._body) <= MAX_REQUEST_ID_BYTES:
+            self._body += data
+
+    def on_end(self) -> None:
+        try:
+            request_id = _read_request_id(bytes(self._body))
+        except _Broken as wrong:
+            self._exchange.start(200, [("content-type", paths.STREAM_TYPE)])
+            _end_stream(self._exchange, faults.bad_request(str(wrong)))
+            return
+        self._run = self._service.open_channel(self._request, self._exchange, request_id)
+
+    def on_gone(self) -> None:
+        if self._run is not None:
+            self._run.stop()
+
+
+def _read_request_id(body: bytes) -> str:
+    try:
+        frames = EnvelopeReader(MAX_REQUEST_ID_BYTES).feed(body)
+        request_id = ai.BidiRequestId.FromString(frames[0].payload).request_id if frames else ""
+    except (EnvelopeError, DecodeError) as wrong:
+        raise _Broken(f"the RunSSE request is not readable: {wrong}") from wrong
+    if not request_id:
+        raise _Broken("RunSSE needs a request id")
+    return request_id
+
+
+# ---------------------------------------------------------------------------------------------- replies
+
+
+def _end_stream(exchange: Exchange, error: ConnectError) -> None:
+    exchange.write(updates.end(error))
+    exchange.finish()
+
+
+def _json(status: int, value: Any) -> Reply:
+    return status, paths.JSON_TYPE, msgspec.json.encode(value)
+
+
+def _error(error: ConnectError) -> Reply:
+    return _STATUS.get(error.code, 500), paths.JSON_TYPE, write_unary(error)
+
+
+def _message(request: Request, message: Message) -> Reply:
+    """In protobuf or in JSON, as the request was."""
+    if request.content_type == paths.JSON_TYPE:
+        return 200, paths.JSON_TYPE, json_format.MessageToJson(message, indent=None).encode()
+    return 200, paths.UNARY_TYPE, message.SerializeToString()
+
+
+def _empty(request: Request, _: bytes) -> Reply:
+    is_json = request.content_type == paths.JSON_TYPE
+    return (200, paths.JSON_TYPE, b"{}") if is_json else (200, paths.UNARY_TYPE, b"")
+
+
+def _unknown(request: Request) -> Reply:
+    if request.content_type.startswith("application/") and request.path.count("/") == 2 and "." in request.path:
+        return _error(faults.unimplemented(request.path))
+    return _json(404, {"error": f"{request.method} {request.path} is not simulated"})
+
+
+def _tokens(tokens: dict[str, str] | None) -> Reply:
+    return _json(401, {"error": "the key is not accepted"}) if tokens is None else _json(200, tokens)
+
+
+def _for_key(request: Request, value: Any) -> Reply:
+    if not accepted(request.bearer):
+        return _json(401, {"error": {"code": "unauthenticated", "message": "the key is not accepted"}})
+    return _json(200, value)
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(body) if body else {}
+    except msgspec.DecodeError as broken:
+        raise _Broken(f"the body is not JSON: {broken}") from broken
+    if not isinstance(value, dict):
+        raise _Broken("the body is not a JSON object")
+    return value
+
+
+def _name_agent(request: Request, body: bytes) -> Reply:
+    try:
+        if request.content_type == paths.JSON_TYPE:
+            said = str(_object(body).get("userMessage", ""))
+        else:
+            said = pb.NameAgentRequest.FromString(body).user_message
+    except DecodeError as broken:
+        raise _Broken("the body is not a NameAgentRequest") from broken
+    return _message(request, pb.NameAgentResponse(name=" ".join(said.split()[:4]) or "Simulated chat"))

@@ -1,0 +1,31 @@
+"""A throw-away certificate authority, so that the simulator can be reached the way the real hosts are: TLS and ALPN."""
+
+import ssl
+from pathlib import Path
+from typing import Final
+
+NAMES: Final = ("localhost", "127.0.0.1", "::1")
+CA_FILE: Final = "caretway-simulator-ca.pem"
+
+
+class TlsUnavailable(RuntimeError):
+    """The package that makes certificates is not installed."""
+
+
+def throw_away_ca(directory: Path) -> tuple[ssl.SSLContext, Path]:
+    """A server context for loopback names, and the file with the authority that vouches for it."""
+    try:
+        import trustme
+    except ImportError as missing:
+        raise TlsUnavailable(
+            "the simulator needs the package trustme to serve TLS; install it with: pip install 'caretway[tls]'"
+        ) from missing
+    authority = trustme.CA(organization_name="Caretway simulator, not for real use")
+    certificate = authority.issue_cert(*NAMES)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    certificate.configure_cert(context)
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / CA_FILE
+    authority.cert_pem.write_to_path(str(path))
+    return context, path

@@ -1,0 +1,41 @@
+"""What all runs of one simulator share. The only place with a clock, so that everything else stays deterministic."""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from .stats import Stats
+from .tokens import PrefixCache
+
+MAX_DROP_KEYS: Final = 10_000
+
+Prefer = Literal["h1", "h2"]
+
+
+class Drops:
+    """How often each `sim: drop` of each run has cut the connection. Old runs are forgotten."""
+
+    def __init__(self) -> None:
+        self._counts: OrderedDict[tuple[str, int], int] = OrderedDict()
+
+    def due(self, run: str, place: int, times: int) -> bool:
+        """True when the drop at this place of the script is to happen now; counts it."""
+        count = self._counts.get((run, place), 0)
+        if count >= times:
+            return False
+        self._counts[run, place] = count + 1
+        while len(self._counts) > MAX_DROP_KEYS:
+            self._counts.popitem(last=False)
+        return True
+
+
+@dataclass(slots=True)
+class World:
+    prefer: Prefer = "h1"
+    heartbeat_s: float = 5.0
+    clock: Callable[[], float] = time.time
+    stats: Stats = field(default_factory=Stats)
+    cache: PrefixCache = field(default_factory=PrefixCache)
+    drops: Drops = field(default_factory=Drops)

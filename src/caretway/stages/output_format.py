@@ -1,0 +1,188 @@
+"""Answers that must be JSON. Cursor has no such setting, so it is asked for in words, unwrapped, checked and marked.
+
+`with_instructions` adds the words to a request. The stage takes one Markdown code fence off the answer, if the whole
+answer stands in one, and says beside the answer (`Note`) whether it is what was asked for. It never repairs an answer
+and never withholds one.
+
+In: events. Out: the same, without the fence, with a note before `TurnEnded`. Remembered: what may be a fence (less than
+a kilobyte), and the text so far up to a limit, because a schema can only be checked against the whole.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from enum import Enum, auto
+from typing import Any, Final
+
+import msgspec
+
+from ..core.events import (
+    Event,
+    Note,
+    ReasoningDelta,
+    StopReason,
+    TextDelta,
+    ToolCallStarted,
+    TurnEnded,
+    TurnStarted,
+    UsageReported,
+)
+from ..core.request import Message, OutputFormat, Role, Text, TurnRequest
+from ..core.turn import Stage
+
+NOTE_KEY: Final = "response_format"
+MAX_CHECKED: Final = 4 * 1024 * 1024
+"""Characters. A longer answer is passed on unchecked."""
+_MAX_DETAIL: Final = 300
+
+# Counts are limited inside the patterns, so that what is held back is limited too, however the text is cut.
+_OPENING: Final = re.compile(r"\s{0,200}```[A-Za-z0-9_+.-]{0,40}[ \t]{0,40}\r?\n")
+_MAYBE_OPENING: Final = re.compile(r"\s{0,200}(?:`{0,2}|```[A-Za-z0-9_+.-]{0,40}[ \t]{0,40}\r?)")
+_CLOSING: Final = re.compile(r"(?:\r?\n)?```\s{0,200}")
+_MAYBE_CLOSING: Final = re.compile(r"(?<!`)(?:(?:\r?\n)?(?:`{1,2}|```\s{0,200})|\r?\n|\r)\Z")
+"""Every beginning of a closing fence is one of these: so what is held at one moment is all that can matter later."""
+
+
+def with_instructions(request: TurnRequest) -> TurnRequest:
+    """The request with the wanted format put into words, after the client's own system messages.
+
+    There and not at the end: the last message stays the one to be answered, and the place is the same in every turn.
+    """
+    if request.output_format is None:
+        return request
+    words = Message(Role.SYSTEM, (Text(instructions(request.output_format)),))
+    place = next((i for i, m in enumerate(request.messages) if m.role is not Role.SYSTEM), len(request.messages))
+    return replace(request, messages=(*request.messages[:place], words, *request.messages[place:]))
+
+
+def instructions(wanted: OutputFormat) -> str:
+    only = (
+        "Your final answer must be JSON and nothing else: no sentence before or after it, no Markdown code fence. "
+        "You may call tools before it as usual."
+    )
+    if wanted.schema is None:
+        return f"{only}\nIt must be one JSON object."
+    name = f" ({wanted.name})" if wanted.name else ""
+    return f"{only}\nIt must be valid against this JSON schema{name}:\n{msgspec.json.encode(wanted.schema).decode()}"
+
+
+def output_format(request: TurnRequest) -> Stage | None:
+    return None if request.output_format is None else OutputFormatStage(request.output_format)
+
+
+class _At(Enum):
+    START = auto()
+    """Nothing but white space and perhaps the beginning of a fence so far."""
+    FENCED = auto()
+    PLAIN = auto()
+
+
+class OutputFormatStage:
+    def __init__(self, wanted: OutputFormat) -> None:
+        self._wanted = wanted
+        self._at = _At.START
+        self._held = ""
+        self._last = ""
+        """The last character that went out: a closing fence has no fourth backtick before it."""
+        self._text: list[str] = []
+        self._size = 0
+        self._called = False
+
+    def feed(self, event: Event) -> list[Event]:
+        match event:
+            case TextDelta(text=text):
+                return self._emit(self._unwrap(text))
+            case ReasoningDelta() | TurnStarted() | UsageReported() | Note():
+                return [event]  # not part of the text's order: held text need not come before it
+            case TurnEnded(reason=reason):
+                return [*self._emit(self._close()), *self._note(reason), event]
+            case ToolCallStarted():
+                self._called = True
+            case _:
+                pass
+        return [*self._emit(self._close()), event]
+
+    def _unwrap(self, text: str) -> str:
+        if self._at is _At.PLAIN:
+            return text
+        text = self._held + text
+        self._held = ""
+        if self._at is _At.START:
+            if _MAYBE_OPENING.fullmatch(text):
+                self._held = text
+                return ""
+            opening = _OPENING.match(text)
+            if opening is None:
+                self._at = _At.PLAIN
+                return text
+            self._at = _At.FENCED
+            text = text[opening.end() :]
+        return self._hold_closing(text)
+
+    def _hold_closing(self, text: str) -> str:
+        seen = self._last + text
+        closing = _MAYBE_CLOSING.search(seen, len(self._last))
+        if closing is not None:
+            self._held = closing.group()
+            text = text[: len(text) - len(self._held)]
+        self._last = text[-1:] or self._last
+        return text
+
+    def _close(self) -> str:
+        """The text is over, or interrupted by a call: what is held is the closing fence, or text after all."""
+        held, self._held = self._held, ""
+        fenced, self._at = self._at is _At.FENCED, _At.PLAIN
+        return "" if fenced and _CLOSING.fullmatch(held) else held
+
+    def _emit(self, text: str) -> list[Event]:
+        if not text:
+            return []
+        self._size += len(text)
+        if self._size <= MAX_CHECKED:
+            self._text.append(text)
+        else:
+            self._text.clear()
+        return [TextDelta(text)]
+
+    def _note(self, reason: StopReason) -> list[Event]:
+        if reason is StopReason.REFUSAL or (self._called and not self._size):
+            return []  # there is no answer to judge
+        if self._size > MAX_CHECKED:
+            return [Note(NOTE_KEY, f"not checked: the answer is longer than {MAX_CHECKED} characters")]
+        return [Note(NOTE_KEY, verdict("".join(self._text), self._wanted))]
+
+
+def verdict(text: str, wanted: OutputFormat) -> str:
+    """`valid`, or what is wrong."""
+    try:
+        value: Any = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+        return f"not valid JSON: {_short(error)}"
+    if wanted.schema is not None:
+        return _against(wanted.schema, value)
+    return "valid" if isinstance(value, dict) else "not a JSON object: it is valid JSON of another type"
+
+
+def _against(schema: Mapping[str, object], value: Any) -> str:
+    # Imported here: it costs more than the rest of the gateway's start, and few requests need it.
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import validator_for
+    from referencing import Registry
+
+    try:
+        chosen = validator_for(schema, default=Draft202012Validator)
+        chosen.check_schema(dict(schema))
+        # An empty registry knows no other document and fetches none.
+        problem = next(chosen(schema, registry=Registry()).iter_errors(value), None)
+    except Exception as error:
+        # A schema is a foreign program for a foreign interpreter. Whatever it raises (no such $ref, a bad pattern,
+        # endless recursion) means that the answer was not checked; it must not cost the answer.
+        return f"schema not checked: {_short(error)}"
+    if problem is None:
+        return "valid"
+    return f"does not match the schema: {problem.json_path}: {_short(problem.message)}"
+
+
+def _short(reason: object) -> str:
+    words = " ".join(str(reason).split()) or type(reason).__name__
+    return words if len(words) <= _MAX_DETAIL else words[:_MAX_DETAIL] + "…"

@@ -1,0 +1,135 @@
+"""Stop sequences, applied here because Cursor has no such setting: the text ends where the first one would begin.
+
+In: events. Out: the same, until a sequence is complete; then the text before it, `TurnEnded`, and nothing more.
+Remembered: for each sequence how much of it the text ends with. What is held back is the longest of these beginnings,
+so it needs no buffer of its own. Looks at text only: not at reasoning, not at tool arguments.
+
+The sequence that is complete first wins (of two that are, the longer one): then the result does not depend on how
+upstream cut the text into pieces. Each character is looked at once per sequence, and a sequence that has not begun is
+searched for at the speed of `str.find`.
+"""
+
+from ..core.events import (
+    Event,
+    Note,
+    ReasoningDelta,
+    StopReason,
+    TextDelta,
+    ToolCallReady,
+    ToolCallStarted,
+    TurnEnded,
+    TurnStarted,
+    UsageReported,
+)
+from ..core.request import TurnRequest
+from ..core.turn import Stage
+
+
+def stop_sequences(request: TurnRequest) -> Stage | None:
+    sequences = tuple(sequence for sequence in request.stop if sequence)
+    return StopSequences(sequences) if sequences else None
+
+
+class StopSequences:
+    def __init__(self, sequences: tuple[str, ...]) -> None:
+        self._matchers = [_Matcher(sequence) for sequence in sequences]
+        self._open_calls = 0
+        self._over = False
+
+    def feed(self, event: Event) -> list[Event]:
+        if self._over:
+            return []
+        match event:
+            case TextDelta(text=text):
+                if self._open_calls:
+                    return [event]  # the turn cannot end inside a call; nothing is held here, the call flushed it
+                return self._text(text)
+            case ReasoningDelta() | TurnStarted() | UsageReported() | Note():
+                return [event]  # not part of the text's order: held text need not come before it
+            case ToolCallStarted():
+                self._open_calls += 1
+            case ToolCallReady():
+                self._open_calls = max(0, self._open_calls - 1)
+            case _:
+                pass
+        return [*self._flush(), event]
+
+    def _text(self, text: str) -> list[Event]:
+        held = max(self._matchers, key=_matched)
+        before = held.matched
+        end, winner = len(text) + 1, None
+        for matcher in self._matchers:
+            found = matcher.feed(text, min(end, len(text)))
+            if found and (found < end or winner is None or len(matcher.sequence) > len(winner.sequence)):
+                end, winner = found, matcher
+        if winner is not None:
+            self._over = True
+            stopped = TurnEnded(StopReason.STOP_SEQUENCE, winner.sequence)
+            return [*_piece(held, before, text, before + end - len(winner.sequence)), stopped]
+        return _piece(held, before, text, before + len(text) - max(m.matched for m in self._matchers))
+
+    def _flush(self) -> list[Event]:
+        held = max(self._matchers, key=_matched)
+        out: list[Event] = [TextDelta(held.sequence[: held.matched])] if held.matched else []
+        for matcher in self._matchers:
+            matcher.matched = 0
+        return out
+
+
+class _Matcher:
+    """Knuth, Morris and Pratt, resumable: how many characters of `sequence` the text so far ends with."""
+
+    __slots__ = ("_fallback", "matched", "sequence")
+
+    def __init__(self, sequence: str) -> None:
+        self.sequence = sequence
+        self.matched = 0
+        self._fallback = _fallbacks(sequence)
+
+    def feed(self, text: str, limit: int) -> int:
+        """Where in `text` the sequence is complete, not looking beyond `limit`; 0 when it is not."""
+        sequence, fallback, matched = self.sequence, self._fallback, self.matched
+        size, first, at = len(sequence), sequence[0], 0
+        while at < limit:
+            if not matched:
+                at = text.find(first, at, limit)
+                if at < 0:
+                    break
+            else:
+                character = text[at]
+                while matched and character != sequence[matched]:
+                    matched = fallback[matched - 1]
+                if character != sequence[matched]:
+                    at += 1
+                    continue
+            matched += 1
+            at += 1
+            if matched == size:
+                return at
+        self.matched = matched
+        return 0
+
+
+def _fallbacks(sequence: str) -> list[int]:
+    """For each beginning of the sequence: the length of its longest proper end that is a beginning too."""
+    table = [0] * len(sequence)
+    length = 0
+    for at in range(1, len(sequence)):
+        while length and sequence[at] != sequence[length]:
+            length = table[length - 1]
+        if sequence[at] == sequence[length]:
+            length += 1
+        table[at] = length
+    return table
+
+
+def _matched(matcher: _Matcher) -> int:
+    return matcher.matched
+
+
+def _piece(held: _Matcher, before: int, text: str, size: int) -> list[Event]:
+    """The first `size` characters of held text + text. Held text is the beginning of the sequence that holds it."""
+    if size <= 0:
+        return []
+    piece = held.sequence[: min(before, size)] + text[: max(0, size - before)]
+    return [TextDelta(piece)]

@@ -1,0 +1,88 @@
+"""`/v1/models` and `/health`: what the gateway offers and how it is."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from .. import __version__
+from ..core.errors import ErrorKind, GatewayError
+from ..core.turn import Backend, BackendStatus, ModelInfo
+
+
+class ModelDesk(Protocol):
+    async def models(self) -> Sequence[ModelInfo]: ...
+
+    async def find(self, name: str) -> ModelInfo | None: ...
+
+    async def resolve(self, name: str) -> str: ...
+
+
+class Health:
+    """The account's state is asked for at most once a minute, and never keeps `/health` waiting for long."""
+
+    def __init__(self, backend: Backend, *, check_timeout: float, fresh_for: float = 60.0) -> None:
+        self._backend = backend
+        self._check_timeout = check_timeout
+        self._fresh_for = fresh_for
+        self._lock = asyncio.Lock()
+        self._status: BackendStatus | None = None
+        self._until = 0.0
+
+    async def status(self) -> BackendStatus:
+        async with self._lock:
+            if self._status is None or time.monotonic() >= self._until:
+                try:
+                    async with asyncio.timeout(self._check_timeout):
+                        self._status = await self._backend.status()
+                except TimeoutError:
+                    self._status = BackendStatus(False, "Cursor did not answer in time.")
+                self._until = time.monotonic() + (self._fresh_for if self._status.signed_in else 5.0)
+            return self._status
+
+    async def render(self, *, parked: int, live: int) -> bytes:
+        status = await self.status()
+        return msgspec.json.encode(
+            {
+                "status": "ok",
+                "version": __version__,
+                "auth": "authenticated" if status.signed_in else "not_authenticated",
+                "detail": status.detail,
+                "backend": {"name": self._backend.name, "standing": self._backend.standing},
+                "sessions": {"live": live, "parked": parked},
+                "mcp": {"enabled": False, "servers": 0, "tools": 0},
+            }
+        )
+
+
+def render_models(models: Sequence[ModelInfo], created: int) -> bytes:
+    return msgspec.json.encode({"object": "list", "data": [_entry(model, created) for model in models]})
+
+
+def render_model(model: ModelInfo | None, name: str, created: int) -> bytes:
+    if model is None:
+        raise GatewayError(
+            ErrorKind.NOT_FOUND, f"There is no model `{name}`.", hint="See /v1/models.", code="model_not_found"
+        )
+    return msgspec.json.encode(_entry(model, created))
+
+
+def _entry(model: ModelInfo, created: int) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "id": model.id,
+        "name": model.name or model.id,
+        "object": "model",
+        "created": created,
+        "owned_by": "cursor",
+    }
+    if model.aliases:
+        entry["aliases"] = model.aliases
+    if model.reasoning:
+        entry["reasoning"] = True
+    if model.context_window is not None:
+        entry["context_window"] = model.context_window
+    if model.parameters:
+        entry["parameters"] = dict(model.parameters)
+    return entry

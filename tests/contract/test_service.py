@@ -1,0 +1,154 @@
+"""Health, models, errors of the plain kind, limits, hang-ups, load."""
+
+import asyncio
+import resource
+from typing import Any
+
+import pytest
+
+from contract.gateways import CHAT, Client, gateway
+
+
+@pytest.fixture
+def transport() -> str:
+    return "h2"
+
+
+@pytest.mark.parametrize("prefix", ["", "/v1"])
+async def test_health_and_models_with_and_without_prefix(client: Client, prefix: str) -> None:
+    health = (await client.http.get(f"{prefix}/health")).json()
+    assert health["status"] == "ok"
+    assert health["version"]
+    assert health["auth"] == "authenticated"
+    assert health["mcp"] == {"enabled": False, "servers": 0, "tools": 0}
+    assert health["backend"] == {"name": "agent", "standing": "unofficial"}
+    listed = (await client.http.get(f"{prefix}/models")).json()
+    assert listed["object"] == "list"
+    assert [model["id"] for model in listed["data"]] == ["sim-auto", "sim-fast", "sim-think"]
+    for model in listed["data"]:
+        assert model["object"] == "model"
+        assert model["owned_by"] == "cursor"
+        assert isinstance(model["created"], int)
+        assert model["name"]
+    one = (await client.http.get(f"{prefix}/models/sim-fast")).json()
+    assert one["id"] == "sim-fast"
+    missing = await client.http.get(f"{prefix}/models/nope")
+    assert (missing.status_code, missing.json()["error"]["code"]) == (404, "model_not_found")
+
+
+BAD = [
+    ("not json", b"{", 400, "invalid_json"),
+    ("no body", b"", 400, "invalid_json"),
+    ("deep", b"[" * 100_000, 400, "invalid_json"),
+    ("not utf-8", b'{"model": "\xff"}', 400, "invalid_json"),
+    ("no model", b'{"messages": [{"role": "user", "content": "x"}]}', 400, None),
+    ("no messages", b'{"model": "m"}', 400, "missing_messages"),
+    ("empty messages", b'{"model": "m", "messages": []}', 400, "missing_messages"),
+    ("two choices", b'{"model": "m", "n": 2, "messages": [{"role": "user", "content": "x"}]}', 400, None),
+]
+
+
+@pytest.mark.parametrize(("name", "body", "status", "code"), BAD, ids=[row[0] for row in BAD])
+async def test_bad_requests(client: Client, name: str, body: bytes, status: int, code: str | None) -> None:
+    response = await client.http.post(CHAT, content=body)
+    error = response.json()["error"]
+    assert response.status_code == status
+    assert error["type"] == "invalid_request_error"
+    assert error["status"] == status
+    assert code is None or error["code"] == code
+    assert client.stats()["runs_opened"] == 0
+
+
+async def test_unknown_routes_and_methods(client: Client) -> None:
+    for method, path in [("GET", "/nope"), ("POST", "/v1/nope"), ("GET", CHAT), ("DELETE", "/v1/models")]:
+        response = await client.http.request(method, path)
+        assert response.status_code == 404, (method, path)
+        assert response.json()["error"]["message"]
+
+
+async def test_request_ids_are_kept_or_made(client: Client) -> None:
+    kept = await client.http.get("/health", headers={"x-request-id": "mine-1"})
+    assert kept.headers["x-request-id"] == "mine-1"
+    made = await client.http.get("/health", headers={"x-request-id": "bad id!"})
+    assert made.headers["x-request-id"].startswith("req_")
+
+
+async def test_body_limit() -> None:
+    async with gateway(max_body_bytes=10_000) as client:
+        response = await client.http.post(CHAT, content=b"x" * 20_000)
+        assert (response.status_code, response.json()["error"]["status"]) == (413, 413)
+
+        async def pieces() -> Any:  # without a content-length
+            for _ in range(20):
+                yield b"x" * 1000
+
+        assert (await client.http.post(CHAT, content=pieces())).status_code == 413
+
+
+async def test_too_many_at_once() -> None:
+    async with gateway(max_concurrent=1) as client:
+        body = {"model": "sim-auto", "stream": True, "messages": [{"role": "user", "content": "sim: say x\nsim: hang"}]}
+        async with client.http.stream("POST", CHAT, json=body) as response:
+            await anext(response.aiter_bytes())
+            refused = await client.chat("sim: say y")
+            assert refused.status == 429
+            assert refused.headers["retry-after"]
+        answer = await eventually(lambda: client.chat("sim: say y"), lambda answer: answer.status == 200)
+        assert answer.text == "y"
+
+
+async def eventually(attempt: Any, good: Any) -> Any:
+    async with asyncio.timeout(10):
+        while True:
+            outcome = await attempt()
+            if good(outcome):
+                return outcome
+            await asyncio.sleep(0.02)
+
+
+async def runs_open(client: Client) -> int:
+    return client.simulator.open_runs
+
+
+@pytest.mark.parametrize(
+    ("prompt", "stream"),
+    [("sim: hang", False), ("sim: hang", True), ("sim: say x\nsim: hang", True)],
+    ids=["whole", "before the first byte", "in the stream"],
+)
+async def test_a_client_that_hangs_up_ends_the_run(prompt: str, stream: bool) -> None:
+    async with gateway(disconnect_grace=0.1) as client:
+        asking = asyncio.ensure_future(client.chat(prompt, stream=stream))
+        await eventually(lambda: runs_open(client), lambda count: count == 1)
+        asking.cancel()
+        await eventually(lambda: runs_open(client), lambda count: count == 0)
+        assert (await client.chat("sim: say fine")).text == "fine"
+
+
+async def test_keep_alive_while_upstream_is_silent() -> None:
+    async with gateway(keep_alive=0.05) as client:
+        body = {"model": "sim-auto", "stream": True, "messages": [{"role": "user", "content": "sim: say x\nsim: hang"}]}
+        async with client.http.stream("POST", CHAT, json=body) as response:
+            async for text in response.aiter_text():
+                if ": keep-alive" in text:
+                    break
+
+
+async def test_two_hundred_streams_and_one_slow_reader() -> None:
+    """All finish, the slow one too, and what it does not read is not piled up here."""
+    async with gateway(stream_buffer_bytes=64 * 1024) as client:
+        big = {"model": "sim-auto", "stream": True, "messages": [{"role": "user", "content": "sim: stream 4000 4000"}]}
+        async with client.http.stream("POST", CHAT, json=big) as slow:
+            first = slow.aiter_bytes()
+            read = len(await anext(first))
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            answers = await asyncio.gather(
+                *(client.chat(f"sim: stream 20 30\nsim: say {n}", stream=True) for n in range(200))
+            )
+            for number, answer in enumerate(answers):
+                assert answer.text.endswith(str(number))
+                assert answer.finish == "stop"
+            grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+            async for data in first:
+                read += len(data)
+        assert read > 16_000_000
+        assert grown < 150_000, f"{grown} kB more while 16 MB waited for a slow reader"

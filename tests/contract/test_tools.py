@@ -1,0 +1,301 @@
+"""Tool calls on a live session: parked turns, resumed streams. Stories N01-N06 of the source documents among them."""
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from contract.gateways import Answer, Client, gateway, result, tool
+
+TOOLS = [tool("lookup", "key"), tool("note", "text")]
+
+
+def user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+async def loop(client: Client, messages: list[dict[str, Any]], stream: bool, **more: Any) -> tuple[Answer, int]:
+    """Play the client's side of a tool loop; the last answer and the number of requests."""
+    for count in range(1, 30):
+        answer = await client.chat(messages, stream=stream, tools=TOOLS, **more)
+        assert answer.status == 200, answer.error
+        messages.append(answer.message)
+        if not answer.calls:
+            return answer, count
+        assert answer.finish == "tool_calls"
+        messages += [result(call, f"R<{call['function']['arguments']}>") for call in answer.calls]
+    raise AssertionError("the loop has no end")
+
+
+async def test_call_result_and_continuation_on_one_run(client: Client, stream: bool) -> None:
+    """N01, N04, N05: the same session is used, no second bootstrap, the continuation arrives; both carry tools."""
+    messages = [user('sim: say Looking.\nsim: call lookup {"key": "k"}\nsim: say Found:\nsim: result')]
+    first = await client.chat(messages, stream=stream, tools=TOOLS)
+    assert first.text == "Looking."
+    assert first.finish == "tool_calls"
+    (call,) = first.calls
+    assert (
+        call["function"] == {"name": "lookup", "arguments": '{"key": "k"}'}
+        or call["function"]["arguments"] == '{"key":"k"}'
+    )
+    assert call["id"].startswith("sess_")
+    assert "__call_" in call["id"]
+    assert len(call["id"]) <= 64
+    second = await client.chat([*messages, first.message, result(call, "VALUE")], stream=stream, tools=TOOLS)
+    assert second.text.split() == ["Found:", "VALUE"]
+    assert second.finish == "stop"
+    assert (first.session, second.session) == ("fresh", "resumed")
+    assert client.stats()["runs_opened"] == 1
+    assert second.usage is not None
+    assert second.usage["prompt_tokens_details"]["cached_tokens"] > 0
+
+
+async def test_ten_steps_cost_one_run(client: Client, stream: bool) -> None:
+    lines = [part for n in range(10) for part in (f'sim: call lookup {{"key": "k{n}"}}', "sim: result")]
+    answer, requests = await loop(client, [user("\n".join(lines))], stream)
+    assert requests == 11
+    assert "k9" in answer.text
+    assert client.stats()["runs_opened"] == 1
+
+
+async def test_two_calls_in_one_step(client: Client, stream: bool) -> None:
+    prompt = 'sim: call lookup {"key": "a"} & note {"text": "b"}\nsim: result'
+    messages = [user(prompt)]
+    first = await client.chat(messages, stream=stream, tools=TOOLS)
+    assert [call["function"]["name"] for call in first.calls] == ["lookup", "note"]
+    results = [result(call, f"ANSWER-{call['function']['name']}") for call in first.calls]
+    second = await client.chat([*messages, first.message, *reversed(results)], stream=stream, tools=TOOLS)
+    assert "ANSWER-lookup" in second.text
+    assert "ANSWER-note" in second.text
+    assert client.stats()["runs_opened"] == 1
+
+
+async def test_one_call_at_a_time_when_asked(client: Client, stream: bool) -> None:
+    messages = [user('sim: call lookup {"key": "a"} & note {"text": "b"}\nsim: result')]
+    names = []
+    for _ in range(2):
+        answer = await client.chat(messages, stream=stream, tools=TOOLS, parallel_tool_calls=False)
+        (call,) = answer.calls
+        names.append(call["function"]["name"])
+        messages += [answer.message, result(call, f"ANSWER-{names[-1]}")]
+    last = await client.chat(messages, stream=stream, tools=TOOLS, parallel_tool_calls=False)
+    assert names == ["lookup", "note"]
+    assert "ANSWER-lookup" in last.text
+    assert "ANSWER-note" in last.text
+    assert client.stats()["runs_opened"] == 1
+
+
+async def test_missing_results_are_named_and_the_turn_stays_parked(client: Client) -> None:
+    messages = [user('sim: call lookup {"key": "a"} & note {"text": "b"}\nsim: result')]
+    first = await client.chat(messages, tools=TOOLS)
+    one, other = first.calls
+    refused = await client.chat([*messages, first.message, result(one, "A")], tools=TOOLS)
+    assert refused.status == 400
+    assert refused.error is not None
+    assert other["id"] in refused.error["message"]
+    assert one["id"] not in refused.error["message"]
+    answer = await client.chat([*messages, first.message, result(one, "A"), result(other, "B")], tools=TOOLS)
+    assert answer.session == "resumed"
+    assert client.stats()["runs_opened"] == 1
+
+
+async def test_results_given_twice_are_replayed_not_submitted_again(client: Client) -> None:
+    messages = [user('sim: call lookup {"key": "a"}\nsim: result\nsim: call note {"text": "b"}\nsim: result')]
+    first = await client.chat(messages, tools=TOOLS)
+    again = [*messages, first.message, result(first.calls[0], "ONE")]
+    second = await client.chat(again, tools=TOOLS)
+    assert second.session == "resumed"
+    repeated = await client.chat(again, tools=TOOLS)
+    assert repeated.session == "replayed"
+    assert repeated.text == second.text
+    assert [call["function"] for call in repeated.calls] == [call["function"] for call in second.calls]
+    assert repeated.calls[0]["id"] != second.calls[0]["id"]
+
+
+async def test_user_text_beside_results_reaches_the_model(client: Client, stream: bool) -> None:
+    messages = [user('sim: call lookup {"key": "a"}\nsim: result')]
+    first = await client.chat(messages, tools=TOOLS)
+    beside = [*messages, first.message, result(first.calls[0], "ONE"), user("and be quick")]
+    answer = await client.chat(beside, tools=TOOLS, stream=stream)
+    assert answer.session == "resumed"
+    assert "ONE" in answer.text
+    assert "and be quick" in answer.text
+
+
+@pytest.mark.parametrize("change", ["tools", "model"])
+async def test_changed_tools_or_model_replay(client: Client, change: str) -> None:
+    messages = [user('sim: call lookup {"key": "a"}\nsim: result')]
+    first = await client.chat(messages, tools=TOOLS)
+    more: dict[str, Any] = {"tools": TOOLS[:1]} if change == "tools" else {"tools": TOOLS, "model": "sim-fast"}
+    answer = await client.chat([*messages, first.message, result(first.calls[0], "ONE")], **more)
+    assert (answer.session, answer.text) == ("replayed", "ONE")
+    assert change in answer.headers["x-caretway-session-reason"]
+
+
+async def test_two_sessions_that_open_alike_do_not_mix(client: Client, stream: bool) -> None:
+    """N02: same first prompt, same model, same tools, interleaved."""
+    messages = [user('sim: call lookup {"key": "same"}\nsim: result\nsim: call note {"text": "same"}\nsim: result')]
+    talks = {name: list(messages) for name in ("red", "blue")}
+    said = dict.fromkeys(talks, "")
+    for step in range(3):
+        for name in ("red", "blue") if step % 2 else ("blue", "red"):
+            answer = await client.chat(talks[name], stream=stream, tools=TOOLS)
+            said[name] += answer.text + " "
+            talks[name] += [answer.message, *(result(call, f"{name}-{step}") for call in answer.calls)]
+    assert said == {"red": " red-0 red-1 ", "blue": " blue-0 blue-1 "}
+    assert client.stats()["runs_opened"] == 2
+
+
+async def test_session_gone_in_between_still_succeeds(transport: str, stream: bool) -> None:
+    """N03: expired in between, one extra bootstrap, the answer is the same."""
+    async with gateway(transport, parked_timeout=0.05) as client:
+        messages = [user('sim: call lookup {"key": "a"}\nsim: say After\nsim: result')]
+        first = await client.chat(messages, stream=stream, tools=TOOLS)
+        async with asyncio.timeout(5):
+            while client.simulator.open_runs:
+                await asyncio.sleep(0.01)
+        second = await client.chat(
+            [*messages, first.message, result(first.calls[0], "ONE")], stream=stream, tools=TOOLS
+        )
+        assert second.session == "replayed"
+        assert second.text.split() == ["After", "ONE"]
+        assert client.stats()["runs_opened"] == 2
+
+
+async def test_a_foreign_ticket_is_replayed(client: Client) -> None:
+    call = {
+        "id": "call_of_another_provider",
+        "type": "function",
+        "function": {"name": "lookup", "arguments": '{"key":"z"}'},
+    }
+    messages = [
+        user('sim: call lookup {"key": "z"}\nsim: result'),
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+    ]
+    answer = await client.chat([*messages, result(call, "FOREIGN")], tools=TOOLS)
+    assert (answer.session, answer.text) == ("replayed", "FOREIGN")
+
+
+async def test_upstream_lost_while_parked_is_replayed(client: Client, transport: str) -> None:
+    """N06 and worse: the run dies while the client works; its results still get their answer."""
+    messages = [user('sim: call lookup {"key": "a"}\nsim: result')]
+    first = await client.chat(messages, tools=TOOLS)
+    client.simulator.break_connections()
+    async with asyncio.timeout(5):
+        while client.simulator.open_runs:
+            await asyncio.sleep(0.01)
+    answer = await client.chat([*messages, first.message, result(first.calls[0], "ONE")], tools=TOOLS)
+    assert (answer.session, answer.text) == ("replayed", "ONE")
+
+
+async def test_heartbeats_only_after_a_result_is_found_out(transport: str) -> None:
+    """N06: completed and heartbeats only. One retry from the checkpoint, then an error that says so."""
+    async with gateway(transport, progress_timeout=0.3, client_heartbeat=0.1, exec_heartbeat=0.1) as client:
+        messages = [user('sim: call lookup {"key": "a"}\nsim: hang')]
+        first = await client.chat(messages, tools=TOOLS)
+        answer = await client.chat([*messages, first.message, result(first.calls[0], "ONE")], tools=TOOLS)
+        assert (answer.status, answer.error and answer.error["code"]) == (504, "upstream_timeout")
+        assert client.stats()["runs_resumed"] == 1
+
+
+async def test_a_hundred_parked_turns_resumed_in_random_order(transport: str) -> None:
+    async with gateway(transport) as client:
+        prompt = 'sim: call lookup {"key": "same"}\nsim: result'
+        parked = await asyncio.gather(*(client.chat([user(prompt)], tools=TOOLS) for _ in range(100)))
+        assert client.simulator.open_runs == 100
+        order = list(range(100))
+        random.Random(7).shuffle(order)
+
+        async def resume(number: int) -> Answer:
+            first = parked[number]
+            return await client.chat(
+                [user(prompt), first.message, result(first.calls[0], f"mine-{number}")], tools=TOOLS
+            )
+
+        answers = await asyncio.gather(*(resume(number) for number in order))
+        assert [answer.text for answer in answers] == [f"mine-{number}" for number in order]
+        assert {answer.session for answer in answers} == {"resumed"}
+        assert client.stats()["runs_opened"] == 100
+
+
+async def test_two_requests_race_for_one_ticket(client: Client) -> None:
+    messages = [user('sim: call lookup {"key": "a"}\nsim: wait 50\nsim: result')]
+    first = await client.chat(messages, tools=TOOLS)
+    again = [*messages, first.message, result(first.calls[0], "ONE")]
+    answers = await asyncio.gather(*(client.chat(again, tools=TOOLS) for _ in range(3)))
+    assert sorted(answer.session for answer in answers) == ["replayed", "replayed", "resumed"]
+    assert {answer.text for answer in answers} == {"ONE"}
+
+
+async def test_required_session_refuses_a_replay(client: Client) -> None:
+    call = {"id": "sess_gone__call_1", "type": "function", "function": {"name": "lookup", "arguments": "{}"}}
+    messages = [user("x"), {"role": "assistant", "tool_calls": [call]}, result(call, "late")]
+    answer = await client.chat(messages, tools=TOOLS, headers={"x-caretway-session": "required"})
+    assert (answer.status, answer.error and answer.error["code"]) == (409, "turn_gone")
+
+
+async def test_the_oldest_parked_turn_is_let_go_first() -> None:
+    async with gateway(max_parked=2) as client:
+        prompt = 'sim: call lookup {"key": "same"}\nsim: result'
+        parked = [await client.chat([user(prompt)], tools=TOOLS) for _ in range(3)]
+        sessions = []
+        for number, first in enumerate(parked):
+            again = [user(prompt), first.message, result(first.calls[0], f"r{number}")]
+            answer = await client.chat(again, tools=TOOLS)
+            assert answer.text == f"r{number}"
+            sessions.append(answer.session)
+        assert sessions == ["replayed", "resumed", "resumed"]
+
+
+async def test_tool_choice_none_offers_nothing(client: Client, stream: bool) -> None:
+    prompt = 'sim: call lookup {"key": "a"}\nsim: say done'
+    answer = await client.chat(prompt, stream=stream, tools=TOOLS, tool_choice="none")
+    assert not answer.calls
+    assert "lookup" in answer.text
+    assert answer.text.endswith("done")
+
+
+@pytest.mark.parametrize(
+    "choice", ["required", {"type": "function", "function": {"name": "lookup"}}], ids=["any", "named"]
+)
+async def test_a_demanded_call_gets_one_retry_then_an_error(client: Client, stream: bool, choice: Any) -> None:
+    prompt = 'sim: say Thinking aloud.\nsim: call lookup {"key": "a"}'
+    answer = await client.chat(prompt, stream=stream, tools=TOOLS, tool_choice=choice)
+    assert [call["function"]["name"] for call in answer.calls] == ["lookup"]
+    assert answer.text == "Thinking aloud."
+    before = client.stats()["runs_opened"]
+    answer = await client.chat("sim: say no tool today", stream=stream, tools=TOOLS, tool_choice=choice)
+    assert answer.status == 502
+    assert answer.error is not None
+    assert "tool call" in answer.error["message"]
+    assert client.stats()["runs_opened"] == before + 2
+
+
+async def test_drop_after_a_tool_result_runs_the_tool_once(client: Client, stream: bool) -> None:
+    messages = [user('sim: call lookup {"key": "card"}\nsim: drop 1\nsim: result\nsim: say end')]
+    answer, requests = await loop(client, messages, stream)
+    assert requests == 2
+    assert answer.text.split() == ['R<{"key":', '"card"}>', "end"] or answer.text.split() == [
+        'R<{"key":"card"}>',
+        "end",
+    ]
+
+
+async def test_a_client_that_leaves_after_its_calls_can_come_back(client: Client) -> None:
+    messages = [user('sim: call lookup {"key": "a"}\nsim: result')]
+    body = {"model": "sim-auto", "stream": True, "tools": TOOLS, "messages": messages}
+    async with client.http.stream("POST", "/v1/chat/completions", json=body) as response:
+        seen = ""
+        async for text in response.aiter_text():
+            seen += text
+            if "tool_calls" in seen:
+                break
+    ticket = seen[seen.index("sess_") :].split('"')[0]
+    call = {"id": ticket, "type": "function", "function": {"name": "lookup", "arguments": '{"key":"a"}'}}
+    again = [*messages, {"role": "assistant", "tool_calls": [call]}, result(call, "BACK")]
+    async with asyncio.timeout(5):
+        while client.gateway.sessions.parked != 1:
+            await asyncio.sleep(0.01)
+    answer = await client.chat(again, tools=TOOLS)
+    assert (answer.session, answer.text) == ("resumed", "BACK")

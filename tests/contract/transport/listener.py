@@ -1,0 +1,71 @@
+"""A RunHandler that writes down what it hears and lets a test wait for it."""
+
+import asyncio
+from collections.abc import Callable
+
+from caretway.backends.agent_api.ports import RunHandler
+from caretway.core.errors import GatewayError
+from caretway.wire.envelope import Frame
+
+PATIENCE_S = 20.0
+
+
+class Listener:
+    def __init__(self, react: Callable[[Frame], None] | None = None) -> None:
+        self.reads: list[int] = []
+        """How many frames came in each call."""
+        self.frames: list[Frame] = []
+        self.bytes = 0
+        self.closings: list[GatewayError | None] = []
+        self.react = react
+        self._news = asyncio.Event()
+
+    def on_frames(self, frames: list[Frame]) -> None:
+        assert not self.closings
+        self.reads.append(len(frames))
+        self.frames.extend(frames)
+        self.bytes += sum(len(frame.payload) for frame in frames)
+        self._news.set()
+        if self.react is not None:
+            for frame in frames:
+                self.react(frame)
+
+    def on_closed(self, error: GatewayError | None) -> None:
+        self.closings.append(error)
+        self._news.set()
+
+    @property
+    def payloads(self) -> list[bytes]:
+        return [frame.payload for frame in self.frames]
+
+    async def until(self, happened: Callable[[], bool]) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while not happened():
+                self._news.clear()
+                await self._news.wait()
+
+    async def heard(self, count: int) -> list[bytes]:
+        await self.until(lambda: len(self.frames) >= count or bool(self.closings))
+        return self.payloads
+
+    async def ended(self) -> GatewayError | None:
+        await self.until(lambda: bool(self.closings))
+        await asyncio.sleep(0)  # a second closing would come in the same breath
+        assert len(self.closings) == 1
+        return self.closings[0]
+
+    async def failed(self) -> GatewayError:
+        error = await self.ended()
+        assert error is not None
+        return error
+
+
+def _fits_the_port(listener: Listener) -> RunHandler:
+    return listener
+
+
+async def soon(happened: Callable[[], bool]) -> None:
+    """Wait for something that has no event of its own: the other end of a socket, mostly."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not happened():  # the state is the peer's, and it has nothing to await
+            await asyncio.sleep(0.002)

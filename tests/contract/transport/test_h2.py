@@ -1,0 +1,263 @@
+"""`Run` over HTTP/2 on real sockets: full duplex, many streams, backpressure."""
+
+import asyncio
+import gzip
+import struct
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+import uvloop
+from h2.errors import ErrorCodes
+from h2.settings import SettingCodes
+
+from caretway.backends.agent_api.dial import socket_dial
+from caretway.backends.agent_api.h2_transport import H2Transport
+from caretway.backends.agent_api.limits import MIB, TransportLimits
+from caretway.core.errors import ErrorKind, GatewayError
+from caretway.wire.envelope import COMPRESSED, Frame, pack
+from caretway.wire.errors import write_end
+from caretway.wire.paths import RUN
+
+from .h2_client import client, echo_twenty
+from .h2_peer import H2Site, PeerStream, Script, h2_site, in_process
+from .listener import Listener, soon
+
+# -- full duplex -------------------------------------------------------------------------------------------------------
+
+
+async def test_each_message_is_answered_before_the_next_is_sent() -> None:
+    async with h2_site(Script()) as site, client(site) as transport:
+        listener = await echo_twenty(transport)
+        assert listener.reads == [1] * 20
+        assert site.streams[0].headers == {
+            ":method": "POST",
+            ":scheme": "http",
+            ":authority": f"127.0.0.1:{site.port}",
+            ":path": RUN,
+            "content-type": "application/connect+proto",
+            "connect-protocol-version": "1",
+            "connect-accept-encoding": "gzip",
+            "x-request-id": "r-1",
+            "authorization": "Bearer t",
+            "x-cursor-client-type": "sdk",
+        }
+
+
+def on_uvloop(work: Coroutine[Any, Any, None]) -> None:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(work)
+
+
+def test_duplex_on_uvloop() -> None:
+    async def work() -> None:
+        async with h2_site(Script()) as site, client(site) as transport:
+            await echo_twenty(transport)
+
+    on_uvloop(work())
+
+
+async def echo_in_process() -> None:
+    site = H2Site()
+    transport = H2Transport(socket_dial(in_process(Script(), site)))
+    await echo_twenty(transport)
+    assert site.streams[0].headers[":authority"] == "in-process"
+    await transport.aclose()
+    await soon(lambda: site.connections[0].lost)
+
+
+async def test_a_socketpair_is_a_connection_too() -> None:
+    await echo_in_process()
+
+
+def test_a_socketpair_on_uvloop() -> None:
+    on_uvloop(echo_in_process())
+
+
+async def test_an_answer_given_inside_the_callback_leaves_at_once() -> None:
+    class Countdown(Script):
+        def on_message(self, stream: PeerStream, payload: bytes) -> None:
+            if payload == b"0":
+                stream.finish()
+            else:
+                stream.message(payload)
+
+    async with h2_site(Countdown()) as site, client(site) as transport:
+        listener = Listener()
+        run = await transport.open_run("r", {}, listener)
+
+        def answer(frame: Frame) -> None:
+            if not frame.end:
+                run.send(b"%d" % (int(frame.payload) - 1))
+
+        listener.react = answer
+        run.send(b"50")
+        assert await listener.ended() is None
+        assert listener.payloads[:2] == [b"50", b"49"]
+        assert listener.frames[-1].end
+        await soon(lambda: site.streams[0].half_closed)  # we end our half when the server ended its own
+
+
+async def test_messages_sent_together_arrive_in_few_reads() -> None:
+    async with h2_site(Script()) as site, client(site) as transport:
+        listener = Listener()
+        run = await transport.open_run("r", {}, listener)
+        run.send(b"first")
+        await listener.heard(1)
+        before = site.connections[0].reads
+        for number in range(200):
+            run.send(b"%d" % number)
+        assert (await listener.heard(201))[1:] == [b"%d" % number for number in range(200)]
+        assert site.connections[0].reads - before <= 3
+        assert len(listener.reads) < 50
+
+
+async def test_frames_of_one_read_come_in_one_call() -> None:
+    class Burst(Script):
+        def on_message(self, stream: PeerStream, payload: bytes) -> None:
+            stream.write(b"".join(pack(b"%d" % number) for number in range(500)))
+
+    async with h2_site(Burst()) as site, client(site) as transport:
+        listener = Listener()
+        (await transport.open_run("r", {}, listener)).send(b"go")
+        assert await listener.heard(500) == [b"%d" % number for number in range(500)]
+        assert len(listener.reads) <= 3
+
+
+async def test_compressed_frames_are_unpacked() -> None:
+    class Gzip(Script):
+        def on_message(self, stream: PeerStream, payload: bytes) -> None:
+            packed = gzip.compress(payload * 1000)
+            stream.write(struct.pack(">BI", COMPRESSED, len(packed)) + packed)
+
+    async with h2_site(Gzip()) as site, client(site) as transport:
+        listener = Listener()
+        (await transport.open_run("r", {}, listener)).send(b"abc")
+        assert await listener.heard(1) == [b"abc" * 1000]
+
+
+# -- many streams ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_hundred_streams_share_one_connection() -> None:
+    async with h2_site(Script()) as site, client(site) as transport:
+        listeners = [Listener() for _ in range(100)]
+        runs = await asyncio.gather(*(transport.open_run(f"r{n}", {}, each) for n, each in enumerate(listeners)))
+        for round_ in range(5):
+            for number, run in enumerate(runs):
+                run.send(b"%d/%d" % (number, round_))
+        for number, listener in enumerate(listeners):
+            assert await listener.heard(5) == [b"%d/%d" % (number, round_) for round_ in range(5)]
+        assert len(site.connections) == 1
+        late = Listener()
+        (await transport.open_run("late", {}, late)).send(b"x")
+        assert await late.heard(1) == [b"x"]
+        assert len(site.connections) == 2
+
+
+async def test_the_peers_stream_limit_opens_more_connections_and_then_makes_wait() -> None:
+    class OneAtATime(Script):
+        settings = {SettingCodes.MAX_CONCURRENT_STREAMS: 1}  # noqa: RUF012  # never written to
+
+    limits = TransportLimits(max_connections=2, slot_timeout_s=0.2)
+    async with h2_site(OneAtATime()) as site, client(site, limits) as transport:
+        first, second = [await transport.open_run("r", {}, Listener()) for _ in range(2)]
+        assert len(site.connections) == 2
+        with pytest.raises(GatewayError) as full:
+            await transport.open_run("r", {}, Listener())
+        assert full.value.kind is ErrorKind.OVERLOADED
+        waiting = asyncio.gather(*(transport.open_run("r", {}, Listener()) for _ in range(2)))
+        await asyncio.sleep(0)
+        first.close()
+        second.close()
+        await waiting
+        assert len(site.connections) == 2
+
+
+async def test_a_place_given_to_a_cancelled_waiter_goes_to_the_next() -> None:
+    limits = TransportLimits(max_connections=1, streams_per_connection=1)
+    async with h2_site(Script()) as site, client(site, limits) as transport, asyncio.TaskGroup() as group:
+        first = await transport.open_run("r", {}, Listener())
+        gone = group.create_task(transport.open_run("gone", {}, Listener()))
+        stays = group.create_task(transport.open_run("stays", {}, Listener()))
+        await asyncio.sleep(0)
+        first.close()
+        gone.cancel()
+        (await stays).send(b"x")
+        await soon(lambda: site.streams[-1].messages == [b"x"])
+
+
+async def test_a_paused_stream_stops_alone_and_its_memory_is_bounded() -> None:
+    total, window = 24 * MIB, 1 * MIB
+
+    class Flood(Script):
+        def on_message(self, stream: PeerStream, payload: bytes) -> None:
+            if payload == b"flood":
+                stream.write(pack(bytes(64 * 1024)) * (total // (64 * 1024)))
+                stream.finish()
+            else:
+                stream.message(payload)
+
+    limits = TransportLimits(stream_window_bytes=window, connection_window_bytes=2 * window)
+    async with h2_site(Flood()) as site, client(site, limits) as transport:
+        slow, quick = Listener(), Listener()
+        slow_run = await transport.open_run("slow", {}, slow)
+        quick_run = await transport.open_run("quick", {}, quick)
+        slow_run.pause()
+        slow_run.send(b"flood")
+        await slow.until(lambda: slow.bytes > window // 2)
+        for number in range(50):
+            quick_run.send(bytes(100_000))
+            await quick.heard(number + 1)
+        assert slow.bytes <= window
+        assert len(site.connections) == 1
+        slow_run.resume()
+        assert await slow.ended() is None
+        assert slow.bytes == total + len(write_end())
+
+
+async def test_payloads_larger_than_the_windows_pass_both_ways() -> None:
+    limits = TransportLimits(stream_window_bytes=256 * 1024, connection_window_bytes=512 * 1024)
+    payload = bytes(range(256)) * (5 * MIB // 256)
+    async with h2_site(Script()) as site, client(site, limits) as transport:
+        one, two = Listener(), Listener()
+        (await transport.open_run("1", {}, one)).send(payload)
+        (await transport.open_run("2", {}, two)).send(payload)
+        assert await one.heard(1) == [payload]
+        assert await two.heard(1) == [payload]
+        assert len(site.connections) == 1
+
+
+async def test_a_peer_that_takes_nothing_fails_the_stream_and_not_the_connection() -> None:
+    class Deaf(Script):
+        acknowledge = False
+
+    limits = TransportLimits(max_unsent_bytes=1 * MIB)
+    async with h2_site(Deaf()) as site, client(site, limits) as transport:
+        listener, other = Listener(), Listener()
+        run = await transport.open_run("r", {}, listener)
+        for _ in range(20):
+            run.send(bytes(100_000))
+        assert listener.closings == []  # never from within send()
+        error = await listener.failed()
+        assert error.kind is ErrorKind.UPSTREAM_DOWN
+        assert "bytes are waiting" in error.message
+        await soon(lambda: site.streams[0].reset_code == ErrorCodes.CANCEL)
+        await transport.open_run("r2", {}, other)
+        assert other.closings == []
+        assert len(site.connections) == 1
+
+
+async def test_a_bug_in_one_handler_does_not_reach_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    def fall(frame: Frame) -> None:
+        raise KeyError("a bug")
+
+    async with h2_site(Script()) as site, client(site) as transport:
+        bad, good = Listener(fall), Listener()
+        bad_run, good_run = await transport.open_run("b", {}, bad), await transport.open_run("g", {}, good)
+        bad_run.send(b"x")
+        assert (await bad.failed()).kind is ErrorKind.INTERNAL
+        good_run.send(b"y")
+        assert await good.heard(1) == [b"y"]
+        assert len(site.connections) == 1
+        assert "a bug" in caplog.text

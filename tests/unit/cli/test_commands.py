@@ -1,0 +1,205 @@
+"""The commands as a user meets them: real processes for help and exit codes, pure functions for what they print."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from caretway import __version__
+from caretway.cli import config as config_command
+from caretway.cli import main as entry
+from caretway.cli.flags import given
+from caretway.cli.models import as_json, as_table
+from caretway.cli.simulate import ready
+from caretway.cli.status import Report, as_lines
+from caretway.cli.terminal import Style
+from caretway.config import SETTINGS, Settings, load
+from caretway.core.turn import ModelInfo
+
+ROOT = Path(__file__).parents[3]
+COMMANDS = ("serve", "models", "status", "config", "simulate")
+PLAIN = Style()
+
+
+def caretway(*arguments: str, home: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: os.environ[name] for name in ("PATH", "SYSTEMROOT") if name in os.environ}
+    return subprocess.run(
+        [sys.executable, "-m", "caretway", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=kept | {"HOME": str(home), "USERPROFILE": str(home), "COLUMNS": "120"} | environ,
+        check=False,
+    )
+
+
+# ---- real processes
+
+
+def test_without_a_command_help_is_short(tmp_path: Path) -> None:
+    done = caretway(home=tmp_path)
+    assert done.returncode == 0 and done.stderr == ""
+    assert all(command in done.stdout for command in COMMANDS)
+    assert len(done.stdout.splitlines()) < 30
+
+
+def test_version(tmp_path: Path) -> None:
+    assert caretway("--version", home=tmp_path).stdout == f"caretway {__version__}\n"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_every_command(command: str, tmp_path: Path) -> None:
+    done = caretway(command, "--help", home=tmp_path)
+    assert done.returncode == 0 and done.stderr == ""
+    assert done.stdout.startswith(f"usage: caretway {command} [flags]")
+    assert "examples:" in done.stdout
+
+
+def test_help_of_serve_names_every_flag_default_and_variable(tmp_path: Path) -> None:
+    words = " ".join(caretway("serve", "--help", home=tmp_path).stdout.split())
+    for setting in SETTINGS:
+        if setting.secret:
+            assert f"{setting.env_names[-1]} (variable, no flag): {setting.help}" in words
+        else:
+            assert f"{setting.flag} " in words or f"{setting.flag}," in words
+            assert f"[default: {setting.shown_default()}; env: {', '.join(setting.env_names)}]" in words
+
+
+@pytest.mark.parametrize("command", ["serve", "models", "status", "config"])
+def test_a_bad_setting_is_one_line_and_exit_code_2(command: str, tmp_path: Path) -> None:
+    done = caretway(command, home=tmp_path, CARETWAY_BACKEND="agnt")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        'caretway: environment CARETWAY_BACKEND: backend: "agnt" does not fit; expected one of auto, sdk, cli, agent, '
+        'simulator; did you mean "agent"?\n'
+    )
+
+
+def test_flags_are_not_abbreviated(tmp_path: Path) -> None:
+    assert caretway("serve", "--por", "1", home=tmp_path).returncode == 2
+
+
+def test_config_says_where_values_came_from(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text('session = "fresh"')
+    done = caretway(
+        "config",
+        "--json",
+        "--config",
+        str(file),
+        "--no-agent-ghost-mode",
+        home=tmp_path,
+        PORT="8080",
+        CURSOR_API_KEY="crsr_secret",
+        CARETWAY_PROT="1",
+    )
+    told = json.loads(done.stdout)
+    assert told["session"] == {"value": "fresh", "from": f"file {file}"}
+    assert told["port"] == {"value": 8080, "from": "environment PORT"}
+    assert told["agent_ghost_mode"] == {"value": False, "from": "flag --no-agent-ghost-mode"}
+    assert told["api_key"] == {"value": "set", "from": "environment CURSOR_API_KEY"}
+    assert told["access_token"] == {"value": "not set", "from": "default"}
+    assert list(told) == [setting.name for setting in SETTINGS]
+    assert "crsr_secret" not in done.stdout + done.stderr
+    assert done.stderr == 'caretway: CARETWAY_PROT is not a setting; did you mean "CARETWAY_PORT"?\n'
+
+
+def test_a_reader_that_has_seen_enough_is_no_failure(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as pipe:
+        done = subprocess.run(
+            [sys.executable, "-m", "caretway", "config"],
+            stdout=pipe,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            env={"HOME": str(tmp_path)},
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+# ---- what they print
+
+
+def test_config_table_has_a_line_for_each_setting() -> None:
+    lines = config_command.as_table(load({"port": "1"}, {"HOME": "/h"}), PLAIN)
+    assert len(lines) == len(SETTINGS) + 1
+    port = next(line for line in lines if line.startswith("port "))
+    assert port.split() == ["port", "1", "flag", "--port"]
+
+
+def test_config_json_is_plain() -> None:
+    settings = Settings(workspaces=(Path("/a"),), model_aliases={"a": "b"}, api_key="crsr_secret")
+    told = json.loads(config_command.as_json(settings))
+    assert told["workspaces"]["value"] == ["/a"]
+    assert told["model_aliases"]["value"] == {"a": "b"}
+    assert told["api_key"]["value"] == "set"
+
+
+def test_the_reference_in_docs_is_current(capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.main(["config", "--markdown"]) == 0
+    written = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    assert written == capsys.readouterr().out, "run: caretway config --markdown > docs/settings.md"
+
+
+def test_flags_reach_settings_as_text() -> None:
+    arguments = entry.parser().parse_args(
+        ["serve", "--port", "8", "--workspaces", "/a", "--workspaces", "/b", "--strict-models", "--models", "x,y"]
+    )
+    assert given(arguments) == {"port": "8", "workspaces": ["/a", "/b"], "strict_models": True, "models": ["x,y"]}
+
+
+MODELS = (
+    ModelInfo("sim-auto", "Auto", aliases=("auto", "default")),
+    ModelInfo("sim-think", "Thinker", reasoning=True, context_window=1000, parameters=(("effort", ("low", "high")),)),
+)
+
+
+def test_models_table() -> None:
+    assert as_table(MODELS, PLAIN) == [
+        "id         name     reasoning  parameters       aliases",
+        "sim-auto   Auto                                 auto, default",
+        "sim-think  Thinker  yes        effort=low|high",
+    ]
+    assert as_table((), PLAIN) == ["no models"]
+    assert as_table((ModelInfo("a"),), PLAIN) == ["id", "a"]
+
+
+def test_models_json() -> None:
+    assert json.loads(as_json(MODELS))[1] == {
+        "id": "sim-think",
+        "name": "Thinker",
+        "aliases": [],
+        "reasoning": True,
+        "context_window": 1000,
+        "parameters": {"effort": ["low", "high"]},
+    }
+
+
+def test_status_lines() -> None:
+    assert as_lines(Report("agent", "unofficial", True, "ada@example.org", "https://api2.cursor.sh"), PLAIN) == [
+        "backend    agent (unofficial, private protocol)",
+        "signed in  yes",
+        "detail     ada@example.org",
+        "url        https://api2.cursor.sh",
+    ]
+    assert as_lines(Report("cli", "official", False, "run cursor-agent login", None), PLAIN)[1:] == [
+        "signed in  no",
+        "detail     run cursor-agent login",
+    ]
+
+
+def test_simulate_says_how_to_use_it() -> None:
+    assert ready("127.0.0.1", 7, None, PLAIN) == [
+        "listening on http://127.0.0.1:7",
+        "  counters  curl http://127.0.0.1:7/_sim/stats",
+        "  gateway   CURSOR_API_KEY=any caretway serve --backend agent --agent-url http://127.0.0.1:7",
+    ]
+    secure = ready("::1", 7, Path("/t/ca.pem"), PLAIN)
+    assert secure[0] == "listening on https://[::1]:7"
+    assert any("--cacert /t/ca.pem https://[::1]:7/_sim/stats" in line for line in secure)
+    assert any(line.endswith("--agent-url https://[::1]:7 --agent-ca /t/ca.pem") for line in secure)

@@ -1,0 +1,191 @@
+"""`serve`: the banner, the exit codes, and what is said when the address cannot be had. The gateway is a stand-in."""
+
+import asyncio
+import errno
+import os
+import signal
+import socket
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Literal, Self
+
+import pytest
+
+from caretway.cli.process import INTERRUPTED, CommandFailed, exit_code, listening_failed, stop_signal
+from caretway.cli.serve import Account, instructions, opening, reachable_from_outside, serve
+from caretway.cli.terminal import Style
+from caretway.config import Settings
+from caretway.core.errors import ErrorKind, GatewayError
+from caretway.core.request import TurnRequest
+from caretway.core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Turn
+from caretway.tasks import spawn
+
+PLAIN = Style()
+URL = "http://127.0.0.1:32124"
+
+
+class StandInBackend:
+    name = "simulator"
+    standing: Literal["official", "unofficial", "simulated"] = "simulated"
+    abilities = Abilities()
+
+    def __init__(self, trouble: GatewayError | None = None) -> None:
+        self.trouble = trouble
+
+    async def models(self) -> Sequence[ModelInfo]:
+        if self.trouble is not None:
+            raise self.trouble
+        return [ModelInfo("sim-auto"), ModelInfo("sim-fast")]
+
+    async def status(self) -> BackendStatus:
+        return BackendStatus(True, "nobody, simulated")
+
+    async def start(self, request: TurnRequest, snapshot: Snapshot | None = None) -> Turn:
+        raise NotImplementedError
+
+    async def aclose(self) -> None:
+        pass
+
+
+class StandInGateway:
+    """Serves until the banner is complete, then stops as if by this signal."""
+
+    base_url = URL
+
+    def __init__(self, backend: StandInBackend, stopped_by: signal.Signals, output: pytest.CaptureFixture[str]) -> None:
+        self.backend = backend
+        self._stopped_by = stopped_by
+        self._output = output
+        self.printed = ""
+        self.closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self.closed = True
+
+    async def stopped(self) -> signal.Signals:
+        async with asyncio.timeout(10):
+            while "curl" not in self.printed:
+                self.printed += self._output.readouterr().out
+                await asyncio.sleep(0)
+        return self._stopped_by
+
+
+@pytest.mark.parametrize(("stopped_by", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+async def test_serves_prints_and_stops(
+    stopped_by: signal.Signals, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gateway = StandInGateway(StandInBackend(), stopped_by, capsys)
+    assert await serve(Settings(), lambda _settings: gateway, PLAIN, gateway.stopped) == code
+    assert gateway.closed
+    lines = gateway.printed.splitlines()
+    assert lines[1] == f"  address    {URL}"
+    assert "  signed in  yes: nobody, simulated" in lines
+    assert "  models     sim-auto, sim-fast" in lines
+
+
+async def test_trouble_with_cursor_does_not_stop_the_gateway(capsys: pytest.CaptureFixture[str]) -> None:
+    trouble = GatewayError(ErrorKind.SIGNED_OUT, "the login has expired", hint="(run `caretway login`)")
+    gateway = StandInGateway(StandInBackend(trouble), signal.SIGTERM, capsys)
+    assert await serve(Settings(), lambda _settings: gateway, PLAIN, gateway.stopped) == 0
+    assert "  models     the login has expired (run `caretway login`)" in gateway.printed.splitlines()
+
+
+def test_simulated_cannot_be_missed() -> None:
+    plain = opening(Settings(), URL, "simulator", "simulated", PLAIN)
+    assert plain[2] == "  backend    simulator (simulated answers, not Cursor)"
+    assert any(line.startswith("* SIMULATED ANSWERS") for line in plain)
+    assert any("CURSOR_API_KEY=your-key caretway serve" in line for line in plain)
+    assert any("No Cursor credentials" in line for line in plain)
+    asked = opening(Settings(backend="simulator"), URL, "simulator", "simulated", Style(colour=True))
+    assert any("\x1b[1;7;33m SIMULATED" in line for line in asked)
+    assert any("was asked for" in line for line in asked)
+    assert not any("SIMULATED" in line for line in opening(Settings(), URL, "sdk", "official", PLAIN))
+
+
+def test_plain_banner_has_no_escape_codes() -> None:
+    lines = opening(Settings(), URL, "agent", "unofficial", PLAIN)
+    assert lines[1:] == [f"  address    {URL}", "  backend    agent (unofficial, private protocol)"]
+    assert "\x1b" not in "".join(lines)
+
+
+def test_instructions_say_how_to_point_a_client_here() -> None:
+    lines = instructions(URL, Account(False, "the key was refused", ("m-1", "m-2")), PLAIN, 80)
+    assert lines[:3] == [
+        "  signed in  no: the key was refused",
+        "  models     m-1, m-2",
+        f"  client     OPENAI_BASE_URL={URL}/v1 OPENAI_API_KEY=any-text",
+    ]
+    assert lines[3].startswith(f"  try        curl -N {URL}/v1/chat/completions ") and '"model":"m-1"' in lines[3]
+
+
+@pytest.mark.parametrize(
+    ("host", "outside"),
+    [
+        ("127.0.0.1", False),
+        ("127.8.8.8", False),
+        ("::1", False),
+        ("localhost", False),
+        ("0.0.0.0", True),
+        ("::", True),
+        ("192.168.1.2", True),
+        ("box.example.org", True),
+    ],
+)
+def test_an_open_address_is_remarked_upon(host: str, outside: bool) -> None:
+    assert reachable_from_outside(host) is outside
+    warned = [line for line in opening(Settings(host=host), URL, "sdk", "official", PLAIN) if "warning" in line]
+    assert bool(warned) is outside
+
+
+FAILURES = [
+    (
+        OSError(errno.EADDRINUSE, "Address already in use"),
+        "port 32124 on 127.0.0.1 is already in use; try: caretway serve --port 32125",
+    ),
+    (
+        OSError(errno.EACCES, "Permission denied"),
+        "no permission to listen on 127.0.0.1 port 32124; try: caretway serve --port 0",
+    ),
+    (
+        OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address"),
+        "127.0.0.1 is not an address of this machine; try: caretway serve --host 127.0.0.1",
+    ),
+    (
+        socket.gaierror(socket.EAI_NONAME, "Name or service not known"),
+        "127.0.0.1 is not an address of this machine; try: caretway serve --host 127.0.0.1",
+    ),
+    (PermissionError(errno.EACCES, "Permission denied", "/data"), "cannot use /data: Permission denied"),
+    (OSError("odd"), "cannot listen on 127.0.0.1 port 32124: odd"),
+]
+
+
+@pytest.mark.parametrize(("failure", "message"), FAILURES)
+def test_why_the_address_could_not_be_had(failure: OSError, message: str) -> None:
+    said = listening_failed(failure, "127.0.0.1", 32124, "caretway serve")
+    assert isinstance(said, CommandFailed)
+    assert (str(said), said.exit_code) == (message, 1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_stop_signal_says_which(number: signal.Signals) -> None:
+    loop = asyncio.get_running_loop()
+    before = {known: signal.getsignal(known) for known in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        waiting = spawn(stop_signal(), "stop signal")
+        await asyncio.sleep(0)  # its first step sets the handlers
+        os.kill(os.getpid(), number)
+        assert await asyncio.wait_for(waiting, 10) is number
+    finally:
+        for known, handler in before.items():
+            loop.remove_signal_handler(known)
+            signal.signal(known, handler)
+
+
+def test_exit_codes() -> None:
+    assert INTERRUPTED == 130
+    assert [exit_code(signal.SIGINT), exit_code(signal.SIGTERM), exit_code(None)] == [130, 0, 0]

@@ -1,0 +1,46 @@
+"""Colour, columns and the line that cannot be missed."""
+
+import pytest
+
+from caretway.cli.terminal import Style, columns, fitted, pairs
+
+COLOUR = Style(colour=True)
+
+
+def test_no_colour_means_no_escape_codes() -> None:
+    plain = Style()
+    assert [mark("x") for mark in (plain.bold, plain.dim, plain.good, plain.careful, plain.bad)] == ["x"] * 5
+    assert COLOUR.bold("x") == "\x1b[1mx\x1b[0m"
+    assert COLOUR.bold("") == ""
+
+
+def test_loud_block_is_framed_or_inverse() -> None:
+    assert Style().loud(["one", "three"]) == ["*********", "* one   *", "* three *", "*********"]
+    inverse = COLOUR.loud(["one", "three"])
+    assert [line.startswith("\x1b[1;7") for line in inverse] == [True, True]
+    assert len({len(line) for line in inverse}) == 1
+
+
+def test_pairs_align_whatever_the_colour() -> None:
+    assert pairs([("a", "1"), ("long", "")], Style(), width=6) == ["  a       1", "  long"]
+    assert pairs([("a", "1")], COLOUR, width=3) == ["  \x1b[2ma  \x1b[0m  1"]
+
+
+def test_columns_leave_out_what_is_empty_everywhere() -> None:
+    assert columns(("id", "name", "x"), [("a", "", "1"), ("bbb", "", "")], Style()) == ["id   x", "a    1", "bbb"]
+
+
+@pytest.mark.parametrize(
+    ("words", "room", "expected"),
+    [
+        ((), 10, ""),
+        (("only-one-and-too-long",), 5, "only-one-and-too-long"),
+        (("a", "b", "c"), 100, "a, b, c"),
+        (("alpha", "beta", "gamma-delta"), 22, "alpha, beta and 1 more"),
+        (("alpha", "beta", "gamma-delta"), 21, "alpha and 2 more"),
+        (("alpha", "beta", "gamma-delta"), 3, "alpha and 2 more"),
+        (("aa", "bb", "cc"), 10, "aa, bb, cc"),
+    ],
+)
+def test_fitted(words: tuple[str, ...], room: int, expected: str) -> None:
+    assert fitted(words, room) == expected

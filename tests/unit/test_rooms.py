@@ -1,0 +1,132 @@
+"""Which room may import which. Reads the imports of every module with `ast`; imports nothing itself."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import caretway
+
+ROOT: Final = Path(caretway.__file__).parent
+
+MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
+    "core": frozenset(),
+    "wire": frozenset(),
+    "dialects": frozenset({"core"}),
+    "stages": frozenset({"core"}),
+    "sessions": frozenset({"core"}),
+    "mcp_bridge": frozenset({"core"}),
+    "models": frozenset({"core"}),
+    "auth": frozenset({"core"}),
+    "observe": frozenset({"core"}),
+    "backends": frozenset({"core", "wire"}),
+    "simulator": frozenset({"wire"}),  # it is the other side: it must not know our core
+    "web": frozenset({"core", "dialects", "sessions", "observe"}),
+    "tasks": frozenset(),
+    "config": frozenset({"core", "places", "setting", "setting_kinds"}),  # these three are seen by nobody else
+    "setting": frozenset({"setting_kinds"}),
+    "setting_kinds": frozenset(),
+    "places": frozenset(),
+}
+"""Rooms and root modules that are bound by the rule. Every room may import itself and `tasks`."""
+
+KNOWS_EVERYONE: Final = frozenset({"app", "cli", "__init__", "__main__"})
+OPEN_TO_ALL: Final = frozenset({"tasks", "__version__"})
+
+
+def module_name(path: Path) -> str:
+    """`caretway.core.fold`; a package is called `caretway.core.__init__` so that its parent is the package itself."""
+    return ".".join(["caretway", *path.relative_to(ROOT).with_suffix("").parts])
+
+
+def imports(module: str, source: str) -> Iterator[str]:
+    """Absolute names of everything of ours that a module imports, wherever in the file it does so."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = module.split(".")[: -node.level] if node.level else []
+            names = [".".join([*base, *filter(None, [node.module]), alias.name]) for alias in node.names]
+        else:
+            continue
+        yield from (name for name in names if name == "caretway" or name.startswith("caretway."))
+
+
+def room_of(name: str) -> str:
+    parts = name.split(".")
+    return parts[1] if len(parts) > 1 else "__init__"
+
+
+def offences(module: str, source: str) -> list[str]:
+    """One sentence for each import that the table forbids."""
+    room = room_of(module)
+    if room not in MAY_IMPORT and room not in KNOWS_EVERYONE:
+        return [f"{module}: the room `{room}` is not in the table"]
+    found = []
+    for name in imports(module, source):
+        target = room_of(name)
+        if name.startswith("caretway.wire.gen") and room != "wire":
+            found.append(f"{module} imports {name}: generated code is seen by wire alone")
+        elif room not in KNOWS_EVERYONE and target not in {room} | OPEN_TO_ALL | MAY_IMPORT[room]:
+            found.append(f"{module} imports {name}: {room} may not know {target}")
+    return found
+
+
+MODULES: Final = sorted(path for path in ROOT.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_name)
+def test_room(path: Path) -> None:
+    assert offences(module_name(path), path.read_text()) == []
+
+
+def test_the_tree_was_found() -> None:
+    names = {module_name(path) for path in MODULES}
+    assert {"caretway.core.fold", "caretway.wire.envelope", "caretway.tasks", "caretway.__init__"} <= names
+
+
+RULINGS: Final = [
+    ("caretway.core.fold", "from .errors import GatewayError", True),
+    ("caretway.core.fold", "import json, asyncio", True),
+    ("caretway.core.fold", "from ..tasks import spawn", True),
+    ("caretway.core.fold", "from .. import tasks", True),
+    ("caretway.core.fold", "from ..wire import envelope", False),
+    ("caretway.core.fold", "from .. import wire", False),
+    ("caretway.core.fold", "import caretway", False),
+    ("caretway.core.fold", "from ..config import Settings", False),
+    ("caretway.core.__init__", "from . import fold", True),
+    ("caretway.core.__init__", "from .. import wire", False),
+    ("caretway.wire.errors", "from .gen import aiserver_pb2", True),
+    ("caretway.wire.errors", "from ..core.errors import GatewayError", False),
+    ("caretway.simulator.brain", "from ..wire.messages import pb", True),
+    ("caretway.simulator.brain", "from ..wire.gen import agent_pb2", False),
+    ("caretway.simulator.brain", "import caretway.wire.gen.agent_pb2 as pb", False),
+    ("caretway.simulator.brain", "from ..core import events", False),
+    ("caretway.simulator.brain", "def late():\n    from caretway.core import events", False),
+    ("caretway.simulator.brain", "if TYPE_CHECKING:\n    from ..core import events", False),
+    ("caretway.backends.agent_api.backend", "from ...wire import paths", True),
+    ("caretway.backends.agent_api.backend", "from ..cursor_cli import process", True),
+    ("caretway.backends.agent_api.backend", "from ...simulator import loopback", False),
+    ("caretway.backends.agent_api.backend", "from ...sessions import plan", False),
+    ("caretway.web.routes", "from ..dialects import DIALECTS", True),
+    ("caretway.web.routes", "from ..backends import agent_api", False),
+    ("caretway.web.routes", "from ..config import Settings", False),
+    ("caretway.web.routes", "from .. import __version__", True),
+    ("caretway.dialects.openai_chat.decode", "from ..sse import Frame", True),
+    ("caretway.dialects.openai_chat.decode", "from ...web import routes", False),
+    ("caretway.app", "from .config import Settings\nfrom .simulator import loopback", True),
+    ("caretway.app", "from .wire.gen import agent_pb2", False),
+    ("caretway.cli.serve", "from ..config import Settings\nfrom ..app import build", True),
+    ("caretway.config", "from .core.request import SessionMode", True),
+    ("caretway.config", "from .setting import Setting", True),
+    ("caretway.config", "from .backends import agent_api", False),
+    ("caretway.auth.store", "from ..places import data_directory", False),
+    ("caretway.utils.strings", "import re", False),
+]
+
+
+@pytest.mark.parametrize(("module", "source", "allowed"), RULINGS)
+def test_rulings(module: str, source: str, allowed: bool) -> None:
+    assert (offences(module, source) == []) is allowed
