@@ -12,12 +12,13 @@ import uvicorn
 
 from . import __version__
 from .auth.tokens import ExchangedKey, FixedToken, NoToken
-from .backends.agent_api.auto_transport import AutoTransport
-from .backends.agent_api.backend import AgentBackend, AgentSetup, Identity, TokenSource
+from .backends.agent_api.auto_transport import AutoTransport, open_transport
+from .backends.agent_api.backend import AgentBackend, AgentSetup, Identity, ParameterSource, TokenSource
 from .backends.agent_api.compose import Surroundings
 from .backends.agent_api.conversation import ConversationLimits
-from .backends.agent_api.dial import socket_dial, tcp_dial
+from .backends.agent_api.dial import socket_dial
 from .backends.agent_api.limits import TransportLimits
+from .backends.agent_api.parameters import PATH, model_parameters
 from .backends.agent_api.ports import Transport
 from .backends.agent_api.tool_policy import tool_policy
 from .config import Settings
@@ -39,16 +40,24 @@ from .web.respond import Pace, Responder
 from .wire import paths
 
 FIRST_EVENT_PATIENCE_S: Final = 20.0
+REST_URL: Final = "https://api.cursor.com"
 
 
 def _agent(settings: Settings, stack: AsyncExitStack) -> Backend:
-    dial = tcp_dial(
+    transport = open_transport(
         settings.agent_url,
+        mode=settings.agent_transport,
         ca_file=str(settings.agent_ca) if settings.agent_ca else None,
         connect_timeout_s=settings.connect_timeout,
+        limits=_transport_limits(settings),
     )
-    transport = AutoTransport(dial, settings.agent_transport, limits=_transport_limits(settings))
-    return AgentBackend(_setup(settings, "agent", "unofficial"), transport, _tokens(settings, transport), time.time)
+    return AgentBackend(
+        _setup(settings, "agent", "unofficial"),
+        transport,
+        _tokens(settings, transport),
+        time.time,
+        _parameters(settings, transport, stack),
+    )
 
 
 def _simulator(settings: Settings, stack: AsyncExitStack) -> Backend:
@@ -57,7 +66,13 @@ def _simulator(settings: Settings, stack: AsyncExitStack) -> Backend:
     transport = AutoTransport(
         socket_dial(simulator.connect), settings.agent_transport, limits=_transport_limits(settings)
     )
-    return AgentBackend(_setup(settings, "simulator", "simulated"), transport, FixedToken("simulated"), time.time)
+    return AgentBackend(
+        _setup(settings, "simulator", "simulated"),
+        transport,
+        FixedToken("simulated"),
+        time.time,
+        _list_parameters(transport, "simulated"),
+    )
 
 
 BACKENDS: Final[dict[str, Callable[[Settings, AsyncExitStack], Backend]]] = {
@@ -129,6 +144,23 @@ def _setup(settings: Settings, name: str, standing: Any) -> AgentSetup:
         buffer_bytes=settings.stream_buffer_bytes,
         policy=tool_policy,
     )
+
+
+def _parameters(settings: Settings, transport: Transport, stack: AsyncExitStack) -> ParameterSource | None:
+    """The REST list lives on a host of its own, except behind a stand-in, and takes the API key only."""
+    credential = settings.api_key or settings.access_token
+    if settings.origin("agent_url") != "default":
+        return _list_parameters(transport, credential) if credential else None
+    if not settings.api_key:
+        return None
+    rest = open_transport(REST_URL, connect_timeout_s=settings.connect_timeout, limits=_transport_limits(settings))
+    stack.push_async_callback(rest.aclose)
+    return _list_parameters(rest, settings.api_key)
+
+
+def _list_parameters(transport: Transport, credential: str) -> ParameterSource:
+    headers = {"authorization": f"Bearer {credential}"}
+    return lambda: model_parameters(lambda: transport.call("GET", PATH, headers))
 
 
 def _tokens(settings: Settings, transport: Transport) -> TokenSource:

@@ -115,6 +115,8 @@ class TurnRequest:
     output_format: OutputFormat | None = None
     effort: str | None = None
     """Reasoning effort as the client named it (`low`, `medium`, `high` ...)."""
+    parameters: tuple[tuple[str, str], ...] = ()
+    """Model parameters (id, value) as the model list names them; fitted from what the client asked for."""
     session: SessionMode | None = None
     """None: the gateway's setting decides."""
     workspace: str | None = None

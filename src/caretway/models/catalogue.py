@@ -8,10 +8,13 @@ import asyncio
 import difflib
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from ..core.errors import ErrorKind, GatewayError
+from ..core.request import TurnRequest
 from ..core.turn import Backend, ModelInfo
+from .effort import fit_effort
 
 log = logging.getLogger(__name__)
 
@@ -63,8 +66,19 @@ class Catalogue:
         known = {model.id: model for model in await self.models()}
         return known.get(name) or known.get(self._upstream_name(name, known))
 
-    async def resolve(self, name: str) -> str:
-        """Cursor's id for a client's model name."""
+    async def fit(self, request: TurnRequest) -> TurnRequest:
+        """The request with Cursor's id for its model, and with the parameters that this model has."""
+        if not self._models:
+            await self.models()
+        name = await self._resolve(request.model)
+        effort = fit_effort(request.effort, self._models[name].parameters if name in self._models else ())
+        parameters = () if effort is None else (effort,)
+        ignored = request.ignored
+        if request.effort is not None and effort is None:
+            ignored = (*ignored, "reasoning_effort")
+        return replace(request, model=name, parameters=parameters, ignored=ignored)
+
+    async def _resolve(self, name: str) -> str:
         if name in self._models:
             return name
         resolved = self._upstream_name(name, self._models)

@@ -69,7 +69,7 @@ class Sessions:
             mode=request.session or self._limits.mode,
             abilities=self._backend.abilities,
             parked=self._known(request),
-            recall=self._store.recall,
+            recall=self._recall,
         )
         snapshot: Snapshot | None = None
         label: Label
@@ -93,6 +93,11 @@ class Sessions:
             case Fresh(reason=reason):
                 label = "fresh"
         return self._respond(await self._start(request, snapshot), request, label, reason)
+
+    def _recall(self, key: bytes) -> Snapshot | None:
+        """A snapshot is opaque to all backends but the one that made it, and the store outlives a change of backend."""
+        snapshot = self._store.recall(key)
+        return snapshot if snapshot is not None and snapshot.backend == self._backend.name else None
 
     def _known(self, request: TurnRequest) -> dict[str, Parked]:
         asked = [part.call_id for message in request.messages for part in message.parts if isinstance(part, ToolResult)]

@@ -12,7 +12,8 @@ from ..wire.messages import pb
 from . import execs, updates
 
 MAX_EXEC_MESSAGES: Final = 100_000
-"""Of one shell stream; what comes after that is dropped."""
+MAX_EXEC_BYTES: Final = 64 * 1024 * 1024
+"""Of one exec's output; of a shell stream that says more only the end is taken note of."""
 
 Write = Callable[[bytes], None]
 _T = TypeVar("_T")
@@ -64,9 +65,11 @@ class Mail:
     def deliver_exec(self, message: pb.ExecClientMessage) -> None:
         if (opened := self._execs.get(message.id)) is None:
             return
-        if len(opened.messages) < MAX_EXEC_MESSAGES:
+        opened.size += message.ByteSize()
+        is_final = execs.final(message)
+        if is_final or (len(opened.messages) < MAX_EXEC_MESSAGES and opened.size <= MAX_EXEC_BYTES):
             opened.messages.append(message)
-        if execs.final(message):
+        if is_final:
             self._close_exec(message.id, None)
 
     def deliver_control(self, message: pb.ExecClientControlMessage) -> None:
@@ -87,10 +90,11 @@ class Mail:
 
 
 class _OpenExec:
-    __slots__ = ("messages", "outcome")
+    __slots__ = ("messages", "outcome", "size")
 
     def __init__(self) -> None:
         self.messages: list[pb.ExecClientMessage] = []
+        self.size = 0
         self.outcome: asyncio.Future[execs.Outcome] = asyncio.get_running_loop().create_future()
 
 

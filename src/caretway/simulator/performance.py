@@ -317,7 +317,7 @@ class Performance:
         await self._record([call], [ToolResult(call_id, kind, text, not text.startswith(("approved", "success")))], [])
 
     async def _drop(self, place: int, times: int) -> None:
-        if not self._world.drops.due(self._run_key, place, times):
+        if not self._world.drops.due(self._run_key, self._at, place, times):
             return
         self._close_thought()
         if self._text or self._thought:

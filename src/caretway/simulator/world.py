@@ -18,14 +18,14 @@ class Drops:
     """How often each `sim: drop` of each run has cut the connection. Old runs are forgotten."""
 
     def __init__(self) -> None:
-        self._counts: OrderedDict[tuple[str, int], int] = OrderedDict()
+        self._counts: OrderedDict[tuple[str, int, int], int] = OrderedDict()
 
-    def due(self, run: str, place: int, times: int) -> bool:
-        """True when the drop at this place of the script is to happen now; counts it."""
-        count = self._counts.get((run, place), 0)
+    def due(self, run: str, message: int, place: int, times: int) -> bool:
+        """True when the drop at this place of the script in this message is to happen now; counts it."""
+        count = self._counts.get((run, message, place), 0)
         if count >= times:
             return False
-        self._counts[run, place] = count + 1
+        self._counts[run, message, place] = count + 1
         while len(self._counts) > MAX_DROP_KEYS:
             self._counts.popitem(last=False)
         return True

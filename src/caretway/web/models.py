@@ -9,6 +9,7 @@ import msgspec
 
 from .. import __version__
 from ..core.errors import ErrorKind, GatewayError
+from ..core.request import TurnRequest
 from ..core.turn import Backend, BackendStatus, ModelInfo
 
 
@@ -17,7 +18,7 @@ class ModelDesk(Protocol):
 
     async def find(self, name: str) -> ModelInfo | None: ...
 
-    async def resolve(self, name: str) -> str: ...
+    async def fit(self, request: TurnRequest) -> TurnRequest: ...
 
 
 class Health:

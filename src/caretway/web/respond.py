@@ -61,9 +61,9 @@ class Responder:
         common: list[Header] = [(b"x-request-id", request_id.encode()), (b"x-caretway-backend", self._backend.encode())]
         try:
             request = dialect.decode(_json(body), http.headers)
-            if request.ignored:
-                common.append((b"x-caretway-ignored", header_text(", ".join(request.ignored))))
-            upstream = self._prepare(replace(request, model=await self._models.resolve(request.model)))
+            upstream = self._prepare(await self._models.fit(request))
+            if upstream.ignored:
+                common.append((b"x-caretway-ignored", header_text(", ".join(upstream.ignored))))
             response = await self._sessions.open(upstream)
         except GatewayError as error:
             await send_error(send, dialect, error, common)
@@ -78,7 +78,7 @@ class Responder:
             reason=response.reason,
             stream=request.stream,
             outcome="hung up",
-            ignored=request.ignored,
+            ignored=upstream.ignored,
         )
         answering = _Answer(dialect, response, meta, common, send, self._pace)
         try:

@@ -237,6 +237,7 @@ def test_tokens_are_unique_and_expire() -> None:
 
 def test_a_drop_happens_so_many_times() -> None:
     drops = Drops()
-    assert [drops.due("run", 0, 2) for _ in range(4)] == [True, True, False, False]
-    assert drops.due("run", 3, 1), "another line of the same script"
-    assert drops.due("other", 0, 1)
+    assert [drops.due("run", 4, 0, 2) for _ in range(4)] == [True, True, False, False]
+    assert drops.due("run", 4, 3, 1), "another line of the same script"
+    assert drops.due("run", 6, 0, 1), "the same line in a later message"
+    assert drops.due("other", 4, 0, 1)

@@ -6,7 +6,7 @@ The simulator backend is this one with another `Transport` under it and another 
 import base64
 import hashlib
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -21,6 +21,10 @@ from .conversation import Conversation, ConversationLimits, blob_source, read_sn
 from .faults import fault_from_status
 from .ports import Transport
 from .turn import AgentTurn, JobRunner
+
+Parameters = Sequence[tuple[str, tuple[str, ...]]]
+ParameterSource = Callable[[], Awaitable[Mapping[str, Parameters]]]
+"""Model id -> its settable parameters; they come from another place than the model list."""
 
 
 class TokenSource(Protocol):
@@ -61,7 +65,12 @@ class AgentBackend:
     abilities = Abilities(client_tools="native", parks=True, continues=True, images=True, reasoning=True, usage=True)
 
     def __init__(
-        self, setup: AgentSetup, transport: Transport, tokens: TokenSource, clock: Callable[[], float]
+        self,
+        setup: AgentSetup,
+        transport: Transport,
+        tokens: TokenSource,
+        clock: Callable[[], float],
+        parameters: ParameterSource | None = None,
     ) -> None:
         self.name = setup.name
         self.standing = setup.standing
@@ -69,7 +78,7 @@ class AgentBackend:
         self._transport = transport
         self._tokens = tokens
         self._clock = clock
-        self._parameters: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {}
+        self._parameters = parameters
 
     async def start(self, request: TurnRequest, snapshot: Snapshot | None = None) -> AgentTurn:
         conversation_id, checkpoint = read_snapshot(snapshot) if snapshot else (str(uuid.uuid4()), None)
@@ -78,7 +87,6 @@ class AgentBackend:
             request,
             conversation_id=conversation_id,
             surroundings=setup.surroundings,
-            parameters=self._model_parameters(request),
             checkpoint=checkpoint,
         )
         policy, jobs, allowed = setup.policy(request)
@@ -117,12 +125,6 @@ class AgentBackend:
         turn.start()
         return turn
 
-    def _model_parameters(self, request: TurnRequest) -> list[tuple[str, str]]:
-        """The client's effort, where the model has such a knob; what it does not have is not sent."""
-        known = dict(self._parameters.get(request.model, ()))
-        effort = request.effort
-        return [("effort", effort)] if effort is not None and effort in known.get("effort", ()) else []
-
     async def models(self) -> Sequence[ModelInfo]:
         headers = await self._identify(str(uuid.uuid4()))
         headers |= {"content-type": paths.UNARY_TYPE, "connect-protocol-version": "1"}
@@ -133,7 +135,8 @@ class AgentBackend:
         if response.status != 200:
             raise fault_from_status(response.status, response.headers, response.body)
         listed = pb.GetUsableModelsResponse.FromString(response.body)
-        return [_model(model) for model in listed.models]
+        known = await self._parameters() if self._parameters is not None else {}
+        return [_model(model, known.get(model.model_id, ())) for model in listed.models]
 
     async def status(self) -> BackendStatus:
         try:
@@ -163,12 +166,13 @@ class AgentBackend:
         return headers
 
 
-def _model(model: pb.ModelDetails) -> ModelInfo:
+def _model(model: pb.ModelDetails, parameters: Parameters) -> ModelInfo:
     return ModelInfo(
         id=model.model_id,
         name=model.display_name or model.model_id,
         aliases=tuple(model.aliases),
         reasoning=model.HasField("thinking_details"),
+        parameters=tuple(parameters),
     )
 
 

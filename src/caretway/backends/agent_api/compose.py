@@ -108,9 +108,9 @@ def request_context(
     return context
 
 
-def requested_model(request: TurnRequest, parameters: Iterable[tuple[str, str]] = ()) -> pb.RequestedModel:
+def requested_model(request: TurnRequest) -> pb.RequestedModel:
     model = pb.RequestedModel(model_id=request.model)
-    for name, value in parameters:
+    for name, value in request.parameters:
         model.parameters.add(id=name, value=value)
     return model
 
@@ -120,7 +120,6 @@ def compose(
     *,
     conversation_id: str,
     surroundings: Surroundings,
-    parameters: Iterable[tuple[str, str]] = (),
     checkpoint: bytes | None = None,
 ) -> Opening:
     """The opening of a run. With a checkpoint only what follows the last assistant message travels."""
@@ -157,7 +156,7 @@ def compose(
         state=state,
         action=action,
         context=context,
-        model=requested_model(request, parameters),
+        model=requested_model(request),
         tools=tools,
         blobs=blobs,
         prompt_chars=_prompt_chars(request),

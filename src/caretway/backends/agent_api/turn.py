@@ -18,7 +18,7 @@ from ...wire.envelope import Frame
 from ...wire.errors import ErrorSyntax, read_end
 from ...wire.messages import pb
 from .conversation import Conversation, Phase
-from .faults import fault_from_connect, retryable
+from .faults import BLOB_NOT_FOUND, fault_from_connect, retryable
 from .ports import RunStream, Transport
 
 log = logging.getLogger(__name__)
@@ -165,6 +165,9 @@ class AgentTurn:
             self._lost(None, True)
             return
         fault = fault_from_connect(error)
+        if fault.code == BLOB_NOT_FOUND:  # the kept conversation has a hole; its history can be told anew
+            self._lost(GatewayError(ErrorKind.TURN_GONE, fault.message), False)
+            return
         if fault.kind is ErrorKind.SIGNED_OUT and self._renewable and not self._conversation.visible:
             self._refused, self._renewable = True, False  # the token may have expired early: once more with a new one
             self._lost(fault, True)
