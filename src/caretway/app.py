@@ -20,17 +20,18 @@ from .backends.agent_api.dial import socket_dial
 from .backends.agent_api.limits import TransportLimits
 from .backends.agent_api.parameters import PATH, model_parameters
 from .backends.agent_api.ports import Transport
-from .backends.agent_api.tool_policy import tool_policy
-from .config import Settings
+from .backends.agent_api.tool_policy import LocalSetup, tool_policy
+from .config import Settings, process_environment
 from .core.errors import ErrorKind, GatewayError
 from .core.request import SessionMode
 from .core.turn import Backend
-from .dialects.registry import DIALECTS
+from .dialects.registry import dialects
 from .models.catalogue import Catalogue
 from .observe.log import LogObserver
 from .sessions.manager import SessionLimits, Sessions
-from .sessions.memory import MemoryStore
+from .sessions.store import SqliteStore
 from .simulator import Simulator
+from .stages.loop_guard import loop_guard
 from .stages.output_format import output_format, with_instructions
 from .stages.stop_sequences import stop_sequences
 from .tasks import spawn
@@ -142,7 +143,16 @@ def _setup(settings: Settings, name: str, standing: Any) -> AgentSetup:
             history_carrier=settings.history_carrier,
         ),
         buffer_bytes=settings.stream_buffer_bytes,
-        policy=tool_policy,
+        tools=tool_policy(
+            LocalSetup(
+                settings.local_tools,
+                settings.workspace,
+                settings.workspaces,
+                settings.local_shell_timeout,
+                settings.local_output_bytes,
+                process_environment(),
+            )
+        ),
     )
 
 
@@ -209,6 +219,13 @@ class Gateway:
             stack.callback(listener.close)
             self.backend = _open(settings, stack)
             stack.push_async_callback(self.backend.aclose)
+            store = SqliteStore(
+                settings.data_dir / "conversations.sqlite",
+                max_bytes=settings.store_max_bytes,
+                max_age_s=settings.store_max_age,
+                clock=time.time,
+            )
+            stack.callback(store.close)
             self.sessions = sessions = Sessions(
                 self.backend,
                 stages=(stop_sequences, output_format),
@@ -217,8 +234,10 @@ class Gateway:
                     parked_timeout=settings.parked_timeout,
                     max_parked=settings.max_parked,
                     disconnect_grace=settings.disconnect_grace,
+                    scope=f"{self.backend.name} {settings.agent_url}",
                 ),
-                store=MemoryStore(),
+                store=store,
+                guard=loop_guard(settings.tool_loop_max_repeat),
             )
             stack.push_async_callback(sessions.aclose)
             await self._serve(self._application(sessions), listener, stack)
@@ -238,7 +257,7 @@ class Gateway:
         )
         pace = Pace(keep_alive=settings.keep_alive, patience=FIRST_EVENT_PATIENCE_S)
         return Application(
-            dialects=DIALECTS,
+            dialects=dialects(),
             responder=Responder(
                 sessions, catalogue, LogObserver(), prepare=with_instructions, backend=backend.name, pace=pace
             ),

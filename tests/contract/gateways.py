@@ -3,6 +3,8 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx
@@ -125,9 +127,24 @@ def accumulated(status: int, headers: httpx.Headers, chunks: list[dict[str, Any]
 
 @asynccontextmanager
 async def gateway(transport: str = "auto", **settings: Any) -> AsyncIterator[Client]:
-    """A gateway on the `agent` backend, pointed at a simulator that listens on a socket."""
+    """A gateway on the `agent` backend, pointed at a simulator of its own that listens on a socket."""
+    async with simulated() as (simulator, port), gateway_to(simulator, port, transport, **settings) as client:
+        yield client
+
+
+@asynccontextmanager
+async def simulated() -> AsyncIterator[tuple[Simulator, int]]:
     simulator = Simulator()
-    port = await simulator.listen("127.0.0.1", 0)
+    try:
+        yield simulator, await simulator.listen("127.0.0.1", 0)
+    finally:
+        await simulator.aclose()
+
+
+@asynccontextmanager
+async def gateway_to(
+    simulator: Simulator, port: int, transport: str = "auto", **settings: Any
+) -> AsyncIterator[Client]:
     known: dict[str, Any] = {
         "port": 0,
         "backend": "agent",
@@ -135,14 +152,12 @@ async def gateway(transport: str = "auto", **settings: Any) -> AsyncIterator[Cli
         "agent_transport": transport,
         "access_token": "test-token",
     }
-    try:
+    with TemporaryDirectory() as data_dir:
         async with (
-            Gateway(Settings(**known | settings)) as running,
+            Gateway(Settings(**{"data_dir": Path(data_dir)} | known | settings)) as running,
             httpx.AsyncClient(base_url=running.base_url, timeout=60, trust_env=False) as http,
         ):
             yield Client(running, simulator, http)
-    finally:
-        await simulator.aclose()
 
 
 def tool(name: str, *properties: str) -> dict[str, Any]:

@@ -299,3 +299,18 @@ async def test_a_client_that_leaves_after_its_calls_can_come_back(client: Client
             await asyncio.sleep(0.01)
     answer = await client.chat(again, tools=TOOLS)
     assert (answer.session, answer.text) == ("resumed", "BACK")
+
+
+async def test_a_loop_is_corrected_then_stopped(client: Client, stream: bool) -> None:
+    """The same call with the same result: told at the second repeat, ended at the third, and upstream is closed."""
+    messages = [user('sim: loop note {"text": "again"}')]
+    for _ in range(4):
+        answer = await client.chat(messages, stream=stream, tools=TOOLS)
+        assert answer.status == 200, answer.error
+        messages += [answer.message, result(answer.calls[0], "nothing new")]
+    answer = await client.chat(messages, stream=stream, tools=TOOLS)
+    assert (answer.status, answer.error and answer.error["code"]) == (502, "tool_loop_detected")
+    assert client.stats()["runs_opened"] == 1
+    async with asyncio.timeout(5):
+        while client.simulator.open_runs:
+            await asyncio.sleep(0.01)

@@ -3,7 +3,7 @@
 Flags, variable names, TOML keys, `caretway config` and docs/settings.md all come from the fields of `Settings`.
 """
 
-from .loading import load, load_from_process, unknown_variables, wants_colour
+from .loading import load, load_from_process, process_environment, unknown_variables, wants_colour
 from .places import data_directory, user_config_file
 from .row import ConfigError, Setting
 from .settings import CURSOR, GROUPS, SETTINGS, Settings
@@ -18,6 +18,7 @@ __all__ = [
     "data_directory",
     "load",
     "load_from_process",
+    "process_environment",
     "unknown_variables",
     "user_config_file",
     "wants_colour",

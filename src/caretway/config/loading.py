@@ -111,3 +111,8 @@ def wants_colour(is_tty: bool, environ: Mapping[str, str] | None = None) -> bool
     """Colour belongs on a terminal, unless the user asked for none (https://no-color.org)."""
     told = os.environ if environ is None else environ
     return is_tty and not told.get("NO_COLOR") and told.get("TERM") != "dumb"
+
+
+def process_environment() -> dict[str, str]:
+    """A copy of this process's environment, for the programs that it starts."""
+    return dict(os.environ)

@@ -213,8 +213,8 @@ class Settings:
     tool_loop_max_repeat: int = field(
         default=2,
         metadata=_sessions(
-            integer(1),
-            "How often a call may repeat with the same result before the loop guard steps in.",
+            integer(0),
+            "How often a call may repeat with the same result before the loop guard steps in; 0 switches it off.",
             extra_env=("TOOL_LOOP_MAX_REPEAT",),
         ),
     )

@@ -56,7 +56,7 @@ class Fold:
     """Runs of text, and the ids of calls."""
     _kind: type[Text] | type[Reasoning] | None = None
     _run: list[str] = field(default_factory=list)
-    _calls: list[ToolCall] = field(default_factory=list)
+    _ready: dict[str, ToolCall] = field(default_factory=dict)
     _notes: list[Note] = field(default_factory=list)
     _usage: Usage | None = None
     _end: TurnEnded | TurnPaused | TurnFailed | None = None
@@ -77,7 +77,7 @@ class Fold:
                 self._began.append(call)
                 self._kind = None
             case ToolCallReady(id=call, name=name, arguments=arguments):
-                self._calls.append(ToolCall(call, name, arguments))
+                self._ready[call] = ToolCall(call, name, arguments)
             case UsageReported(usage=usage):
                 self._usage = usage
             case Note():
@@ -94,13 +94,12 @@ class Fold:
         self._began.append((kind, self._run))
 
     def _parts(self) -> Iterator[Text | Reasoning | ToolCall]:
-        ready = {call.id: call for call in self._calls}
         for began in self._began:
             if not isinstance(began, str):
                 kind, pieces = began
                 yield kind("".join(pieces))
-            elif began in ready:
-                yield ready[began]
+            elif began in self._ready:
+                yield self._ready[began]
 
     def reply(self) -> Reply:
         end = self._end
@@ -108,7 +107,7 @@ class Fold:
         return Reply(
             text="".join(part.text for part in parts if isinstance(part, Text)),
             reasoning="".join(part.text for part in parts if isinstance(part, Reasoning)),
-            calls=tuple(self._calls),
+            calls=tuple(part for part in parts if isinstance(part, ToolCall)),
             usage=self._usage,
             notes=tuple(self._notes),
             reason=end.reason if isinstance(end, TurnEnded) else StopReason.END,

@@ -12,6 +12,7 @@ from ..core.errors import GatewayError
 from ..core.events import Event
 from ..core.fold import Reply
 from ..core.request import TurnRequest
+from ..core.turn import ModelInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,12 @@ class Dialect(Protocol):
     def error(self, error: GatewayError) -> tuple[int, bytes]:
         """HTTP status and JSON body."""
         ...
+
+    def render_models(self, models: Sequence[ModelInfo], created: int) -> bytes:
+        """The model list, as this API's clients read it. `created`: unix seconds."""
+        ...
+
+    def render_model(self, model: ModelInfo, created: int) -> bytes: ...
 
     def errand(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes] | None:
         """A request that needs no turn (a token count, a stored object): (status, JSON). None: there is no such thing.

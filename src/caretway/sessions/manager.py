@@ -5,8 +5,9 @@ requests that race for one turn exactly one resumes it.
 """
 
 import asyncio
+import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -31,6 +32,12 @@ class SessionLimits:
     parked_timeout: float = 900.0
     max_parked: int = 200
     disconnect_grace: float = 2.0
+    scope: str = ""
+    """Whose conversations these are: backend, host, account."""
+
+
+Guard = Callable[[TurnRequest], TurnRequest]
+"""The request as the model is to be told it; raises GatewayError(TOOL_LOOP) when the loop must end."""
 
 
 class ConversationStore(Protocol):
@@ -43,8 +50,15 @@ class ConversationStore(Protocol):
 
 class Sessions:
     def __init__(
-        self, backend: Backend, *, stages: Sequence[StageFactory], limits: SessionLimits, store: ConversationStore
+        self,
+        backend: Backend,
+        *,
+        stages: Sequence[StageFactory],
+        limits: SessionLimits,
+        store: ConversationStore,
+        guard: Guard,
     ) -> None:
+        self._guard = guard
         self._backend = backend
         self._stages = tuple(stages)
         self._limits = limits
@@ -64,8 +78,9 @@ class Sessions:
 
     async def open(self, request: TurnRequest) -> Response:
         """A response for this request; raises GatewayError when there is none to be had."""
+        told = self._guarded(request)
         decision = plan(
-            request,
+            told,
             mode=request.session or self._limits.mode,
             abilities=self._backend.abilities,
             parked=self._known(request),
@@ -85,28 +100,40 @@ class Sessions:
                     self._finish(live, Happening.LOST)
                     label, reason = "replayed", "the parked turn was lost"
                 else:
-                    return self._respond(live, request, "resumed", reason)
+                    return self._respond(live, request, told, "resumed", reason)
             case Continue(snapshot=snapshot, reason=reason):
                 label = "continued"
             case Replay(reason=reason):
                 label = "replayed"
             case Fresh(reason=reason):
                 label = "fresh"
-        return self._respond(await self._start(request, snapshot), request, label, reason)
+        return self._respond(await self._start(request, told, snapshot), request, told, label, reason)
 
-    def _recall(self, key: bytes) -> Snapshot | None:
-        """A snapshot is opaque to all backends but the one that made it, and the store outlives a change of backend."""
-        snapshot = self._store.recall(key)
+    def _guarded(self, request: TurnRequest) -> TurnRequest:
+        """What the model is told; the client's own words stay in the transcript. A loop ends its parked turn."""
+        try:
+            return self._guard(request)
+        except GatewayError:
+            for sid in {parked.sid for parked in self._known(request).values() if parked.waiting}:
+                self._finish(self._live[sid], Happening.STOPPED)
+            raise
+
+    def _key(self, transcript: bytes) -> bytes:
+        """The store outlives a change of backend, host or account; a conversation belongs to the one that had it."""
+        return hashlib.sha256(self._limits.scope.encode() + b"\0" + transcript).digest()
+
+    def _recall(self, transcript: bytes) -> Snapshot | None:
+        snapshot = self._store.recall(self._key(transcript))
         return snapshot if snapshot is not None and snapshot.backend == self._backend.name else None
 
     def _known(self, request: TurnRequest) -> dict[str, Parked]:
         asked = [part.call_id for message in request.messages for part in message.parts if isinstance(part, ToolResult)]
         return {ticket: live.parked() for ticket in asked if (live := self._by_ticket.get(ticket)) is not None}
 
-    async def _start(self, request: TurnRequest, snapshot: Snapshot | None = None) -> LiveTurn:
+    async def _start(self, request: TurnRequest, told: TurnRequest, snapshot: Snapshot | None = None) -> LiveTurn:
         if self._closing:
             raise GatewayError(ErrorKind.CANCELLED, "The gateway is stopping.")
-        turn = await self._backend.start(request, snapshot)
+        turn = await self._backend.start(told, snapshot)
         live = LiveTurn(turn, Tickets(new_sid()), request.model, tools_key(request.tools), request)
         self._live[live.tickets.sid] = live
         return live
@@ -118,9 +145,9 @@ class Sessions:
         live.request = request
         await live.turn.submit([live.tickets.inward(result) for result in decision.results], decision.extra)
 
-    def _respond(self, live: LiveTurn, request: TurnRequest, label: Label, reason: str) -> Response:
+    def _respond(self, live: LiveTurn, request: TurnRequest, told: TurnRequest, label: Label, reason: str) -> Response:
         async def restart() -> LiveTurn:
-            return await self._start(request)
+            return await self._start(request, told)
 
         return Response(self, live, request, label, reason, self._stages, restart)
 
@@ -139,7 +166,7 @@ class Sessions:
             return
         if happening is Happening.ENDED and (snapshot := live.turn.snapshot()) is not None:
             transcript = (*live.request.messages, answer_message(reply))
-            self._store.remember(fingerprint(live.tools, transcript), snapshot)
+            self._store.remember(self._key(fingerprint(live.tools, transcript)), snapshot)
         self._finish(live, happening)
 
     def let_go(self, response: Response) -> None:
@@ -150,12 +177,14 @@ class Sessions:
 
     async def _drain(self, response: Response) -> None:
         """Its client hung up: the turn may end or park by itself within the grace, unread."""
-        live = response.live
         try:
             async with asyncio.timeout(self._limits.disconnect_grace):
                 while not response.over:
                     await response.receive()
         except (TimeoutError, GatewayError):
+            live = response.live  # another one than before, if the response was started anew in between
+            if live.state is State.RUNNING:
+                live.happened(Happening.HUNG_UP)
             if live.state is State.DETACHED:
                 self._finish(live, Happening.EXPIRED)
 

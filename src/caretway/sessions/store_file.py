@@ -17,23 +17,30 @@ VERSION: Final = 1
 IN_MEMORY: Final = ":memory:"
 
 _SCHEMA: Final = (
-    # `id` is random: a snapshot names its parent by it, also when the file was replaced in between.
+    # A line is a conversation and what it was continued from, turn by turn. `id` is random: a snapshot names its parent
+    # by it, also when the file was replaced in between.
     """CREATE TABLE conversations (
-        id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, used_at REAL NOT NULL, backend TEXT NOT NULL,
-        state BLOB NOT NULL)""",
+        id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, line INTEGER NOT NULL, turn INTEGER NOT NULL,
+        used_at REAL NOT NULL, backend TEXT NOT NULL, state BLOB NOT NULL)""",
     "CREATE INDEX conversations_by_use ON conversations (used_at)",
+    "CREATE INDEX conversations_by_line ON conversations (line, turn)",
     # Each content once, however many conversations and names refer to it.
     "CREATE TABLE blobs (id INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, data BLOB NOT NULL)",
-    # Names are the conversation's own: whoever chose them, another conversation's pieces cannot be reached by them.
+    # What a name means in a line, from a turn on. Names are the line's own: whoever chose them, the pieces of another
+    # conversation cannot be reached by them.
     """CREATE TABLE refs (
-        conversation INTEGER NOT NULL, name BLOB NOT NULL, blob INTEGER NOT NULL, PRIMARY KEY (conversation, name)
+        line INTEGER NOT NULL, name BLOB NOT NULL, turn INTEGER NOT NULL, blob INTEGER NOT NULL,
+        PRIMARY KEY (line, name, turn)
     ) WITHOUT ROWID""",
     "CREATE INDEX refs_by_blob ON refs (blob)",
+    "CREATE INDEX refs_by_turn ON refs (line, turn)",
     f"PRAGMA user_version = {VERSION}",
 )
 
 _NO_DATABASE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _WAL_LIMIT: Final = 4 * 2**20
+_OPEN_PATIENCE_S: Final = 5.0
+"""Longer than that of a write: nobody waits for an answer yet, and the file is lost to this process if it fails."""
 _SIDE_FILES: Final = ("-wal", "-shm", "-journal")
 
 
@@ -81,14 +88,14 @@ def _open(path: Path, patience_s: float) -> sqlite3.Connection:
 
 
 def _connect(name: str, patience_s: float) -> sqlite3.Connection:
-    connection = sqlite3.connect(name, timeout=patience_s, isolation_level=None)
+    connection = sqlite3.connect(name, timeout=max(patience_s, _OPEN_PATIENCE_S), isolation_level=None)
     try:
-        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # counts only as long as there is no table
         _ensure_schema(connection)
         with suppress(sqlite3.OperationalError):  # somebody else is just doing it: then it is done for us too
             connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT}")
+        connection.execute(f"PRAGMA busy_timeout = {round(patience_s * 1000)}")
     except BaseException:
         connection.close()
         raise
@@ -96,29 +103,31 @@ def _connect(name: str, patience_s: float) -> sqlite3.Connection:
 
 
 def _ensure_schema(connection: sqlite3.Connection) -> None:
-    if _number(connection, "PRAGMA user_version") == VERSION:
-        _number(connection, "SELECT count(*) FROM sqlite_master")  # reads the schema, which a broken file fails
+    if not _is_new(connection):
         return
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # counts only as long as there is no table
     connection.execute("BEGIN IMMEDIATE")
     try:
-        version = _number(connection, "PRAGMA user_version")  # again: another process may have been faster
-        if version not in (0, VERSION):
-            raise NotOurs(f"it has version {version}, this gateway knows {VERSION}")
-        if version == 0:
-            if _number(connection, "SELECT count(*) FROM sqlite_master"):
-                raise NotOurs("it is a database of something else")
+        if _is_new(connection):  # again: another process may have been faster
             for statement in _SCHEMA:
                 connection.execute(statement)
         connection.execute("COMMIT")
-    except BaseException:
+    finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
-        raise
 
 
-def _number(connection: sqlite3.Connection, query: str) -> int:
-    with closing(connection.execute(query)) as cursor:
-        return int(cursor.fetchone()[0])
+def _is_new(connection: sqlite3.Connection) -> bool:
+    """Only looks: what is not ours stays as it is, to the byte."""
+    # In one statement, so that another process cannot make its tables between the two looks.
+    both = "SELECT user_version, (SELECT count(*) FROM sqlite_master) FROM pragma_user_version"
+    with closing(connection.execute(both)) as cursor:
+        version, tables = cursor.fetchone()
+    if version not in (0, VERSION):
+        raise NotOurs(f"it has version {version}, this gateway knows {VERSION}")
+    if version == 0 and tables:
+        raise NotOurs("it is a database of something else")
+    return bool(version == 0)
 
 
 def stat_of(path: Path) -> os.stat_result | None:

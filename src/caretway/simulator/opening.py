@@ -40,6 +40,8 @@ class Conversation:
     tools: tuple[Tool, ...]
     ledger: Ledger
     model: str
+    id: str
+    """Where its prompt cache lives: a new conversation begins cold, as if another machine served it."""
 
 
 class Blobs:
@@ -112,7 +114,7 @@ async def open_conversation(request: pb.AgentRunRequest, mail: Mail, blobs: Blob
     texts = [message.text for message in history if message.role == "system"] + custom
     tools = toolbox.read_tools([*request.mcp_tools.mcp_tools, *context.tools])
     model = request.requested_model.model_id or request.model_details.model_id
-    return Conversation(history, "\n".join(dict.fromkeys(texts)), tools, ledger, model)
+    return Conversation(history, "\n".join(dict.fromkeys(texts)), tools, ledger, model, request.conversation_id)
 
 
 def _new_messages(action: pb.UserMessageAction) -> list[Message]:

@@ -99,7 +99,8 @@ class Performance:
         self.usage = Usage()
         self.muted = False
         system = Piece(f"system\x00{conversation.system}", estimate(conversation.system))
-        self._prompt = [system, toolbox.piece(conversation.tools)]
+        home = Piece(f"conversation\x00{conversation.id}", 0)
+        self._prompt = [home, system, toolbox.piece(conversation.tools)]
         self._prompt += [piece(message) for message in self._history if message.role != "system"]
         # said and thought since the last record; `_joins` when the next text continues one
         self._text: list[str] = []

@@ -1,7 +1,8 @@
 """Token estimates, and the simple prefix cache that tells a resumed conversation from a replayed one.
 
-A prompt is a list of pieces (system, tools, one per message). The pieces that open an earlier prompt in the same order
-are cached, everything from the first difference on is not. No clock: entries leave only when the cache is full.
+A prompt is a list of pieces (its conversation, system, tools, one per message). The pieces that open an earlier prompt
+in the same order are cached, everything from the first difference on is not. No clock: entries leave only when the
+cache is full.
 """
 
 import hashlib

@@ -10,11 +10,12 @@ from typing import Final
 from urllib.parse import unquote
 
 from ..core.errors import ErrorKind, GatewayError
+from ..core.turn import ModelInfo
 from ..dialects import Dialect
 from ..sessions.manager import Sessions
 from ..tasks import spawn
 from .asgi import Header, HttpRequest, HungUp, Receive, Scope, Send, read_body, read_head, send_whole
-from .models import Health, ModelDesk, render_model, render_models
+from .models import Health, ModelDesk
 from .respond import Responder, send_error
 
 log = logging.getLogger(__name__)
@@ -119,15 +120,28 @@ class Application:
         if path == "/health":
             body = await self._health.render(parked=self._sessions.parked, live=self._sessions.live)
         elif path == "/models":
-            body = render_models(await self._models.models(), self._created)
+            body = self._model_shape(http).render_models(await self._models.models(), self._created)
         elif path.startswith("/models/"):
             name = unquote(path.removeprefix("/models/"))
-            body = render_model(await self._models.find(name), name, self._created)
+            body = self._model_shape(http).render_model(await self._known_model(name), self._created)
         elif http.path == "/":
             body = b'{"name":"caretway","see":["/health","/v1/models","/v1/chat/completions"]}'
         else:
             raise _no_such(http, "method_not_allowed" if http.path in self._dialects else None)
         await send_whole(send, 200, b"" if http.method == "HEAD" else body, common)
+
+    def _model_shape(self, http: HttpRequest) -> Dialect:
+        """The same list in two shapes: Anthropic's clients say who they are."""
+        asked = "anthropic_messages" if "anthropic-version" in http.headers else ""
+        return next((dialect for dialect in self._dialects.values() if dialect.name == asked), self._default)
+
+    async def _known_model(self, name: str) -> ModelInfo:
+        model = await self._models.find(name)
+        if model is None:
+            raise GatewayError(
+                ErrorKind.NOT_FOUND, f"There is no model `{name}`.", hint="See /v1/models.", code="model_not_found"
+            )
+        return model
 
 
 def _no_such(http: HttpRequest, code: str | None) -> GatewayError:

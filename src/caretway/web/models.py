@@ -1,14 +1,13 @@
-"""`/v1/models` and `/health`: what the gateway offers and how it is."""
+"""`/health`, and what the web side needs of a model list."""
 
 import asyncio
 import time
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
 from .. import __version__
-from ..core.errors import ErrorKind, GatewayError
 from ..core.request import TurnRequest
 from ..core.turn import Backend, BackendStatus, ModelInfo
 
@@ -56,34 +55,3 @@ class Health:
                 "mcp": {"enabled": False, "servers": 0, "tools": 0},
             }
         )
-
-
-def render_models(models: Sequence[ModelInfo], created: int) -> bytes:
-    return msgspec.json.encode({"object": "list", "data": [_entry(model, created) for model in models]})
-
-
-def render_model(model: ModelInfo | None, name: str, created: int) -> bytes:
-    if model is None:
-        raise GatewayError(
-            ErrorKind.NOT_FOUND, f"There is no model `{name}`.", hint="See /v1/models.", code="model_not_found"
-        )
-    return msgspec.json.encode(_entry(model, created))
-
-
-def _entry(model: ModelInfo, created: int) -> dict[str, Any]:
-    entry: dict[str, Any] = {
-        "id": model.id,
-        "name": model.name or model.id,
-        "object": "model",
-        "created": created,
-        "owned_by": "cursor",
-    }
-    if model.aliases:
-        entry["aliases"] = model.aliases
-    if model.reasoning:
-        entry["reasoning"] = True
-    if model.context_window is not None:
-        entry["context_window"] = model.context_window
-    if model.parameters:
-        entry["parameters"] = dict(model.parameters)
-    return entry

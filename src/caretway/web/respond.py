@@ -138,7 +138,7 @@ class _Answer:
             await send_whole(self._send, 200, body, self._headers())
 
     async def stream(self) -> None:
-        response, send = self._response, self._send
+        response, send, loop = self._response, self._send, asyncio.get_running_loop()
         events = await self._first()
         if response.over and (error := response.reply().error) is not None and not _shown(events):
             await send_error(send, self._dialect, error, self._headers())
@@ -147,17 +147,16 @@ class _Answer:
         await send(start(200, (*_SSE_HEADERS, *self._headers())))
         if data := encoder.feed(events):
             await send(part(data, more=True))
+        silent_at = loop.time() + self._pace.keep_alive
         while not response.over:
             try:
-                async with asyncio.timeout(self._pace.keep_alive):
-                    events = await response.receive()
+                async with asyncio.timeout_at(silent_at):
+                    data = encoder.feed(await response.receive())
             except TimeoutError:
-                await send(part(encoder.keep_alive, more=True))
-                continue
-            if data := encoder.feed(events):
-                if self.first_at is None:
-                    self.first_at = time.perf_counter()
+                data = encoder.keep_alive
+            if data:
                 await send(part(data, more=True))
+                silent_at = loop.time() + self._pace.keep_alive
         await send(part(b"", more=False))
 
     async def _first(self) -> list[Event]:

@@ -38,7 +38,7 @@ CASES: Final[dict[str, tuple[list[Event], Reply]]] = {
         [TurnStarted(), ReasoningDelta("x"), TextDelta("a"), ReasoningDelta("y"), TextDelta("b"), TurnEnded()],
         Reply(text="ab", reasoning="xy"),
     ),
-    "interleaved calls, in the order they were ready": (
+    "interleaved calls, in the order they were started": (
         [
             TurnStarted(),
             ToolCallStarted("a", "f"),
@@ -50,7 +50,7 @@ CASES: Final[dict[str, tuple[list[Event], Reply]]] = {
             ToolCallReady("a", "f", '{"n":1}'),
             TurnPaused(),
         ],
-        Reply(calls=(ToolCall("b", "g", "{}"), ToolCall("a", "f", '{"n":1}')), paused=True),
+        Reply(calls=(ToolCall("a", "f", '{"n":1}'), ToolCall("b", "g", "{}")), paused=True),
     ),
     "a call that never got ready is no call": (
         [TurnStarted(), ToolCallStarted("a", "f"), ToolCallDelta("a", "{"), TurnFailed(ERROR)],

@@ -7,7 +7,7 @@ import base64
 import hashlib
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from ...core.errors import GatewayError
@@ -15,12 +15,12 @@ from ...core.request import TurnRequest
 from ...core.turn import Abilities, BackendStatus, ModelInfo, Snapshot
 from ...wire import paths
 from ...wire.messages import pb
-from .calls import Policy
 from .compose import Surroundings, compose
 from .conversation import Conversation, ConversationLimits, blob_source, read_snapshot
 from .faults import fault_from_status
 from .ports import Transport
-from .turn import AgentTurn, JobRunner
+from .tool_policy import ToolPolicy
+from .turn import AgentTurn
 
 Parameters = Sequence[tuple[str, tuple[str, ...]]]
 ParameterSource = Callable[[], Awaitable[Mapping[str, Parameters]]]
@@ -57,8 +57,7 @@ class AgentSetup:
     limits: ConversationLimits
     surroundings: Surroundings
     buffer_bytes: int
-    policy: Callable[[TurnRequest], tuple[Policy, JobRunner | None, str | None]]
-    """request -> (what to do with built-in execs, who runs the ones that run here, allowed built-in tools)."""
+    tools: ToolPolicy
 
 
 class AgentBackend:
@@ -83,19 +82,19 @@ class AgentBackend:
     async def start(self, request: TurnRequest, snapshot: Snapshot | None = None) -> AgentTurn:
         conversation_id, checkpoint = read_snapshot(snapshot) if snapshot else (str(uuid.uuid4()), None)
         setup = self._setup
+        rules = setup.tools(request)
         opening = compose(
             request,
             conversation_id=conversation_id,
-            surroundings=setup.surroundings,
+            surroundings=replace(setup.surroundings, workspace=rules.workspace),
             checkpoint=checkpoint,
         )
-        policy, jobs, allowed = setup.policy(request)
         run_id = str(uuid.uuid4())
         conversation = Conversation(
             opening,
             request,
             run_id=run_id,
-            policy=policy,
+            policy=rules.policy,
             limits=setup.limits,
             fetch_blob=blob_source(snapshot),
             parent=snapshot.parent if snapshot else None,
@@ -109,8 +108,7 @@ class AgentBackend:
             request_id = run_id if attempts == 1 else str(uuid.uuid4())
             known = await self._identify(request_id, refused=refused)
             known["x-original-request-id"] = run_id
-            if allowed is not None:
-                known["x-cursor-agent-allowed-tools"] = allowed
+            known["x-cursor-agent-allowed-tools"] = rules.allowed
             return request_id, known
 
         turn = AgentTurn(
@@ -120,7 +118,7 @@ class AgentBackend:
             headers,
             renewable=self._tokens.renewable,
             buffer_bytes=setup.buffer_bytes,
-            jobs=jobs,
+            jobs=rules.jobs,
         )
         turn.start()
         return turn

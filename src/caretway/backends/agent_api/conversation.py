@@ -75,6 +75,7 @@ class Conversation:
         self.outgoing: list[bytes] = []
         self.events: list[Event] = []
         self.jobs: list[pb.ExecServerMessage] = []
+        self.aborted_jobs: list[int] = []
         self.visible = False
         """The client has seen something of this response."""
         self._opening = opening
@@ -108,6 +109,7 @@ class Conversation:
             self.events.append(TurnStarted())
         self.phase = Phase.RUNNING
         self._attempts += 1
+        self.aborted_jobs.extend(self._running_jobs)  # a new attempt asks for them anew, under other ids
         self._running_jobs.clear()
         self._pause_at = None
         self._clock(now)
@@ -276,11 +278,17 @@ class Conversation:
                     self._echo.saved()
                     self._desk.checkpointed()
             case "exec_server_control_message":
-                self._desk.aborted(message.exec_server_control_message.abort.id)
+                self._abort(message.exec_server_control_message.abort.id)
             case "interaction_query":
                 self.outgoing.append(execs.refuse_query(message.interaction_query, NO_PERSON))
             case _:
                 pass  # newer servers say more than we know; silence is what the official client answers too
+
+    def _abort(self, exec_id: int) -> None:
+        self._desk.aborted(exec_id)
+        if exec_id in self._running_jobs:
+            self._running_jobs.discard(exec_id)
+            self.aborted_jobs.append(exec_id)
 
     def _update(self, update: pb.InteractionUpdate, now: float) -> None:
         match update.WhichOneof("message"):

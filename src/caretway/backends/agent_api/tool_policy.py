@@ -1,26 +1,74 @@
-"""What happens to Cursor's built-in tools for one request. Pure: the request in, a policy out."""
+"""What happens to Cursor's built-in tools for one request: its `ToolRules`.
+
+A request with tools: nothing runs here, built-ins are redirected to the client's own. Without tools: inside a workspace
+the local tools, if there is one and they are allowed; otherwise nothing. A refusal always names what does exist.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
 
 from ...core.request import TurnRequest
 from ...wire.messages import pb
 from .calls import Decision, Policy, Refuse
+from .local.tools import LocalTools
+from .local.workspaces import choose_workspace
+from .redirect import Redirector
 from .turn import JobRunner
 
-MCP_TOOL_CALLS = (
+MCP_TOOL_CALLS: Final = (
     "mcp_tool_call,get_mcp_tools_tool_call,list_mcp_resources_tool_call,read_mcp_resource_tool_call,mcp_auth_tool_call"
 )
 """What the official SDK allows when only custom tools are wanted."""
 
 
-def tool_policy(request: TurnRequest) -> tuple[Policy, JobRunner | None, str | None]:
-    """(what to do with built-in execs, who runs those that run here, which tools the model is told it may use)."""
-    offered = [tool.name for tool in request.tools] if request.tool_choice.mode != "none" else []
-    reason = (
-        f"This tool is not available here. These are: {', '.join(offered)}."
-        if offered
-        else "No tools are available in this conversation: answer in text."
-    )
+@dataclass(frozen=True, slots=True)
+class ToolRules:
+    policy: Policy
+    allowed: str
+    """Which tools the model is told it may use; empty: none."""
+    jobs: JobRunner | None = None
+    workspace: str | None = None
+
+
+ToolPolicy = Callable[[TurnRequest], ToolRules]
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSetup:
+    mode: Literal["read-only", "all", "off"]
+    workspace: Path | None
+    workspaces: Sequence[Path]
+    shell_timeout: float
+    output_bytes: int
+    environment: Mapping[str, str]
+
+
+def tool_policy(local: LocalSetup) -> ToolPolicy:
+    def rules(request: TurnRequest) -> ToolRules:
+        if request.tools and request.tool_choice.mode != "none":
+            return _client_rules(request)
+        wanted = local.workspace is not None or request.workspace is not None
+        if request.tools or local.mode == "off" or not wanted:
+            return ToolRules(_refuse_all("No tools are available in this conversation: answer in text."), "")
+        workspace = choose_workspace(request.workspace, local.workspace, local.workspaces)
+        tools = LocalTools(workspace, local.mode, local.shell_timeout, local.output_bytes, local.environment)
+        return ToolRules(tools.decide, tools.allowed_tools, tools, str(workspace))
+
+    return rules
+
+
+def _client_rules(request: TurnRequest) -> ToolRules:
+    names = ", ".join(tool.name for tool in request.tools)
+    reason = f"This tool is not available here. These are: {names}."
+    redirector = Redirector(request.tools)
 
     def policy(exec_: pb.ExecServerMessage) -> Decision:
-        return Refuse(reason)
+        return redirector.translate(exec_) or Refuse(reason)
 
-    return policy, None, MCP_TOOL_CALLS if offered else ""
+    return ToolRules(policy, MCP_TOOL_CALLS)
+
+
+def _refuse_all(reason: str) -> Policy:
+    return lambda _: Refuse(reason)

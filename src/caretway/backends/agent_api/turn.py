@@ -66,7 +66,7 @@ class AgentTurn:
         self._waiter: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._opening: asyncio.Task[None] | None = None
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: dict[int, asyncio.Task[None]] = {}
         self._renewable = renewable
         self._refused = False
         self._closed = False
@@ -108,7 +108,7 @@ class AgentTurn:
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
-        for task in (*self._running, *([self._opening] if self._opening else [])):
+        for task in (*self._running.values(), *([self._opening] if self._opening else [])):
             task.cancel()
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
@@ -203,10 +203,8 @@ class AgentTurn:
             messages, conversation.outgoing = conversation.outgoing, []
             for message in messages:
                 stream.send(message)
-        while conversation.jobs:
-            job = spawn(self._run_job(conversation.jobs.pop(0)), "agent-job")
-            self._running.add(job)
-            job.add_done_callback(self._running.discard)
+        if conversation.jobs or conversation.aborted_jobs:
+            self._mind_jobs()
         if conversation.events:
             if self._waiter is not None:
                 if not self._waiter.done():
@@ -237,9 +235,19 @@ class AgentTurn:
         self._after()
         self._arm()
 
+    def _mind_jobs(self) -> None:
+        conversation = self._conversation
+        while conversation.aborted_jobs:
+            if (job := self._running.pop(conversation.aborted_jobs.pop(), None)) is not None:
+                job.cancel()
+        while conversation.jobs:
+            exec_ = conversation.jobs.pop(0)
+            self._running[exec_.id] = spawn(self._run_job(exec_), "agent-job")
+
     async def _run_job(self, exec_: pb.ExecServerMessage) -> None:
         assert self._jobs is not None
         messages = await self._jobs.run(exec_)
+        self._running.pop(exec_.id, None)
         self._conversation.finish_job(exec_, messages, self._loop.time())
         self._after()
 

@@ -1,15 +1,17 @@
 """OpenAI's Chat Completions: one dialect, assembled from its decoder, its encoder and its table of errors."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ...core.errors import GatewayError
 from ...core.fold import Reply
 from ...core.request import TurnRequest
+from ...core.turn import ModelInfo
 from .. import Dialect, Encoder, ResponseMeta
 from .decode import decode
 from .encode import ChatEncoder, render
 from .errors import encode_error
+from .models import render_model, render_models
 
 
 class OpenAIChat:
@@ -28,6 +30,12 @@ class OpenAIChat:
 
     def error(self, error: GatewayError) -> tuple[int, bytes]:
         return encode_error(error)
+
+    def render_models(self, models: Sequence[ModelInfo], created: int) -> bytes:
+        return render_models(models, created)
+
+    def render_model(self, model: ModelInfo, created: int) -> bytes:
+        return render_model(model, created)
 
     def errand(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes] | None:
         return None

@@ -32,7 +32,7 @@ from caretway.core.order import EventOrder
 from caretway.core.request import TurnRequest
 from caretway.dialects import ResponseMeta, sse
 from caretway.dialects.openai_chat import OPENAI_CHAT
-from caretway.dialects.registry import DIALECTS
+from caretway.dialects.registry import dialects
 
 META = ResponseMeta(id="abc", created=1_700_000_000, model='m"1')
 ASKS_USAGE = TurnRequest("m", (), include_usage=True)
@@ -328,7 +328,7 @@ def test_frames() -> None:
 
 
 def test_registered() -> None:
-    assert OPENAI_CHAT in DIALECTS
+    assert OPENAI_CHAT in dialects()
     assert OPENAI_CHAT.routes == ("/v1/chat/completions", "/chat/completions")
-    routes = [route for dialect in DIALECTS for route in dialect.routes]
+    routes = [route for dialect in dialects() for route in dialect.routes]
     assert len(set(routes)) == len(routes)

@@ -1,0 +1,244 @@
+"""Paths that cannot leave a directory. Standard library only: the search worker uses it too.
+
+A path is walked one component at a time, from a descriptor of the workspace's root, each component opened relative to
+the descriptor before it and without following links. A symbolic link is read and its target walked by the same rules:
+relative to where it was found, or from the root when it is absolute and inside. `..` goes back along the descriptors
+that were opened, never along the file system. So there is no moment between a check and its use: whoever swaps a
+component for a link meanwhile gets an error, not a way out. Where descriptors of directories do not exist (Windows)
+the same walk is done on resolved names, which leaves that moment open. Hard links cannot be told from files.
+
+Only regular files are ever opened: a device or a FIFO is recognised before opening (opening alone can have effects) and
+once more on the descriptor. What is allowed inside, and what an error looks like on the wire, is not decided here.
+"""
+
+import errno
+import os
+import stat
+from collections import deque
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Final
+
+MAX_LINKS: Final = 40
+"""As many symbolic links as Linux follows in one path."""
+
+BY_DESCRIPTOR: Final = {os.open, os.stat, os.mkdir, os.unlink, os.readlink, os.rename} <= os.supports_dir_fd
+
+_CLOEXEC: Final = getattr(os, "O_CLOEXEC", 0)
+_NOFOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
+_DIRECTORY: Final = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _NOFOLLOW | _CLOEXEC
+_NONBLOCK: Final = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+_BINARY: Final = getattr(os, "O_BINARY", 0)
+READ: Final = os.O_RDONLY | _NONBLOCK | _NOFOLLOW | _CLOEXEC | _BINARY
+CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW | _CLOEXEC | _BINARY
+
+_JUNCTION: Final = 0xA0000003
+"""Windows: a directory that leads elsewhere. Python reads its target like a link's."""
+
+_KINDS: Final = {
+    stat.S_IFDIR: "directory",
+    stat.S_IFLNK: "symbolic link",
+    stat.S_IFIFO: "FIFO",
+    stat.S_IFSOCK: "socket",
+    stat.S_IFCHR: "character device",
+    stat.S_IFBLK: "block device",
+    stat.S_IFREG: "file",
+}
+
+
+class PathRefused(Exception):
+    """The path is not one that may be used; the text says why."""
+
+
+class NotAFile(Exception):
+    """The path leads to something that is not a regular file."""
+
+    def __init__(self, actual: str) -> None:
+        super().__init__(f"not a regular file but a {actual}")
+        self.actual = actual
+
+
+def kind_of(mode: int) -> str:
+    return _KINDS.get(stat.S_IFMT(mode), "special file")
+
+
+def shown(name: str) -> str:
+    """A file's name as text: bytes that are no UTF-8 cannot travel in a message."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+class Folder:
+    """An open directory: a descriptor where the system has them, else its resolved name."""
+
+    __slots__ = ("_fd", "path")
+
+    def __init__(self, path: str, fd: int | None) -> None:
+        self.path = path
+        self._fd = fd
+
+    @classmethod
+    def root(cls, path: str) -> "Folder":
+        return cls(path, os.open(path, _DIRECTORY) if BY_DESCRIPTOR else None)
+
+    def enter(self, name: str) -> "Folder":
+        """A directory in this one; an error when it has become a link."""
+        fd = os.open(name, _DIRECTORY, dir_fd=self._fd) if BY_DESCRIPTOR else None
+        return Folder(os.path.join(self.path, name), fd)
+
+    def _name(self, name: str) -> str:
+        return name if self._fd is not None else os.path.join(self.path, name)
+
+    def look(self, name: str) -> os.stat_result | None:
+        """What is there, links not followed; None when nothing is."""
+        try:
+            return os.stat(self._name(name), dir_fd=self._fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+    def link_target(self, name: str) -> str:
+        return os.readlink(self._name(name), dir_fd=self._fd)
+
+    def make(self, name: str) -> None:
+        with suppress(FileExistsError):  # somebody else made it; what it is, shows when it is entered
+            os.mkdir(self._name(name), dir_fd=self._fd)
+
+    def open_file(self, name: str) -> int:
+        """A descriptor for reading a regular file. Raises NotAFile without having opened anything else."""
+        found = self.look(name)
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+        if not stat.S_ISREG(found.st_mode):
+            raise NotAFile(kind_of(found.st_mode))
+        fd = os.open(self._name(name), READ, dir_fd=self._fd)
+        if not stat.S_ISREG(mode := os.fstat(fd).st_mode):
+            os.close(fd)
+            raise NotAFile(kind_of(mode))
+        return fd
+
+    def create(self, name: str, mode: int) -> int:
+        return os.open(self._name(name), CREATE, mode, dir_fd=self._fd)
+
+    def replace(self, old: str, new: str) -> None:
+        os.replace(self._name(old), self._name(new), src_dir_fd=self._fd, dst_dir_fd=self._fd)
+
+    def unlink(self, name: str) -> None:
+        os.unlink(self._name(name), dir_fd=self._fd)
+
+    def writable(self, name: str) -> bool:
+        effective = os.access in os.supports_effective_ids
+        return os.access(self._name(name), os.W_OK, dir_fd=self._fd, effective_ids=effective)
+
+    def entries(self) -> AbstractContextManager[Iterator[os.DirEntry[str]]]:
+        return os.scandir(self._fd if self._fd is not None else self.path)
+
+    def close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Where a path leads. Valid inside the `with` that gave it."""
+
+    folder: Folder
+    name: str | None
+    """Inside `folder`; None when the path is `folder` itself."""
+    found: os.stat_result | None
+    """What is there: never a link, unless the last link was not to be followed. None: nothing yet."""
+
+    @property
+    def path(self) -> str:
+        return self.folder.path if self.name is None else os.path.join(self.folder.path, self.name)
+
+    def file_name(self) -> str:
+        """The name, for those who want a file."""
+        if self.name is None:
+            raise NotAFile("directory")
+        return self.name
+
+
+class Workspace:
+    def __init__(self, root: str) -> None:
+        spelled = os.path.abspath(root)
+        self.root = os.path.realpath(root)
+        self._spellings = {_normal(PurePath(self.root).parts), _normal(PurePath(spelled).parts)}
+
+    def components(self, path: str) -> tuple[str, ...]:
+        """The path's components from the root on, `..` included. Raises PathRefused."""
+        if "\0" in path:
+            raise PathRefused("the path contains a NUL byte")
+        pure = PurePath(path)
+        parts = pure.parts
+        if pure.anchor:
+            spelling = next((s for s in self._spellings if _normal(parts)[: len(s)] == s), None)
+            if spelling is None:
+                raise PathRefused(f"the path is outside the workspace {self.root}")
+            parts = parts[len(spelling) :]
+        if os.name == "nt" and any(":" in part for part in parts):
+            raise PathRefused("the path names a drive or an alternate stream")
+        return parts
+
+    @contextmanager
+    def locate(self, path: str, *, follow_last: bool = True, make_parents: bool = False) -> Iterator[Spot]:
+        """Raises PathRefused when the path leads out, OSError when it leads nowhere."""
+        todo = deque(self.components(path))
+        stack = [Folder.root(self.root)]
+        try:
+            yield self._walk(stack, todo, follow_last=follow_last, make_parents=make_parents)
+        finally:
+            for folder in stack:
+                folder.close()
+
+    def _walk(self, stack: list[Folder], todo: deque[str], *, follow_last: bool, make_parents: bool) -> Spot:
+        links = 0
+        while todo:
+            name = todo.popleft()
+            if name == "..":
+                if len(stack) == 1:
+                    raise PathRefused(f"the path leads out of the workspace {self.root}")
+                stack.pop().close()
+                continue
+            here = stack[-1]
+            found = here.look(name)
+            if found is None:
+                if not todo:
+                    return Spot(here, name, None)
+                if not make_parents or ".." in todo:
+                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+                here.make(name)
+                stack.append(here.enter(name))
+            elif _is_link(found):
+                if not todo and not follow_last:
+                    return Spot(here, name, found)
+                links += 1
+                if links > MAX_LINKS:
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
+                todo.extendleft(reversed(self._link(stack, here.link_target(name))))
+            elif stat.S_ISDIR(found.st_mode):
+                stack.append(here.enter(name))
+            elif todo:
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), name)
+            else:
+                return Spot(here, name, found)
+        return Spot(stack[-1], None, None)
+
+    def _link(self, stack: list[Folder], target: str) -> tuple[str, ...]:
+        try:
+            parts = self.components(target)
+        except PathRefused:
+            raise PathRefused(f"the path leads out of the workspace {self.root} by a symbolic link") from None
+        if PurePath(target).anchor:
+            while len(stack) > 1:
+                stack.pop().close()
+        return parts
+
+
+def _is_link(found: os.stat_result) -> bool:
+    return stat.S_ISLNK(found.st_mode) or getattr(found, "st_reparse_tag", 0) == _JUNCTION
+
+
+def _normal(parts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(os.path.normcase(part) for part in parts)

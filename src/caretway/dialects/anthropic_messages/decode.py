@@ -1,0 +1,179 @@
+"""A Messages request -> TurnRequest, or an error that names the field at fault.
+
+Three tables say what happens to a field that has no reader: accepted in silence, understood without effect (listed in
+`ignored` unless it asks for nothing), unknown (listed too). Refuses to know models, backends and limits: whether a
+request can be served is decided elsewhere.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from ...core.errors import bad_request
+from ...core.request import OutputFormat, TurnRequest
+from ..fields import (
+    a_string,
+    an_array,
+    an_object,
+    invalid_value,
+    kind_of,
+    missing,
+    needed_string,
+    optional_bool,
+    optional_string,
+    unsupported,
+    wrong_type,
+)
+from ..headers import session_mode, workspace
+from ..leftovers import ARRAY, NUMBER, OBJECT, WHOLE, WORD, Idle, idle_names, listable, unknown_names
+from .encode import SHOW_THINKING
+from .errors import THREAD_UNSUPPORTED
+from .messages import MessageReader
+from .tools import decode_tools
+
+MAX_STOP_SEQUENCES: Final = 64
+
+_IDLE: Final[dict[str, Idle]] = {
+    "temperature": Idle(*NUMBER, (1,)),
+    "top_p": Idle(*NUMBER, (1,)),
+    "top_k": Idle(*WHOLE),
+    "service_tier": Idle(*WORD, ("auto",)),
+    "speed": Idle(*WORD, ("standard",)),
+    "container": Idle("a string or an object", (str, dict)),
+    "context_management": Idle(*OBJECT, ({}, {"edits": []})),
+    "mcp_servers": Idle(*ARRAY, ([],)),
+    "compaction": Idle(*OBJECT),
+    "diagnostics": Idle(*OBJECT),
+    "inference_geo": Idle(*WORD),
+}
+READ: Final = frozenset(
+    {
+        "model",
+        "messages",
+        "system",
+        "tools",
+        "tool_choice",
+        "stop_sequences",
+        "stream",
+        "thinking",
+        "output_config",
+        "output_format",
+        "thread",
+    }
+)
+SILENT: Final = frozenset({"max_tokens", "metadata", "cache_control", "betas", "anthropic_version", "anthropic_beta"})
+"""`max_tokens` is required by the API, so every client sends one: naming it each time would be noise. The others ask
+for nothing in the answer."""
+_BUDGETS: Final = ((4_096, "low"), (16_384, "medium"))
+"""A thinking budget up to so many tokens is this effort; above the last one it is `high`."""
+_THINKS: Final = frozenset({"enabled", "adaptive", "between_tools"})
+
+
+def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
+    if not isinstance(body, dict):
+        raise bad_request(f"The request body must be a JSON object, not {kind_of(body)}.", code="invalid_type")
+    _refuse_thread(body)
+    if body.get("model") is None:
+        raise missing("model", code="missing_model")
+    model = needed_string(body, "model")
+    _check_max_tokens(body.get("max_tokens"))
+    reader = MessageReader()
+    messages = (*reader.read_system(body.get("system")), *reader.read(body.get("messages")))
+    tools = decode_tools(body)
+    thinking, budgeted, ignored_thinking = _thinking(body.get("thinking"))
+    output_format, effort, ignored_output = _output(body)
+    return TurnRequest(
+        model=model,
+        messages=messages,
+        tools=tools.offered,
+        tool_choice=tools.choice,
+        stop=_stop(body.get("stop_sequences")),
+        output_format=output_format,
+        effort=effort or budgeted,
+        session=session_mode(headers),
+        workspace=workspace(headers),
+        stream=optional_bool(body, "stream") is True,
+        include_usage=True,
+        ignored=tuple(
+            listable(
+                (
+                    *idle_names(body, _IDLE),
+                    *ignored_thinking,
+                    *ignored_output,
+                    *sorted(tools.ignored),
+                    *sorted(reader.ignored),
+                    *unknown_names(body, READ, _IDLE, SILENT),
+                )
+            )
+        ),
+        echo={SHOW_THINKING: thinking},
+    )
+
+
+def _refuse_thread(body: Mapping[str, object]) -> None:
+    """Ignored, the next request would come without its history; refused in this form, the SDK sends it whole."""
+    if body.get("thread") is not None:
+        raise unsupported(
+            "thread",
+            "Message threads are not supported.",
+            code=THREAD_UNSUPPORTED,
+            hint="Send the full conversation without `thread`.",
+        )
+
+
+def _check_max_tokens(value: object) -> None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        raise wrong_type("max_tokens", "an integer", value)
+
+
+def _stop(value: object) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    given = an_array(value, "stop_sequences")
+    if len(given) > MAX_STOP_SEQUENCES:
+        raise invalid_value("stop_sequences", f"at most {MAX_STOP_SEQUENCES} are possible, not {len(given)}.")
+    sequences = [a_string(one, f"stop_sequences[{i}]") for i, one in enumerate(given)]
+    return tuple(dict.fromkeys(one for one in sequences if one))
+
+
+def _thinking(value: object) -> tuple[bool, str | None, list[str]]:
+    """Whether thinking is shown, the effort its budget stands for, and what of it has no effect."""
+    if value is None:
+        return False, None, []
+    wanted = an_object(value, "thinking")
+    kind = needed_string(wanted, "type", "thinking")
+    shown = optional_string(wanted, "display", "thinking") != "omitted"
+    budget = wanted.get("budget_tokens")
+    if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int)):
+        raise wrong_type("thinking.budget_tokens", "an integer", budget)
+    ignored = [f"thinking.{name}" for name in unknown_names(wanted, ("type", "display", "budget_tokens"))]
+    if kind not in _THINKS:
+        return False, None, ignored if kind == "disabled" else [*ignored, "thinking.type"]
+    effort = None if budget is None else next((name for most, name in _BUDGETS if budget <= most), "high")
+    return shown, effort, ignored
+
+
+def _output(body: Mapping[str, object]) -> tuple[OutputFormat | None, str | None, list[str]]:
+    """`output_config`, and `output_format`, which was there before it."""
+    config = body.get("output_config")
+    wanted = {} if config is None else an_object(config, "output_config")
+    effort = optional_string(wanted, "effort", "output_config")
+    ignored = [f"output_config.{name}" for name in unknown_names(wanted, ("effort", "format"))]
+    described, param = wanted.get("format"), "output_config.format"
+    if described is None:
+        described, param = body.get("output_format"), "output_format"
+    return _format(described, param), effort or None, ignored
+
+
+def _format(value: object, param: str) -> OutputFormat | None:
+    if value is None:
+        return None
+    described = an_object(value, param)
+    kind = needed_string(described, "type", param)
+    if kind != "json_schema":
+        raise invalid_value(f"{param}.type", f"use json_schema, not {kind[:60]!r}.")
+    if described.get("schema") is None:
+        raise missing(f"{param}.schema")
+    return OutputFormat(
+        name=optional_string(described, "name", param) or "",
+        schema=an_object(described["schema"], f"{param}.schema"),
+    )

@@ -1,0 +1,67 @@
+"""ErrorKind -> Anthropic's HTTP status and `type`. One table; a test checks that no kind is missing.
+
+Anthropic has a handful of types for everything; what exactly happened is in `details.error_code`, as in its own bodies.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from ...core.errors import ErrorKind, GatewayError
+
+THREAD_UNSUPPORTED: Final = "thread_unsupported_request"
+"""The code with which anthropic-python gives up message threads and sends the whole history from then on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    status: int
+    type: str
+    code: str
+    """Used when the error has no code of its own."""
+    prefix: str = ""
+    """Words that clients look for at the beginning of the message."""
+
+
+ERRORS: Final[dict[ErrorKind, Wire]] = {
+    ErrorKind.BAD_REQUEST: Wire(400, "invalid_request_error", "invalid_request"),
+    ErrorKind.UNSUPPORTED: Wire(400, "invalid_request_error", "unsupported"),
+    ErrorKind.NOT_FOUND: Wire(404, "not_found_error", "not_found"),
+    ErrorKind.TOO_LARGE: Wire(413, "request_too_large", "request_too_large"),
+    ErrorKind.ACCESS_DENIED: Wire(401, "authentication_error", "invalid_api_key"),
+    ErrorKind.SIGNED_OUT: Wire(401, "authentication_error", "not_authenticated"),
+    ErrorKind.FORBIDDEN: Wire(403, "permission_error", "forbidden"),
+    ErrorKind.MODEL_UNKNOWN: Wire(400, "invalid_request_error", "model_not_found"),
+    # Claude Code knows by these words that the conversation has to be compacted.
+    ErrorKind.CONTEXT_TOO_LONG: Wire(
+        400, "invalid_request_error", "context_length_exceeded", prefix="prompt is too long"
+    ),
+    ErrorKind.QUOTA: Wire(429, "rate_limit_error", "quota_exceeded"),
+    ErrorKind.RATE_LIMITED: Wire(429, "rate_limit_error", "rate_limited"),
+    ErrorKind.OVERLOADED: Wire(529, "overloaded_error", "overloaded"),
+    ErrorKind.TOOL_LOOP: Wire(502, "api_error", "tool_loop_detected"),
+    ErrorKind.TURN_GONE: Wire(409, "invalid_request_error", "turn_gone"),
+    ErrorKind.UPSTREAM_DOWN: Wire(503, "overloaded_error", "upstream_unavailable"),
+    ErrorKind.UPSTREAM_PROTOCOL: Wire(502, "api_error", "upstream_protocol"),
+    ErrorKind.UPSTREAM_DEPRECATED: Wire(502, "api_error", "upstream_deprecated"),
+    ErrorKind.UPSTREAM_ERROR: Wire(502, "api_error", "upstream_error"),
+    ErrorKind.TIMEOUT: Wire(504, "timeout_error", "upstream_timeout"),
+    ErrorKind.CANCELLED: Wire(499, "api_error", "cancelled"),
+    ErrorKind.INTERNAL: Wire(500, "api_error", "server_error"),
+}
+
+
+def encode_error(error: GatewayError) -> tuple[int, bytes]:
+    """HTTP status and body. The same body is the last event of a stream that failed."""
+    wire = ERRORS[error.kind]
+    message = str(error)
+    if wire.prefix and wire.prefix not in message.lower():
+        message = f"{wire.prefix}: {message}"
+    details: dict[str, object] = {"error_code": error.code or wire.code}
+    if error.code == THREAD_UNSUPPORTED:
+        details["unsupported"] = ["thread"]
+    elif error.param is not None:
+        details["param"] = error.param
+    body = {"type": "error", "error": {"type": wire.type, "message": message, "details": details}}
+    return wire.status, msgspec.json.encode(body)

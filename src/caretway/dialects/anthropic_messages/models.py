@@ -1,0 +1,37 @@
+"""The list of models in Anthropic's shape, for clients that ask with an `anthropic-version` header."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import msgspec
+
+from ...core.turn import ModelInfo
+
+
+def render_models(models: Sequence[ModelInfo], created: int) -> bytes:
+    """One page with all of them; there is never a second one."""
+    entries = [_entry(model, created) for model in models]
+    page = {
+        "data": entries,
+        "has_more": False,
+        "first_id": models[0].id if models else None,
+        "last_id": models[-1].id if models else None,
+    }
+    return msgspec.json.encode(page)
+
+
+def render_model(model: ModelInfo, created: int) -> bytes:
+    return msgspec.json.encode(_entry(model, created))
+
+
+def _entry(model: ModelInfo, created: int) -> dict[str, object]:
+    entry: dict[str, object] = {
+        "type": "model",
+        "id": model.id,
+        "display_name": model.name or model.id,
+        "created_at": datetime.fromtimestamp(created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "lifecycle": "active",
+    }
+    if model.context_window is not None:
+        entry["max_input_tokens"] = model.context_window
+    return entry

@@ -1,0 +1,96 @@
+"""`tools` and `tool_choice` -> ToolSpec and ToolChoice.
+
+Tools that Anthropic runs itself, or whose schema only its own models know, cannot be offered to Cursor: they are left
+out and named, because clients like Claude Code send them as a matter of course. Deferred tools are offered like others.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from ...core.request import ToolChoice, ToolSpec
+from ..fields import (
+    an_array,
+    an_object,
+    invalid_value,
+    needed_string,
+    optional_bool,
+    optional_string,
+)
+from ..tool_names import check_declared, check_name, check_unique
+
+_READ: Final = frozenset({"type", "name", "description", "input_schema"})
+SILENT_IN_TOOLS: Final = frozenset({"cache_control", "defer_loading", "eager_input_streaming", "strict"})
+"""Without effect on what is answered: arguments are passed on as the model wrote them, as soon as they are there."""
+_CHOICE: Final = frozenset({"type", "name", "disable_parallel_tool_use"})
+_FORMS: Final = "{'type': 'auto'}, {'type': 'any'}, {'type': 'none'} or {'type': 'tool', 'name': ...}"
+
+
+@dataclass(slots=True)
+class Tools:
+    """What was found. `left_out` holds the names of tools that are not offered."""
+
+    offered: tuple[ToolSpec, ...] = ()
+    choice: ToolChoice = field(default_factory=ToolChoice)
+    left_out: set[str] = field(default_factory=set)
+    ignored: dict[str, None] = field(default_factory=dict)
+
+
+def decode_tools(body: Mapping[str, object]) -> Tools:
+    tools = Tools()
+    declared = body.get("tools")
+    specs: list[tuple[str, ToolSpec]] = []
+    for i, one in enumerate(() if declared is None else an_array(declared, "tools")):
+        spec = _tool(one, f"tools[{i}]", tools)
+        if spec is not None:
+            specs.append((f"tools[{i}].name", spec))
+    tools.offered = check_unique(specs)
+    tools.choice = _choice(body.get("tool_choice"), tools)
+    return tools
+
+
+def _tool(value: object, at: str, tools: Tools) -> ToolSpec | None:
+    tool = an_object(value, at)
+    kind = optional_string(tool, "type", at)
+    if kind not in (None, "custom"):
+        tools.ignored[f"tools.{kind}"] = None
+        tools.left_out.add(optional_string(tool, "name", at) or "")
+        return None
+    name = check_name(needed_string(tool, "name", at), f"{at}.name")
+    for key in tool.keys() - _READ - SILENT_IN_TOOLS:
+        if tool[key] is not None:
+            tools.ignored[f"tools.{key}"] = None
+    schema = tool.get("input_schema")
+    return ToolSpec(
+        name,
+        optional_string(tool, "description", at) or "",
+        {} if schema is None else an_object(schema, f"{at}.input_schema"),
+    )
+
+
+def _choice(value: object, tools: Tools) -> ToolChoice:
+    if value is None:
+        return ToolChoice()
+    choice = an_object(value, "tool_choice")
+    kind = needed_string(choice, "type", "tool_choice")
+    parallel = optional_bool(choice, "disable_parallel_tool_use", "tool_choice") is not True
+    for key in choice.keys() - _CHOICE:
+        tools.ignored[f"tool_choice.{key}"] = None
+    if kind == "auto":
+        return ToolChoice(parallel=parallel)
+    if kind == "none":
+        return ToolChoice("none")
+    if kind == "any":
+        if tools.offered:
+            return ToolChoice("required", parallel=parallel)
+        if not tools.left_out:
+            raise invalid_value("tool_choice", "a tool call is required, and the request declares no tool.")
+    elif kind == "tool":
+        name = needed_string(choice, "name", "tool_choice")
+        if name not in tools.left_out:
+            return ToolChoice("named", check_declared(name, tools.offered, "tool_choice.name"), parallel)
+    else:
+        raise invalid_value("tool_choice.type", f"use {_FORMS}, not {kind[:60]!r}.")
+    # It wants a tool that cannot be offered (Claude Code's web search does): an answer in words is the best there is.
+    tools.ignored["tool_choice"] = None
+    return ToolChoice(parallel=parallel)

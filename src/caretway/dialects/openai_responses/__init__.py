@@ -1,0 +1,55 @@
+"""OpenAI's Responses: one dialect, assembled from its decoder, its encoder and the store of what it has answered.
+
+The errors are those of the chat dialect: both are OpenAI's.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from ...core.errors import GatewayError
+from ...core.fold import Reply
+from ...core.request import TurnRequest
+from ...core.turn import ModelInfo
+from .. import Dialect, Encoder, ResponseMeta
+from ..openai_chat.errors import encode_error
+from ..openai_chat.models import render_model, render_models
+from .decode import decode
+from .encode import ResponsesEncoder, render
+from .errand import PREFIXES, run_errand
+from .store import ResponseStore
+
+__all__ = ["ResponseStore", "openai_responses"]
+
+
+class OpenAIResponses:
+    name: str = "openai_responses"
+    routes: tuple[str, ...] = ("/v1/responses", "/responses")
+    errands: tuple[str, ...] = PREFIXES
+
+    def __init__(self, store: ResponseStore) -> None:
+        self._store = store
+
+    def decode(self, body: object, headers: Mapping[str, str]) -> TurnRequest:
+        return decode(body, headers, self._store)
+
+    def encoder(self, request: TurnRequest, meta: ResponseMeta) -> Encoder:
+        return ResponsesEncoder(request, meta, self._store)
+
+    def render(self, reply: Reply, request: TurnRequest, meta: ResponseMeta) -> bytes:
+        return render(reply, request, meta, self._store)
+
+    def error(self, error: GatewayError) -> tuple[int, bytes]:
+        return encode_error(error)
+
+    def render_models(self, models: Sequence[ModelInfo], created: int) -> bytes:
+        return render_models(models, created)
+
+    def render_model(self, model: ModelInfo, created: int) -> bytes:
+        return render_model(model, created)
+
+    def errand(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes] | None:
+        return run_errand(method, path, self._store)
+
+
+def openai_responses(store: ResponseStore) -> Dialect:
+    """The dialect over one store. What it has answered is known to whoever shares that store, and to nobody else."""
+    return OpenAIResponses(store)

@@ -1,0 +1,271 @@
+"""A Responses request -> TurnRequest, or an error that names the field at fault.
+
+What an earlier response said is put before the new input when the request names it; its instructions are not, as the
+API has it. Three tables say what happens to a field that has no reader: accepted in silence, understood without effect
+(listed in `ignored` unless it asks for nothing), unknown (listed too). Refuses to know models, backends and limits.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ...core.errors import bad_request
+from ...core.request import Message, OutputFormat, Role, Text, TurnRequest
+from ..fields import (
+    a_string,
+    an_array,
+    an_object,
+    invalid_value,
+    kind_of,
+    missing,
+    needed_string,
+    optional_bool,
+    optional_string,
+    unsupported,
+    wrong_type,
+)
+from ..headers import session_mode, workspace
+from ..leftovers import ARRAY, NUMBER, OBJECT, WHOLE, WORD, Idle, idle_names, listable, unknown_names
+from .echo import Echo
+from .items import ItemReader, kind_of_item
+from .store import Item, ResponseStore
+from .tools import decode_tools
+
+_IDLE: Final[dict[str, Idle]] = {
+    "max_output_tokens": Idle(*WHOLE),
+    "max_tool_calls": Idle(*WHOLE),
+    "temperature": Idle(*NUMBER, (1,)),
+    "top_p": Idle(*NUMBER, (1,)),
+    "top_logprobs": Idle(*WHOLE, (0,)),
+    "service_tier": Idle(*WORD, ("auto", "default")),
+    "truncation": Idle(*WORD, ("disabled",)),
+    "context_management": Idle(*ARRAY, ([],)),
+    "moderation": Idle(*OBJECT),
+    "image": Idle(*OBJECT),
+}
+_READ: Final = frozenset(
+    {
+        "model",
+        "input",
+        "instructions",
+        "previous_response_id",
+        "tools",
+        "tool_choice",
+        "parallel_tool_calls",
+        "text",
+        "reasoning",
+        "include",
+        "store",
+        "stream",
+        "stream_options",
+        "metadata",
+        "background",
+        "conversation",
+        "prompt",
+    }
+)
+_SILENT: Final = frozenset(
+    {
+        "user",
+        "prompt_cache_key",
+        "prompt_cache_retention",
+        "prompt_cache_options",
+        "safety_identifier",
+        "client_metadata",
+        "access_programs",
+    }
+)
+"""They ask for nothing in the answer."""
+_INCLUDED_ANYWAY: Final = frozenset({"reasoning.encrypted_content", "message.input_image.image_url"})
+"""`include` values that need no mention: there is no encrypted reasoning to give, and images come back as sent."""
+_UNSERVED: Final[dict[str, str]] = {
+    "conversation": "There are no stored conversations here; use 'previous_response_id' or send the history.",
+    "prompt": "There are no stored prompts here; send 'instructions' and 'input'.",
+}
+_ECHOED: Final = (
+    "max_output_tokens",
+    "max_tool_calls",
+    "previous_response_id",
+    "prompt_cache_key",
+    "safety_identifier",
+    "user",
+)
+
+
+def decode(body: object, headers: Mapping[str, str], store: ResponseStore) -> TurnRequest:
+    if not isinstance(body, dict):
+        raise bad_request(f"The request body must be a JSON object, not {kind_of(body)}.", code="invalid_type")
+    if body.get("model") is None:
+        raise missing("model", code="missing_model")
+    model = needed_string(body, "model")
+    _refuse_unserved(body)
+    box, tools, choice = decode_tools(body)
+    previous = optional_string(body, "previous_response_id") or None
+    asked = _input(body.get("input"), store, optional=previous is not None)
+    reader = ItemReader(box)
+    history = [("previous_response_id", item) for item in _before(previous, store)]
+    messages = reader.read([*history, *((f"input[{i}]", item) for i, item in enumerate(asked))])
+    if not messages:
+        raise bad_request("'input' must say something.", param="input", code="invalid_value")
+    instructions = _instructions(body.get("instructions"))
+    reasoning, effort, summary, ignored_reasoning = _reasoning(body.get("reasoning"))
+    text, output_format, ignored_text = _text(body.get("text"))
+    keep = optional_bool(body, "store") is not False
+    repeated = {name: body.get(name) for name in _ECHOED} | {
+        "instructions": instructions or None,
+        "metadata": an_object(body.get("metadata") or {}, "metadata"),
+        "parallel_tool_calls": choice.parallel,
+        "reasoning": reasoning,
+        "store": keep,
+        "text": text,
+        "tool_choice": body.get("tool_choice") or "auto",
+        "tools": body.get("tools") or [],
+        "truncation": body.get("truncation") or "disabled",
+    }
+    return TurnRequest(
+        model=model,
+        messages=(Message(Role.SYSTEM, (Text(instructions),)), *messages) if instructions else messages,
+        tools=tools,
+        tool_choice=choice,
+        output_format=output_format,
+        effort=effort,
+        session=session_mode(headers),
+        workspace=workspace(headers),
+        stream=optional_bool(body, "stream") is True,
+        include_usage=True,
+        ignored=(
+            *idle_names(body, _IDLE),
+            *ignored_reasoning,
+            *ignored_text,
+            *_include(body.get("include")),
+            *_stream_options(body.get("stream_options")),
+            *box.ignored,
+            *reader.ignored,
+            *unknown_names(body, _READ, _IDLE, _SILENT),
+        ),
+        echo=Echo(
+            repeated=repeated,
+            tools=box.renamed,
+            show_reasoning=summary,
+            store=keep,
+            input=tuple(asked) if keep else (),
+            previous=previous,
+        ).put(),
+    )
+
+
+def _refuse_unserved(body: Mapping[str, object]) -> None:
+    """Fields that would be lost context or a promise: leaving them out would answer another question."""
+    if optional_bool(body, "background"):
+        raise unsupported("background", "Responses are not made in the background; use 'stream' and stay connected.")
+    for name, message in _UNSERVED.items():
+        if body.get(name) is not None:
+            raise unsupported(name, message)
+
+
+# ---- what is asked
+
+
+def _input(value: object, store: ResponseStore, *, optional: bool) -> list[Item]:
+    """The items of this request, references replaced by what they refer to."""
+    if value is None:
+        if optional:
+            return []
+        raise missing("input")
+    if isinstance(value, str):
+        if not value.strip():
+            raise invalid_value("input", "it must not be empty.")
+        return [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": value}]}]
+    if not isinstance(value, list):
+        raise wrong_type("input", "a string or an array of items", value)
+    if not value and not optional:
+        raise bad_request("'input' must have at least one item.", param="input", code="invalid_value")
+    return [_resolved(an_object(one, f"input[{i}]"), f"input[{i}]", store) for i, one in enumerate(value)]
+
+
+def _resolved(item: Mapping[str, Any], at: str, store: ResponseStore) -> Item:
+    if kind_of_item(item, at) != "item_reference":
+        return item
+    name = needed_string(item, "id", at)
+    found = store.item(name)
+    if found is None:
+        raise bad_request(
+            f"Item with id {name[:80]!r} not found.",
+            hint="Send the item itself; only items of responses that are still kept can be referred to.",
+            param=f"{at}.id",
+            code="item_not_found",
+        )
+    return found
+
+
+def _before(previous: str | None, store: ResponseStore) -> list[Item]:
+    """Everything that was said up to the response that the request continues."""
+    if previous is None:
+        return []
+    chain = store.chain(previous)
+    if chain is None:
+        raise bad_request(
+            f"Previous response with id {previous[:80]!r} not found.",
+            hint="Responses are kept in memory, for a while, unless 'store' is false; send the whole history instead.",
+            param="previous_response_id",
+            code="previous_response_not_found",
+        )
+    return [item for stored in chain for item in (*stored.input_items(), *stored.output_items())]
+
+
+def _instructions(value: object) -> str:
+    return "" if value is None else a_string(value, "instructions")
+
+
+# ---- how it is to be answered
+
+
+def _reasoning(value: object) -> tuple[dict[str, object], str | None, bool, list[str]]:
+    """What to repeat, the effort, whether summaries are shown, and what has no effect."""
+    wanted = {} if value is None else an_object(value, "reasoning")
+    effort = optional_string(wanted, "effort", "reasoning") or None
+    old = optional_string(wanted, "generate_summary", "reasoning")  # the field's name before it was `summary`
+    summary = optional_string(wanted, "summary", "reasoning") or old or None
+    ignored = unknown_names(wanted, ("effort", "summary", "generate_summary"))
+    shown = summary not in (None, "none")
+    return {"effort": effort, "summary": summary}, effort, shown, [f"reasoning.{name}" for name in ignored]
+
+
+def _text(value: object) -> tuple[Mapping[str, object], OutputFormat | None, list[str]]:
+    wanted = {} if value is None else an_object(value, "text")
+    plain: Mapping[str, object] = {"type": "text"}
+    given = plain if wanted.get("format") is None else an_object(wanted["format"], "text.format")
+    ignored = [f"text.{name}" for name in unknown_names(wanted, ("format", "verbosity"))]
+    if optional_string(wanted, "verbosity", "text") not in (None, "medium"):
+        ignored.append("text.verbosity")
+    repeated = {"format": given} | {key: wanted[key] for key in ("verbosity",) if wanted.get(key) is not None}
+    return repeated, _format(given), ignored
+
+
+def _format(wanted: Mapping[str, object]) -> OutputFormat | None:
+    at = "text.format"
+    kind = needed_string(wanted, "type", at)
+    if kind == "text":
+        return None
+    if kind == "json_object":
+        return OutputFormat()
+    if kind != "json_schema":
+        raise invalid_value(f"{at}.type", f"use text, json_object or json_schema, not {kind[:60]!r}.")
+    optional_bool(wanted, "strict", at)
+    schema = wanted.get("schema")
+    return OutputFormat(
+        name=optional_string(wanted, "name", at) or "",
+        schema=None if schema is None else an_object(schema, f"{at}.schema"),
+    )
+
+
+def _include(value: object) -> list[str]:
+    wanted = [a_string(one, f"include[{i}]") for i, one in enumerate(an_array(value or [], "include"))]
+    return listable(f"include.{name}" for name in wanted if name not in _INCLUDED_ANYWAY)
+
+
+def _stream_options(value: object) -> list[str]:
+    wanted = {} if value is None else an_object(value, "stream_options")
+    ignored = [f"stream_options.{name}" for name in unknown_names(wanted, ("include_obfuscation", "include_usage"))]
+    if optional_bool(wanted, "include_obfuscation", "stream_options"):
+        ignored.append("stream_options.include_obfuscation")
+    return ignored

@@ -1,0 +1,45 @@
+"""What an answer of this dialect must know of its request, kept in `request.echo` and opaque to everybody else."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from ...core.request import TurnRequest
+
+_KEY: Final = "openai_responses"
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A tool as its client knows it. Upstream it is a function, under a name of its own."""
+
+    kind: Literal["function", "custom"]
+    name: str
+    namespace: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Echo:
+    repeated: Mapping[str, object] = field(default_factory=dict)
+    """Fields of the response object that say what was asked for."""
+    tools: Mapping[str, Declared] = field(default_factory=dict)
+    """Offered name -> the tool, for those that are not plain functions under their own name."""
+    show_reasoning: bool = False
+    store: bool = False
+    input: tuple[Mapping[str, Any], ...] = ()
+    """The items of this request alone, for whoever asks for them later."""
+    previous: str | None = None
+
+    def declared(self, offered: str) -> Declared:
+        return self.tools.get(offered) or Declared("function", offered)
+
+    def put(self) -> Mapping[str, object]:
+        return {_KEY: self}
+
+
+_NOTHING: Final = Echo()
+
+
+def echo_of(request: TurnRequest) -> Echo:
+    found = request.echo.get(_KEY)
+    return found if isinstance(found, Echo) else _NOTHING

@@ -1,0 +1,372 @@
+"""Events -> the event sequence of a Responses stream, and a folded Reply -> one response object.
+
+In: the events of one response. Out: SSE bytes, one piece per batch. Remembered: the next sequence number, the item
+that text goes into, the calls that are open, and every finished item, because the last event repeats them all. What
+never changes within an item is rendered once, so a text delta is head + number + middle + JSON string + end. A finished
+response is handed to the store, if its client wants it kept.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, assert_never
+
+import msgspec
+
+from ...core.events import (
+    AgentActivity,
+    Event,
+    Note,
+    ReasoningDelta,
+    StopReason,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallReady,
+    ToolCallStarted,
+    TurnEnded,
+    TurnFailed,
+    TurnPaused,
+    TurnStarted,
+    Usage,
+    UsageReported,
+)
+from ...core.fold import Reply
+from ...core.request import Reasoning, Text, ToolCall, TurnRequest
+from .. import ResponseMeta
+from .echo import Declared, Echo, echo_of
+from .objects import (
+    INCOMPLETE,
+    Status,
+    call_item,
+    free_text,
+    item_id,
+    message_item,
+    reasoning_item,
+    response_id,
+    response_object,
+    summary_part,
+    text_part,
+)
+from .store import ResponseStore
+
+_json = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """The events that make up an item of text, and what differs between the two kinds of them."""
+
+    kind: Literal["message", "reasoning"]
+    part: str
+    text: str
+    place: str
+    """The field that says which part of the item is meant; it is always the first."""
+    has_logprobs: bool
+
+
+_MESSAGE: Final = _Form("message", "response.content_part", "response.output_text", "content_index", True)
+_REASONING: Final = _Form(
+    "reasoning", "response.reasoning_summary_part", "response.reasoning_summary_text", "summary_index", False
+)
+
+
+def _head(name: str) -> bytes:
+    return b'event: %b\ndata: {"type":"%b","sequence_number":' % (name.encode(), name.encode())
+
+
+_HEADS: Final = {form.kind: _head(f"{form.text}.delta") for form in (_MESSAGE, _REASONING)}
+_ENDS: Final = {"message": b',"logprobs":[]}\n\n', "reasoning": b"}\n\n"}
+
+
+@dataclass(slots=True)
+class _Run:
+    """An item of text that is open."""
+
+    form: _Form
+    name: str
+    index: int
+    head: bytes
+    middle: bytes
+    end: bytes
+    pieces: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Call:
+    name: str
+    index: int
+    tool: Declared
+    sent: int = 0
+    """Characters of its arguments that are out."""
+
+
+class ResponsesEncoder:
+    """One streamed response."""
+
+    def __init__(self, request: TurnRequest, meta: ResponseMeta, store: ResponseStore) -> None:
+        self._meta = meta
+        self._echo = echo_of(request)
+        self._store = store
+        self._seq = 0
+        self._output: list[Mapping[str, object] | None] = []
+        """By output index; None while an item is open."""
+        self._run: _Run | None = None
+        self._calls: dict[str, _Call] = {}
+        self._usage: Usage | None = None
+        self._notes: dict[str, str] = {}
+        self._opening = b""
+        self._over = False
+
+    @property
+    def keep_alive(self) -> bytes:
+        """A real event, and one that changes nothing: Codex counts events, not bytes, when it waits."""
+        out: list[bytes] = []
+        if not self._over and not self._begin(out):
+            self._say(out, "response.in_progress", self._opening)
+        return b"".join(out)
+
+    def feed(self, events: Sequence[Event]) -> bytes:
+        out: list[bytes] = []
+        for event in events:
+            if self._over:
+                break
+            match event:
+                case TextDelta(text=text):
+                    if text:
+                        self._add_text(_MESSAGE, text, out)
+                case ReasoningDelta(text=text):
+                    if text and self._echo.show_reasoning:
+                        self._add_text(_REASONING, text, out)
+                case TurnStarted():
+                    self._begin(out)
+                case ToolCallStarted(id=call, name=name):
+                    self._start_call(call, name, out)
+                case ToolCallDelta(id=call, arguments=arguments):
+                    self._add_arguments(self._calls[call], arguments, out)
+                case ToolCallReady(id=call, arguments=arguments):
+                    self._finish_call(self._calls[call], call, arguments, out)
+                case UsageReported(usage=usage):
+                    self._usage = usage
+                case Note(key=key, value=value):
+                    self._notes[key] = value
+                case TurnPaused() | TurnEnded() | TurnFailed():
+                    self._finish(event, out)
+                case AgentActivity():
+                    pass  # its items are for tools that OpenAI runs itself; clients would look for more in them
+                case _:
+                    assert_never(event)
+        return b"".join(out)
+
+    # ---- frames
+
+    def _say(self, out: list[bytes], name: str, rest: bytes) -> None:
+        """`rest`: the other fields of the event, as JSON without the braces."""
+        out += (_head(name), b"%d," % self._seq, rest, b"}\n\n")
+        self._seq += 1
+
+    def _tell(self, out: list[bytes], name: str, /, **fields: object) -> None:
+        self._say(out, name, _json(fields)[1:-1])
+
+    def _begin(self, out: list[bytes]) -> bool:
+        """True when it was done just now."""
+        if self._opening:
+            return False
+        self._opening = _json({"response": response_object(self._meta, self._echo, status="in_progress")})[1:-1]
+        self._say(out, "response.created", self._opening)
+        self._say(out, "response.in_progress", self._opening)
+        return True
+
+    # ---- text
+
+    def _add_text(self, form: _Form, text: str, out: list[bytes]) -> None:
+        run = self._run
+        if run is None or run.form is not form:
+            run = self._open_run(form, out)
+        run.pieces.append(text)
+        out += (run.head, b"%d" % self._seq, run.middle, _json(text), run.end)
+        self._seq += 1
+
+    def _open_run(self, form: _Form, out: list[bytes]) -> _Run:
+        self._begin(out)
+        self._close_run("completed", out)
+        index = self._new_index()
+        name = item_id(form.kind, self._meta, index)
+        place = {"item_id": name, "output_index": index, form.place: 0}
+        middle = b"," + _json(place)[1:-1] + b',"delta":'
+        run = self._run = _Run(form, name, index, _HEADS[form.kind], middle, _ENDS[form.kind])
+        empty = message_item(name, "in_progress", ()) if form is _MESSAGE else reasoning_item(name, ())
+        self._tell(out, "response.output_item.added", output_index=index, item=empty)
+        part = text_part("") if form is _MESSAGE else summary_part("")
+        self._tell(out, f"{form.part}.added", **place, part=part)
+        return run
+
+    def _close_run(self, status: Status, out: list[bytes]) -> None:
+        run, self._run = self._run, None
+        if run is None:
+            return
+        form, text = run.form, "".join(run.pieces)
+        place = {"item_id": run.name, "output_index": run.index, form.place: 0}
+        logprobs: dict[str, object] = {"logprobs": []} if form.has_logprobs else {}
+        self._tell(out, f"{form.text}.done", **place, text=text, **logprobs)
+        part = text_part(text) if form is _MESSAGE else summary_part(text)
+        self._tell(out, f"{form.part}.done", **place, part=part)
+        self._close_item(run.index, _text_item(form.kind, run.name, status, text), out)
+
+    def _new_index(self) -> int:
+        self._output.append(None)
+        return len(self._output) - 1
+
+    def _close_item(self, index: int, item: Mapping[str, object], out: list[bytes]) -> None:
+        self._output[index] = item
+        self._tell(out, "response.output_item.done", output_index=index, item=item)
+
+    # ---- calls
+
+    def _start_call(self, call: str, name: str, out: list[bytes]) -> None:
+        self._begin(out)
+        self._close_run("completed", out)
+        index = self._new_index()
+        tool = self._echo.declared(name)
+        known = self._calls[call] = _Call(item_id(tool.kind, self._meta, index), index, tool)
+        item = call_item(known.name, "in_progress", call, tool, "")
+        self._tell(out, "response.output_item.added", output_index=index, item=item)
+
+    def _add_arguments(self, call: _Call, arguments: str, out: list[bytes]) -> None:
+        """The pieces of a custom tool's input are JSON on this side: its text is known when it is whole."""
+        if arguments and call.tool.kind == "function":
+            call.sent += len(arguments)
+            name = "response.function_call_arguments.delta"
+            self._tell(out, name, item_id=call.name, output_index=call.index, delta=arguments)
+
+    def _finish_call(self, call: _Call, call_id: str, arguments: str, out: list[bytes]) -> None:
+        place = {"item_id": call.name, "output_index": call.index}
+        if call.tool.kind == "custom":
+            arguments = free_text(arguments)
+            if arguments:
+                self._tell(out, "response.custom_tool_call_input.delta", **place, delta=arguments)
+            self._tell(out, "response.custom_tool_call_input.done", **place, input=arguments)
+        else:
+            self._add_arguments(call, arguments[call.sent :], out)
+            name = "response.function_call_arguments.done"
+            self._tell(out, name, **place, name=call.tool.name, arguments=arguments)
+        self._close_item(call.index, call_item(call.name, "completed", call_id, call.tool, arguments), out)
+
+    # ---- the end
+
+    def _finish(self, end: TurnPaused | TurnEnded | TurnFailed, out: list[bytes]) -> None:
+        self._begin(out)
+        if isinstance(end, TurnFailed):
+            self._drop_run()
+            self._complete(
+                out,
+                "failed",
+                response_object(
+                    self._meta,
+                    self._echo,
+                    status="failed",
+                    output=self._done(),
+                    usage=self._usage,
+                    error=end.error,
+                    notes=self._notes.items(),
+                ),
+            )
+            return
+        cause = _cause(end.reason if isinstance(end, TurnEnded) else StopReason.END, called=bool(self._calls))
+        status: Literal["completed", "incomplete"] = "completed" if cause is None else "incomplete"
+        self._close_run(status, out)
+        self._complete(
+            out,
+            status,
+            response_object(
+                self._meta,
+                self._echo,
+                status=status,
+                output=self._done(),
+                usage=self._usage,
+                incomplete=cause,
+                notes=self._notes.items(),
+            ),
+        )
+
+    def _drop_run(self) -> None:
+        """What was said before a failure is in the answer, unfinished; its item gets no proper end."""
+        run, self._run = self._run, None
+        if run is not None:
+            self._output[run.index] = _text_item(run.form.kind, run.name, "incomplete", "".join(run.pieces))
+
+    def _done(self) -> list[Mapping[str, object]]:
+        return [item for item in self._output if item is not None]
+
+    def _complete(self, out: list[bytes], word: str, response: Mapping[str, object]) -> None:
+        self._over = True
+        body = _json(response)
+        self._say(out, f"response.{word}", b'"response":' + body)
+        _keep(self._store, self._meta, self._echo, body, self._done())
+
+
+def render(reply: Reply, request: TurnRequest, meta: ResponseMeta, store: ResponseStore) -> bytes:
+    """The whole answer: the very object that ends the stream of the same events."""
+    echo = echo_of(request)
+    cause = _cause(reply.reason, called=bool(reply.calls))
+    status: Literal["completed", "incomplete"] = "completed" if cause is None else "incomplete"
+    parts = list(_shown(reply, echo))
+    output: list[Mapping[str, object]] = []
+    for index, part in enumerate(parts):
+        match part:
+            case ToolCall(id=call, name=name, arguments=arguments):
+                tool = echo.declared(name)
+                shown = free_text(arguments) if tool.kind == "custom" else arguments
+                output.append(call_item(item_id(tool.kind, meta, index), "completed", call, tool, shown))
+            case Text(text=text) | Reasoning(text=text):
+                kind: Literal["message", "reasoning"] = "message" if isinstance(part, Text) else "reasoning"
+                last = index == len(parts) - 1
+                output.append(_text_item(kind, item_id(kind, meta, index), status if last else "completed", text))
+            case _:
+                assert_never(part)
+    body = _json(
+        response_object(
+            meta,
+            echo,
+            status=status,
+            output=output,
+            usage=reply.usage,
+            incomplete=cause,
+            notes=((note.key, note.value) for note in reply.notes),
+        )
+    )
+    _keep(store, meta, echo, body, output)
+    return body
+
+
+def _shown(reply: Reply, echo: Echo) -> Iterator[Text | Reasoning | ToolCall]:
+    """The parts of the answer. Where reasoning is not shown, the texts around it are one."""
+    parts = reply.parts or (Reasoning(reply.reasoning), Text(reply.text), *reply.calls)
+    said: list[str] = []
+    for part in parts:
+        if isinstance(part, Text):
+            said.append(part.text)
+        elif isinstance(part, ToolCall) or echo.show_reasoning:
+            if text := "".join(said):
+                yield Text(text)
+            said = []
+            if isinstance(part, ToolCall) or part.text:
+                yield part
+    if text := "".join(said):
+        yield Text(text)
+
+
+def _text_item(kind: Literal["message", "reasoning"], name: str, status: Status, text: str) -> dict[str, object]:
+    if kind == "message":
+        return message_item(name, status, (text_part(text),))
+    return reasoning_item(name, (summary_part(text),))
+
+
+def _cause(reason: StopReason, *, called: bool) -> str | None:
+    """Why a response is incomplete. One with calls never is: they are to be answered."""
+    return None if called else INCOMPLETE.get(reason)
+
+
+def _keep(
+    store: ResponseStore, meta: ResponseMeta, echo: Echo, body: bytes, output: Sequence[Mapping[str, object]]
+) -> None:
+    if echo.store:
+        store.keep(response_id(meta), body, echo.input, output, echo.previous)

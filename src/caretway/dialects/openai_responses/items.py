@@ -1,0 +1,208 @@
+"""`input` items -> the history in our own form. One pass, in order; a table says who reads which type.
+
+Remembered on the way: what the assistant said and called since the last item that was not its own. Those items are one
+message, so that a conversation has the same transcript here and on the chat API. Items of tools that OpenAI runs on
+its own servers are left out and named in `ignored`. Refuses to know sessions: whether an id is a ticket is not decided
+here.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from ...core.request import Image, Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
+from ..fields import (
+    a_string,
+    an_array,
+    an_object,
+    invalid_value,
+    missing,
+    needed_string,
+    optional_string,
+    unsupported,
+    wrong_type,
+)
+from ..images import decode_image_url
+from ..leftovers import listable
+from .tools import FREE_TEXT, Toolbox
+
+_ROLES: Final[dict[str, Role]] = {
+    "user": Role.USER,
+    "assistant": Role.ASSISTANT,
+    "system": Role.SYSTEM,
+    "developer": Role.SYSTEM,
+}
+_TEXTS: Final[dict[str, str]] = {
+    "input_text": "text",
+    "output_text": "text",
+    "text": "text",  # the chat API's name; some clients mix them up
+    "refusal": "refusal",
+}
+"""Type of a content part -> the key of its text."""
+_REFUSED: Final[dict[str, str]] = {"input_file": "Files", "input_audio": "Audio"}
+
+_json = msgspec.json.Encoder().encode
+
+
+class ItemReader:
+    """Reads one request's items. `ignored` lists what was understood and cannot be honoured."""
+
+    def __init__(self, tools: Toolbox) -> None:
+        self._tools = tools
+        self._messages: list[Message] = []
+        self._answer: list[Part] = []
+        self._ignored: dict[str, None] = {}
+
+    @property
+    def ignored(self) -> list[str]:
+        return listable(self._ignored)
+
+    def read(self, items: Iterable[tuple[str, object]]) -> tuple[Message, ...]:
+        """Each item with its place in the request."""
+        for at, value in items:
+            item = an_object(value, at)
+            kind = kind_of_item(item, at)
+            reader = _READERS.get(kind)
+            if reader is None:
+                self._ignored[f"input.{kind}"] = None
+            else:
+                reader(self, item, at)
+        self._flush()
+        return tuple(self._messages)
+
+    def _flush(self) -> None:
+        if self._answer:
+            self._messages.append(Message(Role.ASSISTANT, tuple(self._answer)))
+            self._answer = []
+
+    # ---- what is said
+
+    def _message(self, item: Mapping[str, object], at: str) -> None:
+        name = needed_string(item, "role", at)
+        role = _ROLES.get(name)
+        if role is None:
+            raise invalid_value(f"{at}.role", f"use one of {', '.join(_ROLES)}, not {name[:60]!r}.")
+        content = self._content(item.get("content"), f"{at}.content", images=role is Role.USER)
+        if role is Role.ASSISTANT:
+            self._answer += content
+        else:
+            self._flush()
+            self._messages.append(Message(role, tuple(content)))
+
+    def _reasoning(self, item: Mapping[str, object], at: str) -> None:
+        texts: list[str] = []
+        for key in ("summary", "content"):
+            for i, one in enumerate(an_array(item.get(key) or [], f"{at}.{key}")):
+                part = f"{at}.{key}[{i}]"
+                texts.append(optional_string(an_object(one, part), "text", part) or "")
+        text = "\n\n".join(filter(None, texts))
+        signature = optional_string(item, "encrypted_content", at) or ""
+        if text or signature:
+            self._answer.append(Reasoning(text, signature))
+
+    def _content(self, value: object, at: str, *, images: bool) -> list[Text | Image]:
+        if isinstance(value, str):
+            return [Text(value)] if value else []
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            raise wrong_type(at, "a string or an array of parts", value)
+        parts = [self._part(an_object(one, f"{at}[{i}]"), f"{at}[{i}]", images) for i, one in enumerate(value)]
+        return [part for part in parts if not isinstance(part, Text) or part.text]
+
+    def _part(self, part: Mapping[str, object], at: str, images: bool) -> Text | Image:
+        kind = needed_string(part, "type", at)
+        refused = _REFUSED.get(kind)
+        if refused is not None:
+            raise unsupported(f"{at}.type", f"{refused} cannot be sent to Cursor.", code=f"{kind}_not_supported")
+        if kind == "input_image" and images:
+            return self._image(part, at)
+        key = _TEXTS.get(kind)
+        if key is None:
+            possible = ", ".join((*_TEXTS, "input_image") if images else _TEXTS)
+            raise invalid_value(f"{at}.type", f"use one of {possible} here, not {kind[:60]!r}.")
+        if part.get(key) is None:
+            raise missing(f"{at}.{key}")
+        return Text(a_string(part[key], f"{at}.{key}"))
+
+    def _image(self, part: Mapping[str, object], at: str) -> Image:
+        if part.get("image_url") is None and part.get("file_id") is not None:
+            raise unsupported(
+                f"{at}.file_id",
+                "There is no store of files here.",
+                code="file_id_not_supported",
+                hint="Send the image itself in `image_url`, as a data: URL.",
+            )
+        if optional_string(part, "detail", at) not in (None, "auto"):
+            self._ignored["input_image.detail"] = None
+        return decode_image_url(needed_string(part, "image_url", at), f"{at}.image_url")
+
+    # ---- calls and their results
+
+    def _function_call(self, item: Mapping[str, object], at: str) -> None:
+        """Arguments stay text. Only a call that was sent without any gets the empty object it stands for."""
+        self._call(item, at, optional_string(item, "arguments", at) or "{}")
+
+    def _custom_call(self, item: Mapping[str, object], at: str) -> None:
+        self._call(item, at, _json({FREE_TEXT: optional_string(item, "input", at) or ""}).decode())
+
+    def _call(self, item: Mapping[str, object], at: str, arguments: str) -> None:
+        name = self._tools.offered(needed_string(item, "name", at), optional_string(item, "namespace", at))
+        self._answer.append(ToolCall(needed_string(item, "call_id", at), name, arguments))
+
+    def _local_call(self, item: Mapping[str, object], at: str) -> None:
+        """A call of a tool that only OpenAI's models are given; it may stand in a history that came from there."""
+        kind = str(item["type"]).removesuffix("_call")
+        what = item.get("action") or item.get("operation") or {}
+        self._answer.append(ToolCall(_call_id(item, at), kind, _json(what).decode()))
+
+    def _result(self, item: Mapping[str, object], at: str) -> None:
+        if item.get("output") is None:
+            raise missing(f"{at}.output")
+        content = self._content(item["output"], f"{at}.output", images=True)
+        self._add_result(_call_id(item, at), tuple(content))
+
+    def _local_result(self, item: Mapping[str, object], at: str) -> None:
+        output = item.get("output")
+        text = output if isinstance(output, str) else _json(output).decode() if output is not None else ""
+        self._add_result(_call_id(item, at), (Text(text),) if text else ())
+
+    def _add_result(self, call: str, content: tuple[Text | Image, ...]) -> None:
+        self._flush()
+        self._messages.append(Message(Role.TOOL, (ToolResult(call, content),)))
+
+
+def kind_of_item(item: Mapping[str, object], at: str) -> str:
+    """The type may be left out of messages and of references."""
+    kind = optional_string(item, "type", at)
+    if kind is not None:
+        return kind
+    if item.get("role") is not None:
+        return "message"
+    if item.get("id") is not None:
+        return "item_reference"
+    raise missing(f"{at}.type")
+
+
+def _call_id(item: Mapping[str, object], at: str) -> str:
+    """Older items of local shells are named by their `id` alone."""
+    if item.get("call_id") is None and item.get("id") is not None:
+        return needed_string(item, "id", at)
+    return needed_string(item, "call_id", at)
+
+
+_READERS: Final[dict[str, Callable[[ItemReader, Mapping[str, object], str], None]]] = {
+    "message": ItemReader._message,
+    "reasoning": ItemReader._reasoning,
+    "function_call": ItemReader._function_call,
+    "function_call_output": ItemReader._result,
+    "custom_tool_call": ItemReader._custom_call,
+    "custom_tool_call_output": ItemReader._result,
+    "local_shell_call": ItemReader._local_call,
+    "local_shell_call_output": ItemReader._local_result,
+    "shell_call": ItemReader._local_call,
+    "shell_call_output": ItemReader._local_result,
+    "apply_patch_call": ItemReader._local_call,
+    "apply_patch_call_output": ItemReader._local_result,
+}

@@ -1,0 +1,164 @@
+"""The response object and its items: the one place that knows their shape, for streams and whole answers alike.
+
+Ids come from the response's id and the item's place in the output, so both forms of an answer name things alike.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Literal
+
+import msgspec
+
+from ...core.errors import ErrorKind, GatewayError
+from ...core.events import StopReason, Usage
+from .. import ResponseMeta
+from ..openai_chat.errors import ERRORS
+from .echo import Declared, Echo
+from .tools import FREE_TEXT
+
+Status = Literal["in_progress", "completed", "incomplete"]
+
+_PREFIX: Final[dict[str, str]] = {
+    "message": "msg",
+    "reasoning": "rs",
+    "function": "fc",
+    "custom": "ctc",
+}
+INCOMPLETE: Final[dict[StopReason, str]] = {
+    StopReason.LENGTH: "max_output_tokens",
+    StopReason.REFUSAL: "content_filter",
+}
+"""Ends of a turn that leave a response `incomplete`, with OpenAI's word for the cause."""
+_FAILED_CODES: Final[dict[ErrorKind, str]] = {
+    ErrorKind.QUOTA: "insufficient_quota",
+    ErrorKind.RATE_LIMITED: "rate_limit_exceeded",
+}
+"""Within a stream there is no status to go by, and Codex decides by OpenAI's own codes whether to try again."""
+
+
+def response_id(meta: ResponseMeta) -> str:
+    return f"resp_{meta.id}"
+
+
+def item_id(kind: str, meta: ResponseMeta, index: int) -> str:
+    return f"{_PREFIX[kind]}_{meta.id}_{index}"
+
+
+def text_part(text: str) -> dict[str, object]:
+    return {"type": "output_text", "annotations": [], "logprobs": [], "text": text}
+
+
+def summary_part(text: str) -> dict[str, object]:
+    return {"type": "summary_text", "text": text}
+
+
+def message_item(name: str, status: Status, parts: Sequence[Mapping[str, object]]) -> dict[str, object]:
+    return {"id": name, "type": "message", "status": status, "role": "assistant", "content": parts}
+
+
+def reasoning_item(name: str, parts: Sequence[Mapping[str, object]]) -> dict[str, object]:
+    """Without `encrypted_content`: there is none, and a made-up one would be sent elsewhere."""
+    return {"id": name, "type": "reasoning", "summary": parts}
+
+
+def call_item(name: str, status: Status, call_id: str, tool: Declared, arguments: str) -> dict[str, object]:
+    """`arguments` is what the client shall read: JSON text for a function, free text for a custom tool."""
+    item: dict[str, object] = {"id": name, "call_id": call_id, "name": tool.name, "status": status}
+    if tool.namespace is not None:
+        item["namespace"] = tool.namespace
+    if tool.kind == "custom":
+        return item | {"type": "custom_tool_call", "input": arguments}
+    return item | {"type": "function_call", "arguments": arguments}
+
+
+def free_text(arguments: str) -> str:
+    """What a model wrote for a custom tool. If it did not keep to the one string, all of it is the text."""
+    try:
+        value = msgspec.json.decode(arguments)
+    except (msgspec.DecodeError, RecursionError):
+        return arguments
+    text = value.get(FREE_TEXT) if isinstance(value, dict) else None
+    return text if isinstance(text, str) else arguments
+
+
+def response_object(
+    meta: ResponseMeta,
+    echo: Echo,
+    *,
+    status: Literal["in_progress", "completed", "incomplete", "failed"],
+    output: Sequence[Mapping[str, object]] = (),
+    usage: Usage | None = None,
+    incomplete: str | None = None,
+    error: GatewayError | None = None,
+    notes: Iterable[tuple[str, str]] = (),
+) -> dict[str, object]:
+    response: dict[str, object] = {
+        "id": response_id(meta),
+        "object": "response",
+        "created_at": meta.created,
+        "status": status,
+        "background": False,
+        "error": None if error is None else failure(error),
+        "incomplete_details": None if incomplete is None else {"reason": incomplete},
+        "model": meta.model,
+        "output": output,
+        "usage": usage_object(usage),
+        "temperature": None,
+        "top_p": None,
+        "top_logprobs": 0,
+        "service_tier": None,
+        **_ASKED_NOTHING,
+        **echo.repeated,
+    }
+    found = dict(notes)
+    if found:
+        response["caretway"] = found
+    return response
+
+
+_ASKED_NOTHING: Final[dict[str, object]] = {
+    "instructions": None,
+    "max_output_tokens": None,
+    "max_tool_calls": None,
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "previous_response_id": None,
+    "prompt_cache_key": None,
+    "reasoning": {"effort": None, "summary": None},
+    "safety_identifier": None,
+    "store": False,
+    "text": {"format": {"type": "text"}},
+    "tool_choice": "auto",
+    "tools": [],
+    "truncation": "disabled",
+    "user": None,
+}
+
+
+def failure(error: GatewayError) -> dict[str, object]:
+    wire = ERRORS[error.kind]
+    return {
+        "code": error.code or _FAILED_CODES.get(error.kind, wire.code),
+        "message": str(error),
+        "type": wire.type,
+        "param": error.param,
+    }
+
+
+def usage_object(usage: Usage | None) -> Mapping[str, object] | None:
+    """What is known, under this API's names. None unless both sums are: clients read neither without the other."""
+    if usage is None or usage.input_tokens is None or usage.output_tokens is None:
+        return None
+    known: dict[str, object] = {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "total_tokens": usage.input_tokens + usage.output_tokens,
+    }
+    cached = {"cached_tokens": usage.cache_read_tokens, "cache_write_tokens": usage.cache_write_tokens}
+    inputs = {name: count for name, count in cached.items() if count is not None}
+    if inputs:
+        known["input_tokens_details"] = inputs
+    if usage.reasoning_tokens is not None:
+        known["output_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
+    if usage.estimated:
+        known["estimated"] = True
+    return known

@@ -1,0 +1,197 @@
+"""`tools` and `tool_choice` -> ToolSpec and ToolChoice, and the way back from an offered name to the client's tool.
+
+Upstream there are only functions. A custom tool (free text in) becomes a function with one string; the tools inside a
+namespace are offered one by one. Tools that OpenAI would run on its own servers are not offered and named in `ignored`:
+agents declare them as a matter of course and must not fail over it. Refuses to know who executes a tool.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from ...core.request import ToolChoice, ToolSpec
+from ..fields import (
+    an_array,
+    an_object,
+    invalid_value,
+    needed_string,
+    optional_bool,
+    optional_string,
+    unsupported,
+    wrong_type,
+)
+from ..leftovers import listable
+from ..tool_names import check_declared, check_name
+from .echo import Declared
+
+FREE_TEXT: Final = "input"
+"""The one property of the function that stands for a custom tool."""
+
+_MODES: Final[dict[str, Literal["auto", "none", "required"]]] = {
+    "auto": "auto",
+    "none": "none",
+    "required": "required",
+}
+_FORMS: Final = "'auto', 'none', 'required' or {'type': 'function', 'name': ...}"
+
+
+@dataclass(slots=True)
+class Toolbox:
+    """The tools of one request."""
+
+    specs: dict[str, ToolSpec] = field(default_factory=dict)
+    """By the name under which they are offered."""
+    declared: dict[str, Declared] = field(default_factory=dict)
+    not_served: list[str] = field(default_factory=list)
+
+    @property
+    def ignored(self) -> list[str]:
+        return listable(f"tools.{kind}" for kind in self.not_served)
+
+    @property
+    def renamed(self) -> dict[str, Declared]:
+        """Those that a call cannot simply be sent back to by its offered name."""
+        return {name: tool for name, tool in self.declared.items() if tool != Declared("function", name)}
+
+    def offered(self, name: str, namespace: str | None) -> str:
+        """The name under which a client's tool is known upstream. One that is not declared any more keeps its own."""
+        for offered, tool in self.declared.items():
+            if tool.name == name and tool.namespace == namespace:
+                return offered
+        return name
+
+    def add(self, tool: Declared, spec: ToolSpec, param: str) -> None:
+        name = spec.name
+        if name in self.specs and tool.namespace is not None:
+            # Another tool has the bare name: the namespace tells them apart.
+            name = check_name(f"{tool.namespace}__{tool.name}", param)
+            spec = ToolSpec(name, spec.description, spec.schema)
+        if name in self.specs:
+            raise invalid_value(param, f"the tool name '{name}' is used twice.")
+        self.specs[name] = spec
+        self.declared[name] = tool
+
+
+def decode_tools(body: Mapping[str, object]) -> tuple[Toolbox, tuple[ToolSpec, ...], ToolChoice]:
+    """Everything declared, what of it may be used, and the choice."""
+    box = Toolbox()
+    tools = [(an_object(one, f"tools[{i}]"), f"tools[{i}]") for i, one in enumerate(_list(body, "tools"))]
+    # Plain tools first: they keep their names whatever a namespace before them holds.
+    for namespaces in (False, True):
+        for tool, at in tools:
+            kind = needed_string(tool, "type", at)
+            if (kind == "namespace") is namespaces:
+                _add(box, tool, kind, at)
+    parallel = optional_bool(body, "parallel_tool_calls") is not False
+    specs, choice = _choose(body.get("tool_choice"), box, parallel)
+    return box, specs, choice
+
+
+def _list(holder: Mapping[str, object], key: str) -> list[object]:
+    value = holder.get(key)
+    return [] if value is None else an_array(value, key)
+
+
+def _add(box: Toolbox, tool: Mapping[str, object], kind: str, at: str) -> None:
+    if kind == "namespace":
+        namespace = needed_string(tool, "name", at)
+        for i, one in enumerate(an_array(tool.get("tools"), f"{at}.tools")):
+            inner = an_object(one, f"{at}.tools[{i}]")
+            _add_one(box, inner, needed_string(inner, "type", f"{at}.tools[{i}]"), f"{at}.tools[{i}]", namespace)
+    else:
+        _add_one(box, tool, kind, at, None)
+
+
+def _add_one(box: Toolbox, tool: Mapping[str, object], kind: str, at: str, namespace: str | None) -> None:
+    if kind == "function":
+        box.add(Declared("function", _name(tool, at), namespace), _function(tool, at), f"{at}.name")
+    elif kind == "custom":
+        box.add(Declared("custom", _name(tool, at), namespace), _custom(tool, at), f"{at}.name")
+    else:
+        box.not_served.append(kind)
+
+
+def _name(tool: Mapping[str, object], at: str) -> str:
+    return check_name(needed_string(tool, "name", at), f"{at}.name")
+
+
+def _function(tool: Mapping[str, object], at: str) -> ToolSpec:
+    schema = tool.get("parameters")
+    # `strict` is accepted and changes nothing: arguments are passed on exactly as the model wrote them.
+    optional_bool(tool, "strict", at)
+    return ToolSpec(
+        _name(tool, at),
+        optional_string(tool, "description", at) or "",
+        {} if schema is None else an_object(schema, f"{at}.parameters"),
+    )
+
+
+def _custom(tool: Mapping[str, object], at: str) -> ToolSpec:
+    description = optional_string(tool, "description", at) or ""
+    rule = _grammar(tool.get("format"), f"{at}.format")
+    text = {"type": "string", "description": "The whole input of the tool, as plain text."}
+    return ToolSpec(
+        _name(tool, at),
+        "\n\n".join(piece for piece in (description, rule) if piece),
+        {"type": "object", "properties": {FREE_TEXT: text}, "required": [FREE_TEXT], "additionalProperties": False},
+    )
+
+
+def _grammar(value: object, at: str) -> str:
+    """Nobody upstream enforces a grammar: the model is told."""
+    if value is None:
+        return ""
+    wanted = an_object(value, at)
+    kind = needed_string(wanted, "type", at)
+    if kind == "text":
+        return ""
+    if kind != "grammar":
+        raise invalid_value(f"{at}.type", f"use text or grammar, not {kind[:60]!r}.")
+    syntax = needed_string(wanted, "syntax", at)
+    return f"`{FREE_TEXT}` must match this grammar ({syntax[:20]}):\n{needed_string(wanted, 'definition', at)}"
+
+
+# ---- tool_choice
+
+
+def _choose(value: object, box: Toolbox, parallel: bool) -> tuple[tuple[ToolSpec, ...], ToolChoice]:
+    tools = tuple(box.specs.values())
+    if value is None:
+        return tools, ToolChoice(parallel=parallel)
+    if isinstance(value, str):
+        return tools, ToolChoice(_mode(value, "tool_choice", tools), parallel=parallel)
+    if not isinstance(value, dict):
+        raise wrong_type("tool_choice", _FORMS, value)
+    kind = needed_string(value, "type", "tool_choice")
+    if kind in ("function", "custom"):
+        return tools, ToolChoice("named", _named(value, box, "tool_choice"), parallel)
+    if kind == "allowed_tools":
+        return _allowed(value, box, parallel)
+    raise unsupported("tool_choice.type", f"A tool choice of type {kind[:60]!r} is not supported; use {_FORMS}.")
+
+
+def _allowed(choice: Mapping[str, object], box: Toolbox, parallel: bool) -> tuple[tuple[ToolSpec, ...], ToolChoice]:
+    """Only some of the declared tools may be used: the others are not passed on."""
+    names: set[str] = set()
+    for i, one in enumerate(an_array(choice.get("tools"), "tool_choice.tools")):
+        at = f"tool_choice.tools[{i}]"
+        allowed = an_object(one, at)
+        if needed_string(allowed, "type", at) in ("function", "custom"):
+            names.add(_named(allowed, box, at))
+    left = tuple(spec for name, spec in box.specs.items() if name in names)
+    mode = optional_string(choice, "mode", "tool_choice") or "auto"
+    return left, ToolChoice(_mode(mode, "tool_choice.mode", left), parallel=parallel)
+
+
+def _named(holder: Mapping[str, object], box: Toolbox, at: str) -> str:
+    name = box.offered(needed_string(holder, "name", at), optional_string(holder, "namespace", at))
+    return check_declared(name, tuple(box.specs.values()), f"{at}.name")
+
+
+def _mode(value: str, param: str, tools: tuple[ToolSpec, ...]) -> Literal["auto", "none", "required"]:
+    mode = _MODES.get(value)
+    if mode is None:
+        raise invalid_value(param, f"use {_FORMS}, not {value[:60]!r}.")
+    if mode == "required" and not tools:
+        raise invalid_value(param, "a tool call is required, and the request declares no tool that can be served.")
+    return mode

@@ -1,0 +1,245 @@
+"""The durable ConversationStore: finished conversations in one SQLite file, bounded in size and age.
+
+A cache, not an archive: whatever is missing is replayed from the client's own history, so a write that fails is a
+warning and never a failed request. Several processes may share the file; every write is one short transaction. It knows
+nothing of what a snapshot means. It belongs to the thread that made it.
+
+A continued conversation needs the pieces of all its earlier turns. So the turns of one conversation form a line that
+shares them: a turn adds its own pieces and sees those of the turns before it. Only a branch, continued from another
+turn than the newest, copies what it needs into a line of its own.
+"""
+
+import hashlib
+import logging
+import secrets
+import sqlite3
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from ..core.turn import Snapshot
+from .store_file import is_broken, move_aside, open_file, stat_of
+
+log = logging.getLogger(__name__)
+
+TOUCH_AFTER_S: Final = 60.0
+"""How old a time of use may be before it is worth a write."""
+MAX_TOUCHED: Final = 256
+"""How many new times of use wait for the next write."""
+PRUNE_WORK: Final = 4096
+"""Rows that one pruning removes at most; what is left over waits for the next write."""
+VACUUM_PAGES: Final = 256
+"""Free pages that are given back to the disk at a time."""
+
+_FIND: Final = "SELECT id, line, turn, backend, state, used_at FROM conversations WHERE key = ?"
+_FETCH: Final = """SELECT data FROM refs JOIN blobs ON blobs.id = refs.blob
+    WHERE line = ? AND name = ? AND turn <= ? ORDER BY turn DESC LIMIT 1"""
+_OLDEST: Final = "SELECT id, used_at FROM conversations WHERE id != ? ORDER BY used_at, id LIMIT 1"
+_NEWEST_TURN: Final = "SELECT max(turn) FROM conversations WHERE line = ?"
+_INSERT: Final = """INSERT OR REPLACE INTO conversations (id, key, line, turn, used_at, backend, state)
+    VALUES (?, ?, ?, ?, ?, ?, ?)"""
+_COPY: Final = """INSERT INTO refs (line, name, turn, blob)
+    SELECT ?, name, turn, blob FROM refs WHERE line = ? AND turn <= ?"""
+_REFER: Final = "INSERT OR REPLACE INTO refs (line, name, turn, blob) VALUES (?, ?, ?, ?)"
+_DROP_ORPHAN: Final = "DELETE FROM blobs WHERE id = ? AND NOT EXISTS (SELECT 1 FROM refs WHERE refs.blob = blobs.id)"
+
+
+class SqliteStore:
+    def __init__(
+        self,
+        path: Path | None,
+        *,
+        max_bytes: int,
+        max_age_s: float,
+        clock: Callable[[], float],
+        patience_s: float = 0.5,
+    ) -> None:
+        """`path` None: in memory. `clock`: unix seconds. `patience_s`: how long a write waits for another process."""
+        self._path = path
+        self._max_bytes = max_bytes
+        self._max_age = max_age_s
+        self._clock = clock
+        self._patience = patience_s
+        self._touched: dict[int, float] = {}
+        self._closed = False
+        self._warned = False
+        self._open()
+        self._write("prune the conversations", partial(self._prune, keep=0))
+        self._vacuum()
+
+    def _open(self) -> None:
+        self._db = open_file(self._path, self._patience)
+        self._seen = stat_of(self._path) if self._path is not None else None
+        self._page_size = self._number("PRAGMA page_size")
+
+    def recall(self, key: bytes) -> Snapshot | None:
+        row = self._row("look a conversation up", _FIND, (key,))
+        if row is None:
+            return None
+        conversation, line, turn, backend, state, used_at = row
+        now = self._clock()
+        used_at = self._touched.get(conversation, used_at)
+        if now - used_at > self._max_age:
+            return None  # due to be pruned
+        if now - used_at > TOUCH_AFTER_S:
+            self._touched[conversation] = now  # written with the next conversation: recalling must stay cheap
+            if len(self._touched) >= MAX_TOUCHED:
+                self._write_touched()
+        fetch = partial(self._fetch, line, turn)
+        return Snapshot(backend, state, fetch=fetch, parent=conversation.to_bytes(8, "big"))
+
+    def remember(self, key: bytes, snapshot: Snapshot) -> None:
+        """Keep the snapshot, with its own pieces and all those of the conversation it was continued from."""
+        if len(snapshot.state) + sum(map(len, snapshot.blobs.values())) > self._max_bytes:
+            log.info("a conversation is larger than the whole store may be, and is not kept")
+            return
+        self._write("keep a conversation", partial(self._keep, key, snapshot))
+        self._vacuum()
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        if self._touched:
+            self._write_touched()
+        self._closed = True
+        self._db.close()
+
+    # ---- reading
+
+    def _fetch(self, line: int, turn: int, name: bytes) -> bytes | None:
+        row = self._row("fetch a piece of a conversation", _FETCH, (line, name, turn))
+        return row[0] if row is not None else None
+
+    def _row(self, what: str, query: str, values: tuple[object, ...]) -> Any:
+        try:
+            return self._db.execute(query, values).fetchone()
+        except sqlite3.Error as error:
+            self._trouble(what, error)
+            return None
+
+    def _number(self, query: str) -> int:
+        return int(self._db.execute(query).fetchone()[0])
+
+    # ---- writing, inside a transaction
+
+    def _keep(self, key: bytes, snapshot: Snapshot) -> None:
+        self._touch()
+        conversation = secrets.randbits(62) + 1
+        line, turn = conversation, 0
+        if snapshot.parent is not None:
+            place = self._after(snapshot.parent, conversation)
+            if place is None:
+                # Forgotten while the turn ran. Without its pieces the new one has holes: better told again from the
+                # client's history at once than after Cursor has asked in vain.
+                return
+            line, turn = place
+        refs = [(line, name, turn, self._blob(data)) for name, data in snapshot.blobs.items()]
+        self._db.executemany(_REFER, refs)
+        replaced = self._db.execute("SELECT line FROM conversations WHERE key = ?", (key,)).fetchone()
+        row = (conversation, key, line, turn, self._clock(), snapshot.backend, snapshot.state)
+        self._db.execute(_INSERT, row)
+        if replaced is not None:
+            self._trim(replaced[0])  # last: what both of them hold is not written anew
+        self._prune(keep=conversation)
+
+    def _after(self, parent: bytes, conversation: int) -> tuple[int, int] | None:
+        """(line, turn) of a conversation that follows this parent; None when the parent is gone."""
+        query = "SELECT line, turn FROM conversations WHERE id = ?"
+        found = self._db.execute(query, (int.from_bytes(parent, "big"),)).fetchone()
+        if found is None:
+            return None
+        line, turn = found
+        if self._db.execute(_NEWEST_TURN, (line,)).fetchone()[0] == turn:
+            return line, turn + 1
+        self._db.execute(_COPY, (conversation, line, turn))
+        return conversation, turn + 1
+
+    def _blob(self, data: bytes) -> int:
+        """The row of this content; its own digest, because the names are upstream's and only said to be digests."""
+        digest = hashlib.sha256(data).digest()
+        row = self._db.execute("SELECT id FROM blobs WHERE digest = ?", (digest,)).fetchone()
+        if row is not None:
+            return int(row[0])
+        made = self._db.execute("INSERT INTO blobs (digest, data) VALUES (?, ?)", (digest, data)).lastrowid
+        assert made is not None  # an INSERT into a table with row ids
+        return made
+
+    def _drop(self, conversation: int) -> int:
+        """Forget a conversation. The number of rows that it took."""
+        line = self._db.execute("SELECT line FROM conversations WHERE id = ?", (conversation,)).fetchone()[0]
+        self._db.execute("DELETE FROM conversations WHERE id = ?", (conversation,))
+        return 1 + self._trim(line)
+
+    def _trim(self, line: int) -> int:
+        """Let go of the pieces beyond the newest turn of a line: those before it are needed by that turn."""
+        newest = self._db.execute(_NEWEST_TURN, (line,)).fetchone()[0]
+        beyond = (line, -1 if newest is None else newest)
+        blobs = self._db.execute("SELECT blob FROM refs WHERE line = ? AND turn > ?", beyond).fetchall()
+        self._db.execute("DELETE FROM refs WHERE line = ? AND turn > ?", beyond)
+        self._db.executemany(_DROP_ORPHAN, blobs)
+        return len(blobs)
+
+    def _prune(self, *, keep: int) -> None:
+        """Oldest first, until age and size are within their limits or enough was done for one time."""
+        too_old = self._clock() - self._max_age
+        work = 0
+        while work < PRUNE_WORK:
+            row = self._db.execute(_OLDEST, (keep,)).fetchone()
+            if row is None or (row[1] >= too_old and self._used_bytes() <= self._max_bytes):
+                return
+            work += self._drop(row[0])
+
+    def _used_bytes(self) -> int:
+        """What the file holds, free pages not counted. SQLite keeps both numbers in its header: no scan."""
+        return (self._number("PRAGMA page_count") - self._number("PRAGMA freelist_count")) * self._page_size
+
+    def _touch(self) -> None:
+        touched = [(now, conversation) for conversation, now in self._touched.items()]
+        self._db.executemany("UPDATE conversations SET used_at = ? WHERE id = ?", touched)
+        self._touched.clear()
+
+    # ---- the edge
+
+    def _write_touched(self) -> None:
+        self._write("note the use of conversations", self._touch)
+        self._touched.clear()  # also when it could not be written: it is a hint
+
+    def _vacuum(self) -> None:
+        """Give pages back to the disk, a few at a time, when there are many that the next writes will not need."""
+        try:
+            free = self._number("PRAGMA freelist_count")
+            if free > max(VACUUM_PAGES, self._number("PRAGMA page_count") // 4):
+                # As a script, because it yields a row without columns for each page and `execute` stops at the first.
+                self._db.executescript(f"PRAGMA incremental_vacuum({VACUUM_PAGES})")
+        except sqlite3.Error as error:
+            self._trouble("give space back", error)
+
+    def _write(self, what: str, work: Callable[[], None]) -> None:
+        """All of `work` or nothing of it. What goes wrong with the file is not the request's business."""
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                work()
+                self._db.execute("COMMIT")
+            finally:
+                if self._db.in_transaction:  # some failures have ended it already
+                    self._db.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            self._trouble(what, error)
+        else:
+            self._warned = False
+
+    def _trouble(self, what: str, error: sqlite3.Error) -> None:
+        if self._closed:
+            return  # a turn that outlived the store at shutdown
+        if is_broken(error):
+            self._db.close()
+            if self._path is not None:
+                with suppress(OSError):  # then it cannot be opened either, and the store goes on in memory
+                    move_aside(self._path, self._seen, error)
+            self._open()
+        elif not self._warned:  # one line for each time of trouble, not for each request
+            self._warned = True
+            log.warning("the conversation store could not %s: %s", what, error)

@@ -1,0 +1,78 @@
+"""Cursor's own tools: redirected to the client's, run here inside a workspace, or refused with what exists."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from contract.gateways import Client, gateway, result, tool
+
+BASH = tool("bash", "command")
+PROMPT = 'sim: exec shell {"command": "cat nonce.txt"}\nsim: say FINAL\nsim: result'
+
+
+@pytest.mark.parametrize("kind", ["shell", "shell_stream"])
+async def test_the_models_shell_is_run_by_the_client(client: Client, stream: bool, kind: str) -> None:
+    messages = [{"role": "user", "content": PROMPT.replace("exec shell ", f"exec {kind} ")}]
+    first = await client.chat(messages, stream=stream, tools=[BASH])
+    (call,) = first.calls
+    assert call["function"]["name"] == "bash"
+    assert json.loads(call["function"]["arguments"]) == {"command": "cat nonce.txt"}
+    second = await client.chat([*messages, first.message, result(call, "NONCE-1")], stream=stream, tools=[BASH])
+    assert second.text.split() == ["FINAL", "NONCE-1"]
+    assert second.session == "resumed"
+    assert client.stats()["runs_opened"] == 1
+
+
+async def test_a_builtin_without_equivalent_is_refused_by_name(client: Client) -> None:
+    answer = await client.chat('sim: exec read {"path": "/etc/hosts"}\nsim: result', tools=[tool("weather", "city")])
+    assert not answer.calls
+    assert "weather" in answer.text
+
+
+async def test_words_beside_a_typed_result_are_replayed_not_lost(client: Client) -> None:
+    messages = [{"role": "user", "content": PROMPT}]
+    first = await client.chat(messages, tools=[BASH])
+    more = {"role": "user", "content": "please hurry"}
+    second = await client.chat([*messages, first.message, result(first.calls[0], "NONCE-2"), more], tools=[BASH])
+    assert second.session == "replayed"
+    assert "NONCE-2" in second.text or "hurry" in second.text
+
+
+async def test_local_tools_read_inside_the_workspace(transport: str, tmp_path: Path) -> None:
+    (tmp_path / "poem.txt").write_text("roses are red\n")
+    async with gateway(transport, workspace=tmp_path) as client:
+        answer = await client.chat('sim: exec read {"path": "poem.txt"}\nsim: result')
+        assert "roses are red" in answer.text
+        answer = await client.chat('sim: exec grep {"pattern": "roses"}\nsim: result')
+        assert "poem.txt" in answer.text
+        for path in ("../secret", "/etc/passwd"):
+            answer = await client.chat(f'sim: exec read {{"path": "{path}"}}\nsim: result')
+            assert "root:" not in answer.text
+            assert answer.finish == "stop"
+        answer = await client.chat('sim: exec shell {"command": "echo pwned > pwned"}\nsim: result')
+        assert "rejected" in answer.text
+        assert not (tmp_path / "pwned").exists()
+
+
+async def test_local_tools_all_and_off(transport: str, tmp_path: Path) -> None:
+    (tmp_path / "poem.txt").write_text("roses")
+    async with gateway(transport, workspace=tmp_path, local_tools="all") as client:
+        answer = await client.chat('sim: exec shell {"command": "echo $((40+2))"}\nsim: result')
+        assert "42" in answer.text
+    async with gateway(transport, workspace=tmp_path, local_tools="off") as client:
+        answer = await client.chat('sim: exec read {"path": "poem.txt"}\nsim: result')
+        assert "roses" not in answer.text
+
+
+async def test_a_request_names_its_workspace_within_the_allow_list(transport: str, tmp_path: Path) -> None:
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    for folder in (inside, outside):
+        folder.mkdir()
+        (folder / "name.txt").write_text(folder.name)
+    prompt = 'sim: exec read {"path": "name.txt"}\nsim: result'
+    async with gateway(transport, workspaces=(inside,)) as client:
+        answer = await client.chat(prompt, headers={"x-caretway-workspace": str(inside)})
+        assert "inside" in answer.text
+        answer = await client.chat(prompt, headers={"x-caretway-workspace": str(outside)})
+        assert answer.status == 403

@@ -1,0 +1,135 @@
+"""The store of given responses: bounded by number and by size, least recently used first; and the errands over it."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from caretway.core.errors import ErrorKind, GatewayError
+from caretway.core.events import Event, TextDelta, TurnEnded, TurnStarted
+from caretway.core.fold import fold
+from caretway.dialects import Dialect, ResponseMeta
+from caretway.dialects.openai_responses import ResponseStore, openai_responses
+
+
+def keep(store: ResponseStore, name: str, *, previous: str | None = None, filler: int = 0) -> None:
+    output = [{"id": f"msg_{name}", "type": "message", "text": "x" * filler}]
+    store.keep(name, msgspec.json.encode({"id": name, "output": output}), [{"role": "user"}], output, previous)
+
+
+def test_the_least_recently_used_goes_first() -> None:
+    store = ResponseStore(max_entries=2)
+    keep(store, "a")
+    keep(store, "b")
+    assert store.find("a") is not None
+    keep(store, "c")
+    assert [store.find(name) is not None for name in "abc"] == [True, False, True]
+    assert store.item("msg_b") is None
+    assert store.item("msg_c") is not None
+
+
+def test_bytes_are_bounded_and_accounted_for() -> None:
+    store = ResponseStore(max_bytes=1000)
+    for n in range(20):
+        keep(store, f"r{n}", filler=200)
+        assert store.bytes <= 1000
+        assert store.find(f"r{n}") is not None
+    assert 1 < len(store) < 5
+    keep(store, "huge", filler=2000)
+    assert store.find("huge") is None
+    assert len(store) > 1
+    for n in range(20):
+        store.discard(f"r{n}")
+    assert (store.bytes, len(store)) == (0, 0)
+
+
+def test_keeping_the_same_again_replaces_it() -> None:
+    store = ResponseStore()
+    keep(store, "a", filler=10)
+    before = store.bytes
+    keep(store, "a", filler=10)
+    assert (store.bytes, len(store)) == (before, 1)
+
+
+def test_a_chain_is_whole_or_nothing() -> None:
+    store = ResponseStore()
+    keep(store, "a")
+    keep(store, "b", previous="a")
+    keep(store, "c", previous="b")
+    assert [stored.id for stored in store.chain("c") or ()] == ["a", "b", "c"]
+    store.discard("b")
+    assert store.chain("c") is None
+    assert store.chain("a") is not None
+
+
+def test_using_a_chain_keeps_all_of_it_young() -> None:
+    store = ResponseStore(max_entries=3)
+    keep(store, "a")
+    keep(store, "b", previous="a")
+    keep(store, "x")
+    assert store.chain("b") is not None
+    keep(store, "y")
+    assert store.chain("b") is not None
+    assert store.find("x") is None
+
+
+# ---- errands
+
+EVENTS: list[Event] = [TurnStarted(), TextDelta("one"), TurnEnded()]
+
+
+@pytest.fixture
+def dialect() -> Dialect:
+    made = openai_responses(ResponseStore())
+    asked = made.decode({"model": "m", "input": "first", "metadata": {"k": "v"}}, {})
+    made.encoder(asked, ResponseMeta("1", 7, "m")).feed(EVENTS)
+    again = made.decode({"model": "m", "input": "second", "previous_response_id": "resp_1"}, {})
+    made.render(fold(EVENTS), again, ResponseMeta("2", 8, "m"))
+    return made
+
+
+def run(dialect: Dialect, method: str, path: str) -> Any:
+    answer = dialect.errand(method, path, {}, b"")
+    assert answer is not None
+    assert answer[0] == 200
+    return msgspec.json.decode(answer[1])
+
+
+@pytest.mark.parametrize("prefix", ["/v1/responses/", "/responses/"])
+def test_a_stored_response_is_found_listed_and_forgotten(dialect: Dialect, prefix: str) -> None:
+    assert any(f"{prefix}resp_1".startswith(mine) for mine in dialect.errands)
+    found = run(dialect, "GET", f"{prefix}resp_1")
+    assert (found["id"], found["status"], found["metadata"]) == ("resp_1", "completed", {"k": "v"})
+    assert found["output"][0]["content"][0]["text"] == "one"
+    listed = run(dialect, "GET", f"{prefix}resp_2/input_items")
+    texts = [item["content"][0]["text"] for item in listed["data"]]
+    assert texts == ["second", "one", "first"]
+    assert listed["first_id"] == listed["data"][0]["id"]
+    assert listed["last_id"] == listed["data"][-1]["id"]
+    assert listed["has_more"] is False
+    assert run(dialect, "DELETE", f"{prefix}resp_1") == {"id": "resp_1", "object": "response", "deleted": True}
+    with pytest.raises(GatewayError) as caught:
+        dialect.errand("GET", f"{prefix}resp_1", {}, b"")
+    assert caught.value.kind is ErrorKind.NOT_FOUND
+
+
+def test_cancel_is_for_background_responses(dialect: Dialect) -> None:
+    with pytest.raises(GatewayError) as caught:
+        dialect.errand("POST", "/v1/responses/resp_1/cancel", {}, b"")
+    assert caught.value.kind is ErrorKind.UNSUPPORTED
+    with pytest.raises(GatewayError) as caught:
+        dialect.errand("POST", "/v1/responses/resp_9/cancel", {}, b"")
+    assert caught.value.kind is ErrorKind.NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/v1/responses/"),
+        ("PUT", "/v1/responses/resp_1"),
+        ("GET", "/v1/responses/resp_1/nope"),
+        ("POST", "/v1/responses/compact"),
+    ],
+)
+def test_there_is_nothing_else(dialect: Dialect, method: str, path: str) -> None:
+    assert dialect.errand(method, path, {}, b"") is None

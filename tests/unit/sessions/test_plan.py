@@ -1,0 +1,237 @@
+"""plan(): stories of what a client sends, and what becomes of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import pytest
+
+from caretway.core.errors import ErrorKind, GatewayError
+from caretway.core.request import (
+    Image,
+    Message,
+    Part,
+    Reasoning,
+    Role,
+    SessionMode,
+    Text,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    TurnRequest,
+)
+from caretway.core.turn import Abilities, Snapshot
+from caretway.sessions.plan import Continue, Fresh, Parked, Plan, Replay, Resume, plan
+from caretway.sessions.transcript import fingerprint, tools_key
+
+READ: Final = ToolSpec("read", "Reads a file.")
+WRITE: Final = ToolSpec("write", "Writes a file.")
+ABLE: Final = Abilities(client_tools="native", parks=True, continues=True)
+PNG: Final = Image(b"png", "image/png")
+
+
+def message(role: Role, *parts: Part | str) -> Message:
+    return Message(role, tuple(Text(part) if isinstance(part, str) else part for part in parts))
+
+
+def done(ticket: str, text: str = "done") -> Message:
+    return Message(Role.TOOL, (ToolResult(ticket, (Text(text),)),))
+
+
+SYSTEM: Final = message(Role.SYSTEM, "be good")
+HELLO: Final = message(Role.USER, "hello")
+ANSWER: Final = message(Role.ASSISTANT, "hi there")
+MORE: Final = message(Role.USER, "and now?")
+ASKS: Final = message(Role.ASSISTANT, ToolCall("t1", "read", "{}"), ToolCall("t2", "read", "{}"))
+OPENING: Final = (SYSTEM, HELLO, ASKS)
+CHAT: Final = (SYSTEM, HELLO, ANSWER)
+
+KNOWN: Final = Snapshot("agent", b"state")
+UNKNOWN: Final = Replay("no known conversation begins like this")
+
+
+def parked(*tickets: str, sid: str = "s", model: str = "m", waiting: bool = True) -> dict[str, Parked]:
+    turn = Parked(sid, frozenset(tickets), model, tools_key((READ,)), waiting)
+    return dict.fromkeys(tickets, turn)
+
+
+WAITING: Final = parked("t1", "t2")
+PAST: Final = {ticket: Parked("s", frozenset(), "m", tools_key((READ,)), False) for ticket in ("t1", "t2")}
+NEXT_STEP: Final = {**dict.fromkeys(("t1", "t2", "t3"), Parked("s", frozenset({"t3"}), "m", tools_key((READ,)), True))}
+
+
+@dataclass(frozen=True)
+class Story:
+    name: str
+    messages: Sequence[Message]
+    expected: Plan
+    mode: SessionMode = SessionMode.AUTO
+    abilities: Abilities = ABLE
+    parked: dict[str, Parked] = field(default_factory=dict)
+    known: Sequence[Message] = CHAT
+    """The one transcript that the store knows."""
+    tools: tuple[ToolSpec, ...] = (READ,)
+    model: str = "m"
+
+
+def resume(*results: Message, extra: Sequence[str] = ()) -> Resume:
+    found = tuple(part for one in results for part in one.parts if isinstance(part, ToolResult))
+    return Resume("s", found, tuple(map(Text, extra)))
+
+
+ONE, TWO = done("t1"), done("t2")
+SEEN: Final = message(Role.TOOL, ToolResult("t1", (PNG,)))
+FAILED: Final = message(Role.TOOL, ToolResult("t1", (Text("no such file"),), is_error=True))
+THIRD: Final = message(Role.ASSISTANT, ToolCall("t3", "read", "{}"))
+BOTH: Final = (*OPENING, ONE, TWO)
+
+STORIES: Final = [
+    # ---- nothing to go back to
+    Story("the first message", [SYSTEM, HELLO], Fresh("first message")),
+    Story("the first message, fresh demanded", [HELLO], Fresh("fresh was asked for"), mode=SessionMode.FRESH),
+    Story("the first message, a session demanded", [HELLO], Fresh("first message"), mode=SessionMode.REQUIRED),
+    # ---- tickets
+    Story("all results", BOTH, resume(ONE, TWO), parked=WAITING),
+    Story("results in another order", [*OPENING, TWO, ONE], resume(TWO, ONE), parked=WAITING),
+    Story(
+        "results in one message",
+        [*OPENING, message(Role.USER, *ONE.parts, *TWO.parts)],
+        resume(ONE, TWO),
+        parked=WAITING,
+    ),
+    Story("the same result twice", [*BOTH, ONE], resume(ONE, TWO), parked=WAITING),
+    Story(
+        "two results for one call", [*BOTH, done("t1", "no")], Replay("several results for one ticket"), parked=WAITING
+    ),
+    Story("user text after the results", [*BOTH, MORE], resume(ONE, TWO, extra=["and now?"]), parked=WAITING),
+    Story(
+        "user text before the results", [*OPENING, MORE, ONE, TWO], resume(ONE, TWO, extra=["and now?"]), parked=WAITING
+    ),
+    Story("blank user text beside the results", [*BOTH, message(Role.USER, " \n")], resume(ONE, TWO), parked=WAITING),
+    Story("the system prompt again", [*BOTH, SYSTEM], resume(ONE, TWO), parked=WAITING),
+    Story(
+        "a new system message beside the results",
+        [*BOTH, message(Role.SYSTEM, "hurry")],
+        resume(ONE, TWO, extra=["hurry"]),
+        parked=WAITING,
+    ),
+    Story(
+        "an image beside the results",
+        [*BOTH, message(Role.USER, PNG)],
+        Replay("an image beside tool results"),
+        parked=WAITING,
+    ),
+    Story("an image in a result", [*OPENING, SEEN, TWO], resume(SEEN, TWO), parked=WAITING),
+    Story("a result that is an error", [*OPENING, FAILED, TWO], resume(FAILED, TWO), parked=WAITING),
+    Story("fresh demanded", BOTH, Replay("fresh was asked for"), mode=SessionMode.FRESH, parked=WAITING),
+    Story("a session demanded", BOTH, resume(ONE, TWO), mode=SessionMode.REQUIRED, parked=WAITING),
+    Story("unknown tickets", BOTH, Replay("unknown or expired ticket")),
+    Story("one unknown ticket", [*BOTH, done("t9")], Replay("unknown or expired ticket"), parked=WAITING),
+    Story(
+        "tickets of two turns",
+        BOTH,
+        Replay("tickets of several turns"),
+        parked=parked("t1") | parked("t2", sid="other"),
+    ),
+    Story("results that were given before", BOTH, Replay("these results were given before"), parked=PAST),
+    Story("old results while the next step waits", BOTH, Replay("these results were given before"), parked=NEXT_STEP),
+    Story(
+        "old and new results together", [*BOTH, done("t3")], Replay("these results were given before"), parked=NEXT_STEP
+    ),
+    Story("only the last step's results count", [*BOTH, THIRD, done("t3")], resume(done("t3")), parked=NEXT_STEP),
+    Story("another model", BOTH, Replay("the model changed"), parked=WAITING, model="other"),
+    Story("other tools", BOTH, Replay("the tools changed"), parked=WAITING, tools=(READ, WRITE)),
+    Story("no tools any more", BOTH, Replay("the tools changed"), parked=WAITING, tools=()),
+    Story(
+        "a backend that cannot park",
+        BOTH,
+        Replay("this backend cannot park a turn"),
+        parked=WAITING,
+        abilities=Abilities(continues=True),
+    ),
+    # ---- transcripts
+    Story("the next message", [*CHAT, MORE], Continue(KNOWN)),
+    Story("two next messages", [*CHAT, MORE, MORE], Continue(KNOWN)),
+    Story("the next message, a session demanded", [*CHAT, MORE], Continue(KNOWN), mode=SessionMode.REQUIRED),
+    Story("the next message with an image", [*CHAT, message(Role.USER, PNG)], Continue(KNOWN)),
+    Story(
+        "our answer with its reasoning",
+        [SYSTEM, HELLO, message(Role.ASSISTANT, Reasoning("hm"), "hi there\n"), MORE],
+        Continue(KNOWN),
+    ),
+    Story("another model goes on", [*CHAT, MORE], Continue(KNOWN), model="other"),
+    Story("fresh demanded for the next message", [*CHAT, MORE], Replay("fresh was asked for"), mode=SessionMode.FRESH),
+    Story("another system prompt", [message(Role.SYSTEM, "be bad"), HELLO, ANSWER, MORE], UNKNOWN),
+    Story("an edited question", [SYSTEM, message(Role.USER, "hullo"), ANSWER, MORE], UNKNOWN),
+    Story("an edited answer", [SYSTEM, HELLO, message(Role.ASSISTANT, "hi"), MORE], UNKNOWN),
+    Story("a compacted history", [SYSTEM, message(Role.USER, "summary: we said hello"), ANSWER, MORE], UNKNOWN),
+    Story("a later turn that is not known", [*CHAT, MORE, message(Role.ASSISTANT, "well"), MORE], UNKNOWN),
+    Story("other tools for the next message", [*CHAT, MORE], UNKNOWN, tools=(WRITE,)),
+    Story("a side call without tools", [*CHAT, MORE], UNKNOWN, tools=()),
+    Story("new instructions", [*CHAT, message(Role.SYSTEM, "be quick"), MORE], Replay("the instructions changed")),
+    Story("nothing new", CHAT, Replay("nothing new was said")),
+    Story(
+        "a backend that keeps nothing",
+        [*CHAT, MORE],
+        Replay("this backend keeps no conversations"),
+        abilities=Abilities(parks=True),
+    ),
+    Story(
+        "a chat with tools in it goes on", [*BOTH, ANSWER, MORE], Continue(KNOWN), known=(*BOTH, ANSWER), parked=PAST
+    ),
+]
+
+
+def decide(story: Story) -> Plan:
+    known = fingerprint(tools_key((READ,)), story.known)
+    return plan(
+        TurnRequest(story.model, tuple(story.messages), tools=story.tools),
+        mode=story.mode,
+        abilities=story.abilities,
+        parked=story.parked,
+        recall=lambda key: KNOWN if key == known else None,
+    )
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
+def test_story(story: Story) -> None:
+    assert decide(story) == story.expected
+
+
+LOST: Final = [story for story in STORIES if isinstance(story.expected, Replay) and story.mode is SessionMode.AUTO]
+
+
+@pytest.mark.parametrize("story", LOST, ids=lambda story: story.name)
+def test_what_would_be_replayed_fails_when_a_session_is_demanded(story: Story) -> None:
+    assert isinstance(story.expected, Replay)
+    with pytest.raises(GatewayError) as failure:
+        decide(replace(story, mode=SessionMode.REQUIRED))
+    assert failure.value.kind is ErrorKind.TURN_GONE
+    assert story.expected.reason in failure.value.message
+
+
+@pytest.mark.parametrize("mode", [SessionMode.AUTO, SessionMode.REQUIRED])
+@pytest.mark.parametrize(("given", "missing"), [([ONE], "t2"), ([TWO], "t1"), ([TWO, MORE], "t1"), ([ONE, ONE], "t2")])
+def test_missing_results_are_named(mode: SessionMode, given: list[Message], missing: str) -> None:
+    with pytest.raises(GatewayError) as failure:
+        decide(Story("", [*OPENING, *given], Fresh(""), mode=mode, parked=WAITING))
+    assert failure.value.kind is ErrorKind.BAD_REQUEST
+    assert failure.value.code == "missing_tool_results"
+    assert f"missing for: {missing}." in failure.value.message
+
+
+def test_a_history_that_was_cut_off_before_the_call_is_resumed_by_its_tickets() -> None:
+    assert decide(Story("", [ONE, TWO], Fresh(""), parked=WAITING)) == resume(ONE, TWO)
+
+
+def test_the_store_is_asked_for_transcripts_only() -> None:
+    def never(key: bytes) -> Snapshot | None:
+        raise AssertionError("the store was asked")
+
+    for messages, mode in (
+        ([HELLO], SessionMode.AUTO),
+        (BOTH, SessionMode.AUTO),
+        ([*CHAT, MORE], SessionMode.FRESH),
+    ):
+        request = TurnRequest("m", tuple(messages), tools=(READ,))
+        plan(request, mode=mode, abilities=ABLE, parked=WAITING, recall=never)
