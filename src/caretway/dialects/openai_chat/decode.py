@@ -5,13 +5,11 @@ Three tables say what happens to a field that has no reader: accepted in silence
 request can be served is decided elsewhere.
 """
 
-import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Final
 
 from ...core.errors import bad_request
-from ...core.request import OutputFormat, SessionMode, TurnRequest
+from ...core.request import OutputFormat, TurnRequest
 from ..fields import (
     a_string,
     an_array,
@@ -25,48 +23,31 @@ from ..fields import (
     unsupported,
     wrong_type,
 )
+from ..headers import session_mode, workspace
+from ..leftovers import FLAG, NUMBER, OBJECT, WHOLE, WORD, Idle, idle_names, listable, unknown_names
 from .encode import LEGACY_FUNCTIONS
 from .messages import MessageReader
 from .tools import decode_tools
 
 MAX_STOP_SEQUENCES: Final = 16
-MAX_UNKNOWN_LISTED: Final = 32
-"""The list travels in a header: a body with a thousand invented fields must not burst it."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Idle:
-    """A field that is understood and has no effect here."""
-
-    expected: str
-    types: tuple[type, ...]
-    asks_nothing: tuple[object, ...] = ()
-    """Values with which the field is as good as absent."""
-
-
-_WHOLE: Final = ("an integer", (int,))
-_NUMBER: Final = ("a number", (int, float))
-_OBJECT: Final = ("an object", (dict,))
-_WORD: Final = ("a string", (str,))
-_FLAG: Final = ("a boolean", (bool,))
-
-_IDLE: Final[dict[str, _Idle]] = {
-    "max_tokens": _Idle(*_WHOLE),
-    "max_completion_tokens": _Idle(*_WHOLE),
-    "temperature": _Idle(*_NUMBER, (1,)),
-    "top_p": _Idle(*_NUMBER, (1,)),
-    "seed": _Idle(*_WHOLE),
-    "frequency_penalty": _Idle(*_NUMBER, (0,)),
-    "presence_penalty": _Idle(*_NUMBER, (0,)),
-    "logit_bias": _Idle(*_OBJECT, ({},)),
-    "logprobs": _Idle(*_FLAG, (False,)),
-    "top_logprobs": _Idle(*_WHOLE, (0,)),
-    "service_tier": _Idle(*_WORD, ("auto", "default")),
-    "store": _Idle(*_FLAG, (False,)),
-    "prediction": _Idle(*_OBJECT),
-    "verbosity": _Idle(*_WORD, ("medium",)),
-    "audio": _Idle(*_OBJECT),
-    "web_search_options": _Idle(*_OBJECT),
+_IDLE: Final[dict[str, Idle]] = {
+    "max_tokens": Idle(*WHOLE),
+    "max_completion_tokens": Idle(*WHOLE),
+    "temperature": Idle(*NUMBER, (1,)),
+    "top_p": Idle(*NUMBER, (1,)),
+    "seed": Idle(*WHOLE),
+    "frequency_penalty": Idle(*NUMBER, (0,)),
+    "presence_penalty": Idle(*NUMBER, (0,)),
+    "logit_bias": Idle(*OBJECT, ({},)),
+    "logprobs": Idle(*FLAG, (False,)),
+    "top_logprobs": Idle(*WHOLE, (0,)),
+    "service_tier": Idle(*WORD, ("auto", "default")),
+    "store": Idle(*FLAG, (False,)),
+    "prediction": Idle(*OBJECT),
+    "verbosity": Idle(*WORD, ("medium",)),
+    "audio": Idle(*OBJECT),
+    "web_search_options": Idle(*OBJECT),
 }
 _READ: Final = frozenset(
     {
@@ -89,7 +70,6 @@ _READ: Final = frozenset(
 )
 _SILENT: Final = frozenset({"user", "metadata", "prompt_cache_key", "prompt_cache_retention", "safety_identifier"})
 """They ask for nothing in the answer."""
-_HEADER_SAFE: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
@@ -109,11 +89,16 @@ def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
         stop=_stop(body.get("stop")),
         output_format=_output_format(body.get("response_format")),
         effort=effort,
-        session=_session(headers.get("x-caretway-session")),
-        workspace=headers.get("x-caretway-workspace", "").strip() or None,
+        session=session_mode(headers),
+        workspace=workspace(headers),
         stream=optional_bool(body, "stream") is True,
         include_usage=_include_usage(body.get("stream_options")),
-        ignored=(*_idle(body), *ignored_reasoning, *reader.ignored, *_unknown(body)),
+        ignored=(
+            *idle_names(body, _IDLE),
+            *ignored_reasoning,
+            *reader.ignored,
+            *listable(unknown_names(body, _READ, _IDLE, _SILENT)),
+        ),
         echo={LEGACY_FUNCTIONS: True} if legacy else {},
     )
 
@@ -187,45 +172,4 @@ def _effort(body: Mapping[str, object]) -> tuple[str | None, list[str]]:
         return effort or None, []
     reasoning = an_object(body["reasoning"], "reasoning")
     nested = optional_string(reasoning, "effort", "reasoning")
-    others = {key: value for key, value in reasoning.items() if key != "effort" and value is not None}
-    return effort or nested or None, [f"reasoning.{key}" for key in _listable(others)]
-
-
-def _session(value: str | None) -> SessionMode | None:
-    if value is None or not value.strip():
-        return None
-    try:
-        return SessionMode(value.strip().lower())
-    except ValueError:
-        modes = ", ".join(mode.value for mode in SessionMode)
-        raise invalid_value("x-caretway-session", f"use one of {modes}, not {value[:60]!r}.") from None
-
-
-def _idle(body: Mapping[str, object]) -> Iterator[str]:
-    for name, field in _IDLE.items():
-        value = body.get(name)
-        if value is None:
-            continue
-        if not isinstance(value, field.types) or (isinstance(value, bool) and bool not in field.types):
-            raise wrong_type(name, field.expected, value)
-        if value not in field.asks_nothing:
-            yield name
-
-
-def _unknown(body: Mapping[str, object]) -> list[str]:
-    return _listable(
-        {
-            name: value
-            for name, value in body.items()
-            if value is not None and name not in _READ and name not in _IDLE and name not in _SILENT
-        }
-    )
-
-
-def _listable(fields: Mapping[str, object]) -> list[str]:
-    """Names a client made up, fit for a header: plain characters, not too many."""
-    names = [name if _HEADER_SAFE.fullmatch(name) else "(unprintable)" for name in fields]
-    names = list(dict.fromkeys(names))
-    if len(names) > MAX_UNKNOWN_LISTED:
-        names[MAX_UNKNOWN_LISTED:] = [f"(and {len(names) - MAX_UNKNOWN_LISTED} more)"]
-    return names
+    return effort or nested or None, [f"reasoning.{key}" for key in listable(unknown_names(reasoning, {"effort"}))]

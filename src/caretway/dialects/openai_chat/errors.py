@@ -21,6 +21,8 @@ ERRORS: Final[dict[ErrorKind, Wire]] = {
     ErrorKind.UNSUPPORTED: Wire(400, "invalid_request_error", "unsupported"),
     ErrorKind.NOT_FOUND: Wire(404, "invalid_request_error", "not_found"),
     ErrorKind.TOO_LARGE: Wire(413, "invalid_request_error", "request_too_large"),
+    ErrorKind.HEAD_TOO_LARGE: Wire(431, "invalid_request_error", "headers_too_large"),
+    ErrorKind.SLOW_REQUEST: Wire(408, "invalid_request_error", "request_timeout"),
     ErrorKind.ACCESS_DENIED: Wire(401, "authentication_error", "invalid_api_key"),
     ErrorKind.SIGNED_OUT: Wire(401, "authentication_error", "not_authenticated"),
     ErrorKind.FORBIDDEN: Wire(403, "permission_error", "forbidden"),

@@ -3,7 +3,6 @@
 Refuses to know who executes a tool. Schemas are passed on as they came; only their outermost shape is checked.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Final, Literal
 
@@ -20,9 +19,7 @@ from ..fields import (
     unsupported,
     wrong_type,
 )
-
-_NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
-"""Wider than OpenAI's own rule: MCP clients put dots, colons and slashes into names."""
+from ..tool_names import check_declared, check_name, check_unique
 
 _MODES: Final[dict[str, Literal["auto", "none", "required"]]] = {
     "auto": "auto",
@@ -40,25 +37,16 @@ def decode_tools(body: Mapping[str, object]) -> tuple[tuple[ToolSpec, ...], Tool
         raise bad_request("Send either 'tools' or 'functions', not both.", param="functions", code="invalid_value")
     parallel = optional_bool(body, "parallel_tool_calls") is not False
     if legacy:
-        tools = _unique(legacy, "functions[{}].name")
+        tools = check_unique((f"functions[{i}].name", tool) for i, tool in enumerate(legacy))
         # One call at a time: the legacy answer has room for no more.
         return tools, _legacy_choice(body.get("function_call"), tools), True
-    tools = _unique(modern, "tools[{}].function.name")
+    tools = check_unique((f"tools[{i}].function.name", tool) for i, tool in enumerate(modern))
     return *_choose(body.get("tool_choice"), tools, parallel), False
 
 
 def _each(body: Mapping[str, object], key: str) -> enumerate[object]:
     value = body.get(key)
     return enumerate(() if value is None else an_array(value, key))
-
-
-def _unique(tools: list[ToolSpec], param: str) -> tuple[ToolSpec, ...]:
-    seen: set[str] = set()
-    for i, tool in enumerate(tools):
-        if tool.name in seen:
-            raise invalid_value(param.format(i), f"the tool name '{tool.name}' is used twice.")
-        seen.add(tool.name)
-    return tuple(tools)
 
 
 def _tool(value: object, param: str) -> ToolSpec:
@@ -73,9 +61,7 @@ def _tool(value: object, param: str) -> ToolSpec:
 
 def _function(value: object, param: str) -> ToolSpec:
     function = an_object(value, param)
-    name = needed_string(function, "name", param)
-    if not _NAME.fullmatch(name):
-        raise invalid_value(f"{param}.name", "use 1 to 128 letters, digits, or any of _ . : / -")
+    name = check_name(needed_string(function, "name", param), f"{param}.name")
     description = optional_string(function, "description", param) or ""
     schema = function.get("parameters")
     # `strict` is accepted and changes nothing: arguments are passed on exactly as the model wrote them.
@@ -93,7 +79,7 @@ def _choose(value: object, tools: tuple[ToolSpec, ...], parallel: bool) -> tuple
     kind = needed_string(value, "type", "tool_choice")
     if kind == "function":
         name = _named(value, "tool_choice")
-        _declared(name, tools, "tool_choice.function.name")
+        check_declared(name, tools, "tool_choice.function.name")
         return tools, ToolChoice("named", name, parallel)
     if kind == "allowed_tools":
         return _allowed(value, tools, parallel)
@@ -112,7 +98,7 @@ def _allowed(
     for i, one in enumerate(an_array(allowed.get("tools"), f"{param}.tools")):
         at = f"{param}.tools[{i}]"
         name = _named(an_object(one, at), at)
-        _declared(name, tools, f"{at}.function.name")
+        check_declared(name, tools, f"{at}.function.name")
         names.add(name)
     left = tuple(tool for tool in tools if tool.name in names)
     mode = optional_string(allowed, "mode", param) or "auto"
@@ -127,7 +113,7 @@ def _legacy_choice(value: object, tools: tuple[ToolSpec, ...]) -> ToolChoice:
     if not isinstance(value, dict):
         raise wrong_type("function_call", "'auto', 'none' or {'name': ...}", value)
     name = needed_string(value, "name", "function_call")
-    _declared(name, tools, "function_call.name")
+    check_declared(name, tools, "function_call.name")
     return ToolChoice("named", name, parallel=False)
 
 
@@ -145,8 +131,3 @@ def _named(holder: Mapping[str, object], param: str) -> str:
     if function is None:
         raise missing(f"{param}.function")
     return needed_string(an_object(function, f"{param}.function"), "name", f"{param}.function")
-
-
-def _declared(name: str, tools: tuple[ToolSpec, ...], param: str) -> None:
-    if not any(tool.name == name for tool in tools):
-        raise invalid_value(param, f"there is no tool {name[:128]!r} among the {len(tools)} declared ones.")

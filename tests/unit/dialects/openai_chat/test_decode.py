@@ -19,8 +19,8 @@ from caretway.core.request import (
     ToolSpec,
     TurnRequest,
 )
+from caretway.dialects.leftovers import MAX_LISTED
 from caretway.dialects.openai_chat import OPENAI_CHAT
-from caretway.dialects.openai_chat.decode import MAX_UNKNOWN_LISTED
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -290,5 +290,5 @@ def test_every_idle_field_is_ignored_when_null() -> None:
 
 def test_the_list_of_unknown_fields_is_bounded() -> None:
     ignored = request({}, **{f"x{i}": 1 for i in range(1000)}).ignored
-    assert len(ignored) == MAX_UNKNOWN_LISTED + 1
-    assert ignored[-1] == f"(and {1000 - MAX_UNKNOWN_LISTED} more)"
+    assert len(ignored) == MAX_LISTED + 1
+    assert ignored[-1] == f"(and {1000 - MAX_LISTED} more)"

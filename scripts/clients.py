@@ -1,0 +1,88 @@
+"""Starts a simulator and a gateway, runs each client of tests/clients/rig in each of its modes, prints one table."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+RIG = ROOT / "tests" / "clients" / "rig"
+QUICK = ("openai-python", "anthropic-python", "langchain")
+sys.path.insert(0, str(RIG))
+
+
+def main(words: list[str]) -> int:
+    from clients import CLIENTS  # type: ignore[import-not-found]  # a plain script, found through sys.path
+
+    words, serve_flags = split(words)
+    wanted = QUICK if "--quick" in words else tuple(word for word in words if not word.startswith("-"))
+    chosen = [client for client in CLIENTS if not wanted or client.name in wanted]
+    if unknown := set(wanted) - {client.name for client in CLIENTS}:
+        print(f"no such client: {', '.join(sorted(unknown))}", file=sys.stderr)
+        return 2
+    failed = 0
+    with tempfile.TemporaryDirectory() as data, ExitStack() as stack:
+        simulator = stack.enter_context(started("simulate", "--port", "0"))
+        point = () if "--backend" in serve_flags else ("--agent-url", simulator)
+        flags = ("--port", "0", "--data-dir", data, "--log-level", "warning", *point, *serve_flags)
+        gateway = stack.enter_context(started("serve", *flags))
+        print(f"{'client':18} {'mode':8} {'verdict':8} {'seconds':>7} {'Cursor runs':>11}", flush=True)
+        for client in chosen:
+            for mode in client.modes:
+                before, began = runs(simulator), time.monotonic()
+                done = subprocess.run(
+                    [sys.executable, str(RIG / "run"), client.name, gateway, mode],
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                )
+                took, count = time.monotonic() - began, runs(simulator) - before
+                verdict = "ok" if done.returncode == 0 else "FAILED"
+                failed += done.returncode != 0
+                print(f"{client.name:18} {mode:8} {verdict:8} {took:7.1f} {count:11}", flush=True)
+                if done.returncode:
+                    print(done.stdout[-3000:], flush=True)
+    total = sum(len(client.modes) for client in chosen)
+    print(f"\n{total - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+def split(words: list[str]) -> tuple[list[str], list[str]]:
+    """(our words, what is for `caretway serve`)"""
+    if "--" not in words:
+        return words, []
+    at = words.index("--")
+    return words[:at], words[at + 1 :]
+
+
+@contextmanager
+def started(*command: str) -> Iterator[str]:
+    """A `caretway` command that listens; gives its address."""
+    program = Path(sys.executable).parent / "caretway"
+    environment = os.environ | {"CARETWAY_ACCESS_TOKEN": "simulated"}
+    with subprocess.Popen([program, *command], stdout=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            assert process.stdout is not None
+            lines = iter(process.stdout.readline, "")
+            address = next((m.group() for line in lines if (m := re.search(r"http://[\d.]+:\d+", line))), None)
+            if address is None:
+                raise SystemExit(f"caretway {command[0]} did not start")
+            yield address
+        finally:
+            process.terminate()
+
+
+def runs(simulator: str) -> int:
+    with urllib.request.urlopen(simulator + "/_sim/stats", timeout=10) as answer:
+        return int(json.load(answer)["runs_opened"])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
