@@ -18,6 +18,10 @@ class ErrorKind(Enum):
     """No such route or object."""
     TOO_LARGE = "too_large"
     """The body is larger than the configured limit."""
+    HEAD_TOO_LARGE = "head_too_large"
+    """The request's headers are larger or more than the configured limit."""
+    SLOW_REQUEST = "slow_request"
+    """The request did not arrive within the limits of time."""
     ACCESS_DENIED = "access_denied"
     """The gateway's own key is missing or wrong."""
     SIGNED_OUT = "signed_out"
@@ -58,6 +62,7 @@ RETRYABLE: Final = frozenset(
     {
         ErrorKind.RATE_LIMITED,
         ErrorKind.OVERLOADED,
+        ErrorKind.SLOW_REQUEST,
         ErrorKind.UPSTREAM_DOWN,
         ErrorKind.UPSTREAM_ERROR,
         ErrorKind.TIMEOUT,

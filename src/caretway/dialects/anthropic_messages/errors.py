@@ -29,6 +29,8 @@ ERRORS: Final[dict[ErrorKind, Wire]] = {
     ErrorKind.UNSUPPORTED: Wire(400, "invalid_request_error", "unsupported"),
     ErrorKind.NOT_FOUND: Wire(404, "not_found_error", "not_found"),
     ErrorKind.TOO_LARGE: Wire(413, "request_too_large", "request_too_large"),
+    ErrorKind.HEAD_TOO_LARGE: Wire(431, "request_too_large", "headers_too_large"),
+    ErrorKind.SLOW_REQUEST: Wire(408, "invalid_request_error", "request_timeout"),
     ErrorKind.ACCESS_DENIED: Wire(401, "authentication_error", "invalid_api_key"),
     ErrorKind.SIGNED_OUT: Wire(401, "authentication_error", "not_authenticated"),
     ErrorKind.FORBIDDEN: Wire(403, "permission_error", "forbidden"),
