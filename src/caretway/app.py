@@ -1,190 +1,102 @@
-"""The composition root: Settings -> backend, sessions, ASGI application, server. The only file that knows everyone."""
+"""The composition root: Settings -> backend, sessions, ASGI application, server.
+
+With `ways` (to Cursor) and `front` (to clients) the only file that knows everyone.
+"""
 
 import asyncio
-import platform
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from typing import Any, Final
+from dataclasses import replace
+from pathlib import Path
 
 import uvicorn
 
-from . import __version__
-from .auth.tokens import ExchangedKey, FixedToken, NoToken
-from .backends.agent_api.auto_transport import AutoTransport, open_transport
-from .backends.agent_api.backend import AgentBackend, AgentSetup, Identity, ParameterSource, TokenSource
-from .backends.agent_api.compose import Surroundings
-from .backends.agent_api.conversation import ConversationLimits
-from .backends.agent_api.dial import socket_dial
-from .backends.agent_api.limits import TransportLimits
-from .backends.agent_api.parameters import PATH, model_parameters
-from .backends.agent_api.ports import Transport
-from .backends.agent_api.tool_policy import LocalSetup, tool_policy
-from .config import Settings, process_environment
-from .core.errors import ErrorKind, GatewayError
-from .core.request import SessionMode
+from . import front
+from .config import Settings, process_environment, process_home
+from .core.request import SessionMode, TurnRequest
 from .core.turn import Backend
 from .dialects.registry import dialects
+from .mcp_bridge.backend import BridgedBackend, Terms
+from .mcp_bridge.bridge import Bridge
+from .mcp_bridge.connection import connector
+from .mcp_bridge.definitions import BridgeLimits
+from .mcp_bridge.sources import Surroundings as McpSurroundings
+from .mcp_bridge.sources import find as find_mcp_servers
 from .models.catalogue import Catalogue
 from .observe.log import LogObserver
+from .observe.metrics import Metrics, Observers
 from .sessions.manager import SessionLimits, Sessions
 from .sessions.store import SqliteStore
-from .simulator import Simulator
+from .sessions.write_behind import WriteBehind
 from .stages.loop_guard import loop_guard
 from .stages.output_format import output_format, with_instructions
 from .stages.stop_sequences import stop_sequences
 from .tasks import spawn
+from .text_protocol.choice import demand_tools
+from .text_protocol.thinking import thinking
+from .ways import build_backend, holder, passes, without_credentials
+from .web.access import Access, is_key
 from .web.application import Application
+from .web.body import BodyReader
+from .web.desk import Desk, OneDesk, Reception
+from .web.images import ImageFetcher
 from .web.models import Health
+from .web.passthrough import DeskPerKey
 from .web.respond import Pace, Responder
-from .wire import paths
-
-FIRST_EVENT_PATIENCE_S: Final = 20.0
-REST_URL: Final = "https://api.cursor.com"
 
 
-def _agent(settings: Settings, stack: AsyncExitStack) -> Backend:
-    transport = open_transport(
-        settings.agent_url,
-        mode=settings.agent_transport,
-        ca_file=str(settings.agent_ca) if settings.agent_ca else None,
-        connect_timeout_s=settings.connect_timeout,
-        limits=_transport_limits(settings),
+def _strictly(prepare: Callable[[TurnRequest], TurnRequest]) -> Callable[[TurnRequest], TurnRequest]:
+    return lambda request: prepare(demand_tools(request))
+
+
+def _images(settings: Settings) -> ImageFetcher | None:
+    if settings.fetch_images == "off":
+        return None
+    return ImageFetcher(settings.fetch_images, settings.fetch_images_timeout, settings.fetch_images_bytes)
+
+
+def mcp_bridge(settings: Settings, only: str = "") -> Bridge | None:
+    """The MCP servers that the settings name (or the one that is asked for), not yet started; None without any."""
+    found = find_mcp_servers(
+        settings.mcp or {},
+        settings.mcp_config,
+        settings.mcp_import,
+        McpSurroundings(process_environment(), process_home(), settings.workspace or Path.cwd()),
     )
-    return AgentBackend(
-        _setup(settings, "agent", "unofficial"),
-        transport,
-        _tokens(settings, transport),
-        time.time,
-        _parameters(settings, transport, stack),
+    if only:
+        found = replace(found, definitions=tuple(one for one in found.definitions if one.name == only))
+    if not found.definitions and not found.misfits:
+        return None
+    limits = BridgeLimits(
+        connect_timeout=settings.mcp_connect_timeout,
+        call_timeout=settings.mcp_call_timeout,
+        result_bytes=settings.mcp_result_bytes,
+        max_tools=settings.mcp_max_tools,
+        start_wait=settings.mcp_start_wait,
+        first_pause=settings.mcp_retry_pause,
     )
-
-
-def _simulator(settings: Settings, stack: AsyncExitStack) -> Backend:
-    simulator = Simulator()
-    stack.push_async_callback(simulator.aclose)
-    transport = AutoTransport(
-        socket_dial(simulator.connect), settings.agent_transport, limits=_transport_limits(settings)
-    )
-    return AgentBackend(
-        _setup(settings, "simulator", "simulated"),
-        transport,
-        FixedToken("simulated"),
-        time.time,
-        _list_parameters(transport, "simulated"),
-    )
-
-
-BACKENDS: Final[dict[str, Callable[[Settings, AsyncExitStack], Backend]]] = {
-    "agent": _agent,
-    "simulator": _simulator,
-}
-
-
-def choose_backend(settings: Settings) -> str:
-    """An explicit choice wins; else credentials decide; only without any is there a simulated answer."""
-    if settings.backend != "auto":
-        return settings.backend
-    if settings.api_key or settings.access_token or settings.origin("agent_url") != "default":
-        return "agent"
-    return "simulator"
-
-
-def _open(settings: Settings, stack: AsyncExitStack) -> Backend:
-    name = choose_backend(settings)
-    if name not in BACKENDS:
-        raise GatewayError(
-            ErrorKind.UNSUPPORTED,
-            f"The backend `{name}` is not part of this version.",
-            hint=f"Use --backend {' or '.join(BACKENDS)}.",
-        )
-    return BACKENDS[name](settings, stack)
+    return Bridge(found, limits, connector(process_environment(), limits))
 
 
 @asynccontextmanager
-async def open_backend(settings: Settings) -> AsyncIterator[Backend]:
-    """The backend alone, without a server."""
-    async with AsyncExitStack() as stack:
-        backend = _open(settings, stack)
-        stack.push_async_callback(backend.aclose)
-        yield backend
+async def open_mcp_bridge(settings: Settings, only: str = "") -> AsyncIterator[Bridge | None]:
+    """The servers alone, connected in the background and ended at the end."""
+    bridge = mcp_bridge(settings, only)
+    if bridge is None:
+        yield None
+        return
+    bridge.start()
+    try:
+        yield bridge
+    finally:
+        await bridge.aclose()
 
 
-def _transport_limits(settings: Settings) -> TransportLimits:
-    return TransportLimits(call_timeout_s=settings.call_timeout, max_frame_bytes=settings.max_frame_bytes)
-
-
-def _setup(settings: Settings, name: str, standing: Any) -> AgentSetup:
-    version = settings.agent_client_version or f"caretway-{__version__}"
-    return AgentSetup(
-        name=name,
-        standing=standing,
-        identity=Identity(
-            client_type=settings.agent_client_type,
-            client_version=version,
-            ghost_mode=settings.agent_ghost_mode,
-            time_zone=settings.agent_timezone,
-            checksum=settings.agent_checksum,
-        ),
-        limits=ConversationLimits(
-            client_heartbeat=settings.client_heartbeat,
-            exec_heartbeat=settings.exec_heartbeat,
-            silence=settings.silence_timeout,
-            progress=settings.progress_timeout,
-            tool_progress=settings.tool_progress_timeout,
-            sibling_quiet=settings.sibling_quiet,
-            retries=settings.agent_retries,
-        ),
-        surroundings=Surroundings(
-            os_version=f"{platform.system().lower()} {platform.release()}",
-            time_zone=settings.agent_timezone,
-            system_delivery=settings.system_delivery,
-            history_carrier=settings.history_carrier,
-        ),
-        buffer_bytes=settings.stream_buffer_bytes,
-        tools=tool_policy(
-            LocalSetup(
-                settings.local_tools,
-                settings.workspace,
-                settings.workspaces,
-                settings.local_shell_timeout,
-                settings.local_output_bytes,
-                process_environment(),
-            )
-        ),
-    )
-
-
-def _parameters(settings: Settings, transport: Transport, stack: AsyncExitStack) -> ParameterSource | None:
-    """The REST list lives on a host of its own, except behind a stand-in, and takes the API key only."""
-    credential = settings.api_key or settings.access_token
-    if settings.origin("agent_url") != "default":
-        return _list_parameters(transport, credential) if credential else None
-    if not settings.api_key:
-        return None
-    rest = open_transport(REST_URL, connect_timeout_s=settings.connect_timeout, limits=_transport_limits(settings))
-    stack.push_async_callback(rest.aclose)
-    return _list_parameters(rest, settings.api_key)
-
-
-def _list_parameters(transport: Transport, credential: str) -> ParameterSource:
-    headers = {"authorization": f"Bearer {credential}"}
-    return lambda: model_parameters(lambda: transport.call("GET", PATH, headers))
-
-
-def _tokens(settings: Settings, transport: Transport) -> TokenSource:
-    if settings.access_token:
-        return FixedToken(settings.access_token)
-    if not settings.api_key:
-        return NoToken()
-
-    async def exchange(api_key: str) -> tuple[int, bytes]:
-        headers = {"authorization": f"Bearer {api_key}", "content-type": paths.JSON_TYPE}
-        response = await transport.call("POST", paths.EXCHANGE_KEY, headers, b"{}")
-        return response.status, response.body
-
-    return ExchangedKey(settings.api_key, exchange, time.time)
+def _serves_mcp(settings: Settings) -> bool:
+    """Never to other people's accounts: the servers act with the owner's files and credentials."""
+    return settings.mcp_offer != "never" and not passes(settings)
 
 
 class _Server(uvicorn.Server):
@@ -213,12 +125,11 @@ class Gateway:
 
     async def __aenter__(self) -> "Gateway":
         settings = self.settings
+        access = front.access_rules(settings)
         stack = AsyncExitStack()
         async with stack:
             listener = _listen(settings.host, settings.port)
             stack.callback(listener.close)
-            self.backend = _open(settings, stack)
-            stack.push_async_callback(self.backend.aclose)
             store = SqliteStore(
                 settings.data_dir / "conversations.sqlite",
                 max_bytes=settings.store_max_bytes,
@@ -226,28 +137,42 @@ class Gateway:
                 clock=time.time,
             )
             stack.callback(store.close)
-            self.sessions = sessions = Sessions(
-                self.backend,
-                stages=(stop_sequences, output_format),
-                limits=SessionLimits(
-                    mode=SessionMode(settings.session),
-                    parked_timeout=settings.parked_timeout,
-                    max_parked=settings.max_parked,
-                    disconnect_grace=settings.disconnect_grace,
-                    scope=f"{self.backend.name} {settings.agent_url}",
-                ),
-                store=store,
-                guard=loop_guard(settings.tool_loop_max_repeat),
-            )
-            stack.push_async_callback(sessions.aclose)
-            await self._serve(self._application(sessions), listener, stack)
+            self._store = WriteBehind(store)
+            stack.callback(self._store.flush)
+            self._metrics = Metrics()
+            self._bridge = await stack.enter_async_context(open_mcp_bridge(settings)) if _serves_mcp(settings) else None
+            self.backend, desk = self._desk(without_credentials(settings) if passes(settings) else settings, stack)
+            self.sessions = desk.sessions
+            reception = self._per_key(desk, access, stack) if passes(settings) else OneDesk(desk)
+            await self._serve(self._application(reception), access, listener, reception.end_turns, stack)
             self._stack = stack.pop_all()
         host, port = listener.getsockname()[:2]
-        self.base_url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        scheme = "https" if settings.tls_cert else "http"
+        self.base_url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
         return self
 
-    def _application(self, sessions: Sessions) -> Application:
-        settings, backend = self.settings, self.backend
+    def _desk(self, settings: Settings, stack: AsyncExitStack) -> tuple[Backend, Desk]:
+        """Everything that belongs to one account. `settings` name its credentials."""
+        backend = build_backend(settings, stack)
+        stack.push_async_callback(backend.aclose)
+        guard = loop_guard(settings.tool_loop_max_repeat)
+        if self._bridge is not None:
+            terms = Terms(settings.mcp_offer, settings.mcp_activity)
+            backend = BridgedBackend(backend, self._bridge, guard, terms)
+        sessions = Sessions(
+            backend,
+            stages=(stop_sequences, output_format, thinking(settings.thinking)),
+            limits=SessionLimits(
+                mode=SessionMode(settings.session),
+                parked_timeout=settings.parked_timeout,
+                max_parked=settings.max_parked,
+                disconnect_grace=settings.disconnect_grace,
+                scope=f"{backend.name} {settings.agent_url} {holder(settings).identity}",
+            ),
+            store=self._store,
+            guard=guard,
+        )
+        stack.push_async_callback(sessions.aclose)
         catalogue = Catalogue(
             backend,
             extra=settings.models,
@@ -255,37 +180,74 @@ class Gateway:
             strict=settings.strict_models,
             clock=time.monotonic,
         )
-        pace = Pace(keep_alive=settings.keep_alive, patience=FIRST_EVENT_PATIENCE_S)
-        return Application(
+        pace = Pace(settings.keep_alive, settings.first_event_patience, total=settings.response_timeout)
+        desk = Desk(
             dialects=dialects(),
             responder=Responder(
-                sessions, catalogue, LogObserver(), prepare=with_instructions, backend=backend.name, pace=pace
+                sessions,
+                catalogue,
+                Observers(LogObserver(), self._metrics),
+                prepare=_strictly(with_instructions) if settings.tool_strict else with_instructions,
+                backend=backend.name,
+                pace=pace,
+                images=_images(settings),
+                shape=front.shape_limits(settings),
             ),
             sessions=sessions,
             models=catalogue,
-            health=Health(backend, check_timeout=settings.auth_check_timeout / 1000),
-            backend=backend.name,
-            max_body_bytes=settings.max_body_bytes,
+            health=Health(backend, check_timeout=settings.auth_check_timeout / 1000, tools=self._bridge),
+        )
+        return backend, desk
+
+    def _per_key(self, lobby: Desk, access: Access, stack: AsyncExitStack) -> DeskPerKey:
+        """Each client's Cursor API key opens a desk like the owner's own, with nothing in common but the limits."""
+        bare = without_credentials(self.settings)
+
+        @asynccontextmanager
+        async def open_desk(key: str) -> AsyncIterator[Desk]:
+            async with AsyncExitStack() as own:
+                backend, desk = self._desk(replace(bare, api_key=key), own)
+                await backend.models()  # a key that Cursor does not accept gets no desk
+                yield desk
+
+        reception = DeskPerKey(
+            lobby,
+            open_desk,
+            limit=self.settings.max_accounts,
+            clock=time.monotonic,
+            is_ours=lambda key: is_key(access, key),
+        )
+        stack.push_async_callback(reception.aclose)
+        return reception
+
+    def _application(self, reception: Reception) -> Application:
+        settings = self.settings
+        return Application(
+            reception=reception,
+            metrics=self._metrics,
+            backend=self.backend.name,
+            bodies=BodyReader(front.body_limits(settings)),
+            shape=front.shape_limits(settings),
             max_concurrent=settings.max_concurrent,
         )
 
-    async def _serve(self, application: Application, listener: socket.socket, stack: AsyncExitStack) -> None:
-        config = uvicorn.Config(
-            application,
-            http="httptools",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            date_header=False,
-            timeout_keep_alive=75,
-            timeout_graceful_shutdown=max(1, round(self.settings.shutdown_grace)),
-        )
-        server = _Server(config)
+    async def _serve(
+        self,
+        application: Application,
+        access: Access,
+        listener: socket.socket,
+        end_turns: Callable[[], Awaitable[None]],
+        stack: AsyncExitStack,
+    ) -> None:
+        server = _Server(front.server_config(self.settings, access, application, application.dialect, stack))
         serving = spawn(server.serve(sockets=[listener]), "http-server")
 
         async def stop() -> None:
+            """Running responses get the grace; those that are still running then end with an error they can read."""
             server.should_exit = True
+            done, _ = await asyncio.wait({serving}, timeout=self.settings.shutdown_grace)
+            if not done:
+                await end_turns()
             await serving
 
         stack.push_async_callback(stop)

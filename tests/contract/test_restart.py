@@ -4,11 +4,13 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +40,24 @@ def chat(url: str, messages: list[dict[str, Any]]) -> tuple[str, str]:
         return answer.headers["x-caretway-session"], text
 
 
+def wait_for_the_store(path: Path) -> None:
+    """Conversations are written a moment after the answer: see that moment pass."""
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        with closing(sqlite3.connect(path)) as store:
+            if store.execute("SELECT count(*) FROM conversations").fetchone()[0]:
+                return
+        time.sleep(0.02)
+    raise AssertionError("the conversation was not written")
+
+
 def test_a_killed_gateway_costs_no_conversation(tmp_path: Path) -> None:
     messages = [{"role": "user", "content": "sim: say The codeword is EGRET"}]
     with running("simulate", "--port", "0") as (_, simulator):
         serve = ("serve", "--port", "0", "--agent-url", simulator, "--data-dir", str(tmp_path))
         with running(*serve, CARETWAY_ACCESS_TOKEN="token") as (gateway, url):
             _, text = chat(url, messages)
+            wait_for_the_store(tmp_path / "conversations.sqlite")
             gateway.send_signal(signal.SIGKILL)
         messages += [{"role": "assistant", "content": text}, {"role": "user", "content": "sim: recall"}]
         with running(*serve, CARETWAY_ACCESS_TOKEN="token") as (_, url):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from contract.gateways import CHAT, Client, gateway
+from contract.gateways import CHAT, Client, gateway, gateway_to, simulated
 
 
 @pytest.fixture
@@ -60,10 +60,20 @@ async def test_bad_requests(client: Client, name: str, body: bytes, status: int,
 
 
 async def test_unknown_routes_and_methods(client: Client) -> None:
-    for method, path in [("GET", "/nope"), ("POST", "/v1/nope"), ("GET", CHAT), ("DELETE", "/v1/models")]:
+    routes = [("GET", "/nope", 404), ("POST", "/v1/nope", 404), ("GET", CHAT, 405), ("DELETE", "/v1/models", 405)]
+    for method, path, status in routes:
         response = await client.http.request(method, path)
-        assert response.status_code == 404, (method, path)
+        assert response.status_code == status, (method, path)
         assert response.json()["error"]["message"]
+
+
+async def test_a_cursor_that_cannot_be_reached_is_not_called_signed_out() -> None:
+    async with gateway(agent_url="http://127.0.0.1:9", agent_retries=0) as client:
+        health = (await client.http.get("/health")).json()
+        assert health["status"] == "error"
+        assert "127.0.0.1" in health["detail"]
+        listed = (await client.http.get("/v1/models")).json()
+        assert [model["id"] for model in listed["data"]] == ["default"], "Cursor's automatic choice needs no list"
 
 
 async def test_request_ids_are_kept_or_made(client: Client) -> None:
@@ -152,3 +162,28 @@ async def test_two_hundred_streams_and_one_slow_reader() -> None:
                 read += len(data)
         assert read > 16_000_000
         assert grown < 150_000, f"{grown} kB more while 16 MB waited for a slow reader"
+
+
+async def test_metrics(client: Client) -> None:
+    await client.chat("sim: say hello")
+    await client.chat("sim: fail usage_limit")
+    response = await client.http.get("/metrics")
+    assert response.headers["content-type"].startswith("text/plain")
+    assert 'session="fresh",outcome="end"} 1' in response.text
+    assert 'session="fresh",outcome="quota"} 1' in response.text
+    assert 'caretway_tokens_total{kind="output",model="sim-auto"}' in response.text
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+async def test_stopping_ends_running_responses_with_an_error_they_can_read(stream: bool) -> None:
+    async with simulated() as (simulator, port), gateway_to(simulator, port, shutdown_grace=0.1) as client:
+        asking = asyncio.ensure_future(client.chat("sim: say PART\nsim: hang", stream=stream))
+        await eventually(lambda: runs_open(client), lambda count: count == 1)
+        await client.gateway.__aexit__()
+        answer = await asking
+        assert answer.error is not None
+        assert "stopping" in answer.error["message"]
+        if stream:
+            assert (answer.status, answer.text, answer.done) == (200, "PART", True)
+        else:
+            assert answer.status == 503

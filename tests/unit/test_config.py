@@ -44,7 +44,8 @@ class TestEverySetting:
         assert setting.group in GROUPS
 
     def test_names_follow_from_its_name(self, setting: Setting) -> None:
-        assert setting.env_names[0] == "CARETWAY_" + setting.name.upper()
+        if setting.prefixed_env:
+            assert setting.env_names[0] == "CARETWAY_" + setting.name.upper()
         assert setting.flag == (None if setting.secret else "--" + setting.name.replace("_", "-"))
 
     def test_default_fits_and_reading_it_changes_nothing(self, setting: Setting) -> None:
@@ -75,9 +76,11 @@ def test_the_names_people_already_use() -> None:
         "HOST": "host",
         "PORT": "port",
         "TOOL_LOOP_MAX_REPEAT": "tool_loop_max_repeat",
+        "KILO_TOOL_STRICT": "tool_strict",
         "CURSOR_ACP_AUTH_CHECK_TIMEOUT": "auth_check_timeout",
         "MODELS": "models",
         "CURSOR_API_KEY": "api_key",
+        "CARETWAY_API_KEY": "gateway_key",
         "CURSOR_AGENT_BIN": "agent_bin",
     }
 
@@ -211,7 +214,7 @@ BAD_VALUES = [
     ("max_body_bytes", "12", "a size"),
     ("strict_models", "maybe", "true or false"),
     ("strict_models", 1, "true or false"),
-    ("backend", "agnt", 'one of auto, sdk, cli, agent, simulator; did you mean "agent"?'),
+    ("backend", "agnt", 'one of auto, sdk, cli, agent, legacy-chat, simulator; did you mean "agent"?'),
     ("session", 3, "one of auto, fresh, required"),
     ("agent_url", "api2.cursor.sh", "an http:// or https:// address"),
     ("agent_url", "ftp://x", "an http:// or https:// address"),
@@ -282,8 +285,8 @@ def test_secrets_stay_out_of_errors_and_reprs(file: Path) -> None:
         load({}, HOME, file)
     assert "12345678" not in str(caught.value)
     assert caught.value.__cause__ is None
-    settings = Settings(api_key="crsr_secret", access_token="hidden")
-    assert "crsr_secret" not in repr(settings) and "hidden" not in repr(settings)
+    settings = Settings(api_key="crsr_secret", access_token="hush-hush")
+    assert "crsr_secret" not in repr(settings) and "hush-hush" not in repr(settings)
 
 
 # ---- paths

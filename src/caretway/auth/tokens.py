@@ -1,34 +1,46 @@
-"""Token sources: the user's own key or token, exchanged as the official client does it. No pooling, no rotation."""
+"""Token sources: a bearer token for each request, renewed in time, by one renewal for everybody who waits for it.
+
+`refused` names the token that Cursor did not accept, so that a burst of refusals of one token is one renewal. A renewal
+that began is never cut off by a client that hangs up: its answer may hold the only refresh token that still works.
+"""
 
 import asyncio
-import base64
-import binascii
-from collections.abc import Awaitable, Callable
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from copy import copy
 from dataclasses import dataclass
-from typing import Final
-
-import msgspec
+from typing import Final, Protocol
 
 from ..core.errors import ErrorKind, GatewayError
+from ..tasks import spawn
+from .account import Account
+from .claims import due, term
+from .renewal import Call, refusal, renew
 
-SIGN_IN_HINT: Final = "Set CURSOR_API_KEY to a key from cursor.com/settings, then start again."
-UNKNOWN_LIFE_S: Final = 30 * 60.0
-EARLY_S: Final = 5 * 60.0
+log = logging.getLogger(__name__)
 
-Exchange = Callable[[str], Awaitable[tuple[int, bytes]]]
-"""Posts a key to the exchange endpoint: (status, body)."""
+SIGN_IN_HINT: Final = "Run `caretway login`, or set CURSOR_API_KEY, then try again."
+KEY_HINT: Final = "Set CURSOR_API_KEY to a key from cursor.com/settings, then start again."
+RETRY_S: Final = 30.0
+"""How long a token that could not be renewed, and is still good, is used before the next try."""
+SETTLE_S: Final = 5.0
+"""How long closing waits for a renewal that is on its way."""
 
 
 class FixedToken:
-    """A token that was handed in; there is nothing to refresh."""
+    """A token that was handed in; there is nothing to renew."""
 
     renewable = False
 
     def __init__(self, token: str) -> None:
         self._token = token
 
-    async def token(self, *, refused: bool = False) -> str:
+    async def token(self, *, refused: str = "") -> str:
         return self._token
+
+    async def aclose(self) -> None:
+        pass
 
 
 class NoToken:
@@ -36,71 +48,158 @@ class NoToken:
 
     renewable = False
 
-    async def token(self, *, refused: bool = False) -> str:
-        raise GatewayError(ErrorKind.SIGNED_OUT, "Not signed in to Cursor.", hint=SIGN_IN_HINT)
+    def __init__(self, message: str = "Not signed in to Cursor.", hint: str = SIGN_IN_HINT) -> None:
+        self._message = message
+        self._hint = hint
+
+    async def token(self, *, refused: str = "") -> str:
+        raise GatewayError(ErrorKind.SIGNED_OUT, self._message, hint=self._hint)
+
+    async def aclose(self) -> None:
+        pass
+
+
+class Shelf(Protocol):
+    """Where an account is kept. Others may change it at any time, except within `locked`."""
+
+    def stamp(self) -> object:
+        """Another value after every change that somebody else made. Cheap: asked for before every request."""
+        ...
+
+    async def read(self) -> Account | None: ...
+
+    async def write(self, account: Account) -> None: ...
+
+    def locked(self) -> AbstractAsyncContextManager[None]:
+        """Nobody else renews meanwhile. Raises GatewayError when that cannot be had in time."""
+        ...
+
+
+class OwnShelf:
+    """An account that only this process has, such as an API key and what it was exchanged for."""
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+
+    def stamp(self) -> object:
+        return None
+
+    async def read(self) -> Account:
+        return self._account
+
+    async def write(self, account: Account) -> None:
+        self._account = account
+
+    @asynccontextmanager
+    async def locked(self) -> AsyncIterator[None]:
+        yield
 
 
 @dataclass(frozen=True, slots=True)
-class _Session:
-    token: str
-    renew_at: float
+class _Outcome:
+    """What a renewal left behind: an account, the reason why there is no newer one, or both."""
+
+    account: Account | None
+    failure: GatewayError | None = None
 
 
-class ExchangedKey:
-    """An API key, exchanged for a session token that is renewed before it expires; one exchange at a time."""
+class RenewedToken:
+    """The access token of a kept account, renewed before it expires and after it was refused."""
 
     renewable = True
 
-    def __init__(self, api_key: str, exchange: Exchange, clock: Callable[[], float]) -> None:
-        self._api_key = api_key
-        self._exchange = exchange
+    def __init__(self, shelf: Shelf, call: Call, clock: Callable[[], float], *, hint: str = SIGN_IN_HINT) -> None:
+        self._shelf = shelf
+        self._call = call
         self._clock = clock
-        self._lock = asyncio.Lock()
-        self._session: _Session | None = None
+        self._hint = hint
+        self._last = _Outcome(None)
+        self._stamp: object = None
+        self._again_at = 0.0
+        """When the next renewal may be tried; only after one that failed."""
+        self._renewal: asyncio.Task[_Outcome] | None = None
 
-    async def token(self, *, refused: bool = False) -> str:
-        seen = self._session
-        if seen is not None and not refused and self._clock() < seen.renew_at:
-            return seen.token
-        async with self._lock:
-            if self._session is not seen and self._session is not None:
-                return self._session.token  # somebody else renewed it while we waited
-            self._session = await self._renew()
-            return self._session.token
-
-    async def _renew(self) -> _Session:
-        status, body = await self._exchange(self._api_key)
-        if status in (401, 403):
-            raise GatewayError(ErrorKind.SIGNED_OUT, "Cursor does not accept the API key.", hint=SIGN_IN_HINT)
-        if status == 429:
-            raise GatewayError(ErrorKind.RATE_LIMITED, "Cursor limits how often the API key may be exchanged.")
-        if status != 200:
-            raise GatewayError(ErrorKind.UPSTREAM_DOWN, f"The API key could not be exchanged: HTTP {status}.")
-        try:
-            answer = msgspec.json.decode(body)
-            token = answer["accessToken"]
-        except (msgspec.DecodeError, KeyError, TypeError) as broken:
-            raise GatewayError(ErrorKind.UPSTREAM_PROTOCOL, "The answer to the key exchange has no token.") from broken
+    async def token(self, *, refused: str = "") -> str:
+        """A token to send; `refused` is one that was sent and not accepted."""
+        if self._stamp != self._shelf.stamp():
+            self._last, self._again_at = _Outcome(None), 0.0  # somebody signed in, signed out, or renewed it
         now = self._clock()
-        return _Session(token, renewal_time(token, now))
+        account = self._last.account
+        if account is not None and account.access_token != refused and self._fresh(account, now):
+            return account.access_token
+        if now >= self._again_at or not self._settled(refused, now):
+            if self._renewal is None:
+                self._renewal = spawn(self._attempt(refused), "token-renewal")
+            renewal = self._renewal
+            await asyncio.wait([renewal])  # unlike awaiting it, this lets it go on when we are cancelled
+            if renewal.cancelled():
+                raise GatewayError(ErrorKind.CANCELLED, "The gateway is stopping.")
+        return self._verdict(refused)
+
+    async def aclose(self) -> None:
+        if self._renewal is not None:
+            await asyncio.wait([self._renewal], timeout=SETTLE_S)
+
+    def _fresh(self, account: Account, now: float) -> bool:
+        return bool(account.access_token) and not due(account.access_token, account.received_at, now)
+
+    def _settled(self, refused: str, now: float) -> bool:
+        """True when the last failure answers this question too, so that nobody has to be asked again so soon."""
+        account, failure = self._last.account, self._last.failure
+        if failure is not None and failure.kind is ErrorKind.SIGNED_OUT:
+            return True
+        return account is not None and account.access_token != refused and self._alive(account, now)
+
+    def _alive(self, account: Account, now: float) -> bool:
+        return bool(account.access_token) and now < term(account.access_token, account.received_at).ends_at
+
+    def _verdict(self, refused: str) -> str:
+        account, failure = self._last.account, self._last.failure
+        if account is not None and account.access_token != refused and self._alive(account, self._clock()):
+            return account.access_token
+        raise copy(failure) if failure is not None else self._signed_out(account)
+
+    def _signed_out(self, account: Account | None) -> GatewayError:
+        message = "Not signed in to Cursor." if account is None else refusal(account)
+        return GatewayError(ErrorKind.SIGNED_OUT, message, hint=self._hint)
+
+    # ---- one renewal
+
+    async def _attempt(self, refused: str) -> _Outcome:
+        try:
+            self._last = await self._renewed(refused)
+        except GatewayError as failure:
+            log.warning("the Cursor token could not be renewed: %s", failure.message)
+            self._last = _Outcome(self._last.account, failure)
+        finally:
+            self._renewal = None
+        self._again_at = self._clock() + RETRY_S if self._last.failure is not None else 0.0
+        return self._last
+
+    async def _renewed(self, refused: str) -> _Outcome:
+        self._last = _Outcome(await self._look())
+        if self._good(self._last.account, refused):
+            return self._last
+        async with self._shelf.locked():
+            account = await self._look()  # another process may have renewed it while we waited for the lock
+            self._last = _Outcome(account)
+            if account is None or self._good(account, refused):
+                return self._last
+            if not account.renewable:
+                return _Outcome(account, self._signed_out(account))
+            account = await renew(account, self._call, self._clock, self._hint)
+            await self._shelf.write(account)
+            self._stamp = self._shelf.stamp()
+            return _Outcome(account)
+
+    async def _look(self) -> Account | None:
+        self._stamp = self._shelf.stamp()  # before reading: a change in between is then noticed the next time
+        return await self._shelf.read()
+
+    def _good(self, account: Account | None, refused: str) -> bool:
+        return account is not None and account.access_token != refused and self._fresh(account, self._clock())
 
 
-def renewal_time(token: str, now: float) -> float:
-    """When to renew: five minutes before the end, or at half the life of a short-lived token."""
-    expires = expiry(token)
-    if expires is None:
-        return now + UNKNOWN_LIFE_S
-    return max(expires - EARLY_S, now + (expires - now) / 2)
-
-
-def expiry(token: str) -> float | None:
-    """`exp` of a JWT, unverified: only the issuer can verify it, we only want to know when to ask again."""
-    parts = token.split(".")
-    if len(parts) != 3:
-        return None
-    try:
-        claims = msgspec.json.decode(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-    except (binascii.Error, msgspec.DecodeError, ValueError):
-        return None
-    value = claims.get("exp") if isinstance(claims, dict) else None
-    return float(value) if isinstance(value, int | float) else None
+def exchanged_key(api_key: str, call: Call, clock: Callable[[], float], *, hint: str = KEY_HINT) -> RenewedToken:
+    """An API key that only this process knows, exchanged for a token as the official client does it."""
+    return RenewedToken(OwnShelf(Account(api_key=api_key)), call, clock, hint=hint)

@@ -95,7 +95,11 @@ fast = "some-model-id"
 ```
 
 Durations are seconds or have a unit (`150ms`, `90s`, `15m`, `2h`, `7d`); sizes are bytes or have one (`200kB`,
-`64MiB`). Secrets are no flags, because command lines can be read by other users of the machine."""
+`64MiB`). Secrets are no flags, because command lines can be read by other users of the machine.
+
+Two keys, two doors: `CURSOR_API_KEY` (`api_key`) is your Cursor key, which the gateway shows to Cursor.
+`CARETWAY_API_KEY` (`gateway_key`, or keys in the file of `--api-key-file`) is the gateway's own key, which clients show
+to the gateway."""
 
 
 def reference() -> str:

@@ -9,17 +9,18 @@ from typing import Final
 from .. import __version__
 from ..config import ConfigError
 from ..core.errors import GatewayError
-from . import config, models, serve, simulate, status
+from . import config, doctor, key, login, logout, mcp, models, serve, simulate, status
 from .flags import HelpFormatter
 from .process import INTERRUPTED, CommandFailed, remark
 
-_COMMANDS: Final = (serve, models, status, config, simulate)
+_COMMANDS: Final = (serve, login, logout, status, models, mcp, doctor, key, config, simulate)
 
 _DESCRIPTION: Final = "Cursor models in the tools you already use: a local OpenAI and Anthropic API gateway."
 _EXAMPLES: Final = """\
 examples:
   caretway serve                        start the gateway on http://127.0.0.1:32124
-  CURSOR_API_KEY=... caretway serve     with your own Cursor subscription
+  caretway login                        sign in, to use your own Cursor subscription
+  CURSOR_API_KEY=... caretway serve     the same with an API key
   caretway serve --backend simulator    try it without an account
   caretway COMMAND --help               everything about one command
 """

@@ -6,6 +6,7 @@ Imports asyncio only when called: `caretway --help` and `caretway config` do wit
 from __future__ import annotations
 
 import errno
+import gc
 import logging
 import signal
 import socket
@@ -14,11 +15,16 @@ from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from ..observe.redact import RedactingFormatter, Redactor
+
 if TYPE_CHECKING:
     import asyncio
 
 Result = TypeVar("Result")
 
+_LOG_FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+GC_THRESHOLDS: Final = (10_000, 20, 20)
+"""Python's own are 700, 10, 10: a collection for every request, and a full one every hundred."""
 INTERRUPTED: Final = 128 + signal.SIGINT
 """Exit code after Ctrl-C, as shells expect it."""
 
@@ -51,6 +57,14 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return new_event_loop
 
 
+def settle_memory() -> None:
+    """Called once everything is set up. What was made until now stays until the end, so the collector need not look at
+    it again; and requests leave few cycles behind, so it need not look so often."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+
+
 async def stop_signal() -> signal.Signals:
     """Wait for SIGINT or SIGTERM and say which it was."""
     import asyncio
@@ -75,12 +89,19 @@ def exit_code(stopped_by: signal.Signals | None) -> int:
     return INTERRUPTED if stopped_by is signal.SIGINT else 0
 
 
-def log_to_stderr(level: str) -> None:
-    logging.basicConfig(
-        level=level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
-    )
+def log_to_stderr(level: str, secrets: Iterable[str] = ()) -> None:
+    """Every line goes through the redactor, whoever wrote it: libraries put headers into their messages."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(RedactingFormatter(_LOG_FORMAT, Redactor(secrets)))
+    logging.basicConfig(level=level.upper(), handlers=[handler])
+    # What no line of ours shows is not looked up for every line: the caller, the thread, the process.
+    logging._srcfile = None
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging.getLogger("hpack").setLevel(logging.WARNING)  # it writes every header, and does it for each frame
     if level != "debug":
         logging.getLogger("uvicorn").setLevel(logging.WARNING)  # starting and stopping are told by the command itself
+        for name in ("mcp", "httpx", "httpx2"):  # what matters is told by our own lines; theirs have addresses in full
+            logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def say(lines: Iterable[str]) -> None:

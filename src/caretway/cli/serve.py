@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import ipaddress
 import json
 import signal
 import sys
@@ -14,8 +13,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from .. import __version__
 from ..config import Settings
+from ..web.access import reachable_from_outside
 from .flags import add_setting_flags, settings_from
-from .process import exit_code, listening_failed, log_to_stderr, remark, say, stop_signal
+from .process import exit_code, listening_failed, log_to_stderr, remark, say, settle_memory, stop_signal
 from .process import run as run_loop
 from .terminal import Style, fitted, pairs, style_for, terminal_width
 
@@ -68,8 +68,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     settings, remarks = settings_from(arguments)
     remark(remarks)
-    log_to_stderr(settings.log_level)
     from ..app import Gateway
+    from ..front import secrets_in
+
+    log_to_stderr(settings.log_level, secrets_in(settings))
 
     try:
         return run_loop(serve(settings, Gateway, style_for(sys.stdout)))
@@ -88,6 +90,7 @@ async def serve(
     from ..tasks import spawn
 
     async with gateway(settings) as served:
+        settle_memory()
         say(opening(settings, served.base_url, served.backend.name, served.backend.standing, style))
         # Beside serving: an unreachable Cursor must delay neither requests nor Ctrl-C.
         rest = spawn(_say_rest(served, style), "banner")
@@ -133,9 +136,16 @@ def opening(settings: Settings, base_url: str, backend: str, standing: str, styl
     lines += pairs([("address", style.bold(base_url)), ("backend", shown)], style, width=_LABELS)
     if standing == "simulated":
         lines += ["", *style.loud(_simulated(settings)), ""]
+    if settings.gateway_key or settings.api_key_file:
+        lines += pairs([("key", "clients must send it")], style, width=_LABELS)
     if reachable_from_outside(settings.host):
-        told = "whoever can reach this address can use your Cursor account through it"
+        clear = "" if settings.tls_cert else ", in the clear: set --tls-cert and --tls-key"
+        told = f"whoever has the key can use your Cursor account from other machines{clear}"
         lines += pairs([("warning", style.bad(told))], style, width=_LABELS)
+    if settings.trace is not None:
+        what = "WITH prompts and answers" if settings.trace_content else "without prompts, answers, keys and tokens"
+        told = f"wire traffic is recorded in {settings.trace}, {what}"
+        lines += pairs([("trace", style.careful(told))], style, width=_LABELS)
     return lines
 
 
@@ -144,7 +154,7 @@ def _simulated(settings: Settings) -> Sequence[str]:
     return (
         "SIMULATED ANSWERS: nothing here comes from Cursor or from any model.",
         f"{why} For real answers, use your own subscription:",
-        "    CURSOR_API_KEY=your-key caretway serve",
+        "    caretway login, then start again; or CURSOR_API_KEY=your-key caretway serve",
     )
 
 
@@ -168,10 +178,3 @@ def _curl(base_url: str, model: str) -> str:
     body = {"model": model, "stream": True, "messages": [{"role": "user", "content": "Hello!"}]}
     compact = json.dumps(body, separators=(",", ":"))
     return f"curl -N {base_url}/v1/chat/completions -H 'content-type: application/json' -d '{compact}'"
-
-
-def reachable_from_outside(host: str) -> bool:
-    try:
-        return not ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host.lower() != "localhost"

@@ -3,22 +3,35 @@
 Flags, variable names, TOML keys, `caretway config` and docs/settings.md all come from the fields of `Settings`.
 """
 
-from .loading import load, load_from_process, process_environment, unknown_variables, wants_colour
-from .places import data_directory, user_config_file
+from .loading import (
+    has_desktop,
+    importable_sign_ins,
+    load,
+    load_from_process,
+    process_environment,
+    unknown_variables,
+    wants_colour,
+)
+from .places import cursor_sign_in_files, data_directory, process_home, user_config_file
 from .row import ConfigError, Setting
-from .settings import CURSOR, GROUPS, SETTINGS, Settings
+from .settings import CURSOR, GROUPS, MCP, SETTINGS, Settings
 
 __all__ = [
     "CURSOR",
     "GROUPS",
+    "MCP",
     "SETTINGS",
     "ConfigError",
     "Setting",
     "Settings",
+    "cursor_sign_in_files",
     "data_directory",
+    "has_desktop",
+    "importable_sign_ins",
     "load",
     "load_from_process",
     "process_environment",
+    "process_home",
     "unknown_variables",
     "user_config_file",
     "wants_colour",

@@ -199,6 +199,28 @@ PATHS: Final = Kind(
 )
 
 
+FILES: Final = Kind(
+    "files: a list, or text separated as in PATH",
+    "FILE",
+    lambda given: tuple(_path(item) for item in _sequence(given, os.pathsep)),
+    lambda value: os.pathsep.join(map(str, value)),
+    several=True,
+)
+
+
+def _tree(given: object) -> Mapping[str, object]:
+    if isinstance(given, str):
+        import json  # a table in a variable is rare
+
+        given = json.loads(given)
+    if not isinstance(given, Mapping):
+        raise ValueError
+    return given
+
+
+TREE: Final = Kind("a table, or the same as JSON text", "JSON", _tree, lambda value: ", ".join(value))
+
+
 def _words(given: object) -> tuple[str, ...]:
     found = (word for item in _sequence(given, ",") for word in _text(item).split(","))
     return tuple(dict.fromkeys(word.strip() for word in found if word.strip()))

@@ -5,12 +5,13 @@ os.environ.
 """
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from .places import data_directory, home_directory, user_config_file
+from .places import cursor_sign_in_files, data_directory, home_directory, user_config_file
 from .row import PREFIX, ConfigError, Setting, nearest
 from .settings import BY_NAME, SETTINGS, Settings, setting_named
 
@@ -99,7 +100,7 @@ def _is_there(place: Path, what: str) -> bool:
 
 def unknown_variables(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """A sentence for each variable that has our prefix and is no setting: most likely a typing mistake."""
-    known = [setting.name.upper() for setting in SETTINGS]
+    known = [name.removeprefix(PREFIX) for setting in SETTINGS for name in setting.env_names if name.startswith(PREFIX)]
     seen = sorted(os.environ if environ is None else environ)
     words = [name.removeprefix(PREFIX) for name in seen if name.startswith(PREFIX)]
     return tuple(
@@ -116,3 +117,15 @@ def wants_colour(is_tty: bool, environ: Mapping[str, str] | None = None) -> bool
 def process_environment() -> dict[str, str]:
     """A copy of this process's environment, for the programs that it starts."""
     return dict(os.environ)
+
+
+def has_desktop(environ: Mapping[str, str] | None = None, platform: str = sys.platform) -> bool:
+    """A browser that is opened here is seen by the user: not over ssh, and not without a screen."""
+    told = os.environ if environ is None else environ
+    if told.get("SSH_CONNECTION") or told.get("SSH_TTY"):
+        return False
+    return platform in ("win32", "darwin") or bool(told.get("DISPLAY") or told.get("WAYLAND_DISPLAY"))
+
+
+def importable_sign_ins() -> tuple[Path, ...]:
+    return cursor_sign_in_files(os.environ)

@@ -33,5 +33,17 @@ def user_config_file(environ: Mapping[str, str], platform: str = sys.platform) -
     return _place("config", environ, platform) / "config.toml"
 
 
+def cursor_sign_in_files(environ: Mapping[str, str], platform: str = sys.platform) -> tuple[Path, ...]:
+    """Where Cursor's own programs keep a sign-in: cursor-agent first, then the official SDK."""
+    home = home_directory(environ)
+    below_config = _place("config", environ, platform).parent
+    agent = {"win32": below_config / "Cursor", "darwin": home / ".cursor"}.get(platform, below_config / "cursor")
+    return agent / "auth.json", home / ".cursor" / "sdk" / "auth.json"
+
+
 def process_data_directory() -> Path:
     return data_directory(os.environ)
+
+
+def process_home() -> Path:
+    return home_directory(os.environ)

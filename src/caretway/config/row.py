@@ -39,6 +39,8 @@ class Setting:
     """What to show when the default is computed or empty."""
     extra_env: tuple[str, ...] = ()
     """Further variables that are read, after the one with our prefix."""
+    prefixed_env: bool = True
+    """False: only `extra_env` is read, because the name with our prefix means something else."""
     secret: bool = False
     """Never shown, and not a flag: everybody on the machine can read command lines."""
     exists: Literal["", "file", "directory"] = ""
@@ -54,7 +56,7 @@ class Setting:
 
     @property
     def env_names(self) -> tuple[str, ...]:
-        return (PREFIX + self.name.upper(), *self.extra_env)
+        return (PREFIX + self.name.upper(), *self.extra_env) if self.prefixed_env else self.extra_env
 
     def show(self, value: object) -> str:
         """For people. Secrets are only said to be there."""

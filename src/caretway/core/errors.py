@@ -16,6 +16,8 @@ class ErrorKind(Enum):
     """The request is understood, and this gateway or this backend cannot do it."""
     NOT_FOUND = "not_found"
     """No such route or object."""
+    WRONG_METHOD = "wrong_method"
+    """The route is there and does not take this method."""
     TOO_LARGE = "too_large"
     """The body is larger than the configured limit."""
     HEAD_TOO_LARGE = "head_too_large"

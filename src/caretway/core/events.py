@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from .errors import GatewayError
+from .request import ToolCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,8 @@ class AgentActivity:
     """A tool that was run on this side (by the agent itself or by a bridge): shown, never answered."""
 
     title: str
+    call: ToolCall | None = None
+    """Given when clients that only look on are to see the call itself. It does not make the turn one that called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,4 +118,3 @@ Event = (
     | TurnEnded
     | TurnFailed
 )
-Terminal = TurnPaused | TurnEnded | TurnFailed

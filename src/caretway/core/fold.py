@@ -42,6 +42,8 @@ class Reply:
     stop_sequence: str | None = None
     paused: bool = False
     error: GatewayError | None = None
+    shown: tuple[ToolCall, ...] = ()
+    """Calls that were run on this side and are shown to clients that only look on."""
     parts: tuple[Text | Reasoning | ToolCall, ...] = field(default=(), compare=False)
     """Text, reasoning and calls once more, in the order in which they began. For dialects whose answer is a list of
     items; a reply that was not folded from events has none."""
@@ -58,6 +60,7 @@ class Fold:
     _run: list[str] = field(default_factory=list)
     _ready: dict[str, ToolCall] = field(default_factory=dict)
     _notes: list[Note] = field(default_factory=list)
+    _shown: list[ToolCall] = field(default_factory=list)
     _usage: Usage | None = None
     _end: TurnEnded | TurnPaused | TurnFailed | None = None
 
@@ -84,6 +87,8 @@ class Fold:
                 self._notes.append(event)
             case TurnEnded() | TurnPaused() | TurnFailed():
                 self._end = event
+            case AgentActivity(call=call) if call is not None:
+                self._shown.append(call)
             case TurnStarted() | ToolCallDelta() | AgentActivity():
                 pass
             case _:
@@ -108,6 +113,7 @@ class Fold:
             text="".join(part.text for part in parts if isinstance(part, Text)),
             reasoning="".join(part.text for part in parts if isinstance(part, Reasoning)),
             calls=tuple(part for part in parts if isinstance(part, ToolCall)),
+            shown=tuple(self._shown),
             usage=self._usage,
             notes=tuple(self._notes),
             reason=end.reason if isinstance(end, TurnEnded) else StopReason.END,

@@ -121,6 +121,10 @@ class TurnRequest:
     """None: the gateway's setting decides."""
     workspace: str | None = None
     """The directory the request wants to work in; checked against the allow-list by whoever uses it."""
+    bridge: bool | None = None
+    """Whether the gateway's own MCP tools are wanted beside the client's; None: the gateway's setting decides."""
+    bridged: frozenset[str] = frozenset()
+    """Names in `tools` that the gateway added and runs itself. Never set by a dialect."""
     stream: bool = False
     include_usage: bool = False
     ignored: tuple[str, ...] = ()

@@ -81,6 +81,8 @@ class BackendStatus:
 
     signed_in: bool
     detail: str = ""
+    reachable: bool = True
+    """False: nobody could be asked, so `signed_in` says nothing."""
 
 
 class Backend(Protocol):

@@ -1,6 +1,7 @@
 """What a request asks for in headers of ours, the same in every dialect. Header names are in lower case here."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from ..core.request import SessionMode
 from .fields import invalid_value
@@ -20,3 +21,19 @@ def session_mode(headers: Mapping[str, str]) -> SessionMode | None:
 
 def workspace(headers: Mapping[str, str]) -> str | None:
     return headers.get("x-caretway-workspace", "").strip() or None
+
+
+_SWITCH: Final = {
+    **dict.fromkeys(("on", "true", "1", "yes"), True),
+    **dict.fromkeys(("off", "false", "0", "no"), False),
+}
+
+
+def bridge(headers: Mapping[str, str]) -> bool | None:
+    """Whether the gateway's MCP tools are wanted. None: its setting decides."""
+    value = headers.get("x-caretway-mcp", "").strip().lower()
+    if not value:
+        return None
+    if value not in _SWITCH:
+        raise invalid_value("x-caretway-mcp", f"use on or off, not {value[:60]!r}.")
+    return _SWITCH[value]

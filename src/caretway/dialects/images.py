@@ -29,7 +29,7 @@ def decode_image_url(url: str, param: str) -> Image:
             param,
             "Images are not fetched from the network.",
             code="image_url_not_supported",
-            hint="Send the image itself, as a data: URL (data:image/png;base64,...).",
+            hint="Send it as data:image/png;base64,... or start the gateway with --fetch-images public.",
         )
     if scheme != "data" or not comma:
         raise invalid_value(param, "expected a data: URL (data:image/png;base64,...).")

@@ -14,6 +14,7 @@ from typing import Final
 from ..core.errors import ErrorKind, GatewayError
 from ..core.request import TurnRequest
 from ..core.turn import Backend, ModelInfo
+from .aliases import known_alias
 from .effort import fit_effort
 
 log = logging.getLogger(__name__)
@@ -22,6 +23,10 @@ FRESH_S: Final = 300.0
 RETRY_S: Final = 10.0
 PREFIXES: Final = ("cursor/", "caretway/", "openai/", "anthropic/")
 """What routers put in front of a model's name."""
+
+
+AUTOMATIC_CHOICE: Final = ModelInfo("default", "Auto")
+"""Every account has it; it can be asked for when the list itself cannot."""
 
 
 class Catalogue:
@@ -44,11 +49,11 @@ class Catalogue:
         self._known_until = 0.0
 
     async def models(self) -> list[ModelInfo]:
-        """Never fails: what is known, at worst what the settings name."""
+        """Never fails: what is known, at worst what the settings name, or Cursor's automatic choice."""
         async with self._lock:  # one refresh at a time; the others wait for its outcome
             if self._clock() >= self._known_until:
                 await self._refresh()
-        return list(self._models.values()) or [ModelInfo(name, name) for name in self._extra]
+        return list(self._models.values()) or [ModelInfo(name, name) for name in self._extra] or [AUTOMATIC_CHOICE]
 
     async def _refresh(self) -> None:
         try:
@@ -76,6 +81,8 @@ class Catalogue:
         ignored = request.ignored
         if request.effort is not None and effort is None:
             ignored = (*ignored, "reasoning_effort")
+        if (name, parameters, ignored) == (request.model, request.parameters, request.ignored):
+            return request
         return replace(request, model=name, parameters=parameters, ignored=ignored)
 
     async def _resolve(self, name: str) -> str:
@@ -102,4 +109,5 @@ class Catalogue:
             for model in known.values():
                 if name in model.aliases:
                     return model.id
+            return known_alias(name, list(known)) or name
         return name

@@ -19,7 +19,7 @@ class LogObserver:
             record.request_id,
             record.dialect + ("+stream" if record.stream else ""),
             record.backend,
-            record.model,
+            _plain(record.model),
             record.session,
             record.reason,
             record.outcome,
@@ -29,8 +29,13 @@ class LogObserver:
             _shown(usage.input_tokens),
             _shown(usage.cache_read_tokens),
             _shown(usage.output_tokens),
-            f" ignored={','.join(record.ignored)}" if record.ignored else "",
+            f" ignored={_plain(','.join(record.ignored))}" if record.ignored else "",
         )
+
+
+def _plain(text: str) -> str:
+    """A client's own words in one line of the log: they can neither end it nor fill it."""
+    return "".join(c if "!" <= c <= "~" else "?" for c in text[:200])
 
 
 def _shown(count: int | None) -> str:

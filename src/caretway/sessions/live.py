@@ -22,6 +22,8 @@ class LiveTurn:
     open: set[str] = field(default_factory=set)
     """Tickets the client holds and has not answered."""
     issued: set[str] = field(default_factory=set)
+    transcript: bytes = b""
+    """Fingerprint of the history with the answer that made the open calls."""
     timer: asyncio.TimerHandle | None = None
 
     def happened(self, happening: Happening) -> None:
@@ -31,4 +33,5 @@ class LiveTurn:
             self.timer = None
 
     def parked(self) -> Parked:
-        return Parked(self.tickets.sid, frozenset(self.open), self.model, self.tools, self.state is State.PARKED)
+        waiting = self.state is State.PARKED
+        return Parked(self.tickets.sid, frozenset(self.open), self.model, self.tools, self.transcript, waiting)

@@ -161,12 +161,12 @@ class Sessions:
     def settle(self, live: LiveTurn, happening: Happening, reply: Reply) -> None:
         if live.state is State.OVER:
             return  # the gateway stopped it in between
+        live.transcript = fingerprint(live.tools, (*live.request.messages, answer_message(reply)))
         if happening is Happening.PAUSED:
             self._park(live)
             return
         if happening is Happening.ENDED and (snapshot := live.turn.snapshot()) is not None:
-            transcript = (*live.request.messages, answer_message(reply))
-            self._store.remember(self._key(fingerprint(live.tools, transcript)), snapshot)
+            self._store.remember(self._key(live.transcript), snapshot)
         self._finish(live, happening)
 
     def let_go(self, response: Response) -> None:

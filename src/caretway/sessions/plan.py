@@ -22,6 +22,8 @@ class Parked:
     """The calls it waits for."""
     model: str
     tools: bytes
+    transcript: bytes
+    """Fingerprint of the history up to and including the answer that made the calls."""
     waiting: bool
     """False: it has tickets of ours and is past them (answered before, running, or being resumed)."""
 
@@ -104,25 +106,29 @@ def _by_ticket(
         return Replay("several results for one ticket")
     if not turn.waiting or given - turn.tickets:
         return Replay("these results were given before")
+    if turn.model != request.model:
+        return Replay("the model changed")
+    if turn.tools != tools_key(request.tools):
+        return Replay("the tools changed")
+    before = request.messages[: len(request.messages) - len(tail)]
+    if before and turn.transcript != fingerprint(turn.tools, before):
+        return Replay("the history changed")  # the live run remembers another one; results alone have none to compare
     if missing := sorted(turn.tickets - given):
         raise bad_request(
             f"Results are missing for: {', '.join(missing)}. Every call of a step is answered in one request.",
             param="messages",
             code="missing_tool_results",
+            hint="To go on without them, send `x-caretway-session: fresh`.",
         )
-    if turn.model != request.model:
-        return Replay("the model changed")
-    if turn.tools != tools_key(request.tools):
-        return Replay("the tools changed")
-    beside = _beside(request.messages, tail)
+    beside = _beside(before, tail)
     if beside is None:
         return Replay("an image beside tool results")
     return Resume(turn.sid, results, beside)
 
 
-def _beside(messages: Sequence[Message], tail: Sequence[Message]) -> tuple[Text, ...] | None:
+def _beside(history: Sequence[Message], tail: Sequence[Message]) -> tuple[Text, ...] | None:
     """What was said beside the results; None when it cannot travel with them. Repeated system messages do not count."""
-    before = {message.text for message in messages[: len(messages) - len(tail)] if message.role is Role.SYSTEM}
+    before = {message.text for message in history if message.role is Role.SYSTEM}
     said: list[Text] = []
     for message in tail:
         if message.role is Role.SYSTEM and message.text in before:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal, Protocol
 
 from ..core.errors import ErrorKind, GatewayError
+from ..core.estimate import estimated_usage
 from ..core.events import (
     Event,
     ReasoningDelta,
@@ -19,6 +20,7 @@ from ..core.events import (
     TurnFailed,
     TurnPaused,
     TurnStarted,
+    UsageReported,
 )
 from ..core.fold import Fold, Reply
 from ..core.order import EventOrder, State
@@ -73,18 +75,23 @@ class Response:
     def _begin(self) -> None:
         self._order = EventOrder()
         self._fold = Fold()
+        self._whole: Reply | None = None
         built = (factory(self.request) for factory in self._factories)
         self._stages: list[Stage] = [stage for stage in built if stage is not None]
 
     def reply(self) -> Reply:
         """Everything so far, folded."""
-        return self._fold.reply()
+        if not self.over:
+            return self._fold.reply()
+        if self._whole is None:
+            self._whole = self._fold.reply()
+        return self._whole
 
     async def receive(self) -> list[Event]:
         """The next events of this response; a terminal one is the last there is."""
         while True:
             events = await self._next()
-            if events and (again := self._why_again(events)) is not None:
+            if not self._visible and events and (again := self._why_again(events)) is not None:
                 self._restarts -= 1
                 self.label, self.reason = "replayed" if self.label != "fresh" else "fresh", again
                 self.live = await self._restart()
@@ -122,12 +129,15 @@ class Response:
         return [failure]
 
     def _digest(self, batch: Sequence[Event]) -> list[Event]:
+        if len(batch) == 1 and isinstance(batch[0], _DELTAS) and self._order.state is State.OPEN and not self._stages:
+            self._fold.feed(batch[0])  # the hot path: one delta, legal wherever the order is open
+            return [batch[0]]
         out: list[Event] = []
         for event in batch:
             if self.over:
                 break
             if isinstance(event, _DELTAS) and self._order.state is State.OPEN:
-                pass  # the hot path: legal wherever the order is open
+                pass  # legal wherever the order is open
             else:
                 self._order.check(event)
                 event = self.live.tickets.outward(event)
@@ -136,10 +146,15 @@ class Response:
                     self._keeper.issue(self.live, event.id)
             passed = self._staged(event) if self._stages else [event]
             for shown in passed:
+                made_up = isinstance(shown, TurnEnded) and not isinstance(event, _TERMINAL)
+                if made_up:  # upstream is stopped before it could count
+                    usage = UsageReported(estimated_usage(self.request, self._fold.reply().text))
+                    self._fold.feed(usage)
+                    out.append(usage)
                 self._fold.feed(shown)
                 out.append(shown)
                 if isinstance(shown, _TERMINAL):
-                    self._end(shown, made_up=not isinstance(event, _TERMINAL))
+                    self._end(shown, made_up=made_up or not isinstance(event, _TERMINAL))
                     break
         return out
 
@@ -159,7 +174,7 @@ class Response:
             happening = Happening.ENDED
         else:
             happening = Happening.FAILED
-        self._keeper.settle(self.live, happening, self._fold.reply())
+        self._keeper.settle(self.live, happening, self.reply())
 
     # ---- second chances, before anything was shown
 
@@ -169,7 +184,7 @@ class Response:
         last = events[-1]
         if isinstance(last, TurnFailed) and last.error.kind is ErrorKind.TURN_GONE:
             return "the kept conversation was incomplete"
-        if self._must_call and isinstance(last, TurnEnded):
+        if self._must_call and isinstance(last, TurnEnded) and not _calls(events):
             return "the model did not call a tool at first"
         if not self._must_call and any(not isinstance(event, TurnStarted) for event in events):
             self._visible = True
@@ -178,7 +193,7 @@ class Response:
     def _hold(self, events: list[Event]) -> list[Event]:
         """A call is demanded: nothing is shown until there is one, so that there can be a second try."""
         self._held += events
-        if any(isinstance(event, ToolCallStarted) for event in events):
+        if _calls(events):
             self._must_call = False
             self._visible = True
         elif isinstance(events[-1] if events else None, TurnEnded):
@@ -187,10 +202,14 @@ class Response:
                 "The request demands a tool call, and the model answered in text twice.",
                 hint="Use `tool_choice: auto`, or say in the prompt which tool to call.",
             )
-            self._fold = Fold()
+            self._fold, self._whole = Fold(), None
             self._fold.feed(TurnFailed(error))
             return [TurnStarted(), TurnFailed(error)]
         elif not isinstance(events[-1] if events else None, TurnFailed | TurnPaused):
             return []
         held, self._held = self._held, []
         return held
+
+
+def _calls(events: Sequence[Event]) -> bool:
+    return any(isinstance(event, ToolCallStarted) for event in events)

@@ -13,7 +13,7 @@ import hashlib
 import logging
 import secrets
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -92,11 +92,20 @@ class SqliteStore:
 
     def remember(self, key: bytes, snapshot: Snapshot) -> None:
         """Keep the snapshot, with its own pieces and all those of the conversation it was continued from."""
-        if len(snapshot.state) + sum(map(len, snapshot.blobs.values())) > self._max_bytes:
+        self.remember_all([(key, snapshot)])
+
+    def remember_all(self, conversations: Sequence[tuple[bytes, Snapshot]]) -> None:
+        """The same for several, in one transaction."""
+        kept = [(key, snapshot) for key, snapshot in conversations if self._fits(snapshot)]
+        if kept:
+            self._write("keep a conversation", partial(self._keep_all, kept))
+            self._vacuum()
+
+    def _fits(self, snapshot: Snapshot) -> bool:
+        fits = len(snapshot.state) + sum(map(len, snapshot.blobs.values())) <= self._max_bytes
+        if not fits:
             log.info("a conversation is larger than the whole store may be, and is not kept")
-            return
-        self._write("keep a conversation", partial(self._keep, key, snapshot))
-        self._vacuum()
+        return fits
 
     def close(self) -> None:
         if self._closed:
@@ -124,8 +133,15 @@ class SqliteStore:
 
     # ---- writing, inside a transaction
 
-    def _keep(self, key: bytes, snapshot: Snapshot) -> None:
+    def _keep_all(self, conversations: Sequence[tuple[bytes, Snapshot]]) -> None:
         self._touch()
+        newest = 0
+        for key, snapshot in conversations:
+            newest = self._keep(key, snapshot) or newest
+        self._prune(keep=newest)
+
+    def _keep(self, key: bytes, snapshot: Snapshot) -> int | None:
+        """The row of the conversation; None when it cannot be kept."""
         conversation = secrets.randbits(62) + 1
         line, turn = conversation, 0
         if snapshot.parent is not None:
@@ -133,7 +149,7 @@ class SqliteStore:
             if place is None:
                 # Forgotten while the turn ran. Without its pieces the new one has holes: better told again from the
                 # client's history at once than after Cursor has asked in vain.
-                return
+                return None
             line, turn = place
         refs = [(line, name, turn, self._blob(data)) for name, data in snapshot.blobs.items()]
         self._db.executemany(_REFER, refs)
@@ -142,7 +158,7 @@ class SqliteStore:
         self._db.execute(_INSERT, row)
         if replaced is not None:
             self._trim(replaced[0])  # last: what both of them hold is not written anew
-        self._prune(keep=conversation)
+        return conversation
 
     def _after(self, parent: bytes, conversation: int) -> tuple[int, int] | None:
         """(line, turn) of a conversation that follows this parent; None when the parent is gone."""

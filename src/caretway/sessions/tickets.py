@@ -11,11 +11,11 @@ from typing import Final
 from ..core.events import Event, ToolCallDelta, ToolCallReady, ToolCallStarted
 from ..core.request import ToolResult
 
-_ALPHABET: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
+_SID_BYTES: Final = 8
 
 
 def new_sid() -> str:
-    return "".join(secrets.choice(_ALPHABET) for _ in range(16))
+    return secrets.token_hex(_SID_BYTES)
 
 
 class Tickets:

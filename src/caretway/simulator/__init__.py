@@ -3,7 +3,23 @@
 Everything it says is made up and says so. It knows `wire` and nothing else of ours.
 """
 
-from .server import Simulator
-from .stats import Stats
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .server import Simulator
+    from .stats import Stats
 
 __all__ = ["Simulator", "Stats"]
+
+
+def __getattr__(name: str) -> Any:
+    """Loaded on first use: the stand-in for cursor-agent is a program of its own and needs no server."""
+    if name == "Simulator":
+        from .server import Simulator
+
+        return Simulator
+    if name == "Stats":
+        from .stats import Stats
+
+        return Stats
+    raise AttributeError(f"module 'caretway.simulator' has no attribute {name!r}")

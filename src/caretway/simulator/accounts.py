@@ -1,10 +1,15 @@
 """The simulated accounts: any key is good unless it says that it is bad. Issues tokens that look like Cursor's.
 
-Tokens are JWT-shaped, with a real expiry and a number of their own; nobody checks the signature.
+Tokens are JWT-shaped, with a real expiry and a number of their own; nobody checks the signature, but a token of ours
+that has expired or was revoked is refused. Two keys are two accounts. A key can wish for more: `life=SECONDS` sets the
+life of its tokens, `model=ID` adds a model that only this account has.
 """
 
 import base64
+import hashlib
+import re
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -12,56 +17,122 @@ import msgspec
 from .world import World
 
 LIFETIME_S: Final = 3600
+REFRESH_LIFETIME_S: Final = 60 * 86400
 MAX_LOGINS: Final = 1024
+ISSUER: Final = "caretway-simulator"
 _REFUSED: Final = ("bad", "expired")
+_USER: Final = "simulated|user"
+_LIFE: Final = re.compile(r"life=(\d{1,9})")
+_MODEL: Final = re.compile(r"model=([A-Za-z0-9-]{1,64})")
+
+
+@dataclass(frozen=True, slots=True)
+class _Person:
+    """Whom tokens are issued to, and what the key has wished for."""
+
+    name: str = _USER
+    life: int = LIFETIME_S
+    model: str = ""
 
 
 class Accounts:
     def __init__(self, world: World) -> None:
         self._world = world
         self._issued = 0
-        self._polled: OrderedDict[str, None] = OrderedDict()
+        self._revoked = {"session": 0, "refresh": 0}
+        """Tokens of each type up to this number are good for nothing any more."""
+        self._polled: OrderedDict[str, str] = OrderedDict()
+        """Sign-ins that somebody has begun: uuid -> challenge, empty when the page was not opened."""
+
+    def accepts(self, token: str) -> bool:
+        """Any text that does not say it is bad; of our own tokens, those that are neither expired nor revoked."""
+        if not accepted(token):
+            return False
+        known = _claims(token)
+        if known.get("iss") != ISSUER:
+            return True
+        number = int(str(known.get("jti", "sim-0")).removeprefix("sim-"))
+        return self._world.clock() < known["exp"] and number > self._revoked[known["type"]]
+
+    def revoke(self, kind: str) -> None:
+        """All tokens issued so far: `session`, `refresh`, or both for any other word."""
+        for one in [kind] if kind in self._revoked else list(self._revoked):
+            self._revoked[one] = self._issued
 
     def exchange(self, key: str) -> dict[str, str] | None:
         """An API key, or a refresh token, for a pair of tokens."""
-        if not accepted(key):
+        if not self.accepts(key):
             return None
         if _claims(key).get("type") == "refresh":
             self._world.stats.token_refreshes += 1
         else:
             self._world.stats.token_exchanges += 1
-        return self._issue()
+        return self._issue(_person(key))
 
     def refresh(self, token: str) -> dict[str, str] | None:
-        if not accepted(token):
+        if not self.accepts(token):
             return None
         self._world.stats.token_refreshes += 1
-        return self._issue()
+        return self._issue(_person(token))
 
-    def poll(self, uuid: str) -> dict[str, str] | None:
-        """None at the first look: the user is still in the browser."""
-        if uuid not in self._polled:
-            self._polled[uuid] = None
-            while len(self._polled) > MAX_LOGINS:
-                self._polled.popitem(last=False)
+    def visit(self, uuid: str, challenge: str) -> None:
+        """The user has opened the link and agreed."""
+        self._note(uuid, challenge)
+
+    def poll(self, uuid: str, verifier: str) -> dict[str, str] | None:
+        """None at the first look: the user is still in the browser. A sign-in whose page was opened is given only to
+        whoever knows what the link's challenge was made from."""
+        challenge = self._polled.get(uuid)
+        if challenge is None:
+            self._note(uuid, "")
             return None
-        return {**self._issue(), "authId": "simulated|user", "challenge": ""}
+        if challenge and challenge != _challenge(verifier):
+            return None
+        del self._polled[uuid]
+        return {**self._issue(_Person()), "authId": _USER, "challenge": challenge}
 
-    def _issue(self) -> dict[str, str]:
+    def model_of(self, token: str) -> str:
+        """The model that only this account has; usually none."""
+        return str(_claims(token).get("model", ""))
+
+    def _note(self, uuid: str, challenge: str) -> None:
+        self._polled[uuid] = challenge
+        while len(self._polled) > MAX_LOGINS:
+            self._polled.popitem(last=False)
+
+    def _issue(self, person: _Person) -> dict[str, str]:
         self._issued += 1
-        return {"accessToken": self._token("session"), "refreshToken": self._token("refresh")}
+        return {
+            "accessToken": self._token("session", person, person.life),
+            "refreshToken": self._token("refresh", person, max(person.life, REFRESH_LIFETIME_S)),
+        }
 
-    def _token(self, kind: str) -> str:
+    def _token(self, kind: str, person: _Person, life: int) -> str:
         now = int(self._world.clock())
         claims = {
-            "sub": "simulated|user",
+            "sub": person.name,
             "type": kind,
             "jti": f"sim-{self._issued}",
             "iat": now,
-            "exp": now + LIFETIME_S,
-            "iss": "caretway-simulator",
+            "exp": now + life,
+            "life": person.life,
+            "model": person.model,
+            "iss": ISSUER,
         }
         return f"{_encode({'alg': 'none', 'typ': 'JWT'})}.{_encode(claims)}.{_encode({'simulated': self._issued})}"
+
+
+def _person(credential: str) -> _Person:
+    known = _claims(credential)
+    if known.get("iss") == ISSUER:
+        return _Person(known["sub"], known["life"], known["model"])
+    life, model = _LIFE.search(credential), _MODEL.search(credential)
+    name = f"simulated|{hashlib.sha256(credential.encode()).hexdigest()[:12]}"
+    return _Person(name, int(life[1]) if life else LIFETIME_S, model[1] if model else "")
+
+
+def _challenge(verifier: str) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
 
 
 def accepted(token: str) -> bool:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from . import plain
-from .history import Message, Text, Thought, ToolCall, ToolResult
+from .model_input import Message, Text, Thought, Tool, ToolCall, ToolResult, find
 from .script import Call, Exec, Loop, Query, Recall, Result, Say, Step, Stream, Think, has_script, parse
-from .toolbox import Tool, find
 
 LOOP_LIMIT: Final = 50
+PARTIAL_ANSWER: Final = "A partial answer before the failure."
 MAX_RECORDED_CHARS: Final = 1024 * 1024
 """Of a longer answer only this much is kept in the conversation's state."""
 _RECALL_CHARS: Final = 400

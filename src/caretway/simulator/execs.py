@@ -11,8 +11,8 @@ from google.protobuf import json_format, struct_pb2
 from google.protobuf.message import Message as ProtoMessage
 
 from ..wire.messages import pb
+from .model_input import Tool
 from .script import ToolUse
-from .toolbox import Tool
 
 _UNKNOWN_FIELD: Final = b"\xb2\x01\x00"
 """Field 22 (computer use), empty: a kind of exec that a client of our schema has never heard of."""

@@ -6,63 +6,15 @@ Forms: JSON root prompt messages (ours, or another client's), turns with their s
 
 import base64
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from google.protobuf import json_format
 
 from ..wire import blobs
 from ..wire.messages import pb
+from .model_input import Message, Part, Picture, Role, Text, Thought, ToolCall, ToolResult
 from .tokens import IMAGE_TOKENS, Piece, estimate
-
-Role = Literal["system", "user", "assistant", "tool"]
-
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Thought:
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Picture:
-    mime_type: str
-    data: str = ""
-    """base64; empty when the picture itself was not sent along."""
-
-
-@dataclass(frozen=True, slots=True)
-class ToolCall:
-    call_id: str
-    name: str
-    args: str
-    """JSON text."""
-
-
-@dataclass(frozen=True, slots=True)
-class ToolResult:
-    call_id: str
-    name: str
-    text: str
-    is_error: bool = False
-
-
-Part = Text | Thought | Picture | ToolCall | ToolResult
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    role: Role
-    parts: tuple[Part, ...]
-
-    @property
-    def text(self) -> str:
-        return "\n".join(part.text for part in self.parts if isinstance(part, Text))
 
 
 class HistoryError(ValueError):

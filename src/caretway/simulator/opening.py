@@ -12,11 +12,11 @@ from typing import Final
 from ..wire.errors import ConnectError
 from ..wire.messages import pb
 from . import faults, toolbox
-from .history import Message, Text, read_typed, read_user
+from .history import read_typed, read_user
 from .mail import Mail
+from .model_input import Message, Text, Tool
 from .state import Blob, Ledger, StateReader
 from .stats import Stats
-from .toolbox import Tool
 
 MAX_BLOBS: Final = 50_000
 MAX_BLOBS_IN_FLIGHT: Final = 256

@@ -15,8 +15,9 @@ import msgspec
 from ..wire.messages import pb
 from . import brain, execs, faults, models, queries, toolbox, updates
 from .exchange import Exchange
-from .history import Message, Part, Text, Thought, ToolCall, ToolResult, piece
+from .history import piece
 from .mail import Mail
+from .model_input import Message, Part, Text, Thought, ToolCall, ToolResult, find
 from .opening import Blobs, Conversation, Refused
 from .script import (
     Call,
@@ -39,7 +40,6 @@ from .script import (
 from .tokens import Piece, estimate
 from .world import World
 
-PARTIAL_ANSWER: Final = "A partial answer before the failure."
 DROP_PAUSE_S: Final = 0.05
 """Before a scripted cut: a reset may overtake what the client has not read yet, and a checkpoint must not be lost."""
 _ARGS_PIECES: Final = 3
@@ -145,7 +145,7 @@ class Performance:
             case Call(uses):
                 await self._call(uses)
             case Loop(use):
-                offered = toolbox.find(self._conversation.tools, use.name) is not None
+                offered = find(self._conversation.tools, use.name) is not None
                 for _ in range(self._looped, brain.LOOP_LIMIT if offered else 1):
                     await self._call((use,))
                 self._looped = 0
@@ -155,7 +155,7 @@ class Performance:
                 await self._query(kind, args)
             case Fail(code, when):
                 if when == "after" and not self._spoke:
-                    await self._say(PARTIAL_ANSWER)
+                    await self._say(brain.PARTIAL_ANSWER)
                 raise Refused(faults.SCRIPTED[code])
             case Drop(times):
                 await self._drop(place, times)
@@ -239,7 +239,7 @@ class Performance:
     # ------------------------------------------------------------------ tools
 
     async def _call(self, uses: Sequence[ToolUse]) -> None:
-        offered = [(use, tool) for use in uses if (tool := toolbox.find(self._conversation.tools, use.name))]
+        offered = [(use, tool) for use in uses if (tool := find(self._conversation.tools, use.name))]
         made: list[_Made] = []
         self._close_thought()
         model_call = self._new_id("model")
@@ -266,7 +266,7 @@ class Performance:
         if made:
             await self._settle(made, model_call)
         for use in uses:
-            if toolbox.find(self._conversation.tools, use.name) is None:
+            if find(self._conversation.tools, use.name) is None:
                 await self._say(brain.not_offered(use.name))
 
     async def _exec(self, kind: str, args: dict[str, object]) -> None:

@@ -8,9 +8,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from .history import Message, Picture
+from .model_input import Message, Picture, Tool
 from .script import Call, Result, Say, Step, Think, ToolUse
-from .toolbox import Tool
 
 _NAMES_SHOWN: Final = 6
 _OPENING_CHARS: Final = 80

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from .faults import SCRIPTED
-
 MAX_DELTAS: Final = 1_000_000
 MAX_DELTA_CHARS: Final = 1_000_000
 MAX_DELAY_MS: Final = 600_000
@@ -36,6 +34,17 @@ EXEC_KINDS: Final = frozenset(
         "unknown",
     ]
 )
+FAILURES: Final = (
+    "unauthenticated",
+    "usage_limit",
+    "rate_limit",
+    "overflow",
+    "bad_model",
+    "deprecated",
+    "unavailable",
+    "internal",
+)
+"""What `sim: fail` can name. Each wire has a table of its own that says what it looks like there."""
 QUERY_KINDS: Final = frozenset(["web_search", "ask_question", "create_plan", "web_fetch", "switch_mode"])
 
 
@@ -250,8 +259,8 @@ def _stream(rest: str) -> Step:
 
 def _fail(rest: str) -> Step:
     code, _, when = rest.partition(" ")
-    if code not in SCRIPTED:
-        raise ScriptError(f"unknown failure {code!r}; there are {', '.join(SCRIPTED)}")
+    if code not in FAILURES:
+        raise ScriptError(f"unknown failure {code!r}; there are {', '.join(FAILURES)}")
     match when.strip():
         case "":
             return Fail(code)

@@ -7,6 +7,8 @@ already agreed on it).
 import asyncio
 import socket
 import ssl
+import time
+from collections.abc import Callable
 from typing import Final, cast
 
 from .exchange import Accept
@@ -23,8 +25,9 @@ BACKLOG: Final = 1024
 class Simulator:
     """A simulated Cursor. One instance has one account, one prompt cache and one set of counters."""
 
-    def __init__(self, prefer: Prefer = "h1", heartbeat_s: float = 5.0) -> None:
-        self._world = World(prefer=prefer, heartbeat_s=heartbeat_s)
+    def __init__(self, prefer: Prefer = "h1", heartbeat_s: float = 5.0, clock: Callable[[], float] = time.time) -> None:
+        """`clock`: unix seconds; tokens expire by it."""
+        self._world = World(prefer=prefer, heartbeat_s=heartbeat_s, clock=clock)
         self._service = Service(self._world)
         self._servers: list[asyncio.Server] = []
         self._doors: set[_Door] = set()

@@ -18,9 +18,10 @@ from ..wire.envelope import MAX_FRAME_BYTES, EnvelopeError, EnvelopeReader, gunz
 from ..wire.errors import ConnectError, write_unary
 from ..wire.messages import ai, pb
 from . import faults, models, updates
-from .accounts import Accounts, accepted
+from .accounts import Accounts
 from .channels import ChannelBusy, Channels
 from .exchange import Deaf, Exchange, Inlet, Request, answer
+from .legacy import BadChat, Chat, read_chat
 from .run import Run
 from .world import World
 
@@ -32,6 +33,8 @@ MAX_REQUEST_ID_BYTES: Final = 4096
 
 STATS: Final = "/_sim/stats"
 RESET: Final = "/_sim/reset"
+REVOKE: Final = "/_sim/revoke"
+SIGN_IN: Final = "/loginDeepControl"
 PUBLIC_MODELS: Final = "/v1/models"
 PUBLIC_ME: Final = "/v1/me"
 
@@ -50,11 +53,11 @@ class Service:
         self._world = world
         self._accounts = Accounts(world)
         self._channels = Channels(world)
-        self.runs: set[Run] = set()
+        self.runs: set[Run | Chat] = set()
         self._calls: dict[str, Callable[[Request, bytes], Reply]] = {
             paths.BIDI_APPEND: self._append,
-            paths.USABLE_MODELS: lambda request, _: _message(request, models.usable()),
-            paths.USABLE_MODELS_OLD: lambda request, _: _message(request, models.usable()),
+            paths.USABLE_MODELS: self._usable_models,
+            paths.USABLE_MODELS_OLD: self._usable_models,
             paths.DEFAULT_MODEL: lambda request, _: _message(
                 request, pb.GetDefaultModelForCliResponse(model=models.details(models.DEFAULT))
             ),
@@ -69,10 +72,12 @@ class Service:
             ("POST", paths.REFRESH): lambda request, _: _tokens(self._accounts.refresh(request.bearer)),
             ("POST", paths.POLL): self._poll,
             ("GET", paths.POLL): self._poll,
-            ("GET", PUBLIC_MODELS): lambda request, _: _for_key(request, models.public()),
+            ("GET", SIGN_IN): self._sign_in,
+            ("GET", PUBLIC_MODELS): lambda request, _: self._for_key(request, models.public()),
             ("GET", PUBLIC_ME): self._me,
             ("GET", STATS): lambda *_: _json(200, self._world.stats.as_dict()),
             ("POST", RESET): self._reset,
+            ("POST", REVOKE): self._revoke,
         }
 
     def accept(self, request: Request, exchange: Exchange) -> Inlet:
@@ -80,6 +85,8 @@ class Service:
             return self._accept_run(request, exchange)
         if request.path == paths.RUN_SSE:
             return _StreamStart(self, request, exchange)
+        if request.path == paths.STREAM_CHAT:
+            return _ChatStart(self, request, exchange)
         return _Unary(self, request, exchange)
 
     # ------------------------------------------------------------------ streams
@@ -91,7 +98,7 @@ class Service:
             answer(exchange, 415, "text/plain", b"expected application/connect+proto\n")
             return Deaf()
         exchange.start(200, [("content-type", paths.STREAM_TYPE)])
-        if not accepted(request.bearer):
+        if not self._accounts.accepts(request.bearer):
             _end_stream(exchange, faults.NOT_SIGNED_IN)
             return Deaf()
         run = Run(self._world, exchange, request.header("x-request-id"))
@@ -100,7 +107,7 @@ class Service:
 
     def open_channel(self, request: Request, exchange: Exchange, request_id: str) -> Run | None:
         exchange.start(200, [("content-type", paths.STREAM_TYPE)])
-        if not accepted(request.bearer):
+        if not self._accounts.accepts(request.bearer):
             _end_stream(exchange, faults.NOT_SIGNED_IN)
             return None
         try:
@@ -111,7 +118,21 @@ class Service:
         self._follow(run)
         return run
 
-    def _follow(self, run: Run) -> None:
+    def open_chat(self, request: Request, exchange: Exchange, body: bytes) -> Chat | None:
+        exchange.start(200, [("content-type", paths.STREAM_TYPE)])
+        if not self._accounts.accepts(request.bearer):
+            _end_stream(exchange, faults.NOT_SIGNED_IN)
+            return None
+        try:
+            asked = read_chat(body)
+        except BadChat as wrong:
+            _end_stream(exchange, faults.bad_request(str(wrong)))
+            return None
+        chat = Chat(self._world, exchange, asked)
+        self._follow(chat)
+        return chat
+
+    def _follow(self, run: Run | Chat) -> None:
         self.runs.add(run)
         run.task.add_done_callback(lambda _: self.runs.discard(run))
 
@@ -126,7 +147,7 @@ class Service:
         call = self._calls.get(request.path)
         if call is None or request.method != "POST":
             return _unknown(request)
-        if not accepted(request.bearer):
+        if not self._accounts.accepts(request.bearer):
             return _error(faults.NOT_SIGNED_IN)
         return call(request, body)
 
@@ -145,19 +166,40 @@ class Service:
         return _message(request, config)
 
     def _poll(self, request: Request, body: bytes) -> Reply:
-        if request.method == "GET":
-            uuid = parse_qs(request.query).get("uuid", [""])[0]
-        else:
-            uuid = str(_object(body).get("uuid", ""))
+        asked = _query(request) if request.method == "GET" else _object(body)
+        uuid, verifier = str(asked.get("uuid", "")), str(asked.get("verifier", ""))
         if not uuid:
             return _json(400, {"error": "uuid is missing"})
-        tokens = self._accounts.poll(uuid)
+        tokens = self._accounts.poll(uuid, verifier)
         return (404, "text/plain", b"Not found") if tokens is None else _json(200, tokens)
+
+    def _sign_in(self, request: Request, _: bytes) -> Reply:
+        """The page behind the link of a sign-in. Opening it is agreeing."""
+        asked = _query(request)
+        if not asked.get("uuid") or not asked.get("challenge"):
+            return 400, "text/plain", b"This link is not complete.\n"
+        self._accounts.visit(asked["uuid"], asked["challenge"])
+        return 200, "text/plain", b"You are signed in to the simulated Cursor. You can close this page.\n"
+
+    def _revoke(self, _: Request, body: bytes) -> Reply:
+        self._accounts.revoke(str(_object(body).get("type", "")))
+        return _json(200, {})
 
     def _me(self, request: Request, _: bytes) -> Reply:
         created = "2026-01-01T00:00:00.000Z"
         me = {"apiKeyName": "simulated key", "userId": 1, "userEmail": "user@simulator.invalid", "createdAt": created}
-        return _for_key(request, me)
+        return self._for_key(request, me)
+
+    def _for_key(self, request: Request, value: Any) -> Reply:
+        if not self._accounts.accepts(request.bearer):
+            return _json(401, {"error": {"code": "unauthenticated", "message": "the key is not accepted"}})
+        return _json(200, value)
+
+    def _usable_models(self, request: Request, _: bytes) -> Reply:
+        listed = models.usable()
+        if own := self._accounts.model_of(request.bearer):
+            listed.models.append(models.details(models.Model(own, own, "Simulated: this account's own")))
+        return _message(request, listed)
 
     def _reset(self, *_: object) -> Reply:
         self._world.stats.reset()  # the prompt cache stays warm: what a turn costs is measured from here on
@@ -255,6 +297,28 @@ class _StreamStart:
             self._run.stop()
 
 
+class _ChatStart:
+    """StreamChat: one enveloped request, then the client only listens."""
+
+    def __init__(self, service: Service, request: Request, exchange: Exchange) -> None:
+        self._service = service
+        self._request = request
+        self._exchange = exchange
+        self._body = bytearray()
+        self._chat: Chat | None = None
+
+    def on_data(self, data: bytes) -> None:
+        if len(self._body) <= MAX_BODY_BYTES:
+            self._body += data
+
+    def on_end(self) -> None:
+        self._chat = self._service.open_chat(self._request, self._exchange, bytes(self._body))
+
+    def on_gone(self) -> None:
+        if self._chat is not None:
+            self._chat.stop()
+
+
 def _read_request_id(body: bytes) -> str:
     try:
         frames = EnvelopeReader(MAX_REQUEST_ID_BYTES).feed(body)
@@ -304,10 +368,8 @@ def _tokens(tokens: dict[str, str] | None) -> Reply:
     return _json(401, {"error": "the key is not accepted"}) if tokens is None else _json(200, tokens)
 
 
-def _for_key(request: Request, value: Any) -> Reply:
-    if not accepted(request.bearer):
-        return _json(401, {"error": {"code": "unauthenticated", "message": "the key is not accepted"}})
-    return _json(200, value)
+def _query(request: Request) -> dict[str, str]:
+    return {name: values[0] for name, values in parse_qs(request.query).items()}
 
 
 def _object(body: bytes) -> dict[str, Any]:

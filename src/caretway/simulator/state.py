@@ -12,7 +12,8 @@ from google.protobuf.message import DecodeError
 
 from ..wire.blobs import blob_id
 from ..wire.messages import pb
-from .history import HistoryError, Message, read_root, read_turn, write_root
+from .history import HistoryError, read_root, read_turn, write_root
+from .model_input import Message
 from .tokens import CONTEXT_TOKENS
 
 Blob = tuple[bytes, bytes]

@@ -1,28 +1,14 @@
-"""The client tools of one run, as the simulated model sees them."""
+"""The client tools of one run: read from the wire, and as a piece of a prompt."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 from google.protobuf import json_format
 
 from ..wire.messages import pb
+from .model_input import Tool
 from .tokens import Piece, estimate
-
-
-@dataclass(frozen=True, slots=True)
-class Tool:
-    name: str
-    tool_name: str
-    provider: str = ""
-    description: str = ""
-    schema: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def shown(self) -> str:
-        """The name its owner gave it; `name` usually carries the provider in front."""
-        return self.tool_name or self.name
 
 
 def read_tools(definitions: Iterable[pb.McpToolDefinition]) -> tuple[Tool, ...]:
@@ -49,10 +35,6 @@ def _read_schema(definition: pb.McpToolDefinition) -> dict[str, Any]:
     else:
         schema = json_format.MessageToDict(definition.input_schema) if definition.HasField("input_schema") else None
     return schema if isinstance(schema, dict) else {}
-
-
-def find(tools: Sequence[Tool], name: str) -> Tool | None:
-    return next((tool for tool in tools if name in (tool.tool_name, tool.name)), None)
 
 
 def piece(tools: Sequence[Tool]) -> Piece:

@@ -27,6 +27,7 @@ from ..core.events import (
     TurnStarted,
     UsageReported,
 )
+from ..core.json_schema import SchemaChecker, Unreadable
 from ..core.request import Message, OutputFormat, Role, Text, TurnRequest
 from ..core.turn import Stage
 
@@ -164,20 +165,10 @@ def verdict(text: str, wanted: OutputFormat) -> str:
 
 
 def _against(schema: Mapping[str, object], value: Any) -> str:
-    # Imported here: it costs more than the rest of the gateway's start, and few requests need it.
-    from jsonschema import Draft202012Validator
-    from jsonschema.validators import validator_for
-    from referencing import Registry
-
     try:
-        chosen = validator_for(schema, default=Draft202012Validator)
-        chosen.check_schema(dict(schema))
-        # An empty registry knows no other document and fetches none.
-        problem = next(chosen(schema, registry=Registry()).iter_errors(value), None)
-    except Exception as error:
-        # A schema is a foreign program for a foreign interpreter. Whatever it raises (no such $ref, a bad pattern,
-        # endless recursion) means that the answer was not checked; it must not cost the answer.
-        return f"schema not checked: {_short(error)}"
+        problem = SchemaChecker(schema).first(value)
+    except Unreadable as failure:
+        return f"schema not checked: {_short(failure)}"
     if problem is None:
         return "valid"
     return f"does not match the schema: {problem.json_path}: {_short(problem.message)}"

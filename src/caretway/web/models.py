@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -20,11 +20,30 @@ class ModelDesk(Protocol):
     async def fit(self, request: TurnRequest) -> TurnRequest: ...
 
 
+class ToolDesk(Protocol):
+    """The gateway's own tools, in words for /health and /v1/tools."""
+
+    def health(self) -> Mapping[str, object]: ...
+
+    def listing(self) -> Mapping[str, object]: ...
+
+
+class NoTools:
+    def health(self) -> Mapping[str, object]:
+        return {"enabled": False, "servers": 0, "tools": 0}
+
+    def listing(self) -> Mapping[str, object]:
+        return {"object": "list", "data": [], "mcp": {"servers": 0, "tools": 0}}
+
+
 class Health:
     """The account's state is asked for at most once a minute, and never keeps `/health` waiting for long."""
 
-    def __init__(self, backend: Backend, *, check_timeout: float, fresh_for: float = 60.0) -> None:
+    def __init__(
+        self, backend: Backend, *, check_timeout: float, fresh_for: float = 60.0, tools: ToolDesk | None = None
+    ) -> None:
         self._backend = backend
+        self._tools = tools if tools is not None else NoTools()
         self._check_timeout = check_timeout
         self._fresh_for = fresh_for
         self._lock = asyncio.Lock()
@@ -38,7 +57,7 @@ class Health:
                     async with asyncio.timeout(self._check_timeout):
                         self._status = await self._backend.status()
                 except TimeoutError:
-                    self._status = BackendStatus(False, "Cursor did not answer in time.")
+                    self._status = BackendStatus(False, "Cursor did not answer in time.", reachable=False)
                 self._until = time.monotonic() + (self._fresh_for if self._status.signed_in else 5.0)
             return self._status
 
@@ -46,12 +65,15 @@ class Health:
         status = await self.status()
         return msgspec.json.encode(
             {
-                "status": "ok",
+                "status": "ok" if status.reachable else "error",
                 "version": __version__,
                 "auth": "authenticated" if status.signed_in else "not_authenticated",
                 "detail": status.detail,
                 "backend": {"name": self._backend.name, "standing": self._backend.standing},
                 "sessions": {"live": live, "parked": parked},
-                "mcp": {"enabled": False, "servers": 0, "tools": 0},
+                "mcp": self._tools.health(),
             }
         )
+
+    def render_tools(self) -> bytes:
+        return msgspec.json.encode(self._tools.listing())

@@ -8,19 +8,21 @@ import asyncio
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import msgspec
-
-from ..core.errors import RETRYABLE, ErrorKind, GatewayError, bad_request
-from ..core.events import AgentActivity, Event, TurnStarted
+from ..core.errors import RETRYABLE, ErrorKind, GatewayError
+from ..core.events import AgentActivity, Event, TurnFailed, TurnStarted
+from ..core.fold import Reply
 from ..core.request import TurnRequest
 from ..core.turn import Observer, TurnRecord
 from ..dialects import Dialect, ResponseMeta
 from ..sessions.manager import Sessions
 from ..sessions.response import Response
 from .asgi import Header, HttpRequest, Send, header_text, part, send_whole, start
+from .images import ImageFetcher
 from .models import ModelDesk
+from .shape import ShapeLimits, read_json
+from .silence import SilenceWatch
 
 _SSE_HEADERS: tuple[Header, ...] = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -36,6 +38,8 @@ class Pace:
     """Seconds of silence after which a stream gets a sign of life."""
     patience: float
     """Seconds to wait for the first real event before a stream is opened without it."""
+    total: float = 7200.0
+    """Seconds that one response may take."""
 
 
 class Responder:
@@ -48,6 +52,8 @@ class Responder:
         prepare: Callable[[TurnRequest], TurnRequest],
         backend: str,
         pace: Pace,
+        images: ImageFetcher | None = None,
+        shape: ShapeLimits | None = None,
     ) -> None:
         self._prepare = prepare
         self._sessions = sessions
@@ -55,13 +61,20 @@ class Responder:
         self._observer = observer
         self._backend = backend
         self._pace = pace
+        self._images = images
+        self._shape = shape or ShapeLimits()
 
     async def answer(self, dialect: Dialect, http: HttpRequest, body: bytes, send: Send, request_id: str) -> None:
         began = time.perf_counter()
         common: list[Header] = [(b"x-request-id", request_id.encode()), (b"x-caretway-backend", self._backend.encode())]
         try:
-            request = dialect.decode(_json(body), http.headers)
+            parsed = read_json(body, self._shape)
+            if self._images is not None:
+                parsed = await self._images.inline(parsed)
+            request = dialect.decode(parsed, http.headers)
             upstream = self._prepare(await self._models.fit(request))
+            if upstream.model != request.model:
+                common.append((b"x-caretway-model", header_text(upstream.model)))
             if upstream.ignored:
                 common.append((b"x-caretway-ignored", header_text(", ".join(upstream.ignored))))
             response = await self._sessions.open(upstream)
@@ -69,37 +82,35 @@ class Responder:
             await send_error(send, dialect, error, common)
             return
         meta = ResponseMeta(uuid.uuid4().hex, int(time.time()), request.model)
-        record = TurnRecord(
-            request_id=request_id,
-            dialect=dialect.name,
-            backend=self._backend,
-            model=upstream.model,
-            session=response.label,
-            reason=response.reason,
-            stream=request.stream,
-            outcome="hung up",
-            ignored=upstream.ignored,
-        )
         answering = _Answer(dialect, response, meta, common, send, self._pace)
         try:
             await (answering.stream() if request.stream else answering.whole())
         finally:
             await response.aclose()
             reply = response.reply()
-            if response.over:
-                outcome = reply.error.kind.value if reply.error else "paused" if reply.paused else reply.reason.value
-                record = replace(record, outcome=outcome)
             self._observer.response_ended(
-                replace(
-                    record,
+                TurnRecord(
+                    request_id=request_id,
+                    dialect=dialect.name,
+                    backend=self._backend,
+                    model=upstream.model,
                     session=response.label,
                     reason=response.reason,
+                    stream=request.stream,
+                    outcome=_outcome(response, reply, late=answering.late),
                     calls=len(reply.calls),
-                    usage=reply.usage,
                     first_event_ms=(answering.first_at - began) * 1000 if answering.first_at else None,
                     total_ms=(time.perf_counter() - began) * 1000,
+                    usage=reply.usage,
+                    ignored=upstream.ignored,
                 )
             )
+
+
+def _outcome(response: Response, reply: Reply, *, late: bool) -> str:
+    if not response.over:
+        return ErrorKind.TIMEOUT.value if late else "hung up"
+    return reply.error.kind.value if reply.error else "paused" if reply.paused else reply.reason.value
 
 
 class _Answer:
@@ -115,6 +126,8 @@ class _Answer:
         self._common = common
         self._send = send
         self._pace = pace
+        self.late = False
+        self._end = asyncio.get_running_loop().time() + pace.total
 
     def _headers(self) -> list[Header]:
         response = self._response
@@ -126,10 +139,15 @@ class _Answer:
 
     async def whole(self) -> None:
         response = self._response
-        while not response.over:
-            events = await response.receive()
-            if self.first_at is None and _real(events):
-                self.first_at = time.perf_counter()
+        try:
+            async with asyncio.timeout_at(self._end):
+                while not response.over:
+                    events = await response.receive()
+                    if self.first_at is None and _real(events):
+                        self.first_at = time.perf_counter()
+        except TimeoutError:
+            await send_error(self._send, self._dialect, self._too_late(), self._headers())
+            return
         reply = response.reply()
         if reply.error is not None:
             await send_error(self._send, self._dialect, reply.error, self._headers())
@@ -145,19 +163,35 @@ class _Answer:
             return
         encoder = self._dialect.encoder(response.request, self._meta)
         await send(start(200, (*_SSE_HEADERS, *self._headers())))
-        if data := encoder.feed(events):
-            await send(part(data, more=True))
-        silent_at = loop.time() + self._pace.keep_alive
-        while not response.over:
-            try:
-                async with asyncio.timeout_at(silent_at):
+        data = encoder.feed(events)
+        silence = SilenceWatch(self._pace.keep_alive, self._end)
+        try:
+            while not response.over:
+                if data:
+                    await send(part(data, more=True))
+                    silence.spoke()
+                silence.waiting = True
+                try:
                     data = encoder.feed(await response.receive())
-            except TimeoutError:
-                data = encoder.keep_alive
-            if data:
-                await send(part(data, more=True))
-                silent_at = loop.time() + self._pace.keep_alive
-        await send(part(b"", more=False))
+                except asyncio.CancelledError:
+                    if not silence.interrupted():
+                        raise
+                    data = encoder.keep_alive
+                    if loop.time() >= self._end:
+                        data = encoder.feed([TurnFailed(self._too_late())])
+                        break
+                silence.waiting = False
+        finally:
+            silence.stop()
+        await send(part(data, more=False))
+
+    def _too_late(self) -> GatewayError:
+        self.late = True
+        return GatewayError(
+            ErrorKind.TIMEOUT,
+            f"The response took longer than {self._pace.total:g} s.",
+            hint="Raise `response_timeout` if that is intended.",
+        )
 
     async def _first(self) -> list[Event]:
         """Everything up to the first real event, or what there is when patience ends."""
@@ -180,15 +214,6 @@ def _real(events: list[Event]) -> bool:
 def _shown(events: list[Event]) -> bool:
     """True when something stands before the failure that a client should get."""
     return any(not isinstance(event, _QUIET) for event in events[:-1])
-
-
-def _json(body: bytes) -> object:
-    if not body.strip():
-        raise bad_request("The request has no body.", code="invalid_json", hint="Send a JSON object.")
-    try:
-        return msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as broken:
-        raise bad_request(f"The request body is not valid JSON: {broken}.", code="invalid_json") from broken
 
 
 async def send_error(send: Send, dialect: Dialect, error: GatewayError, headers: list[Header]) -> None:

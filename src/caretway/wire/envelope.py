@@ -54,6 +54,15 @@ class EnvelopeReader:
         """
         if self._fault is not None:
             raise self._fault.with_traceback(None)
+        size = len(data) - HEADER_BYTES
+        if (
+            not self._rest
+            and not self._ended
+            and 0 <= size <= self._cap
+            and not data[0]
+            and int.from_bytes(data[1:HEADER_BYTES], "big") == size
+        ):
+            return [Frame(data[HEADER_BYTES:])]  # one message, whole: how a delta arrives
         frames: list[Frame] = []
         try:
             self._read(data, frames)

@@ -5,6 +5,7 @@ from typing import Final
 RUN: Final = "/agent.v1.AgentService/Run"
 RUN_SSE: Final = "/agent.v1.AgentService/RunSSE"
 BIDI_APPEND: Final = "/aiserver.v1.BidiService/BidiAppend"
+STREAM_CHAT: Final = "/aiserver.v1.AiService/StreamChat"
 NAME_AGENT: Final = "/agent.v1.AgentService/NameAgent"
 USABLE_MODELS: Final = "/agent.v1.AgentService/GetUsableModels"
 USABLE_MODELS_OLD: Final = "/aiserver.v1.AiService/GetUsableModels"

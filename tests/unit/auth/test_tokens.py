@@ -1,71 +1,168 @@
-"""An API key becomes a token, once, and again before it expires."""
+"""One renewal for everybody, in time; a failure is no outage while the token lives; for good means 401 and a hint."""
 
 import asyncio
-import base64
-import json
 
 import pytest
 
-from caretway.auth.tokens import ExchangedKey, expiry, renewal_time
+from caretway.auth.account import Account
+from caretway.auth.renewal import EXCHANGE, REFRESH
+from caretway.auth.tokens import RETRY_S, FixedToken, NoToken, OwnShelf, RenewedToken, exchanged_key
 from caretway.core.errors import ErrorKind, GatewayError
+from caretway.tasks import spawn
+from unit.auth.desk import SignInDesk, jwt
 
 
-def jwt(expires: float) -> str:
-    claims = base64.urlsafe_b64encode(json.dumps({"exp": expires}).encode()).decode().rstrip("=")
-    return f"h.{claims}.s"
+@pytest.fixture
+def desk() -> SignInDesk:
+    return SignInDesk()
 
 
-class Desk:
-    """The exchange endpoint."""
-
-    def __init__(self, status: int = 200) -> None:
-        self.asked = 0
-        self.status = status
-        self.now = 1000.0
-
-    async def exchange(self, key: str) -> tuple[int, bytes]:
-        self.asked += 1
-        await asyncio.sleep(0)
-        return self.status, json.dumps({"accessToken": jwt(self.now + 3600 + self.asked)}).encode()
-
-    def clock(self) -> float:
-        return self.now
+def key_of(desk: SignInDesk) -> RenewedToken:
+    return exchanged_key("key", desk.call, desk.clock)
 
 
-async def test_one_exchange_for_many_and_again_before_the_end() -> None:
-    desk = Desk()
-    key = ExchangedKey("key", desk.exchange, desk.clock)
+def login_of(desk: SignInDesk, shelf: OwnShelf | None = None) -> RenewedToken:
+    token = jwt(iat=desk.now, exp=desk.now + desk.life)
+    kept = shelf or OwnShelf(Account(token, "refresh-0", received_at=desk.now))
+    return RenewedToken(kept, desk.call, desk.clock)
+
+
+async def failure(source: RenewedToken, refused: str = "") -> GatewayError:
+    with pytest.raises(GatewayError) as failed:
+        await source.token(refused=refused)
+    return failed.value
+
+
+async def test_one_exchange_for_many_and_again_before_the_end(desk: SignInDesk) -> None:
+    key = key_of(desk)
     tokens = await asyncio.gather(*(key.token() for _ in range(20)))
-    assert len(set(tokens)) == 1
-    assert desk.asked == 1
+    assert len(set(tokens)) == 1 and desk.asked == [(EXCHANGE, "key")]
     desk.now += 3600 - 301
     assert await key.token() == tokens[0]
-    desk.now += 10
+    desk.now += 2
     assert await key.token() != tokens[0]
-    assert desk.asked == 2
+    assert desk.asked == [(EXCHANGE, "key")] * 2, "a key stays the better credential than what it was exchanged for"
 
 
-async def test_a_refused_token_is_replaced_once_for_all() -> None:
-    desk = Desk()
-    key = ExchangedKey("key", desk.exchange, desk.clock)
+@pytest.mark.parametrize("skew", [-86400.0, 86400.0])
+async def test_a_clock_that_is_a_day_wrong_renews_no_oftener(desk: SignInDesk, skew: float) -> None:
+    desk.skew = skew
+    key = key_of(desk)
+    for _ in range(60):
+        await key.token()
+        desk.now += 60
+    assert len(desk.asked) == 2
+
+
+async def test_a_kept_token_is_used_as_long_as_it_lives(desk: SignInDesk) -> None:
+    login = login_of(desk)
+    await login.token()
+    assert desk.asked == []
+    desk.now += 3600
+    await login.token()
+    desk.now += 3600
+    await login.token()
+    assert desk.asked == [(EXCHANGE, "refresh-0"), (EXCHANGE, "refresh-1")], "a new refresh token replaces the old one"
+
+
+async def test_refused_tokens_are_replaced_once_for_all(desk: SignInDesk) -> None:
+    key = key_of(desk)
     first = await key.token()
-    second = await asyncio.gather(*(key.token(refused=True) for _ in range(10)))
-    assert set(second) != {first}
-    assert desk.asked == 2
+    second = await asyncio.gather(*(key.token(refused=first) for _ in range(10)))
+    assert len({first, *second}) == 2 and len(desk.asked) == 2
+    assert await key.token(refused=first) == second[0], "one that comes late with the same refusal asks nobody"
+    assert len(desk.asked) == 2
 
 
-CODES = [(401, ErrorKind.SIGNED_OUT), (429, ErrorKind.RATE_LIMITED), (500, ErrorKind.UPSTREAM_DOWN)]
+async def test_a_refresh_token_is_tried_at_both_endpoints(desk: SignInDesk) -> None:
+    desk.refused = {EXCHANGE}
+    login = login_of(desk)
+    desk.now += 3600
+    await login.token()
+    assert [path for path, _ in desk.asked] == [EXCHANGE, REFRESH]
+
+
+async def test_a_failure_while_the_token_lives_is_no_outage(desk: SignInDesk) -> None:
+    login = login_of(desk)
+    old = await login.token()
+    desk.now += 3600 - 299
+    desk.down = True
+    assert await login.token() == old
+    assert await login.token() == old and len(desk.asked) == 1, "not tried again at once"
+    desk.now += RETRY_S
+    assert await login.token() == old and len(desk.asked) == 2
+    desk.now += 300
+    assert (await failure(login)).kind is ErrorKind.UPSTREAM_DOWN
+    desk.down = False
+    assert await login.token() != old, "and when it has ended, every request tries"
+
+
+async def test_revoked_while_alive_works_to_the_end_and_then_says_what_to_type(desk: SignInDesk) -> None:
+    login = login_of(desk)
+    old = await login.token()
+    desk.refused = {"refresh-0"}
+    desk.now += 3600 - 299
+    assert await login.token() == old
+    desk.now += 300
+    error = await failure(login)
+    assert error.kind is ErrorKind.SIGNED_OUT
+    assert "revoked" in error.message and "caretway login" in error.hint
+    asked = len(desk.asked)
+    for _ in range(5):
+        assert (await failure(login)).kind is ErrorKind.SIGNED_OUT
+    assert len(desk.asked) == asked, "what is over for good is not asked for at every request"
+
+
+async def test_a_refused_token_that_cannot_be_renewed_is_not_given_out_again(desk: SignInDesk) -> None:
+    login = login_of(desk)
+    old = await login.token()
+    desk.down = True
+    assert (await failure(login, refused=old)).kind is ErrorKind.UPSTREAM_DOWN
+
+
+async def test_a_caller_that_hangs_up_does_not_cut_the_renewal_off(desk: SignInDesk) -> None:
+    shelf = OwnShelf(Account(refresh_token="refresh-0"))
+    login = login_of(desk, shelf)
+    desk.gate = asyncio.Event()
+    caller = spawn(login.token(), "caller")
+    while not desk.asked:
+        await asyncio.sleep(0)
+    caller.cancel()
+    await asyncio.wait([caller])
+    desk.gate.set()
+    await login.aclose()
+    assert (await shelf.read()).refresh_token == "refresh-1", "the only refresh token that still works was kept"
+
+
+CODES = [(429, ErrorKind.RATE_LIMITED), (500, ErrorKind.UPSTREAM_DOWN), (418, ErrorKind.UPSTREAM_DOWN)]
 
 
 @pytest.mark.parametrize(("status", "kind"), CODES)
-async def test_failures_say_what_they_are(status: int, kind: ErrorKind) -> None:
-    desk = Desk(status)
-    with pytest.raises(GatewayError) as failed:
-        await ExchangedKey("key", desk.exchange, desk.clock).token()
-    assert failed.value.kind is kind
+async def test_failures_say_what_they_are(desk: SignInDesk, status: int, kind: ErrorKind) -> None:
+    desk.status = status
+    assert (await failure(key_of(desk))).kind is kind
 
 
-@pytest.mark.parametrize("token", ["", "a.b", "a.!!.c", "a.e30.c", "a.W10.c"])
-def test_odd_tokens_have_no_known_end(token: str) -> None:
-    assert expiry(token) is None
-    assert renewal_time(token, 50.0) == 50.0 + 1800
+async def test_a_key_that_is_not_accepted(desk: SignInDesk) -> None:
+    desk.refused = {"key"}
+    error = await failure(key_of(desk))
+    assert (error.kind, error.message) == (ErrorKind.SIGNED_OUT, "Cursor does not accept the API key.")
+    assert "CURSOR_API_KEY" in error.hint
+
+
+async def test_a_token_without_anything_to_renew_it_ends(desk: SignInDesk) -> None:
+    alone = OwnShelf(Account(jwt(iat=desk.now, exp=desk.now + 100), received_at=desk.now))
+    login = RenewedToken(alone, desk.call, desk.clock)
+    await login.token()
+    desk.now += 99
+    await login.token()
+    desk.now += 2
+    assert (await failure(login)).kind is ErrorKind.SIGNED_OUT
+
+
+async def test_those_that_do_not_renew() -> None:
+    assert await FixedToken("t").token(refused="t") == "t"
+    with pytest.raises(GatewayError, match="caretway login"):
+        await NoToken().token()
+    await FixedToken("t").aclose()
+    await NoToken().aclose()

@@ -20,7 +20,7 @@ from caretway.config import SETTINGS, Settings, load
 from caretway.core.turn import ModelInfo
 
 ROOT = Path(__file__).parents[3]
-COMMANDS = ("serve", "models", "status", "config", "simulate")
+COMMANDS = ("serve", "login", "logout", "models", "status", "doctor", "config", "simulate")
 PLAIN = Style()
 
 
@@ -74,7 +74,7 @@ def test_a_bad_setting_is_one_line_and_exit_code_2(command: str, tmp_path: Path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
         'caretway: environment CARETWAY_BACKEND: backend: "agnt" does not fit; expected one of auto, sdk, cli, agent, '
-        'simulator; did you mean "agent"?\n'
+        'legacy-chat, simulator; did you mean "agent"?\n'
     )
 
 

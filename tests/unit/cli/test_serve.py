@@ -12,13 +12,14 @@ from typing import Literal, Self
 import pytest
 
 from caretway.cli.process import INTERRUPTED, CommandFailed, exit_code, listening_failed, stop_signal
-from caretway.cli.serve import Account, instructions, opening, reachable_from_outside, serve
+from caretway.cli.serve import Account, instructions, opening, serve
 from caretway.cli.terminal import Style
 from caretway.config import Settings
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.request import TurnRequest
 from caretway.core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Turn
 from caretway.tasks import spawn
+from caretway.web.access import reachable_from_outside
 
 PLAIN = Style()
 URL = "http://127.0.0.1:32124"

@@ -50,14 +50,19 @@ KNOWN: Final = Snapshot("agent", b"state")
 UNKNOWN: Final = Replay("no known conversation begins like this")
 
 
-def parked(*tickets: str, sid: str = "s", model: str = "m", waiting: bool = True) -> dict[str, Parked]:
-    turn = Parked(sid, frozenset(tickets), model, tools_key((READ,)), waiting)
-    return dict.fromkeys(tickets, turn)
+def turn(
+    *tickets: str, sid: str = "s", model: str = "m", waiting: bool = True, history: Sequence[Message] = OPENING
+) -> Parked:
+    tools = tools_key((READ,))
+    return Parked(sid, frozenset(tickets), model, tools, fingerprint(tools, history), waiting)
+
+
+def parked(*tickets: str, sid: str = "s") -> dict[str, Parked]:
+    return dict.fromkeys(tickets, turn(*tickets, sid=sid))
 
 
 WAITING: Final = parked("t1", "t2")
-PAST: Final = {ticket: Parked("s", frozenset(), "m", tools_key((READ,)), False) for ticket in ("t1", "t2")}
-NEXT_STEP: Final = {**dict.fromkeys(("t1", "t2", "t3"), Parked("s", frozenset({"t3"}), "m", tools_key((READ,)), True))}
+PAST: Final = dict.fromkeys(("t1", "t2"), turn(waiting=False))
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,11 @@ SEEN: Final = message(Role.TOOL, ToolResult("t1", (PNG,)))
 FAILED: Final = message(Role.TOOL, ToolResult("t1", (Text("no such file"),), is_error=True))
 THIRD: Final = message(Role.ASSISTANT, ToolCall("t3", "read", "{}"))
 BOTH: Final = (*OPENING, ONE, TWO)
+NEXT_STEP: Final = dict.fromkeys(("t1", "t2", "t3"), turn("t3", history=(*BOTH, THIRD)))
+
+CHANGED: Final = Replay("the history changed")
+ONLY_ONE: Final = message(Role.ASSISTANT, ToolCall("t1", "read", "{}"))
+OTHERWISE: Final = message(Role.ASSISTANT, ToolCall("t1", "read", '{"a":1}'), ToolCall("t2", "read", "{}"))
 
 STORIES: Final = [
     # ---- nothing to go back to
@@ -139,6 +149,10 @@ STORIES: Final = [
         "old and new results together", [*BOTH, done("t3")], Replay("these results were given before"), parked=NEXT_STEP
     ),
     Story("only the last step's results count", [*BOTH, THIRD, done("t3")], resume(done("t3")), parked=NEXT_STEP),
+    Story("an edited question first", [SYSTEM, MORE, ASKS, ONE, TWO], CHANGED, parked=WAITING),
+    Story("other instructions", [message(Role.SYSTEM, "x"), HELLO, ASKS, ONE, TWO], CHANGED, parked=WAITING),
+    Story("a call that was taken back", [SYSTEM, HELLO, ONLY_ONE, ONE], CHANGED, parked=WAITING),
+    Story("a call with other arguments", [SYSTEM, HELLO, OTHERWISE, ONE, TWO], CHANGED, parked=WAITING),
     Story("another model", BOTH, Replay("the model changed"), parked=WAITING, model="other"),
     Story("other tools", BOTH, Replay("the tools changed"), parked=WAITING, tools=(READ, WRITE)),
     Story("no tools any more", BOTH, Replay("the tools changed"), parked=WAITING, tools=()),

@@ -6,10 +6,9 @@ import pytest
 
 from caretway.simulator import brain
 from caretway.simulator.brain import LOOP_LIMIT, Plan, not_offered, plan
-from caretway.simulator.history import Message, Text, Thought, ToolCall, ToolResult
+from caretway.simulator.model_input import Message, Text, Thought, Tool, ToolCall, ToolResult
 from caretway.simulator.plain import wish
 from caretway.simulator.script import Call, Drop, Fail, Loop, Result, Say, Step, Stream, Think, ToolUse, Wait
-from caretway.simulator.toolbox import Tool
 
 ADD = Tool("mcp-add", "add")
 TOOLS = (ADD,)

@@ -6,21 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caretway.simulator.history import (
-    HistoryError,
-    Message,
-    Part,
-    Picture,
-    Text,
-    Thought,
-    ToolCall,
-    ToolResult,
-    piece,
-    read_root,
-    read_typed,
-    read_user,
-    write_root,
-)
+from caretway.simulator.history import HistoryError, piece, read_root, read_typed, read_user, write_root
+from caretway.simulator.model_input import Message, Part, Picture, Text, Thought, ToolCall, ToolResult
 from caretway.simulator.state import Blob, Ledger, StateReader
 from caretway.simulator.tokens import Charge, Piece, PrefixCache, estimate
 from caretway.wire.messages import pb

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from caretway.simulator import execs, faults, queries, updates
 from caretway.simulator.accounts import LIFETIME_S, Accounts, accepted
+from caretway.simulator.model_input import Tool, find
 from caretway.simulator.script import EXEC_KINDS, QUERY_KINDS, Stream, ToolUse
-from caretway.simulator.toolbox import Tool, find, read_tools
+from caretway.simulator.toolbox import read_tools
 from caretway.simulator.world import Drops, World
 from caretway.wire.envelope import EnvelopeReader
 from caretway.wire.errors import read_end, write_end
@@ -230,9 +231,9 @@ def test_tokens_are_unique_and_expire() -> None:
     claims = msgspec.json.decode(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
     assert claims["exp"] == 1_000 + LIFETIME_S
     assert (world.stats.token_exchanges, world.stats.token_refreshes) == (1, 2)
-    assert accounts.poll("u1") is None
-    assert accounts.poll("u1") is not None
-    assert accounts.poll("u2") is None
+    assert accounts.poll("u1", "v") is None
+    assert accounts.poll("u1", "v") is not None
+    assert accounts.poll("u2", "v") is None
 
 
 def test_a_drop_happens_so_many_times() -> None:

@@ -12,7 +12,7 @@ from .h2_framing import NotHttp2
 from .h2_transport import H2Transport
 from .http1_transport import Http1Transport
 from .limits import DEFAULT_LIMITS, TransportLimits
-from .ports import Response, RunHandler, RunStream, Transport
+from .ports import Listening, Response, RunHandler, RunStream, Transport
 
 Mode = Literal["auto", "h2", "http1"]
 T = TypeVar("T")
@@ -32,6 +32,11 @@ class AutoTransport:
 
     async def open_run(self, request_id: str, headers: Mapping[str, str], handler: RunHandler) -> RunStream:
         return await self._with_carrier(lambda carrier: carrier.open_run(request_id, headers, handler))
+
+    async def open_stream(
+        self, path: str, headers: Mapping[str, str], message: bytes, handler: RunHandler
+    ) -> Listening:
+        return await self._with_carrier(lambda carrier: carrier.open_stream(path, headers, message, handler))
 
     async def call(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> Response:
         return await self._with_carrier(lambda carrier: carrier.call(method, path, headers, body))

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
-from ...core.errors import GatewayError
+from ...core.errors import ErrorKind, GatewayError
 from ...core.request import TurnRequest
 from ...core.turn import Abilities, BackendStatus, ModelInfo, Snapshot
 from ...wire import paths
@@ -31,8 +31,12 @@ class TokenSource(Protocol):
     renewable: bool
     """A token that was refused can be replaced by a new one."""
 
-    async def token(self, *, refused: bool = False) -> str:
-        """A bearer token; `refused` says that the last one was not accepted."""
+    async def token(self, *, refused: str = "") -> str:
+        """A bearer token; `refused` is one that was used and not accepted."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let a renewal that is on its way end, within reason."""
         ...
 
 
@@ -86,7 +90,7 @@ class AgentBackend:
         opening = compose(
             request,
             conversation_id=conversation_id,
-            surroundings=replace(setup.surroundings, workspace=rules.workspace),
+            surroundings=_within(setup.surroundings, rules.workspace),
             checkpoint=checkpoint,
         )
         run_id = str(uuid.uuid4())
@@ -100,13 +104,15 @@ class AgentBackend:
             parent=snapshot.parent if snapshot else None,
         )
         attempts = 0
+        token = ""
 
         async def headers(refused: bool) -> tuple[str, Mapping[str, str]]:
-            nonlocal attempts
+            nonlocal attempts, token
             attempts += 1
             # The first attempt's id is the run's id; later attempts have one of their own and name the first.
             request_id = run_id if attempts == 1 else str(uuid.uuid4())
-            known = await self._identify(request_id, refused=refused)
+            token = await self._tokens.token(refused=token if refused else "")
+            known = self._identify(request_id, token)
             known["x-original-request-id"] = run_id
             known["x-cursor-agent-allowed-tools"] = rules.allowed
             return request_id, known
@@ -124,11 +130,12 @@ class AgentBackend:
         return turn
 
     async def models(self) -> Sequence[ModelInfo]:
-        headers = await self._identify(str(uuid.uuid4()))
+        token = await self._tokens.token()
+        headers = self._identify(str(uuid.uuid4()), token)
         headers |= {"content-type": paths.UNARY_TYPE, "connect-protocol-version": "1"}
         response = await self._transport.call("POST", paths.USABLE_MODELS, headers)
         if response.status == 401 and self._tokens.renewable:
-            headers["authorization"] = f"Bearer {await self._tokens.token(refused=True)}"
+            headers["authorization"] = f"Bearer {await self._tokens.token(refused=token)}"
             response = await self._transport.call("POST", paths.USABLE_MODELS, headers)
         if response.status != 200:
             raise fault_from_status(response.status, response.headers, response.body)
@@ -140,15 +147,16 @@ class AgentBackend:
         try:
             await self.models()
         except GatewayError as error:
-            return BackendStatus(signed_in=False, detail=str(error))
+            there = error.kind not in (ErrorKind.UPSTREAM_DOWN, ErrorKind.TIMEOUT)
+            return BackendStatus(signed_in=False, detail=str(error), reachable=there)
         return BackendStatus(signed_in=True, detail=f"over {self._transport.name}")
 
     async def aclose(self) -> None:
+        await self._tokens.aclose()
         await self._transport.aclose()
 
-    async def _identify(self, request_id: str, *, refused: bool = False) -> dict[str, str]:
+    def _identify(self, request_id: str, token: str) -> dict[str, str]:
         identity = self._setup.identity
-        token = await self._tokens.token(refused=refused)
         headers = {
             "authorization": f"Bearer {token}",
             "user-agent": identity.client_version,
@@ -162,6 +170,10 @@ class AgentBackend:
         if identity.checksum:
             headers["x-cursor-checksum"] = checksum(token, self._clock())
         return headers
+
+
+def _within(surroundings: Surroundings, workspace: str | None) -> Surroundings:
+    return surroundings if workspace == surroundings.workspace else replace(surroundings, workspace=workspace)
 
 
 def _model(model: pb.ModelDetails, parameters: Parameters) -> ModelInfo:

@@ -14,7 +14,7 @@ import msgspec
 from google.protobuf.json_format import ParseDict
 from google.protobuf.struct_pb2 import Value
 
-from ...core.errors import bad_request
+from ...core.estimate import prompt_chars
 from ...core.request import Image, Message, Reasoning, Role, Text, ToolCall, ToolResult, ToolSpec, TurnRequest
 from ...wire.blobs import blob_id, image_part, text_part, tool_call_part, tool_result_part, write_message
 from ...wire.messages import pb
@@ -22,7 +22,8 @@ from ...wire.messages import pb
 PROVIDER = "caretway"
 """The MCP server name under which the client's tools are offered."""
 
-TRUNCATED_NOTE = "(The previous answer is to be continued.)"
+GO_ON = "Continue."
+"""A run needs words of the user. A history that ends with the assistant's own says only this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +126,10 @@ def compose(
     """The opening of a run. With a checkpoint only what follows the last assistant message travels."""
     offered = request.tools if request.tool_choice.mode != "none" else ()
     tools = tool_definitions(offered)
-    system = "\n\n".join(part for part in (request.system, _tool_rule(request)) if part)
-    context = request_context(surroundings, tools, system)
     history, newest = split_newest(request.messages)
+    instructions = request.system if any(message.role is not Role.SYSTEM for message in request.messages) else ""
+    system = "\n\n".join(part for part in (instructions, _tool_rule(request)) if part)
+    context = request_context(surroundings, tools, system)
     blobs: dict[bytes, bytes] = {}
     action = pb.ConversationAction()
     if newest is None:
@@ -159,7 +161,7 @@ def compose(
         model=requested_model(request),
         tools=tools,
         blobs=blobs,
-        prompt_chars=_prompt_chars(request),
+        prompt_chars=prompt_chars(request),
     )
 
 
@@ -169,6 +171,8 @@ def split_newest(messages: Sequence[Message]) -> tuple[list[Message], Message | 
     What the user said since the last assistant or tool message is one new message: clients split it as they like.
     """
     talk = [message for message in messages if message.role is not Role.SYSTEM]
+    if not talk:  # instructions and nothing else: they are what is to be answered
+        return [], _joined(messages)
     cut = len(talk)
     while cut and talk[cut - 1].role is Role.USER:
         cut -= 1
@@ -177,8 +181,7 @@ def split_newest(messages: Sequence[Message]) -> tuple[list[Message], Message | 
         return history, _joined(fresh)
     if history and history[-1].role is Role.TOOL:
         return history, None
-    # An assistant message last: the client wants it continued, which only a user message can ask for.
-    return history, Message(Role.USER, (Text(TRUNCATED_NOTE),))
+    return history, Message(Role.USER, (Text(GO_ON),))
 
 
 def _joined(messages: Sequence[Message]) -> Message:
@@ -227,7 +230,7 @@ def root_messages(history: Sequence[Message]) -> list[bytes]:
                     parts.append(image_part(mime_type, base64.b64encode(data).decode()))
                 case ToolCall(id=call, name=name, arguments=arguments):
                     names[call] = name
-                    parts.append(tool_call_part(call, name, read_arguments(arguments, name)))
+                    parts.append(tool_call_part(call, name, read_arguments(arguments)))
                 case ToolResult(call_id=call, is_error=failed):
                     parts.append(tool_result_part(call, names.get(call, ""), result_text(part), is_error=failed))
                     parts.extend(
@@ -278,28 +281,13 @@ def typed_history(history: Sequence[Message]) -> pb.ConversationHistory:
     return typed
 
 
-def read_arguments(arguments: str, name: str) -> Any:
+def read_arguments(arguments: str) -> Any:
+    """What an earlier call was made with; a model's broken JSON is told as it was, it must not end the conversation."""
     try:
         return msgspec.json.decode(arguments or "{}")
-    except msgspec.DecodeError as broken:
-        raise bad_request(f"The arguments of an earlier call of `{name}` are not JSON: {broken}.") from broken
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return arguments
 
 
 def result_text(result: ToolResult) -> str:
     return "\n".join(part.text for part in result.content if isinstance(part, Text))
-
-
-def _prompt_chars(request: TurnRequest) -> int:
-    count = sum(len(tool.description) + 200 for tool in request.tools)
-    for message in request.messages:
-        for part in message.parts:
-            match part:
-                case Text(text=text) | Reasoning(text=text):
-                    count += len(text)
-                case ToolCall(arguments=arguments):
-                    count += len(arguments)
-                case ToolResult():
-                    count += len(part.text)
-                case Image():
-                    pass
-    return count

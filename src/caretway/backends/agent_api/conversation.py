@@ -14,6 +14,7 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from ...core.errors import ErrorKind, GatewayError
+from ...core.estimate import CHARS_PER_TOKEN
 from ...core.events import (
     Event,
     ReasoningDelta,
@@ -27,6 +28,8 @@ from ...core.events import (
 )
 from ...core.request import Text, ToolResult, TurnRequest
 from ...core.turn import Snapshot
+from ...wire import deltas
+from ...wire.deltas import read_delta
 from ...wire.messages import pb
 from . import execs
 from .calls import CallDesk, CallMismatch, Convert, Policy, Redirect, Refuse, RunHere, arguments_json
@@ -34,6 +37,8 @@ from .compose import Opening
 from .echo import Diverged, Echo
 
 NO_PERSON: Final = "Nobody can be asked: this client answers through an API. Decide yourself and go on."
+ASSUMED_WINDOW: Final = 200_000
+"""Tokens, when no checkpoint has said it."""
 _HEARTBEAT: Final = pb.AgentClientMessage(client_heartbeat=pb.ClientHeartbeat()).SerializeToString()
 
 
@@ -90,11 +95,11 @@ class Conversation:
         self._checkpoint: bytes | None = None
         self._attempts = 0
         self._ended = False
-        self._fresh_retries = 1
+        self._patience = 1
         self._echo = Echo()
         self._desk = CallDesk(parallel=request.tool_choice.parallel)
         self._running_jobs: set[int] = set()
-        self._used_tokens = 0
+        self._used_tokens = self._max_tokens = 0
         self._spoken_tokens = 0
         self._spoken_chars = 0
         self._heard = self._progressed = 0.0
@@ -125,6 +130,9 @@ class Conversation:
         self._heard = now
         try:
             for payload in payloads:
+                if self.phase is Phase.RUNNING and (delta := read_delta(payload)) is not None:
+                    self._delta(*delta, now)
+                    continue
                 if self.phase in (Phase.OVER, Phase.LOST) and not self.ended:
                     return
                 self._take(pb.AgentServerMessage.FromString(payload), now)
@@ -144,6 +152,12 @@ class Conversation:
         """The turn came to its proper end upstream."""
         return self.phase is Phase.OVER and self._ended
 
+    @property
+    def fills_window(self) -> bool:
+        """By our estimate the prompt takes half of the model's window or more: then a refusal may be about its size."""
+        used = self._used_tokens or self._opening.prompt_chars // CHARS_PER_TOKEN
+        return used * 2 >= (self._max_tokens or ASSUMED_WINDOW)
+
     def lost(self, fault: GatewayError | None, *, retryable: bool, now: float) -> float | None:
         """The attempt is over before the turn was. Seconds until the next attempt, or None: it is settled."""
         if self.phase is Phase.PAUSED:
@@ -152,6 +166,8 @@ class Conversation:
             return None
         if fault is None:
             fault = GatewayError(ErrorKind.UPSTREAM_DOWN, "Cursor ended the stream before the answer was complete.")
+        if fault.kind is ErrorKind.TIMEOUT:  # a wait that was long already is repeated once, not `retries` times
+            retryable, self._patience = retryable and self._patience > 0, self._patience - 1
         if retryable and self._attempts <= self._limits.retries and self._echo.replayable:
             self._echo.rewind()
             self._desk.reopened()
@@ -211,8 +227,7 @@ class Conversation:
             f"Cursor kept the connection alive and made no progress for {limit:g} seconds.",
             hint="Try again; if it happens at once with another prompt too, check status.cursor.com.",
         )
-        if self._fresh_retries and not self.visible:
-            self._fresh_retries -= 1
+        if self._patience and not self.visible:
             return fault
         self.fail(fault)
         return None
@@ -274,7 +289,8 @@ class Conversation:
             case "conversation_checkpoint_update":
                 if not self._ended:
                     self._checkpoint = message.conversation_checkpoint_update.SerializeToString()
-                    self._used_tokens = message.conversation_checkpoint_update.token_details.used_tokens
+                    details = message.conversation_checkpoint_update.token_details
+                    self._used_tokens, self._max_tokens = details.used_tokens, details.max_tokens
                     self._echo.saved()
                     self._desk.checkpointed()
             case "exec_server_control_message":
@@ -293,14 +309,9 @@ class Conversation:
     def _update(self, update: pb.InteractionUpdate, now: float) -> None:
         match update.WhichOneof("message"):
             case "text_delta":
-                self._progressed = now
-                if text := self._echo.text(update.text_delta.text):
-                    self._spoken_chars += len(text)
-                    self._show(TextDelta(text))
+                self._delta(deltas.TEXT, update.text_delta.text, now)
             case "thinking_delta":
-                self._progressed = now
-                if text := self._echo.reasoning(update.thinking_delta.text):
-                    self._show(ReasoningDelta(text))
+                self._delta(deltas.THINKING, update.thinking_delta.text, now)
             case "token_delta":
                 self._spoken_tokens += update.token_delta.tokens
             case "heartbeat" | None:
@@ -315,6 +326,17 @@ class Conversation:
                 self._turn_ended(update.turn_ended)
             case _:
                 self._progressed = now
+
+    def _delta(self, kind: int, words: str, now: float) -> None:
+        self._progressed = now
+        if kind == deltas.TEXT:
+            if text := self._echo.text(words):
+                self._spoken_chars += len(text)
+                self.visible = True
+                self.events.append(TextDelta(text))
+        elif thought := self._echo.reasoning(words):
+            self.visible = True
+            self.events.append(ReasoningDelta(thought))
 
     def _show(self, event: Event) -> None:
         self.visible = True

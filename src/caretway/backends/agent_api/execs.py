@@ -51,10 +51,6 @@ def tool_not_found(exec_id: int, name: str, available: Sequence[str]) -> ExecRep
     return ExecReply(id=exec_id, mcp_result=pb.McpResult(tool_not_found=missing))
 
 
-def mcp_rejected(exec_id: int, reason: str) -> ExecReply:
-    return ExecReply(id=exec_id, mcp_result=pb.McpResult(rejected=pb.McpRejected(reason=reason)))
-
-
 def context_result(exec_id: int, context: pb.RequestContext) -> ExecReply:
     success = pb.RequestContextSuccess(request_context=context)
     return ExecReply(id=exec_id, request_context_result=pb.RequestContextResult(success=success))

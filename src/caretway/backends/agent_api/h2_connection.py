@@ -1,4 +1,4 @@
-"""One HTTP/2 connection as a client: `h2` framing between an asyncio transport and many streams.
+"""One HTTP/2 connection as a client: the codec between an asyncio transport and many streams.
 
 Bytes that arrive are handed to their streams inside the very callback that read them, once per stream and read; what
 the streams say meanwhile leaves in one write at its end. Each stream has its own bounded outbox and its own receive
@@ -8,27 +8,25 @@ window, so a slow reader and a slow peer stop one stream and nobody else. Refuse
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from typing import Final, cast
-
-from h2.errors import ErrorCodes
-from h2.events import (
-    ConnectionTerminated,
-    DataReceived,
-    Event,
-    PingAckReceived,
-    RemoteSettingsChanged,
-    ResponseReceived,
-    StreamEnded,
-    StreamReset,
-    WindowUpdated,
-)
-from h2.exceptions import ProtocolError
+from typing import Final, assert_never, cast
 
 from ...core.errors import ErrorKind, GatewayError
 from .dial import ALPN_H2
 from .faults import HINTS
-from .h2_framing import Framing, NotHttp2, reset_fault, speaks_http2, unprocessed
+from .h2_codec import Framing
+from .h2_frames import (
+    DataReceived,
+    GoAway,
+    HeadReceived,
+    Heard,
+    Http2Broken,
+    PingAnswered,
+    SettingsChanged,
+    StreamEnded,
+    StreamReset,
+    WindowOpened,
+)
+from .h2_framing import NotHttp2, reset_fault, speaks_http2, unprocessed
 from .h2_stream import Stream
 from .heads import read_fields
 from .limits import TransportLimits
@@ -55,7 +53,8 @@ class Connection(asyncio.Protocol):
         self._host = host
         self._on_change = on_change
         self._loop = asyncio.get_running_loop()
-        self._framing = Framing(limits)
+        self._framing = Framing(limits.stream_window_bytes, limits.connection_window_bytes)
+        self._reopen_at = max(1, limits.stream_window_bytes // ACKNOWLEDGE_AT)
         self._transport: asyncio.Transport | None = None
         self._greeting: bytearray | None = bytearray()  # the peer's first bytes, until we know what they are
         self.ready: asyncio.Future[None] = self._loop.create_future()
@@ -78,18 +77,17 @@ class Connection(asyncio.Protocol):
     def has_room(self) -> bool:
         if self._draining or not self.ready.done():
             return False
-        cap = min(self._limits.streams_per_connection, self._framing.remote_settings.max_concurrent_streams)
+        cap = min(self._limits.streams_per_connection, self._framing.max_concurrent_streams)
         return len(self._streams) < cap
 
     @property
     def fresh(self) -> bool:
         """No request has gone out yet, so it cannot be a kept connection that the peer gave up meanwhile."""
-        return self._framing.highest_outbound_stream_id == 0
+        return self._framing.last_stream_id == 0
 
     def open(self, fields: Sequence[tuple[str, str]], sink: Sink, *, body: bytes | None = None) -> Stream:
         """Start a request, after `has_room` said yes. With `body` it is complete; without, `send` goes on with it."""
-        stream_id = self._framing.get_next_available_stream_id()
-        self._framing.send_headers(stream_id, list(fields), end_stream=body == b"")
+        stream_id = self._framing.open(fields, end=body == b"")
         stream = self._streams[stream_id] = Stream(self, stream_id, sink, complete=body is not None)
         if body:
             stream.outbox.add(body)
@@ -103,7 +101,7 @@ class Connection(asyncio.Protocol):
     def shut(self, cause: GatewayError) -> None:
         """Say goodbye and close; streams that are still open hear `cause`."""
         if self._cause is None and self._transport is not None:
-            self._framing.close_connection()
+            self._framing.say_goodbye()
             self._write()
             self._transport.close()
             self._end_all(cause)
@@ -127,17 +125,16 @@ class Connection(asyncio.Protocol):
 
     def reopen_window(self, stream: Stream) -> None:
         size = stream.unread
-        if stream.paused or stream.ended or stream.over or size < self._limits.stream_window_bytes // ACKNOWLEDGE_AT:
+        if stream.paused or stream.ended or stream.over or size < self._reopen_at:
             return
         stream.unread = 0
-        self._framing.increment_flow_control_window(size, stream.id)
+        self._framing.take_more(size, stream.id)
         self._flush_soon()
 
     def reset(self, stream: Stream) -> None:
         if not stream.over:
             self._forget(stream)
-            with suppress(ProtocolError):  # the peer may have ended it in this very read
-                self._framing.reset_stream(stream.id, ErrorCodes.CANCEL)
+            self._framing.reset(stream.id)
             self._flush_soon()
 
     # -- asyncio.Protocol ---------------------------------------------------------------------------------------------
@@ -148,7 +145,7 @@ class Connection(asyncio.Protocol):
         if tls is not None and (chosen := tls.selected_alpn_protocol()) != ALPN_H2:
             self._refuse(f"{self._host} chose {chosen or 'no protocol'} in the TLS handshake")
             return
-        self._framing.greet(self._limits.connection_window_bytes)
+        self._framing.greet()
         self._write()
 
     def data_received(self, data: bytes) -> None:
@@ -165,13 +162,14 @@ class Connection(asyncio.Protocol):
             data, self._greeting = bytes(self._greeting), None
         self._reading = True
         try:
-            self._dispatch(self._framing.receive_data(data))
-        except ProtocolError as broken:
+            self._dispatch(self._framing.receive(data))
+        except Http2Broken as broken:
             hint = HINTS[ErrorKind.UPSTREAM_PROTOCOL]
             self._fail(GatewayError(ErrorKind.UPSTREAM_PROTOCOL, f"{self._host} broke HTTP/2: {broken}", hint=hint))
         finally:
             self._reading = False
-        self._flush()
+        if self._sendable or self._framing.has_to_send:
+            self._flush()
 
     def pause_writing(self) -> None:
         self._write_blocked = True
@@ -194,51 +192,54 @@ class Connection(asyncio.Protocol):
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def _dispatch(self, events: list[Event]) -> None:
-        """All events of one read. A stream's bytes are gathered and told once, before its end."""
+    def _dispatch(self, heard: list[Heard]) -> None:
+        """All of one read. A stream's bytes are gathered and told once, before its end."""
         touched: dict[Stream, GatewayError | None] = {}
-        for event in events:
-            stream = self._streams.get(getattr(event, "stream_id", 0) or 0)
+        for event in heard:
+            stream = self._streams.get(event.stream_id)
             match event:
                 case DataReceived():
-                    size = event.flow_controlled_length or 0
-                    self._unread += size
+                    self._unread += event.size
                     if stream is not None:
-                        stream.unread += size
+                        stream.unread += event.size
                         if event.data:
                             stream.arrived.append(event.data)
                         touched.setdefault(stream, None)
-                case ResponseReceived() if stream is not None:
-                    self._tell_head(stream, read_fields(event.headers))
-                case StreamEnded() if stream is not None:
-                    stream.ended = True
-                    touched.setdefault(stream, None)
-                case StreamReset() if stream is not None and not stream.ended:
-                    stream.ended = True
-                    touched[stream] = reset_fault(self._host, event.error_code or 0)
-                case WindowUpdated() if stream is not None:
-                    if stream.outbox.size:
+                case HeadReceived():
+                    if stream is not None:
+                        self._tell_head(stream, read_fields(event.fields))
+                case StreamEnded():
+                    if stream is not None:
+                        stream.ended = True
+                        touched.setdefault(stream, None)
+                case StreamReset():
+                    if stream is not None and not stream.ended:
+                        stream.ended = True
+                        touched[stream] = reset_fault(self._host, event.code)
+                case WindowOpened() if event.stream_id:
+                    if stream is not None and stream.outbox.size:
                         self._sendable[stream.id] = stream
-                case WindowUpdated() | RemoteSettingsChanged():
+                case WindowOpened() | SettingsChanged():
                     self._sendable.update((each.id, each) for each in self._streams.values() if each.outbox.size)
-                    if isinstance(event, RemoteSettingsChanged) and not self.ready.done():
+                    if isinstance(event, SettingsChanged) and not self.ready.done():
                         self.ready.set_result(None)
-                case PingAckReceived():
+                case PingAnswered():
                     self._watch()
-                case ConnectionTerminated():
+                case GoAway():
                     self._draining = True
                     for each in self._streams.values():
-                        if each.id > (event.last_stream_id or 0) and not each.ended:
+                        if each.id > event.last_stream_id and not each.ended:
                             each.ended = True
                             touched[each] = unprocessed(self._host, "is closing and did not take the request")
                 case _:
-                    pass
+                    assert_never(event)
         if self._unread >= self._limits.connection_window_bytes // ACKNOWLEDGE_AT:
-            self._framing.increment_flow_control_window(self._unread)
+            self._framing.take_more(self._unread)
             self._unread = 0
         for stream, error in touched.items():
             self._deliver(stream, error)
-        self._shut_when_drained()
+        if self._draining:
+            self._shut_when_drained()
 
     def _deliver(self, stream: Stream, error: GatewayError | None) -> None:
         if stream.arrived and not stream.over:
@@ -256,7 +257,7 @@ class Connection(asyncio.Protocol):
         elif stream.ended:
             self._end_our_half(stream)
             self._tell_end(stream, None)
-        else:
+        elif stream.unread >= self._reopen_at:
             self.reopen_window(stream)
 
     def _tell_head(self, stream: Stream, headers: dict[str, str]) -> None:
@@ -295,11 +296,10 @@ class Connection(asyncio.Protocol):
             while sendable and framed < WRITE_BATCH_BYTES:
                 stream_id = next(iter(sendable))
                 stream = sendable.pop(stream_id)
-                room = min(framing.local_flow_control_window(stream_id), framing.max_outbound_frame_size)
-                data = stream.outbox.take(room)
+                data = stream.outbox.take(framing.room(stream_id))
                 if not data:
                     continue  # its window is shut; the update that opens it puts the stream back
-                framing.send_data(stream_id, data, end_stream=stream.complete and not stream.outbox.size)
+                framing.send(stream_id, data, end=stream.complete and not stream.outbox.size)
                 framed += len(data)
                 if stream.outbox.size:
                     sendable[stream_id] = stream
@@ -351,10 +351,8 @@ class Connection(asyncio.Protocol):
             self.reset(stream)
             return
         self._forget(stream)
-        if not stream.complete:
-            with suppress(ProtocolError):  # the peer may have reset it right after its end
-                self._framing.end_stream(stream.id)
-            self._flush_soon()
+        self._framing.finish(stream.id)
+        self._flush_soon()
 
     def _forget(self, stream: Stream) -> None:
         stream.over = True

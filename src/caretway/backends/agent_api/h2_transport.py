@@ -49,6 +49,13 @@ class H2Transport:
         run.stream = connection.open(fields, run)
         return run
 
+    async def open_stream(self, path: str, headers: Mapping[str, str], message: bytes, handler: RunHandler) -> "H2Run":
+        fields = self._fields("POST", path, head(RUN_HEADERS, headers))
+        run = H2Run(handler, self._limits)
+        connection = await self._acquire()
+        run.stream = connection.open(fields, run, body=pack(message))
+        return run
+
     async def call(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> Response:
         fields = self._fields(method, path, head({}, headers))
         if body:

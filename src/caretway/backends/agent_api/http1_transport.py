@@ -42,6 +42,15 @@ class Http1Transport:
         await self._pool.start(run.listening)
         return run
 
+    async def open_stream(
+        self, path: str, headers: Mapping[str, str], message: bytes, handler: RunHandler
+    ) -> "Http1Stream":
+        stream = Http1Stream(handler, self._limits)
+        fields = head({**RUN_HEADERS, "x-cursor-streaming": "true"}, headers)
+        stream.listening = _exchange(self._origin, "POST", path, fields, pack(message), stream, shared=False)
+        await self._pool.start(stream.listening)
+        return stream
+
     async def call(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> Response:
         answer = UnaryAnswer(self._limits.max_call_bytes)
         exchange = _exchange(self._origin, method, path, head({}, headers), body, answer)
@@ -58,8 +67,40 @@ class Http1Transport:
         await self._pool.aclose()
 
 
-class Http1Run:
-    """A RunStream: `listening` is the RunSSE exchange, whose sink this is, and the appends go their own ways."""
+class Http1Stream:
+    """The answer to one exchange as frames, whose sink this is."""
+
+    listening: Exchange
+
+    def __init__(self, handler: RunHandler, limits: TransportLimits) -> None:
+        self._handler = handler
+        self._reader = RunReader(limits.max_frame_bytes, limits.max_refusal_bytes)
+
+    def pause(self) -> None:
+        self.listening.pause()
+
+    def resume(self) -> None:
+        self.listening.resume()
+
+    def close(self) -> None:
+        self.listening.abandon()
+
+    def on_head(self, status: int, headers: dict[str, str]) -> None:
+        self._reader.head(status, headers)
+
+    def on_data(self, data: bytes) -> None:
+        frames = self._reader.feed(data)
+        if frames:
+            self._handler.on_frames(frames)
+
+    def on_end(self, error: GatewayError | None) -> None:
+        if self._reader.refused:
+            error = self._reader.refusal()  # says more than how the connection ended
+        self._handler.on_closed(error or self._reader.finish())
+
+
+class Http1Run(Http1Stream):
+    """A RunStream: `listening` is the RunSSE exchange, and the appends go their own ways."""
 
     def __init__(
         self,
@@ -70,12 +111,11 @@ class Http1Run:
         headers: Mapping[str, str],
         handler: RunHandler,
     ) -> None:
+        super().__init__(handler, limits)
         self._pool = pool
         self._origin = origin
         self._limits = limits
-        self._handler = handler
         self._loop = asyncio.get_running_loop()
-        self._reader = RunReader(limits.max_frame_bytes, limits.max_refusal_bytes)
         self._writer = AppendWriter(request_id)
         timeout = {"connect-timeout-ms": str(int(limits.append_timeout_s * 1000))}
         self._append_fields = head({**APPEND_HEADERS, **timeout}, headers)
@@ -100,31 +140,13 @@ class Http1Run:
         self._unsent_bytes += len(body)
         self._send_more()
 
-    def pause(self) -> None:
-        self.listening.pause()
-
-    def resume(self) -> None:
-        self.listening.resume()
-
     def close(self) -> None:
         self._stop()
-        self.listening.abandon()
-
-    # -- Sink of RunSSE -----------------------------------------------------------------------------------------------
-
-    def on_head(self, status: int, headers: dict[str, str]) -> None:
-        self._reader.head(status, headers)
-
-    def on_data(self, data: bytes) -> None:
-        frames = self._reader.feed(data)
-        if frames:
-            self._handler.on_frames(frames)
+        super().close()
 
     def on_end(self, error: GatewayError | None) -> None:
         self._stop()
-        if self._reader.refused:
-            error = self._reader.refusal()  # says more than how the connection ended
-        self._handler.on_closed(error or self._reader.finish())
+        super().on_end(error)
 
     # -- appends ------------------------------------------------------------------------------------------------------
 
@@ -196,7 +218,7 @@ def _exchange(
     path: str,
     fields: list[tuple[str, str]],
     body: bytes,
-    sink: "UnaryAnswer | Http1Run | _Append",
+    sink: "UnaryAnswer | Http1Stream | _Append",
     *,
     shared: bool = True,
 ) -> Exchange:

@@ -26,12 +26,8 @@ class RunHandler(Protocol):
         ...
 
 
-class RunStream(Protocol):
-    """One attempt at a run. One ordered writer: `send` never blocks and never reorders."""
-
-    def send(self, message: bytes) -> None:
-        """Queue one serialised AgentClientMessage (without envelope)."""
-        ...
+class Listening(Protocol):
+    """The answering half of a stream."""
 
     def pause(self) -> None:
         """Stop taking more from upstream soon: the reader is slow. Other streams are not affected."""
@@ -41,6 +37,14 @@ class RunStream(Protocol):
 
     def close(self) -> None:
         """Give the stream up. Idempotent; the handler hears nothing more."""
+        ...
+
+
+class RunStream(Listening, Protocol):
+    """One attempt at a run. One ordered writer: `send` never blocks and never reorders."""
+
+    def send(self, message: bytes) -> None:
+        """Queue one serialised AgentClientMessage (without envelope)."""
         ...
 
 
@@ -60,6 +64,12 @@ class Transport(Protocol):
     async def open_run(self, request_id: str, headers: Mapping[str, str], handler: RunHandler) -> RunStream:
         """Open a run attempt. `headers` are the caller's (authorization, x-cursor-...); the transport adds what its
         carrier needs. Raises GatewayError(UPSTREAM_DOWN) when no connection can be had."""
+        ...
+
+    async def open_stream(
+        self, path: str, headers: Mapping[str, str], message: bytes, handler: RunHandler
+    ) -> Listening:
+        """One message, answered by a stream of frames. Raises as `open_run` does."""
         ...
 
     async def call(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> Response:

@@ -81,7 +81,7 @@ class AgentTurn:
         conversation = self._conversation
         while not conversation.events:
             if self._closed:
-                raise GatewayError(ErrorKind.CANCELLED, "The turn was closed.")
+                raise GatewayError(ErrorKind.CANCELLED, "The gateway is stopping.")
             self._waiter = self._loop.create_future()
             try:
                 await self._waiter
@@ -95,6 +95,8 @@ class AgentTurn:
         return events
 
     async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = ()) -> None:
+        if self._closed:
+            raise GatewayError(ErrorKind.TURN_GONE, "The gateway is stopping.")
         self._conversation.submit(results, extra, self._loop.time())
         self._unread = self._weighed = 0
         self._after()
@@ -124,8 +126,9 @@ class AgentTurn:
             await asyncio.sleep(delay)
         self._attempt += 1
         attempt = _Attempt(self, self._attempt)
+        refused, self._refused = self._refused, False  # a later attempt may use what this one gets
         try:
-            request_id, headers = await self._headers(self._refused)
+            request_id, headers = await self._headers(refused)
             stream = await self._transport.open_run(request_id, headers, attempt)
         except GatewayError as fault:
             self._lost(fault, fault.kind in RETRYABLE_KINDS)
@@ -147,10 +150,9 @@ class AgentTurn:
     def frames(self, attempt: int, frames: list[Frame]) -> None:
         if attempt != self._attempt:
             return
-        ending = frames[-1] if frames[-1].end else None
-        payloads = [frame.payload for frame in frames if not frame.end]
-        if payloads:
-            self._conversation.feed(payloads, self._loop.time())
+        ending = frames.pop() if frames[-1].end else None
+        if frames:
+            self._conversation.feed([frame.payload for frame in frames], self._loop.time())
             self._after()
         if ending is not None and not self._conversation.ended:
             self._end_of_stream(ending.payload)
@@ -164,21 +166,24 @@ class AgentTurn:
         if error is None:
             self._lost(None, True)
             return
-        fault = fault_from_connect(error)
+        fault = fault_from_connect(error, fills_window=self._conversation.fills_window)
         if fault.code == BLOB_NOT_FOUND:  # the kept conversation has a hole; its history can be told anew
             self._lost(GatewayError(ErrorKind.TURN_GONE, fault.message), False)
             return
-        if fault.kind is ErrorKind.SIGNED_OUT and self._renewable and not self._conversation.visible:
-            self._refused, self._renewable = True, False  # the token may have expired early: once more with a new one
-            self._lost(fault, True)
-        else:
-            self._lost(fault, retryable(error))
+        self._lost(fault, self._once_more(fault) or retryable(error))
+
+    def _once_more(self, fault: GatewayError) -> bool:
+        """The token may have expired early: once more with a new one, while nothing was shown."""
+        if fault.kind is not ErrorKind.SIGNED_OUT or not self._renewable or self._conversation.visible:
+            return False
+        self._refused, self._renewable = True, False
+        return True
 
     def stream_closed(self, attempt: int, error: GatewayError | None) -> None:
         if attempt == self._attempt:
             self._stream = None
             if not self._conversation.ended:
-                self._lost(error, error is None or error.kind in RETRYABLE_KINDS)
+                self._lost(error, error is None or error.kind in RETRYABLE_KINDS or self._once_more(error))
 
     def _lost(self, fault: GatewayError | None, again: bool) -> None:
         self._attempt += 1  # nothing more is heard of the attempt that was lost

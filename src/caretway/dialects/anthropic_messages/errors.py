@@ -28,6 +28,7 @@ ERRORS: Final[dict[ErrorKind, Wire]] = {
     ErrorKind.BAD_REQUEST: Wire(400, "invalid_request_error", "invalid_request"),
     ErrorKind.UNSUPPORTED: Wire(400, "invalid_request_error", "unsupported"),
     ErrorKind.NOT_FOUND: Wire(404, "not_found_error", "not_found"),
+    ErrorKind.WRONG_METHOD: Wire(405, "invalid_request_error", "method_not_allowed"),
     ErrorKind.TOO_LARGE: Wire(413, "request_too_large", "request_too_large"),
     ErrorKind.HEAD_TOO_LARGE: Wire(431, "request_too_large", "headers_too_large"),
     ErrorKind.SLOW_REQUEST: Wire(408, "invalid_request_error", "request_timeout"),
@@ -49,7 +50,7 @@ ERRORS: Final[dict[ErrorKind, Wire]] = {
     ErrorKind.UPSTREAM_DEPRECATED: Wire(502, "api_error", "upstream_deprecated"),
     ErrorKind.UPSTREAM_ERROR: Wire(502, "api_error", "upstream_error"),
     ErrorKind.TIMEOUT: Wire(504, "timeout_error", "upstream_timeout"),
-    ErrorKind.CANCELLED: Wire(499, "api_error", "cancelled"),
+    ErrorKind.CANCELLED: Wire(503, "api_error", "cancelled"),
     ErrorKind.INTERNAL: Wire(500, "api_error", "server_error"),
 }
 

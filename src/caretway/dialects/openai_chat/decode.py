@@ -23,7 +23,7 @@ from ..fields import (
     unsupported,
     wrong_type,
 )
-from ..headers import session_mode, workspace
+from ..headers import bridge, session_mode, workspace
 from ..leftovers import FLAG, NUMBER, OBJECT, WHOLE, WORD, Idle, idle_names, listable, unknown_names
 from .encode import LEGACY_FUNCTIONS
 from .messages import MessageReader
@@ -91,6 +91,7 @@ def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
         effort=effort,
         session=session_mode(headers),
         workspace=workspace(headers),
+        bridge=bridge(headers),
         stream=optional_bool(body, "stream") is True,
         include_usage=_include_usage(body.get("stream_options")),
         ignored=(

@@ -29,7 +29,7 @@ from ...core.events import (
     UsageReported,
 )
 from ...core.fold import Reply
-from ...core.request import TurnRequest
+from ...core.request import ToolCall, TurnRequest
 from .. import ResponseMeta, sse
 from .errors import encode_error
 
@@ -68,6 +68,8 @@ class ChatEncoder:
         self._include_usage = request.include_usage
         self._legacy = LEGACY_FUNCTIONS in request.echo
         self._calls: dict[str, _Call] = {}
+        self._shown = 0
+        self._runs_tools = bool(request.tools) or self._legacy
         self._usage: Usage | None = None
         self._notes: dict[str, str] = {}
         self._begun = False
@@ -107,8 +109,9 @@ class ChatEncoder:
                 case TurnFailed(error=error):
                     self._over = True
                     out += (sse.data(encode_error(error)[1]), sse.DONE)
-                case AgentActivity():
-                    pass  # no place for it in this API; the text that follows speaks for it
+                case AgentActivity(call=ran):
+                    if ran is not None:  # otherwise the text that follows speaks for it
+                        self._show_call(ran, out)
                 case _:
                     assert_never(event)
         return b"".join(out)
@@ -121,13 +124,24 @@ class ChatEncoder:
 
     def _start_call(self, call: str, name: str, out: list[bytes]) -> None:
         """Id, type and name exactly once: some clients append what is repeated."""
-        known = self._calls[call] = _Call(len(self._calls))
+        known = self._calls[call] = _Call(len(self._calls) + self._shown)
         if self._legacy:
             if known.index == 0:
                 out += (self._delta, b'"function_call":{"name":', _json(name), b',"arguments":""}', _UNFINISHED)
             return
         head = b'"tool_calls":[{"index":%d,"id":%b,"type":"function","function":{"name":%b,"arguments":""}}]'
         out += (self._delta, head % (known.index, _json(call), _json(name)), _UNFINISHED)
+
+    def _show_call(self, ran: ToolCall, out: list[bytes]) -> None:
+        """A call that was run already: seen like any other, and the finish reason does not ask for its result. Not by a
+        client that has tools: some run whatever looks like a call."""
+        if self._runs_tools:
+            return
+        self._begin(out)
+        function = {"name": ran.name, "arguments": ran.arguments}
+        call = {"index": len(self._calls) + self._shown, "id": ran.id, "type": "function", "function": function}
+        self._shown += 1
+        out += (self._delta, b'"tool_calls":[', _json(call), b"]", _UNFINISHED)
 
     def _add_arguments(self, call: _Call, arguments: str, out: list[bytes]) -> None:
         if not arguments:
@@ -162,10 +176,13 @@ def render(reply: Reply, request: TurnRequest, meta: ResponseMeta) -> bytes:
     if reply.reasoning:
         message["reasoning_content"] = reply.reasoning
     calls = [(call.id, {"name": call.name, "arguments": call.arguments}) for call in reply.calls]
+    visible = () if request.tools else reply.shown
+    ran = [(call.id, {"name": call.name, "arguments": call.arguments}) for call in visible]
     if calls and legacy:
         message["function_call"] = calls[0][1]
-    elif calls:
-        message["tool_calls"] = [{"id": call, "type": "function", "function": function} for call, function in calls]
+    elif (calls or ran) and not legacy:
+        shown = [*ran, *calls]
+        message["tool_calls"] = [{"id": call, "type": "function", "function": function} for call, function in shown]
     finish = _finish_reason(reply.reason, called=bool(calls), legacy=legacy)
     answer: dict[str, object] = {
         "id": _id(meta),

@@ -20,6 +20,7 @@ ERRORS: Final[dict[ErrorKind, Wire]] = {
     ErrorKind.BAD_REQUEST: Wire(400, "invalid_request_error", "invalid_request"),
     ErrorKind.UNSUPPORTED: Wire(400, "invalid_request_error", "unsupported"),
     ErrorKind.NOT_FOUND: Wire(404, "invalid_request_error", "not_found"),
+    ErrorKind.WRONG_METHOD: Wire(405, "invalid_request_error", "method_not_allowed"),
     ErrorKind.TOO_LARGE: Wire(413, "invalid_request_error", "request_too_large"),
     ErrorKind.HEAD_TOO_LARGE: Wire(431, "invalid_request_error", "headers_too_large"),
     ErrorKind.SLOW_REQUEST: Wire(408, "invalid_request_error", "request_timeout"),
@@ -38,7 +39,7 @@ ERRORS: Final[dict[ErrorKind, Wire]] = {
     ErrorKind.UPSTREAM_DEPRECATED: Wire(502, "api_error", "upstream_deprecated"),
     ErrorKind.UPSTREAM_ERROR: Wire(502, "api_error", "upstream_error"),
     ErrorKind.TIMEOUT: Wire(504, "api_error", "upstream_timeout"),
-    ErrorKind.CANCELLED: Wire(499, "api_error", "cancelled"),
+    ErrorKind.CANCELLED: Wire(503, "api_error", "cancelled"),
     ErrorKind.INTERNAL: Wire(500, "internal_error", "server_error"),
 }
 

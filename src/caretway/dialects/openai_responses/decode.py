@@ -23,7 +23,7 @@ from ..fields import (
     unsupported,
     wrong_type,
 )
-from ..headers import session_mode, workspace
+from ..headers import bridge, session_mode, workspace
 from ..leftovers import ARRAY, NUMBER, OBJECT, WHOLE, WORD, Idle, idle_names, listable, unknown_names
 from .echo import Echo
 from .items import ItemReader, kind_of_item
@@ -130,6 +130,7 @@ def decode(body: object, headers: Mapping[str, str], store: ResponseStore) -> Tu
         effort=effort,
         session=session_mode(headers),
         workspace=workspace(headers),
+        bridge=bridge(headers),
         stream=optional_bool(body, "stream") is True,
         include_usage=True,
         ignored=(

@@ -2,7 +2,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Mapping as _Mapping
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
@@ -227,3 +227,54 @@ class GetUserPrivacyModeResponse(_message.Message):
     PRIVACY_MODE_FIELD_NUMBER: _ClassVar[int]
     privacy_mode: int
     def __init__(self, privacy_mode: _Optional[int] = ...) -> None: ...
+
+class StreamChatRequest(_message.Message):
+    __slots__ = ("messages", "instructions", "project_path", "model", "request_id", "conversation_id")
+    class Role(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        ROLE_UNSPECIFIED: _ClassVar[StreamChatRequest.Role]
+        ROLE_USER: _ClassVar[StreamChatRequest.Role]
+        ROLE_ASSISTANT: _ClassVar[StreamChatRequest.Role]
+        ROLE_SYSTEM: _ClassVar[StreamChatRequest.Role]
+    ROLE_UNSPECIFIED: StreamChatRequest.Role
+    ROLE_USER: StreamChatRequest.Role
+    ROLE_ASSISTANT: StreamChatRequest.Role
+    ROLE_SYSTEM: StreamChatRequest.Role
+    class Message(_message.Message):
+        __slots__ = ("content", "role", "message_id")
+        CONTENT_FIELD_NUMBER: _ClassVar[int]
+        ROLE_FIELD_NUMBER: _ClassVar[int]
+        MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+        content: str
+        role: StreamChatRequest.Role
+        message_id: str
+        def __init__(self, content: _Optional[str] = ..., role: _Optional[_Union[StreamChatRequest.Role, str]] = ..., message_id: _Optional[str] = ...) -> None: ...
+    class Instructions(_message.Message):
+        __slots__ = ("instruction",)
+        INSTRUCTION_FIELD_NUMBER: _ClassVar[int]
+        instruction: str
+        def __init__(self, instruction: _Optional[str] = ...) -> None: ...
+    class Model(_message.Message):
+        __slots__ = ("name",)
+        NAME_FIELD_NUMBER: _ClassVar[int]
+        name: str
+        def __init__(self, name: _Optional[str] = ...) -> None: ...
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    INSTRUCTIONS_FIELD_NUMBER: _ClassVar[int]
+    PROJECT_PATH_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    CONVERSATION_ID_FIELD_NUMBER: _ClassVar[int]
+    messages: _containers.RepeatedCompositeFieldContainer[StreamChatRequest.Message]
+    instructions: StreamChatRequest.Instructions
+    project_path: str
+    model: StreamChatRequest.Model
+    request_id: str
+    conversation_id: str
+    def __init__(self, messages: _Optional[_Iterable[_Union[StreamChatRequest.Message, _Mapping]]] = ..., instructions: _Optional[_Union[StreamChatRequest.Instructions, _Mapping]] = ..., project_path: _Optional[str] = ..., model: _Optional[_Union[StreamChatRequest.Model, _Mapping]] = ..., request_id: _Optional[str] = ..., conversation_id: _Optional[str] = ...) -> None: ...
+
+class StreamChatResponse(_message.Message):
+    __slots__ = ("msg",)
+    MSG_FIELD_NUMBER: _ClassVar[int]
+    msg: str
+    def __init__(self, msg: _Optional[str] = ...) -> None: ...

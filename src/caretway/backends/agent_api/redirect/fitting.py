@@ -9,8 +9,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Final, Protocol
+from typing import Final
 
+from ....core.json_schema import SchemaChecker, Unreadable
 from .roles import plain
 
 
@@ -41,11 +42,6 @@ class Value:
 
 
 LABELS: Final = frozenset({"description", "explanation"})
-
-
-class _Error(Protocol):
-    @property
-    def absolute_path(self) -> Sequence[str | int]: ...
 
 
 def fit(
@@ -137,35 +133,20 @@ def _complete(
 
 
 class _Checker:
-    """The schema as a judge. Whatever a foreign schema raises is a no."""
+    """The schema as a judge. One that cannot be read promises nothing: it says no."""
 
     def __init__(self, schema: Mapping[str, object]) -> None:
-        self._schema = schema
-        self._validator: Any = None
-
-    def _errors(self, arguments: dict[str, object]) -> Iterable[_Error]:
-        if self._validator is None:
-            # Imported here: it costs more than the rest of the gateway's start, and few requests need it.
-            from jsonschema import Draft202012Validator
-            from jsonschema.validators import validator_for
-            from referencing import Registry
-
-            # An empty registry knows no other document and fetches none.
-            chosen = validator_for(self._schema, default=Draft202012Validator)
-            self._validator = chosen(self._schema, registry=Registry())
-        found: Iterable[_Error] = self._validator.iter_errors(arguments)
-        return found
+        self._checker = SchemaChecker(schema)
 
     def takes(self, name: str, value: object) -> bool:
         """True when the schema has nothing against this value of this property, whatever else it wants."""
         try:
-            return not any(list(e.absolute_path)[:1] == [name] for e in self._errors({name: value}))
-        except Exception:
-            # A schema is a foreign program for a foreign interpreter: no such $ref, a bad pattern, endless recursion.
+            return not any(problem.path[:1] == (name,) for problem in self._checker.problems({name: value}))
+        except Unreadable:
             return False
 
     def valid(self, arguments: dict[str, object]) -> bool:
         try:
-            return next(iter(self._errors(arguments)), None) is None
-        except Exception:
-            return False  # as above: a schema that cannot be read promises nothing
+            return self._checker.first(arguments) is None
+        except Unreadable:
+            return False

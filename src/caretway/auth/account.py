@@ -1,0 +1,72 @@
+"""A sign-in as it is kept: whose it is, for which address, the tokens, and when they were received. Values only.
+
+The form on disk is ours and has a version; whatever cannot be read is no sign-in, never half of one.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from .claims import subject
+
+VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """At least one of the three credentials is there. None of them is ever printed: they are not in the repr."""
+
+    access_token: str = field(default="", repr=False)
+    refresh_token: str = field(default="", repr=False)
+    api_key: str = field(default="", repr=False)
+    received_at: float = 0.0
+    """When the access token came, unix seconds on our own clock."""
+    who: str = ""
+    """An e-mail address or an id, as far as it is known."""
+
+    @property
+    def renewable(self) -> bool:
+        return bool(self.refresh_token or self.api_key)
+
+    @property
+    def name(self) -> str:
+        return self.who or subject(self.access_token)
+
+    @property
+    def identity(self) -> str:
+        """The same for the same account, and no secret: conversations are kept under it."""
+        return digest(self.name or self.api_key or self.refresh_token or self.access_token)
+
+
+def digest(secret: str) -> str:
+    """What stands for a secret wherever it is compared, counted or kept."""
+    return hashlib.sha256(b"caretway account\0" + secret.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def dump(accounts: Mapping[str, Account]) -> str:
+    """Accounts by address, as text."""
+    kept = {url: asdict(account) for url, account in accounts.items()}
+    return msgspec.json.format(msgspec.json.encode({"version": VERSION, "accounts": kept}), indent=2).decode()
+
+
+def load(text: str) -> dict[str, Account]:
+    """The inverse of `dump`; what is no account is left out."""
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, ValueError):
+        return {}
+    if not isinstance(value, dict) or value.get("version") != VERSION or not isinstance(value.get("accounts"), dict):
+        return {}
+    read = {url: _account(entry) for url, entry in value["accounts"].items()}
+    return {url: account for url, account in read.items() if account is not None}
+
+
+def _account(entry: Any) -> Account | None:
+    try:
+        account = msgspec.convert(entry, Account)
+    except msgspec.ValidationError:
+        return None
+    return account if account.access_token or account.renewable else None

@@ -1,0 +1,68 @@
+"""What a token says about itself, and until when to use it. Pure; nothing is verified, because only the issuer can.
+
+Clocks disagree. A token's life is a length (`exp` - `iat`), counted on our own clock from the moment it was received;
+a clock that is an hour wrong then neither renews at every request nor keeps a dead token.
+"""
+
+import base64
+import binascii
+from dataclasses import dataclass
+from math import inf, isfinite
+from typing import Any, Final
+
+import msgspec
+
+UNKNOWN_LIFE_S: Final = 30 * 60.0
+"""A token that does not say when it ends is renewed after this long."""
+EARLY_S: Final = 5 * 60.0
+"""How long before its end a token is renewed; a short-lived one at half its life."""
+CLOCK_SLACK_S: Final = 60.0
+"""A token received this far in the future was received before the clock was set back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """From when on to renew, and when it is over. Unix seconds on our own clock."""
+
+    renew_at: float
+    ends_at: float
+
+
+def claims(token: str) -> dict[str, Any]:
+    """The payload of a JWT; empty for any other text."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return {}
+    try:
+        value = msgspec.json.decode(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except (binascii.Error, msgspec.DecodeError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def subject(token: str) -> str:
+    """Whom the token stands for, as far as it says so."""
+    known = claims(token)
+    return next((known[name] for name in ("email", "sub") if isinstance(known.get(name), str)), "")
+
+
+def term(token: str, received_at: float) -> Term:
+    """`received_at`: unix seconds, on our own clock."""
+    known = claims(token)
+    expires, issued = _seconds(known.get("exp")), _seconds(known.get("iat"))
+    if expires is None:
+        return Term(received_at + UNKNOWN_LIFE_S, inf)
+    life = expires - (received_at if issued is None else issued)
+    if life <= 0:  # no token is born dead: this clock and the issuer's do not agree
+        return Term(received_at + UNKNOWN_LIFE_S, inf)
+    return Term(received_at + max(life - EARLY_S, life / 2), received_at + life)
+
+
+def due(token: str, received_at: float, now: float) -> bool:
+    return now >= term(token, received_at).renew_at or now < received_at - CLOCK_SLACK_S
+
+
+def _seconds(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+        return None
+    return float(value)

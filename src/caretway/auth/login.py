@@ -1,0 +1,133 @@
+"""Signing in with a browser: a link that carries a challenge, then asking until the user has agreed over there.
+
+`invite` and `Polling` are pure; `sign_in` asks and waits. The browser may be on another machine: nothing has to come
+back to this one but the answer to a question that only the holder of the verifier can ask.
+"""
+
+import base64
+import hashlib
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Final
+from urllib.parse import urlencode
+
+from ..core.errors import ErrorKind, GatewayError
+from .account import Account
+from .renewal import Call, read_tokens
+
+POLL: Final = "/auth/poll"
+PAGE: Final = "/loginDeepControl"
+MAX_QUESTIONS: Final = 150
+MAX_FAILURES: Final = 3
+"""Answers in a row that are neither "not yet" nor a token, after which asking is no use."""
+FIRST_PAUSE_S: Final = 1.0
+PAUSE_GROWTH: Final = 1.2
+LONGEST_PAUSE_S: Final = 10.0
+VERIFIER_BYTES: Final = 32
+_PENDING: Final = b"Not found"
+
+
+@dataclass(frozen=True, slots=True)
+class Invitation:
+    verifier: str
+    challenge: str
+    uuid: str
+
+    def link(self, site: str) -> str:
+        """What the user opens, on whatever machine has a browser. The verifier is not in it."""
+        asked = {"challenge": self.challenge, "uuid": self.uuid, "mode": "login", "redirectTarget": "cli"}
+        return f"{site.rstrip('/')}{PAGE}?{urlencode(asked)}"
+
+
+def invite(random: bytes, uuid: str) -> Invitation:
+    """`random`: at least 32 bytes that nobody can guess."""
+    if len(random) < VERIFIER_BYTES:
+        raise ValueError("too little randomness for a verifier")
+    verifier = _url_safe(random)
+    return Invitation(verifier, _url_safe(hashlib.sha256(verifier.encode()).digest()), uuid)
+
+
+def _url_safe(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def pause(question: int) -> float:
+    """How long to wait after the n-th question, counted from 0."""
+    growth = min(question, 64)  # far beyond the longest pause, and no float overflows
+    return min(FIRST_PAUSE_S * PAUSE_GROWTH**growth, LONGEST_PAUSE_S)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    method: str
+    path: str
+    body: bytes
+
+
+class Polling:
+    """Which question to ask next, and what an answer means. No clock, no socket."""
+
+    def __init__(self, invitation: Invitation) -> None:
+        self._invitation = invitation
+        self._asked = 0
+        self._failures = 0
+        self._older = False
+        """The service knows only the older form of the question."""
+
+    def question(self) -> Question:
+        known = {"uuid": self._invitation.uuid, "verifier": self._invitation.verifier}
+        if self._older:
+            return Question("GET", f"{POLL}?{urlencode(known)}", b"")
+        return Question("POST", POLL, json.dumps(known).encode())
+
+    def heard(self, status: int, body: bytes) -> Account | float:
+        """The account, or how long to wait before the next question. Raises GatewayError when there is no hope."""
+        if status == 200 and (account := read_tokens(body)) is not None:
+            return account
+        if status == 404:
+            self._failures = 0
+            if not self._older and body.strip() != _PENDING:
+                self._older = True
+                return self._next(0.0)
+            return self._next(pause(self._asked))
+        return self.failed(f"HTTP {status}" if status != 200 else "an answer without a token")
+
+    def failed(self, reason: str) -> float:
+        self._failures += 1
+        if self._failures >= MAX_FAILURES:
+            raise GatewayError(
+                ErrorKind.UPSTREAM_DOWN,
+                f"Cursor could not be asked about the sign-in: {reason}.",
+                hint="Check the network, then run `caretway login` again.",
+            )
+        return self._next(pause(self._asked))
+
+    def _next(self, wait: float) -> float:
+        self._asked += 1
+        if self._asked >= MAX_QUESTIONS:
+            raise GatewayError(
+                ErrorKind.TIMEOUT,
+                "Nobody signed in within the time that Cursor allows for it.",
+                hint="Run `caretway login` again and open the new link.",
+            )
+        return wait
+
+
+async def sign_in(
+    invitation: Invitation, call: Call, sleep: Callable[[float], Awaitable[None]], clock: Callable[[], float]
+) -> Account:
+    """Ask until there is an answer."""
+    polling = Polling(invitation)
+    while True:
+        question = polling.question()
+        headers = {"content-type": "application/json"} if question.body else {}
+        try:
+            status, body = await call(question.method, question.path, headers, question.body)
+        except GatewayError as failure:
+            outcome: Account | float = polling.failed(failure.kind.value)  # its message may repeat the verifier
+        else:
+            outcome = polling.heard(status, body)
+        if isinstance(outcome, Account):
+            return replace(outcome, received_at=clock())
+        await sleep(outcome)

@@ -1,0 +1,264 @@
+"""The sign-ins on this machine: one text, in a file or in the system's keyring, and a lock around its changes.
+
+The file is 0600 in a directory of its own that is 0700, replaced as a whole and never written in place. Processes
+agree through a lock on a second file, so that of several gateways with one sign-in exactly one renews it. Knows nothing
+of what a token is for.
+"""
+
+import asyncio
+import errno
+import logging
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from ..core.errors import ErrorKind, GatewayError
+from .account import Account, dump, load
+
+log = logging.getLogger(__name__)
+
+DIRECTORY: Final = "auth"
+FILE: Final = "accounts.json"
+LOCK: Final = "lock"
+LOCK_PATIENCE_S: Final = 60.0
+"""Longer than a renewal can take: whoever holds the lock is renewing."""
+LOCK_LOOK_S: Final = 0.05
+KEYRING_SERVICE: Final = "caretway"
+KEYRING_NAME: Final = "accounts"
+
+
+class Vault(Protocol):
+    """Keeps one text."""
+
+    place: str
+    """For people: where it is."""
+
+    def stamp(self) -> object: ...
+
+    def read(self) -> str | None: ...
+
+    def write(self, text: str) -> None: ...
+
+    def erase(self) -> None: ...
+
+
+class FileVault:
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / FILE
+        self.place = str(self._path)
+
+    def stamp(self) -> object:
+        try:
+            seen = self._path.stat()
+        except OSError:
+            return None
+        return seen.st_mtime_ns, seen.st_ino, seen.st_size
+
+    def read(self) -> str | None:
+        try:
+            if os.name == "posix" and self._path.stat().st_mode & 0o077:
+                log.warning("%s was open to other users; it is closed now", self._path)
+                self._path.chmod(0o600)
+            return self._path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError) as failure:
+            raise _trouble("read", self.place, failure) from failure
+
+    def write(self, text: str) -> None:
+        half = self._path.with_name(f"{FILE}.{os.getpid()}.new")
+        try:
+            closed_directory(self._path.parent)
+            with suppress(FileNotFoundError):
+                half.unlink()  # left behind by a process that had our number and was killed
+            with os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(half, self._path)
+        except OSError as failure:
+            with suppress(OSError):
+                half.unlink()
+            raise _trouble("write", self.place, failure) from failure
+
+    def erase(self) -> None:
+        try:
+            self._path.unlink(missing_ok=True)
+        except OSError as failure:
+            raise _trouble("remove", self.place, failure) from failure
+
+
+class KeyringVault:
+    """The system's keyring, through the `keyring` package. It cannot tell when somebody else changed the text."""
+
+    place = "the system's keyring"
+
+    def __init__(self, keyring: Any) -> None:
+        self._keyring = keyring
+
+    def stamp(self) -> object:
+        return None
+
+    def read(self) -> str | None:
+        with self._complaining("read"):
+            text: str | None = self._keyring.get_password(KEYRING_SERVICE, KEYRING_NAME)
+            return text
+
+    def write(self, text: str) -> None:
+        with self._complaining("write"):
+            self._keyring.set_password(KEYRING_SERVICE, KEYRING_NAME, text)
+
+    def erase(self) -> None:
+        if self.read() is not None:
+            with self._complaining("remove"):
+                self._keyring.delete_password(KEYRING_SERVICE, KEYRING_NAME)
+
+    @contextmanager
+    def _complaining(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as failure:  # its back ends are many, and their errors have no common class
+            raise _trouble(what, self.place, failure) from failure
+
+
+def open_vault(kind: str, directory: Path, load_module: Callable[[str], Any] = import_module) -> Vault:
+    """`kind`: `file` or `keyring`."""
+    if kind == "file":
+        return FileVault(directory)
+    try:
+        return KeyringVault(load_module("keyring"))
+    except ImportError as missing:
+        raise GatewayError(
+            ErrorKind.UNSUPPORTED,
+            "The keyring is not available: the `keyring` package is not installed.",
+            hint="Install `caretway[keyring]`, or use --token-store file.",
+        ) from missing
+
+
+class SignIns:
+    """The accounts of this machine, by the address they belong to."""
+
+    def __init__(self, vault: Vault, directory: Path, *, patience_s: float = LOCK_PATIENCE_S) -> None:
+        self._vault = vault
+        self._directory = directory
+        self._patience = patience_s
+
+    @property
+    def place(self) -> str:
+        return self._vault.place
+
+    def stamp(self) -> object:
+        return self._vault.stamp()
+
+    def find(self, url: str) -> Account | None:
+        return self._all().get(url)
+
+    def _all(self) -> dict[str, Account]:
+        return load(self._vault.read() or "")
+
+    def keep(self, url: str, account: Account) -> None:
+        """To be called within `locked`."""
+        self._vault.write(dump(self._all() | {url: account}))
+
+    def forget(self, url: str) -> bool:
+        """To be called within `locked`. False: there was none."""
+        known = self._all()
+        if url not in known:
+            return False
+        del known[url]
+        if known:
+            self._vault.write(dump(known))
+        else:
+            self._vault.erase()
+        return True
+
+    @asynccontextmanager
+    async def locked(self) -> AsyncIterator[None]:
+        """The only changer among all processes that use this directory."""
+        path = self._directory / LOCK
+        try:
+            closed_directory(self._directory)
+            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as failure:
+            raise _trouble("lock", str(path), failure) from failure
+        try:
+            give_up = time.monotonic() + self._patience
+            while not _try_lock(handle):
+                if time.monotonic() >= give_up:
+                    raise GatewayError(
+                        ErrorKind.TIMEOUT,
+                        f"Another process has been changing the sign-in for {self._patience:g} s.",
+                        hint=f"Look for a caretway process that hangs; its lock is {path}.",
+                    )
+                await asyncio.sleep(LOCK_LOOK_S)
+            yield
+        finally:
+            os.close(handle)  # which gives the lock back, as does the end of the process
+
+
+class SignInShelf:
+    """The account of one address, as a token source wants it. File and keyring block, so they get a thread."""
+
+    def __init__(self, sign_ins: SignIns, url: str) -> None:
+        self._sign_ins = sign_ins
+        self._url = url
+        self.locked = sign_ins.locked
+
+    def stamp(self) -> object:
+        return self._sign_ins.stamp()
+
+    async def read(self) -> Account | None:
+        return await asyncio.to_thread(self._sign_ins.find, self._url)
+
+    async def write(self, account: Account) -> None:
+        await asyncio.to_thread(self._sign_ins.keep, self._url, account)
+
+
+def open_sign_ins(data_dir: Path, kind: str) -> SignIns:
+    directory = data_dir / DIRECTORY
+    return SignIns(open_vault(kind, directory), directory)
+
+
+def closed_directory(path: Path) -> None:
+    """There is such a directory, and it is this user's alone."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # `mode` is for the last of the new ones only
+    path.mkdir(mode=0o700, exist_ok=True)
+    if os.name == "posix" and path.stat().st_mode & 0o077:
+        path.chmod(0o700)
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _try_lock(handle: int) -> bool:
+        try:
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+else:
+    import fcntl
+
+    def _try_lock(handle: int) -> bool:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as failure:
+            if failure.errno in (errno.EAGAIN, errno.EACCES):
+                return False
+            raise
+        return True
+
+
+def _trouble(what: str, place: str, failure: Exception) -> GatewayError:
+    reason = failure.strerror if isinstance(failure, OSError) and failure.strerror else type(failure).__name__
+    return GatewayError(
+        ErrorKind.INTERNAL,
+        f"Cannot {what} the sign-in in {place}: {reason}.",
+        hint="Check the owner and the permissions of the data directory, or set CARETWAY_DATA_DIR.",
+    )

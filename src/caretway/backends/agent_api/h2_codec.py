@@ -1,0 +1,372 @@
+"""HTTP/2 as a client, sans I/O: the peer's bytes in, what they mean out, and frames to be sent.
+
+In: bytes in any chunking, and what the connection wants to say. Out: `Heard` values in order, and `data_to_send`.
+Remembered: the windows of both directions, which half of each stream is closed, the peer's settings and HPACK table,
+the unfinished frame. Written for one thing, a DATA frame on an open stream at the price of a few comparisons; every
+other frame is rare. A frame that breaks RFC 9113 raises `Http2Broken`, with the GOAWAY that says so ready to be sent.
+"""
+
+import struct
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from hpack import Decoder
+from hpack.exceptions import HPACKError
+
+from .h2_frames import (
+    ACK,
+    END_HEADERS,
+    END_STREAM,
+    FIRST_WINDOW,
+    FRAME_BYTES,
+    HEAD,
+    HEAD_BYTES,
+    MAX_WINDOW,
+    NO_TABLE,
+    PADDED,
+    PREFACE,
+    STREAM_BITS,
+    WITH_PRIORITY,
+    Code,
+    DataReceived,
+    GoAway,
+    HeadReceived,
+    Heard,
+    Http2Broken,
+    Kind,
+    PingAnswered,
+    Setting,
+    SettingsChanged,
+    StreamEnded,
+    StreamReset,
+    WindowOpened,
+    field_block,
+    frame,
+    head_frames,
+    settings,
+    window_update,
+)
+
+MAX_FIELDS_BYTES: Final = 64 * 1024
+"""A response's header list, as it is spelled and as it is counted."""
+MAX_STREAMS: Final = 2**31 - 1
+
+_unpack_head = HEAD.unpack_from
+
+
+class _Halves:
+    """A stream as the protocol sees it."""
+
+    __slots__ = ("expected", "headed", "our_end", "receive_window", "received", "send_window")
+
+    def __init__(self, send_window: int, receive_window: int) -> None:
+        self.send_window = send_window
+        self.receive_window = receive_window
+        self.headed = False
+        self.expected: int | None = None
+        """What `content-length` promised."""
+        self.received = 0
+        self.our_end = False
+
+
+class Framing:
+    def __init__(self, stream_window_bytes: int, connection_window_bytes: int) -> None:
+        self.max_concurrent_streams = MAX_STREAMS
+        self.max_frame_bytes = FRAME_BYTES
+        """What the peer takes in one frame."""
+        self.last_stream_id = 0
+        """The newest stream of ours; 0: none yet."""
+        self._first_send_window = FIRST_WINDOW
+        self._first_receive_window = stream_window_bytes
+        self._send_window = FIRST_WINDOW
+        self._receive_window = max(FIRST_WINDOW, connection_window_bytes)
+        self._streams: dict[int, _Halves] = {}
+        self._rest = b""
+        self._block: tuple[int, int, bytearray] | None = None  # an unfinished block of fields: stream, flags, bytes
+        self._decoder = Decoder(MAX_FIELDS_BYTES)
+        self._out: list[bytes] = []
+        self._table_told = False
+        self._takers: dict[int, Callable[[int, int, bytes, list[Heard]], None]] = {
+            Kind.DATA: self._take_data,
+            Kind.HEADERS: self._take_headers,
+            Kind.RST_STREAM: self._take_reset,
+            Kind.SETTINGS: self._take_settings,
+            Kind.PUSH_PROMISE: self._take_push,
+            Kind.PING: self._take_ping,
+            Kind.GOAWAY: self._take_goaway,
+            Kind.WINDOW_UPDATE: self._take_window,
+            Kind.CONTINUATION: self._take_continuation,
+        }
+
+    # -- saying -------------------------------------------------------------------------------------------------------
+
+    @property
+    def has_to_send(self) -> bool:
+        return bool(self._out)
+
+    def data_to_send(self) -> bytes:
+        out = self._out
+        if not out:
+            return b""
+        data = out[0] if len(out) == 1 else b"".join(out)
+        out.clear()
+        return data
+
+    def greet(self) -> None:
+        ours = (
+            (Setting.ENABLE_PUSH, 0),
+            (Setting.INITIAL_WINDOW_SIZE, self._first_receive_window),
+            (Setting.MAX_HEADER_LIST_SIZE, MAX_FIELDS_BYTES),
+        )
+        self._out += (PREFACE, settings(ours))
+        if self._receive_window > FIRST_WINDOW:
+            self._out.append(window_update(0, self._receive_window - FIRST_WINDOW))
+
+    def open(self, fields: Iterable[tuple[str, str]], *, end: bool) -> int:
+        """Begin a request; the number of its stream."""
+        self.last_stream_id = stream_id = self.last_stream_id + 2 if self.last_stream_id else 1
+        halves = self._streams[stream_id] = _Halves(self._first_send_window, self._first_receive_window)
+        halves.our_end = end
+        block = field_block(fields)
+        if not self._table_told:
+            self._table_told, block = True, NO_TABLE + block
+        self._out.append(head_frames(stream_id, block, end=end, limit=self.max_frame_bytes))
+        return stream_id
+
+    def room(self, stream_id: int) -> int:
+        """How many bytes of this stream may leave now, in one frame."""
+        halves = self._streams.get(stream_id)
+        return min(halves.send_window, self._send_window, self.max_frame_bytes) if halves is not None else 0
+
+    def send(self, stream_id: int, data: bytes, *, end: bool) -> None:
+        """One DATA frame; at most `room` bytes."""
+        halves = self._streams[stream_id]
+        halves.send_window -= len(data)
+        self._send_window -= len(data)
+        self._out.append(frame(Kind.DATA, END_STREAM if end else 0, stream_id, data))
+        halves.our_end |= end
+
+    def finish(self, stream_id: int) -> None:
+        """End our half after the peer has ended its own: the stream is gone then."""
+        halves = self._streams.pop(stream_id, None)
+        if halves is not None and not halves.our_end:
+            self._out.append(frame(Kind.DATA, END_STREAM, stream_id))
+
+    def reset(self, stream_id: int) -> None:
+        if self._streams.pop(stream_id, None) is not None:
+            self._out.append(frame(Kind.RST_STREAM, 0, stream_id, Code.CANCEL.to_bytes(4, "big")))
+
+    def take_more(self, size: int, stream_id: int = 0) -> None:
+        """Open a receive window again by what was received through it."""
+        if stream_id:
+            self._streams[stream_id].receive_window += size
+        else:
+            self._receive_window += size
+        self._out.append(window_update(stream_id, size))
+
+    def ping(self, payload: bytes) -> None:
+        self._out.append(frame(Kind.PING, 0, 0, payload))
+
+    def say_goodbye(self, code: Code = Code.NO_ERROR) -> None:
+        self._out.append(frame(Kind.GOAWAY, 0, 0, struct.pack(">II", 0, code)))
+
+    # -- hearing ------------------------------------------------------------------------------------------------------
+
+    def receive(self, data: bytes) -> list[Heard]:
+        if self._rest:
+            data = self._rest + data  # never more than one frame and one read
+        heard: list[Heard] = []
+        try:
+            self._rest = self._read(data, heard)
+        except Http2Broken as broken:
+            self.say_goodbye(broken.code)
+            raise
+        return heard
+
+    def _read(self, data: bytes, heard: list[Heard]) -> bytes:
+        """All whole frames; what is left over."""
+        streams, at, size = self._streams, 0, len(data)
+        while size - at >= HEAD_BYTES:
+            word, flags, stream_id = _unpack_head(data, at)
+            length, kind = word >> 8, word & 0xFF
+            if length > FRAME_BYTES:
+                raise Http2Broken(Code.FRAME_SIZE_ERROR, f"a frame of {length} bytes")
+            start = at + HEAD_BYTES
+            at = start + length
+            if at > size:
+                return data[start - HEAD_BYTES :]
+            halves = streams.get(stream_id)
+            if halves is not None and not kind and not flags and halves.headed and self._block is None:
+                # What nearly every frame is: DATA in the middle of a stream.
+                halves.receive_window -= length
+                self._receive_window -= length
+                halves.received += length
+                if halves.receive_window < 0 or self._receive_window < 0:
+                    raise Http2Broken(Code.FLOW_CONTROL_ERROR, "more DATA than was allowed")
+                heard.append(DataReceived(stream_id, data[start:at], length))
+                continue
+            stream_id &= STREAM_BITS
+            if self._block is not None and (kind != Kind.CONTINUATION or stream_id != self._block[0]):
+                raise Http2Broken(Code.PROTOCOL_ERROR, f"a frame of type {kind} inside a block of header fields")
+            taker = self._takers.get(kind)
+            if taker is not None:  # unknown ones are to be ignored
+                taker(stream_id, flags, data[start:at], heard)
+        return data[at:]
+
+    def _known(self, stream_id: int, what: str) -> _Halves | None:
+        """The stream, or None when it is over. One that never was is the peer's mistake."""
+        if not stream_id & 1 or stream_id > self.last_stream_id:
+            raise Http2Broken(Code.PROTOCOL_ERROR, f"{what} on stream {stream_id}, which was never opened")
+        return self._streams.get(stream_id)
+
+    def _take_data(self, stream_id: int, flags: int, payload: bytes, heard: list[Heard]) -> None:
+        halves = self._known(stream_id, "DATA")
+        size = len(payload)
+        self._receive_window -= size
+        if self._receive_window < 0:
+            raise Http2Broken(Code.FLOW_CONTROL_ERROR, "more DATA than was allowed")
+        if halves is None:
+            heard.append(DataReceived(stream_id, b"", size))  # nobody's bytes; the connection's window has to know
+            return
+        if not halves.headed:
+            raise Http2Broken(Code.PROTOCOL_ERROR, "DATA before HEADERS")
+        halves.receive_window -= size
+        if halves.receive_window < 0:
+            raise Http2Broken(Code.FLOW_CONTROL_ERROR, "more DATA than was allowed")
+        if flags & PADDED:
+            payload = _unpadded(payload)
+        halves.received += len(payload)
+        heard.append(DataReceived(stream_id, payload, size))
+        if flags & END_STREAM:
+            self._ended(stream_id, halves, heard)
+
+    def _ended(self, stream_id: int, halves: _Halves, heard: list[Heard]) -> None:
+        if halves.expected is not None and halves.expected != halves.received:
+            self.reset(stream_id)
+            heard.append(StreamReset(stream_id, Code.PROTOCOL_ERROR))
+            return
+        if halves.our_end:
+            del self._streams[stream_id]
+        heard.append(StreamEnded(stream_id))
+
+    def _take_headers(self, stream_id: int, flags: int, payload: bytes, heard: list[Heard]) -> None:
+        if flags & PADDED:
+            payload = _unpadded(payload)
+        if flags & WITH_PRIORITY:
+            payload = payload[5:]
+        self._known(stream_id, "HEADERS")
+        self._block = (stream_id, flags, bytearray(payload))
+        if flags & END_HEADERS:
+            self._finish_block(heard)
+
+    def _take_continuation(self, stream_id: int, flags: int, payload: bytes, heard: list[Heard]) -> None:
+        if self._block is None:
+            raise Http2Broken(Code.PROTOCOL_ERROR, "CONTINUATION without HEADERS")
+        block = self._block[2]
+        block += payload
+        if len(block) > MAX_FIELDS_BYTES:
+            raise Http2Broken(Code.ENHANCE_YOUR_CALM, f"a block of more than {MAX_FIELDS_BYTES} bytes of header fields")
+        if flags & END_HEADERS:
+            self._finish_block(heard)
+
+    def _finish_block(self, heard: list[Heard]) -> None:
+        assert self._block is not None
+        (stream_id, flags, block), self._block = self._block, None
+        try:
+            # Also when nobody wants it: the table must stay the same as the peer's.
+            fields = [(bytes(name), bytes(value)) for name, value in self._decoder.decode(bytes(block), raw=True)]
+        except (HPACKError, IndexError) as broken:
+            raise Http2Broken(Code.COMPRESSION_ERROR, f"header fields that cannot be read: {broken}") from broken
+        halves = self._streams.get(stream_id)
+        if halves is None:
+            return
+        if halves.headed:
+            if not flags & END_STREAM:
+                raise Http2Broken(Code.PROTOCOL_ERROR, "a second block of header fields in the middle of a stream")
+            self._ended(stream_id, halves, heard)
+            return
+        known = dict(fields)
+        status = known.get(b":status", b"")
+        if not status.isdigit():
+            raise Http2Broken(Code.PROTOCOL_ERROR, "a response without a status")
+        if status.startswith(b"1") and not flags & END_STREAM:
+            return  # an informational response; the real one follows
+        halves.headed = True
+        length = known.get(b"content-length", b"")
+        halves.expected = int(length) if length.isdigit() else None
+        heard.append(HeadReceived(stream_id, fields))
+        if flags & END_STREAM:
+            halves.expected = None  # of an answer without a body, such as 304, it says something else
+            self._ended(stream_id, halves, heard)
+
+    def _take_reset(self, stream_id: int, flags: int, payload: bytes, heard: list[Heard]) -> None:
+        if len(payload) != 4:
+            raise Http2Broken(Code.FRAME_SIZE_ERROR, f"a RST_STREAM of {len(payload)} bytes")
+        if self._known(stream_id, "RST_STREAM") is not None:
+            del self._streams[stream_id]
+            heard.append(StreamReset(stream_id, int.from_bytes(payload, "big")))
+
+    def _take_settings(self, stream_id: int, flags: int, payload: bytes, heard: list[Heard]) -> None:
+        if stream_id:
+            raise Http2Broken(Code.PROTOCOL_ERROR, f"SETTINGS on stream {stream_id}")
+        if len(payload) % 6 or (flags & ACK and payload):
+            raise Http2Broken(Code.FRAME_SIZE_ERROR, f"SETTINGS of {len(payload)} bytes")
+        if flags & ACK:
+            return
+        for name, value in struct.iter_unpack(">HI", payload):
+            self._set(name, value)
+        self._out.append(frame(Kind.SETTINGS, ACK, 0))
+        heard.append(SettingsChanged())
+
+    def _set(self, name: int, value: int) -> None:
+        if name == Setting.INITIAL_WINDOW_SIZE:
+            if value > MAX_WINDOW:
+                raise Http2Broken(Code.FLOW_CONTROL_ERROR, f"a window of {value} bytes")
+            for halves in self._streams.values():
+                halves.send_window += value - self._first_send_window  # may be below zero for a while
+            self._first_send_window = value
+        elif name == Setting.MAX_FRAME_SIZE:
+            if not FRAME_BYTES <= value < 1 << 24:
+                raise Http2Broken(Code.PROTOCOL_ERROR, f"frames of {value} bytes")
+            self.max_frame_bytes = value
+        elif name == Setting.MAX_CONCURRENT_STREAMS:
+            self.max_concurrent_streams = value
+        elif name == Setting.ENABLE_PUSH and value:
+            raise Http2Broken(Code.PROTOCOL_ERROR, "a server that wants pushes")
+
+    def _take_push(self, stream_id: int, flags: int, payload: bytes, heard: list[Heard]) -> None:
+        raise Http2Broken(Code.PROTOCOL_ERROR, "a push, which was refused")
+
+    def _take_ping(self, stream_id: int, flags: int, payload: bytes, heard: list[Heard]) -> None:
+        if len(payload) != 8 or stream_id:
+            raise Http2Broken(Code.FRAME_SIZE_ERROR, f"a PING of {len(payload)} bytes on stream {stream_id}")
+        if flags & ACK:
+            heard.append(PingAnswered())
+        else:
+            self._out.append(frame(Kind.PING, ACK, 0, payload))
+
+    def _take_goaway(self, stream_id: int, flags: int, payload: bytes, heard: list[Heard]) -> None:
+        if len(payload) < 8 or stream_id:
+            raise Http2Broken(Code.FRAME_SIZE_ERROR, f"a GOAWAY of {len(payload)} bytes on stream {stream_id}")
+        heard.append(GoAway(int.from_bytes(payload[:4], "big") & STREAM_BITS))
+
+    def _take_window(self, stream_id: int, flags: int, payload: bytes, heard: list[Heard]) -> None:
+        size = int.from_bytes(payload, "big") & STREAM_BITS
+        if len(payload) != 4 or not size:
+            raise Http2Broken(Code.PROTOCOL_ERROR, f"a WINDOW_UPDATE of {len(payload)} bytes by {size}")
+        if stream_id:
+            halves = self._known(stream_id, "WINDOW_UPDATE")
+            if halves is None:
+                return
+            halves.send_window = opened = halves.send_window + size
+        else:
+            self._send_window = opened = self._send_window + size
+        if opened > MAX_WINDOW:
+            raise Http2Broken(Code.FLOW_CONTROL_ERROR, f"a window of {opened} bytes")
+        heard.append(WindowOpened(stream_id))
+
+
+def _unpadded(payload: bytes) -> bytes:
+    if not payload or payload[0] >= len(payload):
+        raise Http2Broken(Code.PROTOCOL_ERROR, "more padding than payload")
+    return payload[1 : len(payload) - payload[0]]

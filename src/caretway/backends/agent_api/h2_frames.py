@@ -1,0 +1,204 @@
+"""HTTP/2 in bytes: the frames a client sends, the fields of a request, and what a client hears. Pure; no state.
+
+Requests are spelled as literals that leave no trace in the peer's HPACK table, so there is no encoder state to keep
+right; their few hundred bytes are nothing beside what a run carries.
+"""
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import lru_cache
+from typing import Final
+
+PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+HEAD: Final = struct.Struct(">IBI")
+"""A frame's nine bytes: length (24 bits) with type (8 bits), flags, stream."""
+HEAD_BYTES: Final = HEAD.size
+STREAM_BITS: Final = 0x7FFFFFFF
+MAX_WINDOW: Final = 0x7FFFFFFF
+FIRST_WINDOW: Final = 65535
+"""Both directions, until somebody says otherwise."""
+FRAME_BYTES: Final = 16384
+"""The largest payload that anybody must take; we never allow more."""
+
+
+class Kind(IntEnum):
+    DATA = 0
+    HEADERS = 1
+    PRIORITY = 2
+    RST_STREAM = 3
+    SETTINGS = 4
+    PUSH_PROMISE = 5
+    PING = 6
+    GOAWAY = 7
+    WINDOW_UPDATE = 8
+    CONTINUATION = 9
+
+
+class Setting(IntEnum):
+    HEADER_TABLE_SIZE = 1
+    ENABLE_PUSH = 2
+    MAX_CONCURRENT_STREAMS = 3
+    INITIAL_WINDOW_SIZE = 4
+    MAX_FRAME_SIZE = 5
+    MAX_HEADER_LIST_SIZE = 6
+
+
+class Code(IntEnum):
+    """RFC 9113, section 7."""
+
+    NO_ERROR = 0
+    PROTOCOL_ERROR = 1
+    INTERNAL_ERROR = 2
+    FLOW_CONTROL_ERROR = 3
+    SETTINGS_TIMEOUT = 4
+    STREAM_CLOSED = 5
+    FRAME_SIZE_ERROR = 6
+    REFUSED_STREAM = 7
+    CANCEL = 8
+    COMPRESSION_ERROR = 9
+    CONNECT_ERROR = 10
+    ENHANCE_YOUR_CALM = 11
+    INADEQUATE_SECURITY = 12
+    HTTP_1_1_REQUIRED = 13
+
+
+END_STREAM: Final = 0x1
+ACK: Final = 0x1
+END_HEADERS: Final = 0x4
+PADDED: Final = 0x8
+WITH_PRIORITY: Final = 0x20
+
+
+class Http2Broken(Exception):
+    """The peer did what RFC 9113 forbids: the connection cannot go on."""
+
+    def __init__(self, code: Code, what: str) -> None:
+        super().__init__(what)
+        self.code = code
+
+
+# -- what a client hears
+
+
+@dataclass(slots=True)  # not frozen: one of these for each delta, and a frozen one takes three times as long to make
+class DataReceived:
+    stream_id: int
+    data: bytes
+    size: int
+    """Bytes that count against the windows: padding too."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadReceived:
+    stream_id: int
+    fields: list[tuple[bytes, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEnded:
+    stream_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamReset:
+    stream_id: int
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class WindowOpened:
+    stream_id: int
+    """0: the connection's."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsChanged:
+    stream_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PingAnswered:
+    stream_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GoAway:
+    last_stream_id: int
+    stream_id: int = 0
+
+
+Heard = DataReceived | HeadReceived | StreamEnded | StreamReset | WindowOpened | SettingsChanged | PingAnswered | GoAway
+
+
+# -- what a client says
+
+
+def frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") -> bytes:
+    return HEAD.pack(len(payload) << 8 | kind, flags, stream_id) + payload
+
+
+def settings(values: Iterable[tuple[Setting, int]]) -> bytes:
+    return frame(Kind.SETTINGS, 0, 0, b"".join(struct.pack(">HI", name, value) for name, value in values))
+
+
+def window_update(stream_id: int, size: int) -> bytes:
+    return frame(Kind.WINDOW_UPDATE, 0, stream_id, size.to_bytes(4, "big"))
+
+
+def head_frames(stream_id: int, block: bytes, *, end: bool, limit: int) -> bytes:
+    """HEADERS, and CONTINUATION for what does not fit."""
+    pieces = [block[at : at + limit] for at in range(0, len(block), limit)]
+    last = len(pieces) - 1
+    return b"".join(
+        frame(
+            Kind.CONTINUATION if number else Kind.HEADERS,
+            (END_HEADERS if number == last else 0) | (END_STREAM if end and not number else 0),
+            stream_id,
+            piece,
+        )
+        for number, piece in enumerate(pieces)
+    )
+
+
+NO_TABLE: Final = b"\x20"
+"""First in the first block of fields: our dynamic table has size 0, whatever the peer would allow."""
+
+_INDEXED: Final = {
+    (":method", "GET"): b"\x82",
+    (":method", "POST"): b"\x83",
+    (":scheme", "http"): b"\x86",
+    (":scheme", "https"): b"\x87",
+}
+_NAMED: Final = {":authority": b"\x01", ":method": b"\x02", ":path": b"\x04", ":scheme": b"\x06"}
+_SECRET: Final = {"authorization": b"\x1f\x08"}
+"""Never to be indexed, by anyone on the way (RFC 7541, section 7.1.3)."""
+
+
+def field_block(fields: Iterable[tuple[str, str]]) -> bytes:
+    return b"".join([_field(name, value) for name, value in fields])
+
+
+@lru_cache(maxsize=256)  # of a request's fields nearly all are those of the request before it
+def _field(name: str, value: str) -> bytes:
+    if (whole := _INDEXED.get((name, value))) is not None:
+        return whole
+    begin = _NAMED.get(name) or _SECRET.get(name)
+    if begin is None:
+        begin = b"\x00" + _text(name)
+    return begin + _text(value)
+
+
+def _text(text: str) -> bytes:
+    raw = text.encode("latin-1")
+    size = len(raw)
+    if size < 127:
+        return bytes((size,)) + raw
+    size -= 127
+    length = bytearray((127,))
+    while size >= 128:
+        length.append(size & 127 | 128)
+        size >>= 7
+    length.append(size)
+    return bytes(length) + raw

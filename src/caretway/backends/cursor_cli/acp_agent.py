@@ -1,0 +1,218 @@
+"""One warm ACP process: its handshake, its sessions, its prompts. Knows nothing of turns, queues or settings.
+
+Speaks plain ACP, so any agent of that protocol can stand behind it; what is Cursor's own is in `acp_policy` and in the
+name of its sign-in method.
+"""
+
+import asyncio
+import base64
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ...core.errors import ErrorKind, GatewayError
+from .acp_policy import answer
+from .acp_rpc import Rpc, RpcError
+from .faults import Circumstances, classify
+from .lines import LineReader, TooLong
+from .process import Child, Command, Exit, Nursery
+from .prompt import Prompt
+
+PROTOCOL: Final = 1
+LOGIN_METHOD: Final = "cursor_login"
+NOISE_LINES: Final = 32
+
+Update = Callable[[Mapping[str, Any]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class AcpSetup:
+    command: Command
+    mode: str
+    """The session mode to choose; empty leaves the agent's own."""
+    model: str
+    allow: bool
+    """What permission requests are answered."""
+    version: str
+    sign_in: bool
+    """Call `authenticate`: not needed, and not tried, with an API key."""
+    call_timeout: float
+    line_bytes: int
+
+
+class AcpAgent:
+    def __init__(self, setup: AcpSetup) -> None:
+        self.sessions: set[str] = set()
+        """Sessions that this process holds in memory."""
+        self.can_load = self.takes_images = False
+        self._setup = setup
+        self._rpc = Rpc(self._send, self)
+        self._lines = LineReader(setup.line_bytes)
+        self._child: Child | None = None
+        self._listeners: dict[str, Update] = {}
+        self._noise: list[str] = []
+        self._gone: GatewayError | None = None
+
+    @property
+    def alive(self) -> bool:
+        return self._child is not None and self._child.alive and self._gone is None
+
+    async def start(self, nursery: Nursery) -> None:
+        """Raises GatewayError when there is no agent to talk to; nothing is left of it then."""
+        self._child = await nursery.start(self._setup.command, self)
+        try:
+            await self._handshake()
+        except BaseException:
+            await self._child.aclose()
+            raise
+
+    async def _handshake(self) -> None:
+        client = {"name": "caretway", "title": "Caretway", "version": self._setup.version}
+        nothing = {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False}
+        found = await self._call(
+            "initialize", {"protocolVersion": PROTOCOL, "clientCapabilities": nothing, "clientInfo": client}
+        )
+        if found.get("protocolVersion") != PROTOCOL:
+            raise GatewayError(
+                ErrorKind.UPSTREAM_PROTOCOL,
+                f"cursor-agent speaks version {found.get('protocolVersion')} of ACP, not {PROTOCOL}.",
+                hint="Use --cli-transport print.",
+            )
+        able = _object(found.get("agentCapabilities"))
+        self.can_load = able.get("loadSession") is True
+        self.takes_images = _object(able.get("promptCapabilities")).get("image") is True
+        methods = found.get("authMethods")
+        ids = [_object(method).get("id") for method in methods] if isinstance(methods, list) else []
+        if self._setup.sign_in and LOGIN_METHOD in ids:
+            await self._call("authenticate", {"methodId": LOGIN_METHOD})
+
+    # ---- sessions
+
+    async def new_session(self, cwd: str) -> str:
+        made = await self._call("session/new", {"cwd": cwd, "mcpServers": []})
+        session = made.get("sessionId")
+        if not isinstance(session, str) or not session:
+            raise GatewayError(ErrorKind.UPSTREAM_PROTOCOL, "cursor-agent opened a session without an id.")
+        await self._choose_mode(session, _object(made.get("modes")))
+        await self._choose_model(session, _object(made.get("models")))
+        self.sessions.add(session)
+        return session
+
+    async def load_session(self, session: str, cwd: str) -> None:
+        """Raises GatewayError(TURN_GONE) when the agent no longer has it."""
+        if not self.can_load:
+            raise GatewayError(ErrorKind.TURN_GONE, "cursor-agent cannot load an earlier session.")
+        try:
+            loaded = await self._call("session/load", {"sessionId": session, "cwd": cwd, "mcpServers": []})
+        except GatewayError as refused:
+            if self.alive and refused.kind is not ErrorKind.SIGNED_OUT:
+                raise GatewayError(ErrorKind.TURN_GONE, f"The session cannot be loaded: {refused.message}") from refused
+            raise
+        await self._choose_mode(session, _object(loaded.get("modes")))
+        self.sessions.add(session)
+
+    async def _choose_mode(self, session: str, modes: Mapping[str, Any]) -> None:
+        wanted = self._setup.mode
+        if not wanted or modes.get("currentModeId") == wanted:
+            return
+        await self._call("session/set_mode", {"sessionId": session, "modeId": wanted})
+
+    async def _choose_model(self, session: str, models: Mapping[str, Any]) -> None:
+        """The process was started for its model; ids within a session may carry parameters in brackets."""
+        wanted, current = self._setup.model, str(models.get("currentModelId") or "")
+        if wanted in ("", "auto", "default") or _base(current) == _base(wanted):
+            return
+        offered = models.get("availableModels")
+        ids = [str(_object(model).get("modelId") or "") for model in offered] if isinstance(offered, list) else []
+        found = next((name for name in ids if name == wanted or _base(name) == wanted), None)
+        if found is not None:
+            await self._call("session/set_model", {"sessionId": session, "modelId": found})
+
+    # ---- prompts
+
+    def prompt(self, session: str, prompt: Prompt, update: Update) -> "asyncio.Future[Any]":
+        """Resolves when the whole turn is over: however long that takes, it is not a call that is late."""
+        blocks: list[Mapping[str, Any]] = [{"type": "text", "text": prompt.text}]
+        blocks += [
+            {"type": "image", "mimeType": image.mime_type, "data": base64.b64encode(image.data).decode()}
+            for image in prompt.images
+        ]
+        self._listeners[session] = update
+        answered = self._rpc.request("session/prompt", {"sessionId": session, "prompt": blocks})
+        answered.add_done_callback(lambda _: self._listeners.pop(session, None))
+        return answered
+
+    def cancel(self, session: str) -> None:
+        self._rpc.notify("session/cancel", {"sessionId": session})
+
+    def pause(self) -> None:
+        if self._child is not None:
+            self._child.pause()
+
+    def resume(self) -> None:
+        if self._child is not None:
+            self._child.resume()
+
+    async def aclose(self) -> None:
+        if self._child is not None:
+            await self._child.aclose()
+
+    # ---- the other side
+
+    async def _call(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        if self._gone is not None:
+            raise self._gone
+        try:
+            async with asyncio.timeout(self._setup.call_timeout):
+                return _object(await self._rpc.request(method, params))
+        except TimeoutError as late:
+            raise GatewayError(ErrorKind.TIMEOUT, f"cursor-agent did not answer {method} in time.") from late
+        except RpcError as refused:
+            raise self.explain(refused) from refused
+
+    def explain(self, refused: RpcError, at: Circumstances | None = None) -> GatewayError:
+        return classify(str(refused), at or Circumstances(model=self._setup.model))
+
+    def notified(self, method: str, params: Mapping[str, Any]) -> None:
+        if method == "session/update" and (listener := self._listeners.get(str(params.get("sessionId")))) is not None:
+            listener(_object(params.get("update")))
+
+    def asked(self, method: str, params: Mapping[str, Any]) -> object:
+        return answer(method, params, allow=self._setup.allow)
+
+    def _send(self, line: bytes) -> None:
+        if self._child is not None:
+            self._child.write(line)
+
+    def data(self, data: bytes) -> None:
+        for line in self._lines.feed(data):
+            if isinstance(line, TooLong):
+                self._lose(
+                    GatewayError(
+                        ErrorKind.UPSTREAM_PROTOCOL,
+                        f"cursor-agent wrote a line of {line.size} bytes.",
+                        hint="Raise cli_max_line_bytes.",
+                    )
+                )
+                return
+            if not self._rpc.feed(line) and len(self._noise) < NOISE_LINES:
+                self._noise.append(line.decode("utf-8", "replace")[:2000])
+
+    def ended(self, exit_: Exit) -> None:
+        said = "\n".join([exit_.stderr, *self._noise])
+        self._lose(classify(said, Circumstances(model=self._setup.model, exit_code=exit_.code)))
+
+    def _lose(self, error: GatewayError) -> None:
+        if self._gone is None:
+            self._gone = error
+        if self._child is not None:
+            self._child.terminate()
+        self._rpc.fail(self._gone)
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _base(model: str) -> str:
+    return model.partition("[")[0]

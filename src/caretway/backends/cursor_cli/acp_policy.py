@@ -1,0 +1,37 @@
+"""What an ACP agent is answered when it asks its client something. Pure.
+
+Nobody sits in front of a gateway: permissions follow the setting, questions are skipped, plans are not carried out.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from .acp_rpc import UNKNOWN_METHOD, RpcError
+
+_ALLOW: Final = ("allow_once", "allow_always")
+_REJECT: Final = ("reject_once", "reject_always")
+
+_FIXED: Final[Mapping[str, object]] = {
+    "cursor/ask_question": {"outcome": {"outcome": "skipped"}},
+    "cursor/create_plan": {"outcome": {"outcome": "cancelled"}},
+}
+
+
+def answer(method: str, params: Mapping[str, Any], *, allow: bool) -> object:
+    """The result; raises RpcError for what a client of ours cannot do."""
+    if method == "session/request_permission":
+        return {"outcome": _permission(params.get("options"), _ALLOW if allow else _REJECT)}
+    if method in _FIXED:
+        return _FIXED[method]
+    if method.startswith("cursor/"):
+        return {}  # sent like notifications, with an id that wants an answer
+    raise RpcError(UNKNOWN_METHOD, f"{method} is not offered by this client")
+
+
+def _permission(options: object, kinds: tuple[str, ...]) -> Mapping[str, str]:
+    offered = [option for option in options if isinstance(option, dict)] if isinstance(options, list) else []
+    for kind in kinds:
+        for option in offered:
+            if option.get("kind") == kind and isinstance(option.get("optionId"), str):
+                return {"outcome": "selected", "optionId": option["optionId"]}
+    return {"outcome": "cancelled"}

@@ -1,0 +1,96 @@
+"""Warm ACP processes: one turn at a time each, taken by workspace and model, let go when idle, replaced when dead.
+
+How many turns may run is the gate's business; how many processes may exist is decided here, and one that waits for
+another model gives way to one that is needed.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...core.errors import GatewayError
+from ...tasks import spawn
+from .acp_agent import AcpAgent, AcpSetup
+from .process import Nursery
+from .program import Work
+
+Prepare = Callable[[Work], AcpSetup]
+
+
+@dataclass(slots=True, eq=False)
+class Warm:
+    agent: AcpAgent
+    key: tuple[object, ...]
+    timer: asyncio.TimerHandle | None = None
+
+
+class AcpPool:
+    def __init__(self, nursery: Nursery, prepare: Prepare, *, processes: int, idle: float, max_sessions: int) -> None:
+        self._nursery = nursery
+        self._prepare = prepare
+        self._processes = processes
+        self._idle_for = idle
+        self._max_sessions = max_sessions
+        self._idle: list[Warm] = []  # the one that waits longest is first
+        self._busy: set[Warm] = set()
+
+    @property
+    def idle(self) -> int:
+        return len(self._idle)
+
+    async def take(self, work: Work, build: object, session: str = "") -> Warm:
+        """A process for this work; the one that holds `session`, if there is one. Give it back."""
+        key = (build, work.workspace, work.model, work.mode, work.force)
+        fitting = [warm for warm in self._idle if warm.key == key and warm.agent.alive]
+        if fitting:
+            warm = next((one for one in fitting if session in one.agent.sessions), fitting[-1])
+            self._remove(warm)
+            self._busy.add(warm)
+            return warm
+        warm = Warm(AcpAgent(self._prepare(work)), key)
+        self._busy.add(warm)
+        try:
+            await self._make_room()
+            await warm.agent.start(self._nursery)
+        except BaseException:
+            self._busy.discard(warm)
+            raise
+        return warm
+
+    def give(self, warm: Warm) -> None:
+        """Back to the others, or away with it when it is dead or full."""
+        self._busy.discard(warm)
+        if not warm.agent.alive or len(warm.agent.sessions) >= self._max_sessions:
+            spawn(warm.agent.aclose(), "cursor-agent-acp-full")
+            return
+        self._idle.append(warm)
+        warm.timer = asyncio.get_running_loop().call_later(self._idle_for, self._let_go, warm)
+
+    async def drop(self, warm: Warm) -> None:
+        """It did not obey."""
+        self._busy.discard(warm)
+        await warm.agent.aclose()
+
+    async def _make_room(self) -> None:
+        while self._idle and len(self._idle) + len(self._busy) > self._processes:
+            oldest = self._idle[0]
+            self._remove(oldest)
+            with contextlib.suppress(GatewayError):
+                await oldest.agent.aclose()
+
+    def _let_go(self, warm: Warm) -> None:
+        self._remove(warm)
+        spawn(warm.agent.aclose(), "cursor-agent-acp-idle")
+
+    def _remove(self, warm: Warm) -> None:
+        if warm in self._idle:
+            self._idle.remove(warm)
+        if warm.timer is not None:
+            warm.timer.cancel()
+            warm.timer = None
+
+    async def aclose(self) -> None:
+        for warm in list(self._idle):
+            self._remove(warm)
+            await warm.agent.aclose()

@@ -1,0 +1,205 @@
+"""A turn in ACP mode: a warm process is borrowed for one prompt and given back; cancelling does not cost the process.
+
+The prompt's answer may take as long as the model does. Only silence, or a process that ignores a cancel, ends it.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...core.errors import ErrorKind, GatewayError
+from ...core.events import Event, TurnFailed
+from ...core.request import Text, ToolResult
+from ...core.turn import Snapshot
+from ...tasks import spawn
+from .acp_pool import AcpPool, Warm
+from .acp_rpc import RpcError
+from .acp_translate import AcpTranslator
+from .chat import Chat, write_chat
+from .faults import Circumstances
+from .gate import Place
+from .inbox import Inbox
+from .limits import CliLimits
+from .program import Work
+from .prompt import Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class AcpLaunch:
+    work: Work
+    """`work.resume` is the session to go on with; empty for a new one."""
+    build: object
+    prompt: Prompt
+    turns: int
+    """How many turns that session had."""
+    parent: bytes | None
+    at: Circumstances
+
+
+class AcpTurn:
+    def __init__(
+        self,
+        backend: str,
+        launch: AcpLaunch,
+        translator: AcpTranslator,
+        place: Place,
+        pool: AcpPool,
+        limits: CliLimits,
+        failed: Callable[[GatewayError], None],
+        keep: Callable[[Chat], None],
+    ) -> None:
+        self._backend = backend
+        self._launch = launch
+        self._translator = translator
+        self._place = place
+        self._pool = pool
+        self._limits = limits
+        self._on_failure = failed
+        self._on_kept = keep
+        self._shown = False
+        self._loop = asyncio.get_running_loop()
+        self._inbox = Inbox(limits.buffer_bytes)
+        self._session = ""
+        self._heard_at = 0.0
+        self._held = False
+        self._warm: Warm | None = None
+        self._wanted = asyncio.Event()
+        """Set when the client is gone: the prompt is to be cancelled."""
+        self._running = spawn(self._run(), "cursor-agent-acp")
+
+    # ---- the reader's side
+
+    async def receive(self) -> list[Event]:
+        return await self._inbox.receive()
+
+    async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = ()) -> None:
+        raise GatewayError(ErrorKind.TURN_GONE, "cursor-agent's turn has ended.")
+
+    def snapshot(self) -> Snapshot | None:
+        if not self._translator.succeeded or not self._session:
+            return None
+        work = self._launch.work
+        kept = Chat(self._session, work.workspace, work.mode, "acp", self._launch.turns + 1)
+        self._on_kept(kept)
+        return write_chat(self._backend, kept, self._launch.parent)
+
+    async def aclose(self) -> None:
+        """Until the prompt is over, so that the process can be given back or is dead."""
+        self._inbox.close()
+        self._wanted.set()
+        if self._held:
+            self._resume()
+        await asyncio.wait([self._running])
+
+    # ---- the prompt
+
+    async def _run(self) -> None:
+        try:
+            await self._unless_closed(self._place.reached())
+            if not self._wanted.is_set():
+                await self._tried()
+        except GatewayError as error:
+            self._failed(error)
+        finally:
+            self._place.leave()
+
+    async def _tried(self) -> None:
+        """A process that died, or could not reach Cursor, before anything was seen is worth another one. A session that
+        may have heard the prompt already is not: everything is told anew then."""
+        try:
+            await self._prompted()
+        except GatewayError as error:
+            if self._shown or self._wanted.is_set() or error.kind is not ErrorKind.UPSTREAM_DOWN or error.code:
+                raise
+            if self._launch.work.resume:
+                raise GatewayError(ErrorKind.TURN_GONE, "The resumed session broke off.") from error
+            await self._prompted()
+
+    async def _prompted(self) -> None:
+        work = self._launch.work
+        self._warm = warm = await self._pool.take(work, self._launch.build, work.resume)
+        kept = False
+        try:
+            if self._launch.prompt.images and not warm.agent.takes_images:
+                kept = True
+                raise GatewayError(ErrorKind.UNSUPPORTED, "This build of cursor-agent takes no images.")
+            kept = await self._converse(warm)
+        finally:
+            if kept:
+                self._pool.give(warm)
+            else:
+                await self._pool.drop(warm)
+
+    async def _converse(self, warm: Warm) -> bool:
+        """True when the process is fit for another turn."""
+        agent, work = warm.agent, self._launch.work
+        if not work.resume:
+            self._session = await agent.new_session(work.workspace)
+        elif work.resume in agent.sessions:
+            self._session = work.resume
+        else:
+            await agent.load_session(work.resume, work.workspace)
+            self._session = work.resume
+        if self._wanted.is_set():
+            return True
+        self._heard_at = self._loop.time()
+        answered = agent.prompt(self._session, self._launch.prompt, self._update)
+        if not await self._answer(answered):
+            agent.cancel(self._session)
+            await asyncio.wait([answered], timeout=self._limits.exit_grace)
+            return answered.done() and agent.alive
+        try:
+            self._take(self._translator.result(answered.result()))
+        except RpcError as refused:
+            self._failed(agent.explain(refused, self._launch.at))
+        return agent.alive
+
+    async def _answer(self, answered: "asyncio.Future[Any]") -> bool:
+        """True when the prompt was answered; False when it is to be cancelled: nobody listens, or nothing is heard."""
+        closing = spawn(self._wanted.wait(), "cursor-agent-acp-closing")
+        try:
+            while True:
+                allowed = self._limits.tool_progress if self._translator.tool_open else self._limits.progress
+                silent = 0.0 if self._held else self._loop.time() - self._heard_at
+                if silent >= allowed:
+                    self._failed(GatewayError(ErrorKind.TIMEOUT, f"cursor-agent was silent for {silent:.0f} s."))
+                    return False
+                waited: list[asyncio.Future[Any]] = [answered, closing]
+                await asyncio.wait(waited, timeout=allowed - silent, return_when=asyncio.FIRST_COMPLETED)
+                if answered.done():
+                    return True
+                if closing.done():
+                    return False
+        finally:
+            closing.cancel()
+
+    async def _unless_closed(self, waiting: Any) -> None:
+        reached = spawn(waiting, "cursor-agent-acp-place")
+        closing = spawn(self._wanted.wait(), "cursor-agent-acp-closing")
+        await asyncio.wait([reached, closing], return_when=asyncio.FIRST_COMPLETED)
+        reached.cancel()
+        closing.cancel()
+
+    def _update(self, update: Mapping[str, Any]) -> None:
+        self._heard_at = self._loop.time()
+        self._take(self._translator.update(update))
+        if self._inbox.full and not self._held and not self._wanted.is_set() and self._warm is not None:
+            self._held = True
+            self._warm.agent.pause()
+            self._inbox.hold(self._resume)
+
+    def _resume(self) -> None:
+        self._held = False
+        self._heard_at = self._loop.time()
+        if self._warm is not None:
+            self._warm.agent.resume()
+
+    def _take(self, events: list[Event]) -> None:
+        self._shown = self._shown or bool(events)
+        self._inbox.put(events)
+        if events and isinstance(events[-1], TurnFailed):
+            self._on_failure(events[-1].error)
+
+    def _failed(self, error: GatewayError) -> None:
+        self._take(self._translator.failed(error))

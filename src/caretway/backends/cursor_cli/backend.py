@@ -1,0 +1,279 @@
+"""The backend `cli`: Cursor through its official program, with the login that the program has.
+
+Decides for each turn where it works, how it travels (print or ACP) and whether it can continue a chat; the turns
+themselves are in `print_turn` and `acp_turn`. Client tools are text here: `text_protocol` stands in front.
+"""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from ...core.errors import ErrorKind, GatewayError, bad_request
+from ...core.request import TurnRequest
+from ...core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Turn
+from ..agent_api.local.workspaces import HEADER, choose_workspace
+from .account import Account
+from .acp_agent import AcpSetup
+from .acp_pool import AcpPool
+from .acp_translate import AcpTranslator
+from .acp_turn import AcpLaunch, AcpTurn
+from .chat import Chat, FailedTurn, Ledger, read_chat
+from .faults import Circumstances, classify
+from .gate import Gate
+from .limits import CliLimits
+from .model_list import ModelList, read_models, with_aliases
+from .own_tools import Showing
+from .print_turn import Launch, PrintTurn
+from .process import Command, Nursery, Output, run_once
+from .program import (
+    Mode,
+    Program,
+    Work,
+    acp_arguments,
+    checked_model,
+    child_environment,
+    find_program,
+    not_found,
+    print_arguments,
+    safe_chat_id,
+)
+from .prompt import Prompt, render, tail
+from .scratch import Scratch
+from .translate import PrintTranslator
+
+log = logging.getLogger(__name__)
+
+TransportName = Literal["auto", "acp", "print"]
+
+
+@dataclass(frozen=True, slots=True)
+class CliSetup:
+    program: str
+    """As it was named; empty: looked for."""
+    environment: Mapping[str, str]
+    data_dir: Path
+    version: str
+    transport: TransportName = "auto"
+    mode: Mode = "ask"
+    force: bool = False
+    showing: Showing = "hidden"
+    workspace: Path | None = None
+    workspaces: Sequence[Path] = ()
+    api_key: str | None = None
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    limits: CliLimits = field(default_factory=CliLimits)
+
+
+class CursorCliBackend:
+    name = "cli"
+    standing: Literal["official", "unofficial", "simulated"] = "official"
+
+    def __init__(self, setup: CliSetup, clock: Callable[[], float] = time.time) -> None:
+        limits = setup.limits
+        self.abilities = Abilities(
+            client_tools="text",
+            parks=False,
+            continues=True,
+            images=True,
+            reasoning=True,
+            usage=setup.transport == "print",
+        )
+        self.nursery = Nursery()
+        self._setup = setup
+        self._clock = clock
+        self._environment = child_environment(setup.environment, setup.api_key)
+        self._gate = Gate(limits.processes, limits.queue, retry_after=limits.retry_after)
+        self._scratch = Scratch(setup.data_dir / "cursor-agent" / "scratch")
+        self._ledger = Ledger(setup.data_dir / "cursor-agent" / "chats")
+        self._account = Account(
+            self.ask, time.monotonic, limit=limits.auth_check, fresh=limits.auth_fresh, by_key=self._by_key
+        )
+        self._models = ModelList(
+            setup.data_dir / "cursor-agent" / "models.json", self._list_models, clock, fresh=limits.models_fresh
+        )
+        self._pool = AcpPool(
+            self.nursery, self._prepare, processes=limits.processes, idle=limits.idle, max_sessions=limits.max_sessions
+        )
+        self._acp_builds: dict[object, bool] = {}
+        self._deciding = asyncio.Lock()
+
+    @property
+    def _by_key(self) -> bool:
+        return "CURSOR_API_KEY" in self._environment or "CURSOR_AUTH_TOKEN" in self._environment
+
+    # ---- what the gateway asks
+
+    async def models(self) -> Sequence[ModelInfo]:
+        return with_aliases(await self._models.models(), self._setup.aliases)
+
+    async def status(self) -> BackendStatus:
+        try:
+            return await self._account.status()
+        except GatewayError as missing:
+            return BackendStatus(False, str(missing))
+
+    async def start(self, request: TurnRequest, snapshot: Snapshot | None = None) -> Turn:
+        try:
+            program = self._program()
+            await self._account.require()
+        except GatewayError as refused:
+            return FailedTurn(refused)
+        chat = read_chat(snapshot)
+        workspace = str(self._workspace(request, chat))
+        work = Work(self._model(request.model), workspace, self._setup.mode, self._setup.force)
+        via = "acp" if await self._takes_acp(program, work) else "print"
+        parent = snapshot.parent if snapshot is not None else None
+        if chat is not None:
+            if chat != Chat(chat.id, workspace, work.mode, via, chat.turns) or not safe_chat_id(chat.id):
+                return FailedTurn(GatewayError(ErrorKind.TURN_GONE, "The chat was had in another place or mode."))
+            if not self._ledger.take(chat):
+                return FailedTurn(GatewayError(ErrorKind.TURN_GONE, "The chat has gone on since, or broke off."))
+            work = replace(work, resume=chat.id)
+        whole = render(request.messages)
+        prompt = render(tail(request.messages)) if work.resume else whole
+        at = Circumstances(work.model, prompt_chars=len(whole.text), now=self._clock())
+        if via == "acp":
+            return self._acp(program, work, prompt, chat, parent, at)
+        return self._print(program, work, prompt, chat, parent, at)
+
+    async def aclose(self) -> None:
+        await self._pool.aclose()
+        await self.nursery.aclose()
+
+    # ---- the two ways
+
+    def _print(
+        self, program: Program, work: Work, prompt: Prompt, chat: Chat | None, parent: bytes | None, at: Circumstances
+    ) -> Turn:
+        place = self._gate.join()
+        text, pictures = prompt.text, None
+        if prompt.images:
+            try:
+                text, pictures = self._with_files(prompt, Path(work.workspace))
+            except BaseException:
+                place.leave()
+                raise
+        launch = Launch(
+            self._command(program, print_arguments(work), work.workspace),
+            text.encode("utf-8", "replace"),
+            chat or Chat("", work.workspace, work.mode, "print"),
+            parent,
+            pictures,
+        )
+
+        def translate() -> PrintTranslator:
+            return PrintTranslator(showing=self._setup.showing, at=at, resuming=work.resume)
+
+        return PrintTurn(
+            self.name, launch, translate, place, self.nursery, self._setup.limits, self._failed, self._ledger.keep
+        )
+
+    def _with_files(self, prompt: Prompt, workspace: Path) -> tuple[str, Path]:
+        """Print mode takes text alone: pictures become files that the agent is told to look at. Only in a directory of
+        ours: nobody's workspace is written to."""
+        if not self._scratch.is_ours(workspace):
+            raise GatewayError(
+                ErrorKind.UNSUPPORTED,
+                "cursor-agent takes no images in print mode when it works in a named workspace.",
+                hint="Use --cli-transport acp, or send no images.",
+            )
+        folder = self._scratch.keep_images(workspace, prompt.images)
+        files = "\n".join(str(file) for file in sorted(folder.iterdir()))
+        return f"{prompt.text}\n\nThe images are in these files; look at them:\n{files}", folder
+
+    def _acp(
+        self, program: Program, work: Work, prompt: Prompt, chat: Chat | None, parent: bytes | None, at: Circumstances
+    ) -> Turn:
+        launch = AcpLaunch(work, program.build, prompt, chat.turns if chat else 0, parent, at)
+        translator = AcpTranslator(showing=self._setup.showing, prompt_chars=at.prompt_chars)
+        place = self._gate.join()
+        return AcpTurn(
+            self.name, launch, translator, place, self._pool, self._setup.limits, self._failed, self._ledger.keep
+        )
+
+    async def _takes_acp(self, program: Program, work: Work) -> bool:
+        """`auto`: the program says that it has ACP, and then proves it once. Asked again after an update."""
+        if self._setup.transport != "auto":
+            return self._setup.transport == "acp"
+        async with self._deciding:
+            known = self._acp_builds.get(program.build)
+            if known is None:
+                known = await self._proves_acp(program, work)
+                self._acp_builds = {program.build: known}
+                log.info("cursor-agent is used in %s mode", "ACP" if known else "print")
+            return known
+
+    async def _proves_acp(self, program: Program, work: Work) -> bool:
+        try:
+            # A build without ACP would take the word for a prompt: its help is asked first.
+            offered = await self.ask(("--help",), self._setup.limits.call)
+            if not any(line.split()[:1] == ["acp"] for line in offered.stdout.splitlines()):
+                return False
+            self._pool.give(await self._pool.take(work, program.build))
+        except (GatewayError, TimeoutError) as failure:
+            log.warning("cursor-agent's ACP mode is of no use, print mode is taken: %s", failure)
+            return False
+        return True
+
+    def _prepare(self, work: Work) -> AcpSetup:
+        limits = self._setup.limits
+        return AcpSetup(
+            command=self._command(self._program(), acp_arguments(work), work.workspace),
+            mode=work.mode,
+            model=work.model,
+            allow=work.force and work.mode == "agent",
+            version=self._setup.version,
+            sign_in=not self._by_key,
+            call_timeout=limits.call,
+            line_bytes=limits.line_bytes,
+        )
+
+    # ---- the program
+
+    def _program(self) -> Program:
+        path = find_program(self._setup.program, self._environment)
+        if path is None:
+            raise not_found(self._setup.program)
+        return Program(path, self._environment)
+
+    def _command(self, program: Program, arguments: Sequence[str], cwd: str) -> Command:
+        return Command((program.path, *arguments), cwd, program.environment)
+
+    async def ask(self, arguments: Sequence[str], limit: float) -> Output:
+        """Run the program for a short answer. Raises TimeoutError."""
+        command = self._command(self._program(), arguments, str(self._scratch.shared()))
+        return await run_once(self.nursery, command, timeout=limit)
+
+    async def _list_models(self) -> Sequence[ModelInfo]:
+        output = Output(0, "", "")
+        for arguments in (("models",), ("--list-models",)):
+            output = await self.ask(arguments, self._setup.limits.call)
+            if found := read_models(output.stdout):
+                return found
+        raise classify(f"{output.stderr}\n{output.stdout}", Circumstances(exit_code=output.code))
+
+    def _model(self, name: str) -> str:
+        known = self._models.known
+        return checked_model(name if name in known else self._setup.aliases.get(name, name))
+
+    def _workspace(self, request: TurnRequest, chat: Chat | None) -> Path:
+        setup = self._setup
+        if request.workspace or setup.workspace is not None:
+            chosen = choose_workspace(request.workspace, setup.workspace, setup.workspaces)
+            if chosen == Path(os.path.abspath(os.sep)):
+                raise bad_request("The root of the file system is no workspace.", param=HEADER)
+            return chosen
+        if setup.mode != "agent":
+            return self._scratch.shared()
+        if chat is not None and self._scratch.is_ours(Path(chat.workspace)) and Path(chat.workspace).is_dir():
+            return Path(chat.workspace)
+        return self._scratch.own()
+
+    def _failed(self, error: GatewayError) -> None:
+        if error.kind is ErrorKind.SIGNED_OUT:
+            self._account.forget()

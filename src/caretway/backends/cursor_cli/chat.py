@@ -1,0 +1,101 @@
+"""What is kept of a finished turn so that the next one can continue its chat. Opaque to everybody outside."""
+
+import contextlib
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from ...core.errors import GatewayError
+from ...core.events import Event, TurnFailed
+from ...core.request import Text, ToolResult
+from ...core.turn import Snapshot
+
+log = logging.getLogger(__name__)
+
+CHATS_KEPT: Final = 1000
+PRUNED_EVERY: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    id: str
+    """As the program itself reported it."""
+    workspace: str
+    mode: str
+    via: str
+    """`print` or `acp`: the two do not share their chats."""
+    turns: int = 0
+    """How many turns it had."""
+
+
+def write_chat(backend: str, chat: Chat, parent: bytes | None) -> Snapshot:
+    return Snapshot(backend, msgspec.json.encode(asdict(chat)), parent=parent)
+
+
+def read_chat(snapshot: Snapshot | None) -> Chat | None:
+    if snapshot is None:
+        return None
+    try:
+        return msgspec.convert(msgspec.json.decode(snapshot.state), Chat)
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return None
+
+
+class Ledger:
+    """Which chats stand at which turn: one small file each. A chat only goes forward, so it can be continued from its
+    newest point alone, and by one turn: whoever takes the file away has it. A turn that fails leaves none."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._kept = 0
+
+    def keep(self, chat: Chat) -> None:
+        try:
+            self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            (self._root / chat.id).write_text(str(chat.turns))
+        except OSError as failure:
+            log.warning("a chat cannot be kept: %s", failure)
+        self._kept += 1
+        if self._kept % PRUNED_EVERY == 0:
+            self._prune()
+
+    def take(self, chat: Chat) -> bool:
+        """True for the one who may continue this chat from here."""
+        file = self._root / chat.id
+        try:
+            if file.read_text() != str(chat.turns):
+                return False
+            file.unlink()
+        except OSError:
+            return False
+        return True
+
+    def _prune(self) -> None:
+        files = sorted(self._root.iterdir(), key=lambda file: file.name)
+        with contextlib.suppress(OSError):
+            files.sort(key=lambda file: file.stat().st_mtime)
+            for file in files[:-CHATS_KEPT]:
+                file.unlink(missing_ok=True)
+
+
+class FailedTurn:
+    """A turn that failed before it could begin."""
+
+    def __init__(self, error: GatewayError) -> None:
+        self._error = error
+
+    async def receive(self) -> list[Event]:
+        return [TurnFailed(self._error)]
+
+    async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = ()) -> None:
+        raise self._error
+
+    def snapshot(self) -> Snapshot | None:
+        return None
+
+    async def aclose(self) -> None:
+        pass

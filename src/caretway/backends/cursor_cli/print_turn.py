@@ -1,0 +1,221 @@
+"""A turn in print mode: one process, the prompt on its input, its lines turned into events as they come.
+
+Knows the rules of its end: the process group goes when the client is gone, when nothing happens for too long, when the
+terminal line is out and the process stays, and when the gateway stops.
+"""
+
+import asyncio
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ...core.errors import ErrorKind, GatewayError
+from ...core.events import Event, TurnFailed, TurnStarted
+from ...core.request import Text, ToolResult
+from ...core.turn import Snapshot
+from ...tasks import spawn
+from .chat import Chat, write_chat
+from .gate import Place
+from .inbox import Inbox
+from .limits import CliLimits
+from .lines import LineReader
+from .process import Child, Command, Exit, Nursery
+from .program import safe_chat_id
+from .translate import PrintTranslator
+
+RETRIES: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """All that a process needs to be told."""
+
+    command: Command
+    prompt: bytes
+    chat: Chat
+    """Its id is empty for a new one."""
+    parent: bytes | None
+    throw_away: Path | None = None
+    """A directory that goes with the turn."""
+
+
+class PrintTurn:
+    def __init__(
+        self,
+        backend: str,
+        launch: Launch,
+        translate: Callable[[], PrintTranslator],
+        place: Place,
+        nursery: Nursery,
+        limits: CliLimits,
+        failed: Callable[[GatewayError], None],
+        keep: Callable[[Chat], None],
+    ) -> None:
+        self._backend = backend
+        self._launch = launch
+        self._translate = translate
+        self._translator = translate()
+        self._place = place
+        self._nursery = nursery
+        self._limits = limits
+        self._on_failure = failed
+        self._on_kept = keep
+        self._retries = RETRIES
+        self._pending: list[Event] = []
+        """Nothing that a client can see yet: a second try would begin with the same."""
+        self._shown = False
+        self._loop = asyncio.get_running_loop()
+        self._lines = LineReader(limits.line_bytes)
+        self._inbox = Inbox(limits.buffer_bytes)
+        self._child: Child | None = None
+        self._held = False
+        self._heard_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+        self._beginning = spawn(self._begin(), "cursor-agent-print")
+
+    # ---- the reader's side
+
+    async def receive(self) -> list[Event]:
+        return await self._inbox.receive()
+
+    async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = ()) -> None:
+        raise GatewayError(ErrorKind.TURN_GONE, "cursor-agent's process has ended.")
+
+    def snapshot(self) -> Snapshot | None:
+        translator, chat = self._translator, self._launch.chat
+        if not translator.succeeded or not safe_chat_id(translator.session_id):
+            return None
+        kept = Chat(translator.session_id, chat.workspace, chat.mode, chat.via, chat.turns + 1)
+        self._on_kept(kept)
+        return write_chat(self._backend, kept, self._launch.parent)
+
+    async def aclose(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._inbox.close()
+            self._beginning.cancel()
+        if self._child is None:
+            await asyncio.wait([self._beginning])
+        if self._child is None:
+            self._leave()
+        elif not self._translator.succeeded:
+            await self._child.aclose()
+
+    # ---- the process
+
+    async def _begin(self) -> None:
+        launch = self._launch
+        try:
+            await self._place.reached()
+            self._child = child = await self._nursery.start(launch.command, self)
+        except GatewayError as error:
+            self._leave()
+            self._fail(error)
+            return
+        self._heard_at = self._loop.time()
+        self._rearm()
+        child.write(launch.prompt)
+        child.close_stdin()
+
+    def data(self, data: bytes) -> None:
+        self._heard_at = self._loop.time()
+        for line in self._lines.feed(data):
+            self._take(self._translator.feed(line))
+        if self._inbox.full and not self._held and self._child is not None:
+            self._held = True
+            self._child.pause()
+            self._inbox.hold(self._resume)
+
+    def _resume(self) -> None:
+        self._held = False
+        self._heard_at = self._loop.time()
+        if self._child is not None:
+            self._child.resume()
+
+    def _take(self, events: list[Event]) -> None:
+        if not events:
+            return
+        self._put(events)
+        if self._translator.over:
+            self._ending(events[-1])
+
+    def _put(self, events: list[Event]) -> None:
+        self._pending += events
+        self._shown = self._shown or any(not isinstance(event, TurnStarted) for event in events)
+        if self._shown:
+            events, self._pending = self._pending, []
+            self._inbox.put(events)
+
+    def _ending(self, last: Event) -> None:
+        if isinstance(last, TurnFailed):
+            self._on_failure(last.error)
+            self._stop()
+        else:
+            self._set_timer(self._limits.exit_grace, self._stop)
+
+    def ended(self, exit_: Exit) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._closed or self._translator.over:
+            self._leave()
+            return
+        events: list[Event] = []
+        for line in self._lines.finish():
+            events += self._translator.feed(line)
+        events += self._translator.finish(exit_.code, exit_.stderr)
+        last = events[-1]
+        if isinstance(last, TurnFailed) and len(events) == 1 and self._again(last.error):
+            return
+        self._leave()
+        self._put(events)
+        if isinstance(last, TurnFailed):
+            self._on_failure(last.error)
+
+    def _again(self, error: GatewayError) -> bool:
+        """Cursor could not be reached, or the program died, and nothing was seen of it: try once more. Not in a chat
+        that may have heard the prompt already: that one is told anew from the beginning."""
+        if self._shown or not self._retries or error.kind is not ErrorKind.UPSTREAM_DOWN:
+            return False
+        if self._launch.chat.id:
+            self._leave()
+            self._put([TurnFailed(GatewayError(ErrorKind.TURN_GONE, "The resumed chat broke off."))])
+            return True
+        self._retries -= 1
+        self._pending, self._child = [], None
+        self._translator, self._lines = self._translate(), LineReader(self._limits.line_bytes)
+        self._beginning = spawn(self._begin(), "cursor-agent-print-again")
+        return True
+
+    def _leave(self) -> None:
+        self._place.leave()
+        if self._launch.throw_away is not None:
+            shutil.rmtree(self._launch.throw_away, ignore_errors=True)
+
+    def _stop(self) -> None:
+        if self._child is not None:
+            self._child.terminate()
+
+    def _fail(self, error: GatewayError) -> None:
+        if not self._translator.over:
+            self._translator.over = True
+            self._put([TurnFailed(error)])
+
+    # ---- the clock
+
+    def _set_timer(self, delay: float, act: Callable[[], None]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(delay, act)
+
+    def _rearm(self) -> None:
+        limits = self._limits
+        allowed = limits.tool_progress if self._translator.tool_open else limits.progress
+        silent = 0.0 if self._held else self._loop.time() - self._heard_at
+        if silent < allowed:
+            self._set_timer(allowed - silent, self._rearm)
+            return
+        self._fail(GatewayError(ErrorKind.TIMEOUT, f"cursor-agent was silent for {silent:.0f} s."))
+        self._stop()

@@ -1,0 +1,103 @@
+"""The cursor-agent program: where it is, how it is called. Pure but for looking for the file.
+
+`agent` is a generic name, so `cursor-agent` is looked for first. Prompts never travel as arguments.
+"""
+
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from ...core.errors import ErrorKind, GatewayError
+
+Mode = Literal["ask", "plan", "agent"]
+
+NAMES: Final = ("cursor-agent", "agent")
+INSTALL: Final = "Install it with `curl https://cursor.com/install -fsS | bash`, or set CURSOR_AGENT_BIN."
+_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
+_KEPT_BACK: Final = ("CARETWAY_", "KILO_")
+"""Our own settings, secrets among them, are no business of another program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    path: str
+    environment: Mapping[str, str]
+
+    @property
+    def build(self) -> tuple[str, int]:
+        """Changes when the program updates itself."""
+        try:
+            return self.path, os.stat(self.path).st_mtime_ns
+        except OSError:
+            return self.path, 0
+
+
+def find_program(named: str, environment: Mapping[str, str], *, anywhere: bool = True) -> str | None:
+    """The path of the program: as it was named, else on the PATH, else (`anywhere`) where its installer puts it."""
+    search = environment.get("PATH")
+    if named:
+        expanded = os.path.expanduser(named)
+        return shutil.which(expanded, path=search)
+    for name in NAMES:
+        found = shutil.which(name, path=search)
+        if found and (name == NAMES[0] or NAMES[0] in os.path.realpath(found)):  # `agent` may be anybody's
+            return found
+    home = environment.get("HOME")
+    if anywhere and home:
+        return shutil.which(str(Path(home, ".local/bin", NAMES[0])))
+    return None
+
+
+def child_environment(environment: Mapping[str, str], api_key: str | None) -> dict[str, str]:
+    kept = {name: value for name, value in environment.items() if not name.startswith(_KEPT_BACK)}
+    if api_key:
+        kept["CURSOR_API_KEY"] = api_key
+    return kept
+
+
+def not_found(named: str) -> GatewayError:
+    where = f"`{named}`" if named else "cursor-agent"
+    return GatewayError(ErrorKind.UPSTREAM_DOWN, f"{where} is not installed.", hint=INSTALL, code="cli_not_found")
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One piece of work for the program."""
+
+    model: str
+    workspace: str
+    mode: Mode
+    force: bool
+    resume: str = ""
+
+
+def print_arguments(work: Work) -> tuple[str, ...]:
+    resume = ("--resume", work.resume) if work.resume else ()
+    return ("-p", "--output-format", "stream-json", "--stream-partial-output", *_common(work), *resume)
+
+
+def acp_arguments(work: Work) -> tuple[str, ...]:
+    """Options come before the word. The mode is chosen within the session."""
+    return ("--model", work.model, "--workspace", work.workspace, *(("--force",) if work.force else ()), "acp")
+
+
+def _common(work: Work) -> tuple[str, ...]:
+    mode = () if work.mode == "agent" else ("--mode", work.mode)
+    force = ("--force",) if work.force and work.mode == "agent" else ()
+    return ("--trust", *mode, *force, "--workspace", work.workspace, "--model", work.model)
+
+
+def safe_chat_id(chat_id: str) -> bool:
+    """An empty or odd id must never reach `--resume`, whose value is optional."""
+    return _ID.fullmatch(chat_id) is not None
+
+
+def checked_model(model: str) -> str:
+    """A model's name is an argument: it must not look like an option."""
+    if model.startswith("-") or "\0" in model:
+        raise GatewayError(ErrorKind.MODEL_UNKNOWN, f"There is no model `{model}`.", "See /v1/models.", param="model")
+    return model or "auto"

@@ -1,0 +1,105 @@
+"""The SDK agents that are kept so that a conversation can go on: which there are, how far they are, who goes first.
+
+An agent is a conversation on disk: a directory of ours with a counter of finished turns in it, and what the SDK stores
+for that directory. Between turns nothing of it is open. A snapshot names an agent and the number of turns it had: when
+the agent has gone further, or is gone, or is at work, the snapshot is of no use and the history is told anew.
+"""
+
+import logging
+import shutil
+from collections import OrderedDict
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from .layout import Layout
+
+log = logging.getLogger(__name__)
+
+COUNTER: Final = "turns"
+
+
+class Place(msgspec.Struct, frozen=True):
+    """What a snapshot says."""
+
+    agent: str
+    turns: int
+
+
+def write_place(place: Place) -> bytes:
+    return msgspec.json.encode(place)
+
+
+def read_place(state: bytes) -> Place | None:
+    try:
+        return msgspec.json.decode(state, type=Place)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+class Agents:
+    """Not more than `limit` are kept; those that were not used for the longest time are forgotten first."""
+
+    def __init__(self, layout: Layout, *, limit: int) -> None:
+        self._layout = layout
+        self._limit = limit
+        self._idle: OrderedDict[str, int] = OrderedDict()
+        self._busy: set[str] = set()
+
+    def load(self) -> None:
+        """What an earlier gateway left, oldest first; leftovers of unfinished turns are removed."""
+        found = []
+        for directory in self._layout.agents.iterdir() if self._layout.agents.is_dir() else ():
+            turns = _read_counter(directory / COUNTER)
+            if turns is None:
+                self.erase(directory.name)
+            else:
+                found.append((directory.stat().st_mtime_ns, directory.name, turns))
+        self._idle = OrderedDict((name, turns) for _, name, turns in sorted(found))
+
+    @property
+    def idle(self) -> int:
+        return len(self._idle)
+
+    def create(self, agent_id: str) -> None:
+        self._layout.workspace(agent_id).mkdir(mode=0o700, parents=True)
+        self._busy.add(agent_id)
+
+    def claim(self, place: Place) -> bool:
+        """For a turn that continues; False when that point of the conversation is not to be had."""
+        if self._idle.get(place.agent) != place.turns or not self._layout.workspace(place.agent).is_dir():
+            return False
+        del self._idle[place.agent]
+        self._busy.add(place.agent)
+        return True
+
+    def keep(self, place: Place) -> list[str]:
+        """After a turn that ended well; returns the agents that are now one too many."""
+        self._busy.discard(place.agent)
+        (self._layout.agent(place.agent) / COUNTER).write_text(f"{place.turns}\n", encoding="ascii")
+        self._idle[place.agent] = place.turns
+        over = len(self._idle) - self._limit
+        return [self._idle.popitem(last=False)[0] for _ in range(max(0, over))]
+
+    def drop(self, agent_id: str) -> None:
+        self._busy.discard(agent_id)
+        self._idle.pop(agent_id, None)
+
+    def erase(self, agent_id: str) -> None:
+        """All of it from the disk. Blocks; the SDK's own deletion leaves the transcript behind, in plain text."""
+        doomed = [self._layout.agent(agent_id)]
+        if self._layout.projects.is_dir():
+            doomed += [path for path in self._layout.projects.iterdir() if agent_id in path.name]
+        for path in doomed:
+            shutil.rmtree(path, ignore_errors=True)
+            if path.exists():
+                log.warning("something of a finished conversation could not be removed: %s", path)
+
+
+def _read_counter(path: Path) -> int | None:
+    try:
+        text = path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return int(text) if text.isdigit() else None

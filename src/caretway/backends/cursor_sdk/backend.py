@@ -1,0 +1,202 @@
+"""The official SDK as a Backend: agents are opened, continued, kept and forgotten here.
+
+What a turn is allowed to do on this machine is decided in options.py; what the model is told, in compose.py.
+"""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from ...core.errors import ErrorKind, GatewayError
+from ...core.request import TurnRequest
+from ...core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Turn
+from ...tasks import spawn
+from .agents import Agents, Place, read_place
+from .bridge import Bridge, Bridges, BridgeSetup
+from .callbacks import CallbackServer
+from .compose import SystemDelivery, compose
+from .faults import bridge_lost
+from .options import agent_options, fault, model_infos, sdk_errors, user_message
+from .turn import LostTurn, OpenRun, SdkTurn, TurnLimits
+
+log = logging.getLogger(__name__)
+
+KEY_FRESH_S: Final = 60.0
+"""A key that was accepted is not asked about again for this long."""
+RULES_FILE: Final = "AGENTS.md"
+NO_KEY: Final = GatewayError(
+    ErrorKind.SIGNED_OUT,
+    "The official SDK needs a Cursor API key, and there is none.",
+    hint="Set CURSOR_API_KEY to a key from https://cursor.com/dashboard.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SdkSetup:
+    api_key: str | None
+    bridge: BridgeSetup
+    limits: TurnLimits
+    system_delivery: SystemDelivery = "message"
+    max_agents: int = 64
+    max_body_bytes: int = 64 * 2**20
+    open_timeout: float = 30.0
+
+
+class CursorSdkBackend:
+    name = "sdk"
+    standing: Literal["official", "unofficial", "simulated"] = "official"
+    abilities = Abilities(client_tools="native", parks=True, continues=True, images=True, reasoning=True, usage=True)
+
+    def __init__(self, setup: SdkSetup, clock: Callable[[], float]) -> None:
+        self._setup = setup
+        self._clock = clock
+        self._layout = setup.bridge.layout
+        self._layout.make()
+        self.callbacks = CallbackServer(max_body_bytes=setup.max_body_bytes)
+        self.bridges = Bridges(setup.bridge, self.callbacks)
+        self.agents = Agents(self._layout, limit=setup.max_agents)
+        self.agents.load()
+        self._settling: dict[str, SdkTurn] = {}
+        self._key_good_until = 0.0
+        self._status: BackendStatus | None = None
+
+    async def warm(self) -> None:
+        """Have a bridge before the first request asks for one."""
+        try:
+            self.bridges.release(await self.bridges.lease())
+        except GatewayError as failure:
+            log.warning("%s", failure)
+
+    # ---- Backend
+
+    async def start(self, request: TurnRequest, snapshot: Snapshot | None = None) -> Turn:
+        self._key()
+        known = read_place(snapshot.state) if snapshot is not None else None
+        if snapshot is not None and (known is None or not self.agents.claim(known)):
+            return LostTurn()
+        place = known or Place(str(uuid.uuid4()), 0)
+        opening = compose(request, known=known is not None, delivery=self._setup.system_delivery)
+        if known is None:
+            self.agents.create(place.agent)
+        turn = SdkTurn(self.name, place, opening, self, self._setup.limits)
+        turn.parent = snapshot.parent if snapshot is not None else None
+        turn.start()
+        return turn
+
+    async def models(self) -> Sequence[ModelInfo]:
+        key = self._key()
+        bridge = await self.bridges.lease()
+        try:
+            return model_infos(await bridge.client.list_models(api_key=key))
+        except sdk_errors() as failure:
+            raise fault(failure) from failure
+        finally:
+            self.bridges.release(bridge)
+
+    async def status(self) -> BackendStatus:
+        if self._status is not None and self._status.signed_in and self.bridges.current is None:
+            return self._status  # whoever watches /health does not start a process that was stopped for want of work
+        try:
+            key = self._key()
+            bridge = await self.bridges.lease(work=False)
+        except GatewayError as failure:
+            return BackendStatus(signed_in=False, detail=str(failure))
+        try:
+            me = await bridge.client.me(api_key=key)
+            status = BackendStatus(signed_in=True, detail=f"API key {me.api_key_name}" if me.api_key_name else "")
+        except sdk_errors() as failure:
+            status = BackendStatus(signed_in=False, detail=str(fault(failure)))
+        finally:
+            self.bridges.release(bridge)
+        self._status = status
+        return status
+
+    async def aclose(self) -> None:
+        await self.bridges.aclose()
+        await self.callbacks.aclose()
+
+    # ---- what a turn asks for
+
+    async def open(self, turn: SdkTurn) -> OpenRun:
+        agent_id, opening = turn.place.agent, turn.opening
+        await self._settled(agent_id)
+        bridge = await self.bridges.lease()
+        agent: Any | None = None
+        try:
+            self.callbacks.register(agent_id, turn.called)
+            if opening.rules:
+                (self._layout.workspace(agent_id) / RULES_FILE).write_text(opening.rules, encoding="utf-8")
+            options = agent_options(opening, agent_id, self._layout, self._key())
+            async with asyncio.timeout(self._setup.open_timeout):
+                if turn.place.turns:
+                    agent = await bridge.client.resume_agent(agent_id, options)
+                else:
+                    agent = await bridge.client.create_agent(options)
+                run = await agent.send(user_message(opening))
+        except BaseException as failure:
+            await _forget(agent)
+            self.bridges.release(bridge)
+            if not bridge.alive and not isinstance(failure, GatewayError):
+                raise bridge_lost() from failure
+            if isinstance(failure, TimeoutError):
+                raise GatewayError(ErrorKind.TIMEOUT, "The Cursor SDK's bridge did not begin the run.") from failure
+            raise
+        return OpenRun(bridge, agent, run)
+
+    async def close(self, turn: SdkTurn, opened: OpenRun | None) -> None:
+        agent_id = turn.place.agent
+        self.callbacks.unregister(agent_id)
+        if opened is not None:
+            if opened.bridge.alive:
+                with suppress(*sdk_errors()):
+                    if not turn.ended:
+                        await opened.bridge.client.cancel_run(opened.run.id)
+                await _forget(opened.agent)
+            self.bridges.release(opened.bridge)
+        if not turn.ended:
+            self.agents.drop(agent_id)
+            await asyncio.to_thread(self.agents.erase, agent_id)
+        elif self._settling.get(agent_id) is turn:
+            del self._settling[agent_id]
+
+    def ended(self, turn: SdkTurn) -> None:
+        """At once, and not when the turn is closed: a client's next message may come sooner than that."""
+        self._settling[turn.place.agent] = turn
+        for doomed in self.agents.keep(turn.reached):
+            spawn(self._erase(doomed), "erase-sdk-agent")
+
+    async def _settled(self, agent_id: str) -> None:
+        """Until the agent's last turn has let go of it."""
+        if (turn := self._settling.get(agent_id)) is not None:
+            await turn.aclose()
+
+    async def _erase(self, agent_id: str) -> None:
+        await self._settled(agent_id)
+        await asyncio.to_thread(self.agents.erase, agent_id)
+
+    async def key_is_refused(self, bridge: Bridge) -> GatewayError | None:
+        if self._clock() < self._key_good_until:
+            return None
+        try:
+            await bridge.client.me(api_key=self._key())
+        except sdk_errors() as failure:
+            told = fault(failure)
+            return told if told.kind in (ErrorKind.SIGNED_OUT, ErrorKind.FORBIDDEN) else None
+        self._key_good_until = self._clock() + KEY_FRESH_S
+        return None
+
+    def _key(self) -> str:
+        if not self._setup.api_key:
+            raise NO_KEY
+        return self._setup.api_key
+
+
+async def _forget(agent: Any | None) -> None:
+    """The bridge's own handle of an agent; what is on disk stays."""
+    if agent is not None:
+        with suppress(*sdk_errors()):
+            await agent.close()

@@ -1,0 +1,126 @@
+"""The SDK's stream of one run -> events. Pure; knows the SDK's messages by their fields and imports nothing of it.
+
+In: the records of a run's stream. Out: events, and the run's end. Remembered: which tools of its own the agent began,
+so that each is shown once, and which client calls were announced, so that a step is not thought complete too early.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ...core.errors import ErrorKind, GatewayError
+from ...core.events import AgentActivity, Event, ReasoningDelta, TextDelta, TurnEnded, TurnFailed, Usage, UsageReported
+from .faults import fault_from_text
+
+PROVIDER: Final = "custom-user-tools"
+"""The MCP server as which custom tools reach the model."""
+STATUS_PREFIX: Final = "RUN_LIFECYCLE_STATUS_"
+DISCOVERY: Final = frozenset({"getMcpTools", "get_mcp_tools", "GetMcpTools"})
+"""The model looking up its tools: of no interest to anybody."""
+_COUNTS: Final = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
+
+
+@dataclass(slots=True)
+class Translator:
+    announced: set[str] = field(default_factory=set)
+    """Client calls that the stream has shown and that have not ended."""
+    running: set[str] = field(default_factory=set)
+    """The agent's own tools at work."""
+    _shown: set[str] = field(default_factory=set)
+    _usage: Usage | None = None
+
+    def feed(self, record: Any) -> list[Event]:
+        """One record of the stream; a terminal event ends it."""
+        if record.sdk_message is not None:
+            return self._message(record.sdk_message)
+        if record.result is not None:
+            return self._result(record.result)
+        return []
+
+    def _message(self, message: Any) -> list[Event]:
+        match getattr(message, "type", ""):
+            case "assistant":
+                texts = [getattr(block, "text", "") for block in message.message.content]
+                return [TextDelta(text) for text in texts if text]
+            case "thinking":
+                return [ReasoningDelta(message.text)] if message.text else []
+            case "tool_call":
+                return self._tool_call(message)
+            case "usage":
+                self._usage = added(self._usage, read_usage(message.usage))  # one for each turn within the run
+                return []
+            case _:
+                return []
+
+    def _tool_call(self, message: Any) -> list[Event]:
+        call, over = message.call_id, message.status != "running"
+        if client_tool(message.name, message.args) is not None:
+            (self.announced.discard if over else self.announced.add)(call)
+            return []
+        (self.running.discard if over else self.running.add)(call)
+        if call in self._shown or message.name in DISCOVERY:
+            return []
+        self._shown.add(call)
+        return [AgentActivity(title(message.name, message.args))]
+
+    def _result(self, result: Mapping[str, Any]) -> list[Event]:
+        reported: list[Event] = []
+        usage = self._usage or read_usage_record(result.get("usage"))
+        if usage is not None:
+            reported.append(UsageReported(usage))
+        match str(result.get("status", "")).removeprefix(STATUS_PREFIX).lower():
+            case "finished":
+                return [*reported, TurnEnded()]
+            case "cancelled":
+                return [TurnFailed(GatewayError(ErrorKind.CANCELLED, "The run was cancelled."))]
+            case status:
+                text = str(result.get("errorMessage") or result.get("errorCode") or f"the run ended as `{status}`")
+                return [TurnFailed(fault_from_text(text))]
+
+
+def client_tool(name: str, arguments: Any) -> str | None:
+    """The client's tool that a call is about: the SDK shows a call of a custom tool as a call of `mcp`."""
+    if name == "mcp" and isinstance(arguments, Mapping) and arguments.get("providerIdentifier") == PROVIDER:
+        tool = arguments.get("toolName")
+        return tool if isinstance(tool, str) else None
+    return None
+
+
+def title(name: str, arguments: Any) -> str:
+    """One short line for people."""
+    told = arguments if isinstance(arguments, Mapping) else {}
+    subject = next((str(told[key]) for key in ("command", "path", "pattern", "url", "toolName") if told.get(key)), "")
+    return f"{name} {subject}".strip()[:200]
+
+
+def read_usage(usage: Any) -> Usage:
+    return Usage(
+        usage.input_tokens,
+        usage.output_tokens,
+        usage.cache_read_tokens,
+        usage.cache_write_tokens,
+        usage.reasoning_tokens,
+    )
+
+
+def added(one: Usage | None, other: Usage) -> Usage:
+    if one is None:
+        return other
+    pairs = [(getattr(one, name), getattr(other, name)) for name in _COUNTS]
+    return _usage([None if a is None and b is None else (a or 0) + (b or 0) for a, b in pairs])
+
+
+def read_usage_record(usage: Any) -> Usage | None:
+    """The same from the raw record, in which 64-bit numbers are texts; None when it has no counts."""
+    if not isinstance(usage, Mapping):
+        return None
+    names = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens", "reasoningTokens")
+    counts = [int(usage[name]) if str(usage.get(name, "")).isdigit() else None for name in names]
+    if counts[0] is None and counts[1] is None:
+        return None
+    return _usage(counts)
+
+
+def _usage(counts: Sequence[int | None]) -> Usage:
+    taken, given, read, written, thought = counts
+    return Usage(taken, given, read, written, thought)

@@ -1,0 +1,406 @@
+"""A turn on the SDK: one run of one agent, its client calls, its clock, and the buffer its reader empties.
+
+A client call is a callback of the bridge that waits for a future; the results of the follow-up request resolve it and
+the same run goes on. The run's stream is read all the while, also when the turn is parked, so that a bridge that dies
+is noticed at once.
+"""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final, Protocol
+
+from ...core.errors import ErrorKind, GatewayError
+from ...core.events import (
+    Event,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallReady,
+    ToolCallStarted,
+    TurnEnded,
+    TurnFailed,
+    TurnPaused,
+    TurnStarted,
+    Usage,
+    UsageReported,
+)
+from ...core.request import Text, ToolResult
+from ...core.turn import Snapshot
+from ...tasks import spawn
+from .agents import Place, write_place
+from .bridge import Bridge
+from .callbacks import Invocation, ToolAnswer
+from .compose import Opening
+from .faults import bridge_lost
+from .options import fault, network_error, refusal, sdk_errors, tool_answer
+from .translate import Translator
+
+log = logging.getLogger(__name__)
+
+CLEAN_UP_S: Final = 5.0
+LAST_WORDS_S: Final = 1.0
+"""How long a broken stream waits to learn whether the bridge died."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnLimits:
+    progress: float = 90.0
+    tool_progress: float = 600.0
+    sibling_quiet: float = 0.15
+    announced_quiet: float = 2.0
+    """The same while a call is announced whose callback has not come."""
+    key_check: float = 2.0
+    """After this much silence the key is checked: the SDK may try again for 15 s before it says that it is bad."""
+    buffer_bytes: int = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRun:
+    """A run with everything sent, the agent that has it, and the bridge that is leased for it."""
+
+    bridge: Bridge
+    agent: Any
+    run: Any
+
+
+class Host(Protocol):
+    """What a turn asks of the backend."""
+
+    async def open(self, turn: "SdkTurn") -> OpenRun: ...
+
+    def ended(self, turn: "SdkTurn") -> None:
+        """The run ended well: from now on its conversation can be continued."""
+        ...
+
+    async def close(self, turn: "SdkTurn", opened: OpenRun | None) -> None:
+        """Whatever `open` did is undone; without an end the agent is forgotten."""
+        ...
+
+    async def key_is_refused(self, bridge: Bridge) -> GatewayError | None: ...
+
+
+class Phase(Enum):
+    RUNNING = "running"
+    PAUSED = "paused"
+    OVER = "over"
+
+
+@dataclass(slots=True)
+class Call:
+    answer: "asyncio.Future[ToolAnswer]"
+    events: list[Event] = field(default_factory=list)
+    shown: bool = False
+
+
+class SdkTurn:
+    def __init__(self, backend: str, place: Place, opening: Opening, host: Host, limits: TurnLimits) -> None:
+        self.place = place
+        """The agent, and how many turns it has finished before this one."""
+        self.opening = opening
+        self.ended = False
+        self.parent: bytes | None = None
+        self._backend = backend
+        self._host = host
+        self._limits = limits
+        self._loop = asyncio.get_running_loop()
+        self._phase = Phase.RUNNING
+        self._events: list[Event] = []
+        self._started = False
+        self._later: list[Event] = []
+        self._calls: dict[str, Call] = {}
+        self._names = frozenset(tool.name for tool in opening.tools)
+        self._translator = Translator()
+        self._spoken = 0
+        self._unread = 0
+        self._waiter: asyncio.Future[None] | None = None
+        self._room = asyncio.Event()
+        self._room.set()
+        self._progressed = self._loop.time()
+        self._pause_timer: asyncio.TimerHandle | None = None
+        self._clock: asyncio.TimerHandle | None = None
+        self._opening: asyncio.Task[OpenRun | Exception] | None = None
+        self._pump: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
+
+    @property
+    def reached(self) -> Place:
+        """Where the conversation is when this turn has ended."""
+        return Place(self.place.agent, self.place.turns + 1)
+
+    # ---- the reader's side
+
+    def start(self) -> None:
+        # A task of its own: cut off in the middle it would leave a run behind whose name nobody knows.
+        self._opening = spawn(self._open(), "open-sdk-run")
+        self._pump = spawn(self._carry(), "sdk-run")
+        self._tick()
+
+    async def receive(self) -> list[Event]:
+        while not self._events:
+            if self._closing is not None:
+                raise GatewayError(ErrorKind.CANCELLED, "The turn was closed.")
+            self._waiter = self._loop.create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        events, self._events = self._events, []
+        self._unread = 0
+        self._room.set()
+        return events
+
+    async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = ()) -> None:
+        open_calls = {name: call for name, call in self._calls.items() if call.shown and not call.answer.done()}
+        if self._phase is not Phase.PAUSED or not open_calls.keys() <= {result.call_id for result in results}:
+            raise GatewayError(ErrorKind.TURN_GONE, "The turn does not wait for these results.")
+        answers = [result for result in results if result.call_id in open_calls]
+        self._phase = Phase.RUNNING
+        self._progressed = self._loop.time()
+        for result in answers:
+            beside = tuple(extra) if result is answers[-1] else ()
+            open_calls[result.call_id].answer.set_result(tool_answer(result, beside))
+        held, self._later = self._later, []
+        for event in held:
+            self._show(event)
+        self._reveal()
+        self._tick()
+
+    def snapshot(self) -> Snapshot | None:
+        if not self.ended:
+            return None
+        return Snapshot(self._backend, write_place(self.reached), parent=self.parent)
+
+    async def aclose(self) -> None:
+        if self._closing is None:
+            self._over()
+            self._closing = spawn(self._close(), "close-sdk-turn")
+        await asyncio.wait({self._closing}, timeout=CLEAN_UP_S)
+
+    async def _close(self) -> None:
+        pump = self._pump
+        if pump is not None and not pump.done():
+            pump.cancel()
+            with suppress(asyncio.CancelledError):
+                await pump
+        for call in self._calls.values():
+            call.answer.cancel()
+        self._wake()
+        opened = await self._opening if self._opening is not None else None
+        await self._host.close(self, opened if isinstance(opened, OpenRun) else None)
+
+    # ---- the run
+
+    async def _open(self) -> OpenRun | Exception:
+        """Both who carries the run and who closes the turn want to know: a failure is a value here."""
+        try:
+            return await self._host.open(self)
+        except Exception as failure:
+            return failure
+
+    async def _carry(self) -> None:
+        """From the first word to the end of the run's stream; a failure is an event."""
+        checking: asyncio.Task[None] | None = None
+        bridge: Bridge | None = None
+        try:
+            assert self._opening is not None
+            opened = await asyncio.shield(self._opening)
+            if isinstance(opened, Exception):
+                raise opened
+            bridge = opened.bridge
+            self._progressed = self._loop.time()
+            checking = spawn(self._check_key(bridge), "sdk-key-check")
+            async for record in opened.run.events():
+                self._feed(record)
+                if self._phase is Phase.OVER:
+                    return
+                await self._room.wait()
+            self._fail(GatewayError(ErrorKind.UPSTREAM_PROTOCOL, "The SDK's stream ended without a result."))
+        except GatewayError as failure:
+            self._fail(failure)
+        except network_error() as failure:
+            self._fail(await _why_broken(failure, bridge))
+        except sdk_errors() as failure:
+            self._fail(fault(failure))
+        except Exception:
+            log.exception("a run failed unexpectedly")
+            self._fail(GatewayError(ErrorKind.INTERNAL, "The gateway failed; its log has the details."))
+        finally:
+            if checking is not None:
+                checking.cancel()
+
+    async def _check_key(self, bridge: Bridge) -> None:
+        await asyncio.sleep(self._limits.key_check)
+        if self._phase is Phase.RUNNING and not self._spoken and not self._calls:
+            refused = await self._host.key_is_refused(bridge)
+            if refused is not None and not self._spoken:
+                self._fail(refused)
+
+    def _feed(self, record: Any) -> None:
+        if record.sdk_message is None and record.result is None:
+            return  # a sign of life of the bridge: no progress
+        self._progressed = self._loop.time()
+        for event in self._translator.feed(record):
+            if isinstance(event, TextDelta | ReasoningDelta):
+                self._spoken += len(event.text)
+            self._show(event)
+        if self._pause_timer is not None:
+            self._settle()
+
+    # ---- client calls
+
+    async def called(self, invocation: Invocation) -> ToolAnswer:
+        """The bridge wants a tool. The same call again, after a retry of the SDK's, is the same call."""
+        if self._phase is Phase.OVER:
+            return refusal("The turn is over.")
+        if not self.opening.calls_allowed:
+            return refusal("Tools are switched off for this turn: answer in text.")
+        if invocation.tool not in self._names:
+            return refusal(f"There is no tool `{invocation.tool}`. There are: {', '.join(sorted(self._names))}.")
+        call_id = invocation.call_id or f"call_{uuid.uuid4().hex}"
+        call = self._calls.get(call_id)
+        if call is None:
+            events: list[Event] = [
+                ToolCallStarted(call_id, invocation.tool),
+                ToolCallDelta(call_id, invocation.arguments),
+                ToolCallReady(call_id, invocation.tool, invocation.arguments),
+            ]
+            call = self._calls[call_id] = Call(self._loop.create_future(), events)
+            self._translator.announced.discard(call_id)
+            self._progressed = self._loop.time()
+            if self._phase is Phase.RUNNING:
+                self._reveal()
+        return await asyncio.shield(call.answer)
+
+    def _reveal(self) -> None:
+        """Show the calls that wait to be shown; the turn pauses when no more of them are to be expected."""
+        waiting = [call for call in self._calls.values() if not call.shown]
+        open_already = any(call.shown and not call.answer.done() for call in self._calls.values())
+        if self.opening.one_call:
+            waiting = [] if open_already else waiting[:1]
+        for call in waiting:
+            call.shown = True
+            for event in call.events:
+                self._show(event)
+        if waiting or open_already:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Nobody says how many calls a step has: after a short quiet it is complete."""
+        if self._pause_timer is not None:
+            self._pause_timer.cancel()
+        limits = self._limits
+        quiet = limits.announced_quiet if self._translator.announced - self._calls.keys() else limits.sibling_quiet
+        self._pause_timer = self._loop.call_later(0.0 if self.opening.one_call else quiet, self._pause)
+
+    def _pause(self) -> None:
+        self._pause_timer = None
+        if self._phase is Phase.RUNNING:
+            estimate = Usage(max(1, self.opening.prompt_chars // 4), max(1, self._spoken // 4), estimated=True)
+            self._show(UsageReported(estimate))
+            self._show(TurnPaused())
+            self._phase = Phase.PAUSED
+
+    # ---- events out
+
+    def _show(self, event: Event) -> None:
+        if self._phase is Phase.OVER:
+            return
+        if self._phase is Phase.PAUSED and not isinstance(event, TurnFailed):
+            self._later.append(event)  # for the next response: this one has ended
+            return
+        if self._phase is Phase.PAUSED:
+            self._over()  # submit() will say that the turn is gone
+            return
+        if not self._started and not isinstance(event, TurnFailed):
+            self._started = True
+            self._events.append(TurnStarted())
+        self._events.append(event)
+        match event:
+            case TurnEnded():
+                self.ended = True
+                self._over()
+                self._host.ended(self)
+            case TurnFailed():
+                self._over()
+            case TurnPaused():
+                self._started = False
+            case TextDelta(text=text) | ReasoningDelta(text=text):
+                self._unread += len(text)
+                if self._unread > self._limits.buffer_bytes:
+                    self._room.clear()
+            case _:
+                pass
+        self._wake()
+
+    def _fail(self, failure: GatewayError) -> None:
+        self._show(TurnFailed(failure))
+
+    def _over(self) -> None:
+        self._phase = Phase.OVER
+        self._room.set()
+        for timer in (self._pause_timer, self._clock):
+            if timer is not None:
+                timer.cancel()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # ---- the clock
+
+    def _tick(self) -> None:
+        """Nothing happens for too long: the run is given up. A parked turn and a slow reader have all the time."""
+        if self._clock is not None:
+            self._clock.cancel()
+        if self._phase is not Phase.RUNNING:
+            return
+        limit = self._limits.tool_progress if self._translator.running else self._limits.progress
+        now = self._loop.time()
+        opening = self._opening is not None and not self._opening.done()  # which has limits of its own
+        if opening or not self._room.is_set():
+            self._progressed = now
+        left = self._progressed + limit - now
+        if left <= 0:
+            self._fail(
+                GatewayError(
+                    ErrorKind.TIMEOUT,
+                    f"Cursor has made no progress for {limit:.0f} s.",
+                    hint="Try again; if it keeps happening, choose another model.",
+                )
+            )
+            return
+        self._clock = self._loop.call_later(left, self._tick)
+
+
+async def _why_broken(failure: Exception, bridge: Bridge | None) -> GatewayError:
+    if bridge is None:
+        return fault(failure)
+    try:
+        async with asyncio.timeout(LAST_WORDS_S):
+            await asyncio.shield(bridge.gone)
+    except TimeoutError:
+        return fault(failure)
+    return bridge_lost()
+
+
+class LostTurn:
+    """A conversation that cannot be continued: it says so, and is told anew from its history."""
+
+    async def receive(self) -> list[Event]:
+        return [
+            TurnFailed(GatewayError(ErrorKind.TURN_GONE, "The agent of this conversation is gone or has moved on."))
+        ]
+
+    async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = ()) -> None:
+        raise GatewayError(ErrorKind.TURN_GONE, "There is no turn to give results to.")
+
+    def snapshot(self) -> Snapshot | None:
+        return None
+
+    async def aclose(self) -> None:
+        pass

@@ -1,0 +1,122 @@
+"""The program that stands between the gateway and the SDK's bridge: `python watch.py PLAN ARGUMENT...`.
+
+It starts the bridge in a process group of its own, holds a connection to the gateway, and ends the whole group when
+that connection ends: also after a SIGKILL of the gateway, which leaves nobody else to do it. In the other direction the
+gateway learns over the same connection which process the bridge is, and at once when it is gone. It also reads the
+bridge's stderr to the end; the SDK stops reading it after the first line, and a full pipe would stall the bridge.
+
+It runs as a script under `python -I -S`: the standard library only, nothing of ours.
+"""
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+
+READY = b"cursor-sdk-bridge ready "
+"""How the line begins that the SDK waits for."""
+TAIL_BYTES = 4000
+GRACE_S = 1.5
+"""Between asking the group to end and ending it."""
+
+
+class Told(Exception):
+    """The gateway is gone, or asked for the end."""
+
+
+def replaced(arguments: list[str], values: dict[str, str]) -> list[str]:
+    """The arguments with other values for some flags."""
+    out = list(arguments)
+    for at, flag in enumerate(arguments[:-1]):
+        if flag in values:
+            out[at + 1] = values[flag]
+    return out
+
+
+def end_group(pid: int) -> None:
+    """Everything the bridge started ends with it; a group that is already gone is fine."""
+    for signum, patience in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, 0.0)):
+        try:
+            os.killpg(pid, signum)
+        except (ProcessLookupError, PermissionError):
+            return
+        until = time.monotonic() + patience
+        while time.monotonic() < until:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+            try:
+                os.killpg(pid, 0)
+            except (ProcessLookupError, PermissionError):
+                return
+            time.sleep(0.02)
+
+
+def pump(bridge: "subprocess.Popen[bytes]", life: socket.socket) -> bytes:
+    """Until the bridge closes its stderr; the last bytes of it. Raises Told when the gateway is gone."""
+    assert bridge.stderr is not None
+    source = bridge.stderr.fileno()
+    tail = b""
+    ready = False
+    with selectors.DefaultSelector() as selector:
+        selector.register(source, selectors.EVENT_READ)
+        selector.register(life, selectors.EVENT_READ)
+        while True:
+            for key, _ in selector.select():
+                if key.fileobj is life:
+                    raise Told
+                data = os.read(source, 65536)
+                if not data:
+                    return tail
+                tail = (tail + data)[-TAIL_BYTES:]
+                if not ready:  # the SDK reads up to this line and no further
+                    os.write(2, data)
+                    ready = READY in tail
+
+
+def main(plan_file: str, arguments: list[str]) -> int:
+    # Ctrl-C reaches the whole terminal; the gateway decides when its bridge ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    def told(signum: int, frame: FrameType | None) -> None:
+        raise Told
+
+    signal.signal(signal.SIGTERM, told)
+    plan = json.loads(Path(plan_file).read_text(encoding="utf-8"))
+    os.unlink(plan_file)
+    bridge: subprocess.Popen[bytes] | None = None
+    with socket.create_connection(("127.0.0.1", plan["port"]), timeout=10) as life:
+        life.settimeout(None)
+        try:
+            bridge = subprocess.Popen(  # noqa: S603 - the plan is the gateway's own
+                [*plan["command"], *replaced(arguments, plan["replace"])],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                env=plan["env"],
+                cwd=plan["cwd"],
+                start_new_session=True,
+            )
+            life.sendall(f"{plan['token']} {bridge.pid}\n".encode())
+            tail = pump(bridge, life)
+            code = bridge.wait(timeout=GRACE_S)
+            with contextlib.suppress(OSError):
+                life.sendall(f"exit {code}\n".encode() + tail)
+        except (Told, subprocess.TimeoutExpired):
+            code = 0
+        finally:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            if bridge is not None:
+                end_group(bridge.pid)
+    return code if code >= 0 else 128 - code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:]))

@@ -1,0 +1,78 @@
+"""The legacy chat call as a Backend: text in, text out. Models and sign-in are those of the Agent API beside it."""
+
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from ...core.request import TurnRequest
+from ...core.turn import Abilities, Backend, BackendStatus, ModelInfo, Snapshot
+from ...wire import paths
+from ..agent_api.backend import Identity, TokenSource, checksum
+from ..agent_api.ports import Listening, RunHandler, Transport
+from .compose import compose
+from .turn import ChatLimits, ChatTurn
+
+
+class LegacyChatBackend:
+    name = "legacy-chat"
+    standing: Literal["official", "unofficial", "simulated"] = "unofficial"
+    abilities = Abilities(client_tools="text")
+
+    def __init__(
+        self,
+        agent: Backend,
+        transport: Transport,
+        tokens: TokenSource,
+        identity: Identity,
+        limits: ChatLimits,
+        clock: Callable[[], float],
+    ) -> None:
+        """`agent` lists the models, and closes what it shares with us: the transport and the tokens."""
+        self._agent = agent
+        self._transport = transport
+        self._tokens = tokens
+        self._identity = identity
+        self._limits = limits
+        self._clock = clock
+
+    async def models(self) -> Sequence[ModelInfo]:
+        return await self._agent.models()
+
+    async def status(self) -> BackendStatus:
+        return await self._agent.status()
+
+    async def aclose(self) -> None:
+        await self._agent.aclose()
+
+    async def start(self, request: TurnRequest, snapshot: Snapshot | None = None) -> ChatTurn:
+        conversation_id = _new_id()
+        token = ""
+
+        async def open_stream(handler: RunHandler, refused: bool) -> Listening:
+            nonlocal token
+            token = await self._tokens.token(refused=token if refused else "")
+            request_id = _new_id()
+            message = compose(request, request_id, conversation_id, _new_id)
+            headers = self._headers(request_id, token)
+            return await self._transport.open_stream(paths.STREAM_CHAT, headers, message, handler)
+
+        return ChatTurn(open_stream, self._limits, renewable=self._tokens.renewable)
+
+    def _headers(self, request_id: str, token: str) -> dict[str, str]:
+        identity = self._identity
+        headers = {
+            "authorization": f"Bearer {token}",
+            "user-agent": identity.client_version,
+            "x-cursor-checksum": checksum(token, self._clock()),
+            "x-cursor-client-type": identity.client_type,
+            "x-cursor-client-version": identity.client_version,
+            "x-ghost-mode": "true" if identity.ghost_mode else "false",
+            "x-request-id": request_id,
+        }
+        if identity.time_zone:
+            headers["x-cursor-timezone"] = identity.time_zone
+        return headers
+
+
+def _new_id() -> str:
+    return str(uuid.uuid4())

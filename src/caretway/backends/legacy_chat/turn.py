@@ -1,0 +1,224 @@
+"""A turn on the legacy chat call: the stream's frames as events, its clock, and the buffer its reader empties.
+
+Until the first text came, a lost attempt is made once more; after that a failure is final, because the call knows no
+way to go on. Knows nothing of prompts and tools.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from google.protobuf.message import DecodeError
+
+from ...core.errors import ErrorKind, GatewayError
+from ...core.events import Event, TextDelta, TurnEnded, TurnFailed, TurnStarted
+from ...core.request import Text, ToolResult
+from ...core.turn import Snapshot
+from ...tasks import spawn
+from ...wire.envelope import Frame
+from ...wire.errors import ErrorSyntax, read_end
+from ...wire.messages import ai
+from ..agent_api.faults import fault_from_connect
+from ..agent_api.ports import Listening, RunHandler
+
+WAY_OUT = "Use --backend agent, --backend sdk or --backend cli instead."
+_TRIED_AGAIN = frozenset({ErrorKind.UPSTREAM_DOWN, ErrorKind.SIGNED_OUT})
+
+
+@dataclass(frozen=True, slots=True)
+class ChatLimits:
+    progress: float = 90.0
+    """Seconds without text after which the turn fails."""
+    attempts: int = 2
+    """How often the call is made before the first text."""
+    buffer_bytes: int = 2**20
+    """Unread text before upstream is made to wait."""
+
+
+Open = Callable[[RunHandler, bool], Awaitable[Listening]]
+"""(who listens, whether the last token was refused) -> the open stream."""
+
+
+class ChatTurn:
+    def __init__(self, open_stream: Open, limits: ChatLimits, *, renewable: bool) -> None:
+        self._open = open_stream
+        self._limits = limits
+        self._renewable = renewable
+        self._loop = asyncio.get_running_loop()
+        self._events: list[Event] = []
+        self._unread = 0
+        self._paused = False
+        self._started = False
+        self._heard = False
+        self._over = False
+        self._closed = False
+        self._attempt = 0
+        self._stream: Listening | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._opening = spawn(self._try(refused=False), "legacy-chat-attempt")
+
+    # ---- the reader's side
+
+    async def receive(self) -> list[Event]:
+        while not self._events:
+            if self._closed:
+                raise GatewayError(ErrorKind.CANCELLED, "The turn was closed.")
+            self._waiter = self._loop.create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        events, self._events, self._unread = self._events, [], 0
+        if self._paused and self._stream is not None:
+            self._paused = False
+            self._stream.resume()
+            self._watch()
+        return events
+
+    async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = ()) -> None:
+        raise GatewayError(ErrorKind.TURN_GONE, "The legacy chat call takes no tool results.")
+
+    def snapshot(self) -> Snapshot | None:
+        return None
+
+    async def aclose(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._opening.cancel()
+        self._give_up_stream()
+        self._wake()
+
+    # ---- attempts
+
+    async def _try(self, *, refused: bool) -> None:
+        self._attempt += 1
+        attempt = _Attempt(self, self._attempt)
+        self._watch()
+        try:
+            stream = await self._open(attempt, refused)
+        except GatewayError as fault:
+            self.lost(attempt.number, fault)
+            return
+        if self._closed or self._over or attempt.number != self._attempt:
+            stream.close()
+            return
+        self._stream = stream
+
+    def lost(self, attempt: int, fault: GatewayError) -> None:
+        if attempt != self._attempt or self._over or self._closed:
+            return
+        again = not self._heard and self._attempt < self._limits.attempts and fault.kind in _TRIED_AGAIN
+        refused = fault.kind is ErrorKind.SIGNED_OUT
+        if again and (self._renewable or not refused):
+            self._give_up_stream()
+            self._opening = spawn(self._try(refused=refused), "legacy-chat-attempt")
+        else:
+            self._end(TurnFailed(fault))
+
+    def frames(self, attempt: int, frames: list[Frame]) -> None:
+        if attempt != self._attempt or self._over or self._closed:
+            return
+        try:
+            for frame in frames:
+                if frame.end:
+                    self._end_of_stream(frame.payload)
+                    return
+                text = ai.StreamChatResponse.FromString(frame.payload).msg
+                if text:
+                    self._start()
+                    self._heard = True
+                    self._unread += len(text)
+                    self._tell(TextDelta(text))
+        except DecodeError:
+            self._end(TurnFailed(_protocol("a message of the answer cannot be read")))
+            return
+        if self._unread > self._limits.buffer_bytes and not self._paused and self._stream is not None:
+            self._paused = True
+            self._stream.pause()
+        self._watch()
+
+    def _end_of_stream(self, payload: bytes) -> None:
+        try:
+            error = read_end(payload)
+        except ErrorSyntax as broken:
+            self._end(TurnFailed(_protocol(f"the stream ended strangely: {broken}")))
+            return
+        if error is None:
+            self._start()
+            self._end(TurnEnded())
+            return
+        fault = fault_from_connect(error)
+        if fault.kind is ErrorKind.UPSTREAM_DEPRECATED:
+            fault.hint = f"Cursor no longer serves the legacy chat call. {WAY_OUT}"
+        self.lost(self._attempt, fault)
+
+    def _start(self) -> None:
+        if not self._started:
+            self._started = True
+            self._tell(TurnStarted())
+
+    def _end(self, event: TurnEnded | TurnFailed) -> None:
+        self._over = True
+        self._give_up_stream()
+        self._tell(event)
+
+    def _give_up_stream(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+        self._paused = False
+
+    # ---- clock and reader
+
+    def _watch(self) -> None:
+        """While the reader is slow, silence is ours and not upstream's."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not (self._over or self._closed or self._paused):
+            self._timer = self._loop.call_later(self._limits.progress, self._late)
+
+    def _late(self) -> None:
+        fault = GatewayError(
+            ErrorKind.TIMEOUT,
+            f"Cursor sent no {'more ' if self._heard else ''}text for {self._limits.progress:g} s.",
+            hint="Try again; raise `progress_timeout` if the model needs longer.",
+        )
+        self._end(TurnFailed(fault))
+
+    def _tell(self, event: Event) -> None:
+        self._events.append(event)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class _Attempt:
+    """The handler of one attempt: late news of one that was given up are told apart by its number."""
+
+    __slots__ = ("_turn", "number")
+
+    def __init__(self, turn: ChatTurn, number: int) -> None:
+        self._turn = turn
+        self.number = number
+
+    def on_frames(self, frames: list[Frame]) -> None:
+        self._turn.frames(self.number, frames)
+
+    def on_closed(self, error: GatewayError | None) -> None:
+        self._turn.lost(self.number, error or _cut())
+
+
+def _cut() -> GatewayError:
+    return GatewayError(ErrorKind.UPSTREAM_DOWN, "Cursor cut the answer off.", hint="Try again.")
+
+
+def _protocol(what: str) -> GatewayError:
+    return GatewayError(ErrorKind.UPSTREAM_PROTOCOL, f"Cursor: {what}", hint=WAY_OUT)

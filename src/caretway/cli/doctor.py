@@ -1,0 +1,154 @@
+"""`caretway doctor`: looks at everything a request needs, one thing after the other, and says what to type next."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import http.client
+import json
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ..config import Settings
+from .flags import REACHING_CURSOR, add_setting_flags, settings_from
+from .process import log_to_stderr, remark, say
+from .process import run as run_loop
+from .serve import STANDINGS
+from .terminal import Style, style_for
+
+if TYPE_CHECKING:
+    from ..core.errors import GatewayError
+
+NAME: Final = "doctor"
+SUMMARY: Final = "find out what is wrong"
+DESCRIPTION: Final = (
+    "Check settings, data directory, backend, account, Cursor's answer and the port, with the settings that `caretway\n"
+    "serve` would use. It changes nothing and sends no prompt. Exit code: 0 all is well, 1 something is not."
+)
+EXAMPLES: Final = """\
+examples:
+  caretway doctor
+  caretway doctor --port 8080 --json
+"""
+
+PROBE_TIMEOUT_S: Final = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    name: str
+    ok: bool
+    detail: str
+    hint: str = ""
+    """What to type next."""
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    from ..config import SETTINGS
+
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    listening = tuple(setting for setting in SETTINGS if setting.name in ("host", "port"))
+    add_setting_flags(parser, (*listening, *REACHING_CURSOR))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    settings, remarks = settings_from(arguments)
+    log_to_stderr("error")
+    remark(remarks)
+    found = [*_on_this_machine(settings), *run_loop(_at_cursor(settings)), check_port(settings.host, settings.port)]
+    lines = [json.dumps([asdict(one) for one in found], indent=2)] if arguments.json else as_lines(found, _style())
+    say(lines)
+    return 0 if all(one.ok for one in found) else 1
+
+
+def _style() -> Style:
+    return style_for(sys.stdout)
+
+
+def _on_this_machine(settings: Settings) -> Iterator[Finding]:
+    yield Finding("settings", True, f"read from {settings.config}" if settings.config else "no settings file")
+    yield check_data_dir(settings.data_dir)
+
+
+def check_data_dir(path: Path) -> Finding:
+    """The directory, or the nearest one above it in which it would be made."""
+    there = next((place for place in (path, *path.parents) if place.exists()), path)
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        return Finding(
+            "data directory", False, f"{there} cannot be written to", "Set CARETWAY_DATA_DIR to another one."
+        )
+    return Finding("data directory", True, str(path) if there == path else f"{path} (not made yet)")
+
+
+async def _at_cursor(settings: Settings) -> list[Finding]:
+    from ..core.errors import GatewayError
+    from ..ways import open_backend
+    from .status import account_facts
+
+    found: list[Finding] = []
+    try:
+        async with open_backend(settings) as backend:
+            found.append(Finding("backend", True, f"{backend.name} ({STANDINGS[backend.standing]})"))
+            try:
+                models = await backend.models()
+            except GatewayError as failure:
+                found.append(_failed("Cursor", failure))
+            else:
+                found.append(Finding("Cursor", True, f"answers, with {len(models)} models"))
+            if backend.name == "agent":
+                facts = account_facts(settings)
+                told = ", ".join(filter(None, (facts.account, facts.credential)))
+                until = f", until {facts.expires}" if facts.expires else ""
+                hint = "" if told else "Run `caretway login`, or set CURSOR_API_KEY."
+                found.insert(1, Finding("account", bool(told), told + until or "nobody is signed in", hint))
+    except GatewayError as failure:
+        found.append(_failed("backend", failure))
+    return found
+
+
+def _failed(name: str, failure: GatewayError) -> Finding:
+    return Finding(name, False, failure.message, failure.hint)
+
+
+def check_port(host: str, port: int) -> Finding:
+    """Free, or taken by a gateway that answers."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+        return Finding("port", True, f"{host} port {port} is free")
+    except OSError as failure:
+        if failure.errno != errno.EADDRINUSE:
+            return Finding("port", False, f"{host} port {port}: {failure.strerror or failure}", "Use another --port.")
+    if version := _gateway_there(host, port):
+        return Finding("port", True, f"a gateway is running on {host} port {port}: {version}")
+    return Finding("port", False, f"{host} port {port} is taken by another program", "Use another --port.")
+
+
+def _gateway_there(host: str, port: int) -> str:
+    connection = http.client.HTTPConnection(host, port, timeout=PROBE_TIMEOUT_S)
+    try:
+        connection.request("HEAD", "/")
+        head = connection.getresponse()
+        return f"caretway, backend {name}" if (name := head.getheader("x-caretway-backend")) else ""
+    except (OSError, http.client.HTTPException):
+        return ""
+    finally:
+        connection.close()
+
+
+def as_lines(found: list[Finding], style: Style) -> list[str]:
+    width = max(len(one.name) for one in found)
+    lines: list[str] = []
+    for one in found:
+        mark = style.good("ok  ") if one.ok else style.bad("FAIL")
+        lines.append(f"{mark}  {one.name.ljust(width)}  {one.detail}")
+        if one.hint:
+            lines.append(f"{' ' * (width + 8)}{one.hint}")
+    return lines

@@ -1,0 +1,173 @@
+"""`caretway login`: sign in to Cursor with a browser anywhere, with an API key, or with what another program kept."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from getpass import getpass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TextIO
+
+from ..config import Settings, has_desktop, importable_sign_ins, process_environment
+from .flags import REACHING_CURSOR, add_setting_flags, settings_from
+from .process import CommandFailed, log_to_stderr, remark, say
+from .process import run as run_loop
+
+if TYPE_CHECKING:
+    from ..auth.account import Account
+
+NAME: Final = "login"
+SUMMARY: Final = "sign in to Cursor"
+DESCRIPTION: Final = (
+    "Sign in to Cursor with a browser, on this machine or on any other: the link is printed, and opened where there\n"
+    "is a desktop. The sign-in is kept for this user alone and renewed by itself; a running gateway takes it up at\n"
+    "once."
+)
+EXAMPLES: Final = """\
+examples:
+  caretway login                                    open the link that is printed
+  caretway login --no-browser                       only print it, as over ssh
+  caretway login --api-key-stdin < key.txt          keep an API key and what it is exchanged for
+  caretway login --import                           take over the sign-in of cursor-agent or the official SDK
+  caretway login --import auth.json                 the same from a file; also one line REFRESH|APIKEY
+  caretway login --backend cli                      cursor-agent's own sign-in
+"""
+
+_SEARCH: Final = "search"  # `--import` without a file
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    ways = parser.add_mutually_exclusive_group()
+    ways.add_argument("--api-key-stdin", action="store_true", help="read a Cursor API key from the standard input")
+    ways.add_argument(
+        "--import",
+        dest="import_from",
+        metavar="FILE",
+        nargs="?",
+        const=_SEARCH,
+        help="take over a sign-in: from FILE, or from where Cursor's own programs keep theirs",
+    )
+    parser.add_argument("--no-browser", action="store_true", help="print the link and open nothing")
+    add_setting_flags(parser, REACHING_CURSOR)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    settings, remarks = settings_from(arguments)
+    remark(remarks)
+    log_to_stderr("warning")
+    if settings.backend == "cli":
+        return _leave_to_cursor_agent("login", settings)
+    if arguments.api_key_stdin:
+        from ..auth.account import Account
+
+        found: Account | None = Account(api_key=read_key(sys.stdin, getpass))
+    else:
+        found = _imported(arguments.import_from, settings) if arguments.import_from else None
+    account = run_loop(_sign_in(settings, found, browser=not arguments.no_browser and has_desktop()))
+    say(signed_in(account, settings))
+    return 0
+
+
+def _leave_to_cursor_agent(command: str, settings: Settings) -> int:
+    """The program has a sign-in of its own, and talks to its user itself."""
+    import subprocess
+
+    from ..backends.cursor_cli.program import find_program
+
+    program = find_program(settings.agent_bin, process_environment())
+    if program is None:
+        raise CommandFailed("there is no cursor-agent program", "install it, or name it with --agent-bin")
+    remark([f"{program} {command}"])
+    return subprocess.run([program, command], check=False).returncode  # noqa: S603 (the user's own program)
+
+
+def read_key(stdin: TextIO, ask: Callable[[str], str]) -> str:
+    """Never echoed: a terminal is asked without echo, a pipe is read to its first line's end."""
+    key = (ask("Cursor API key: ") if stdin.isatty() else stdin.readline()).strip()
+    if not key or not key.isascii() or not key.isprintable() or " " in key:
+        raise CommandFailed("this is not an API key", "try: caretway login --api-key-stdin < file-with-the-key")
+    return key
+
+
+def _imported(named: str, settings: Settings) -> Account:
+    import time
+
+    from ..auth.imports import MAX_BYTES, read_import
+
+    file = found_file(named, importable_sign_ins())
+    try:
+        with file.open(encoding="utf-8") as opened:
+            text = opened.read(MAX_BYTES)
+    except (OSError, UnicodeDecodeError) as failure:
+        reason = failure.strerror if isinstance(failure, OSError) else "it is not text"
+        raise CommandFailed(f"cannot read {file}: {reason}") from failure
+    remark([f"taking over the sign-in in {file}"])
+    return read_import(text, url=settings.agent_url, now=time.time())
+
+
+def found_file(named: str, known: Sequence[Path]) -> Path:
+    if named != _SEARCH:
+        return Path(named)
+    found = next((file for file in known if file.is_file()), None)
+    if found is None:
+        looked = " or ".join(map(str, known))
+        raise CommandFailed(f"there is no sign-in of another program: no {looked}", "try: caretway login")
+    return found
+
+
+def site(settings: Settings) -> str:
+    """A stand-in for Cursor signs in by itself."""
+    stand_in = settings.origin("agent_url") != "default" and settings.origin("login_url") == "default"
+    return settings.agent_url if stand_in else settings.login_url
+
+
+async def _sign_in(settings: Settings, found: Account | None, *, browser: bool) -> Account:
+    """Ask Cursor, then keep what it gave. Nothing is kept that was not accepted."""
+    import asyncio
+    import secrets
+    import time
+    import uuid
+
+    from ..auth.claims import due
+    from ..auth.login import VERIFIER_BYTES, invite, sign_in
+    from ..auth.renewal import renew
+    from ..ways import open_call, sign_ins
+
+    kept = sign_ins(settings)
+    async with open_call(settings) as call:
+        if found is None:
+            invitation = invite(secrets.token_bytes(VERIFIER_BYTES), str(uuid.uuid4()))
+            link = invitation.link(site(settings))
+            say(["Open this link, on any machine, and sign in to Cursor:", "", f"  {link}", ""])
+            if browser:
+                await asyncio.to_thread(_open_browser, link)
+            say(["Waiting for you to sign in. Ctrl-C stops."])
+            account = await sign_in(invitation, call, asyncio.sleep, time.time)
+        elif not found.access_token or due(found.access_token, found.received_at, time.time()):
+            account = await renew(found, call, time.time, "Sign in with `caretway login` instead.")
+        else:
+            # Not renewed before its time: the program it comes from may depend on the same refresh token.
+            account = found
+    account = replace(account, who=account.name)
+    async with kept.locked():
+        kept.keep(settings.agent_url, account)
+    return account
+
+
+def _open_browser(link: str) -> None:
+    import webbrowser
+
+    with suppress(webbrowser.Error):  # the link is on the screen
+        webbrowser.open(link)
+
+
+def signed_in(account: Account, settings: Settings) -> list[str]:
+    from ..ways import sign_ins
+
+    lines = [f"Signed in as {account.name or 'a user without a name'}. Kept in {sign_ins(settings).place}."]
+    stronger = [name for name in ("access_token", "api_key") if getattr(settings, name)]
+    lines += [f"Note: {name} ({settings.origin(name)}) is set, and is used instead of it." for name in stronger[:1]]
+    return lines

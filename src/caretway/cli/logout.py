@@ -1,0 +1,44 @@
+"""`caretway logout`: forget the sign-in on this machine."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final
+
+from ..config import Settings
+from .flags import REACHING_CURSOR, add_setting_flags, settings_from
+from .process import log_to_stderr, remark, say
+from .process import run as run_loop
+
+NAME: Final = "logout"
+SUMMARY: Final = "forget the sign-in on this machine"
+DESCRIPTION: Final = (
+    "Delete the sign-in that `caretway login` keeps on this machine. A running gateway stops using it at its next\n"
+    "request. The session itself is ended in Cursor's own settings, on its web site."
+)
+EXAMPLES: Final = """\
+examples:
+  caretway logout
+  caretway logout --agent-url http://127.0.0.1:32125    the sign-in to another address
+"""
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    add_setting_flags(parser, REACHING_CURSOR)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    settings, remarks = settings_from(arguments)
+    remark(remarks)
+    log_to_stderr("warning")
+    forgotten = run_loop(_forget(settings))
+    say([f"Signed out of {settings.agent_url}." if forgotten else f"Nobody was signed in to {settings.agent_url}."])
+    return 0
+
+
+async def _forget(settings: Settings) -> bool:
+    from ..ways import sign_ins
+
+    kept = sign_ins(settings)
+    async with kept.locked():
+        return kept.forget(settings.agent_url)

@@ -1,0 +1,141 @@
+"""`caretway mcp list | tools | call SERVER TOOL JSON`: the MCP servers as the gateway would see them."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from ..config import MCP, SETTINGS, Settings
+from .flags import add_setting_flags, settings_from
+from .process import CommandFailed, log_to_stderr, remark, say
+from .process import run as run_loop
+from .terminal import Style, columns, style_for
+
+if TYPE_CHECKING:
+    from ..core.request import ToolResult
+    from ..mcp_bridge.bridge import Bridge
+
+NAME: Final = "mcp"
+SUMMARY: Final = "list MCP servers and their tools, or call one"
+DESCRIPTION: Final = (
+    "Connect to the MCP servers that `caretway serve` would use with the same settings.\n"
+    "  list                    every server, whether it can be reached, and why not\n"
+    "  tools                   every tool, under the name that models see\n"
+    "  call SERVER TOOL JSON   run one tool and print its result"
+)
+EXAMPLES: Final = """\
+examples:
+  caretway mcp list --mcp-config .mcp.json
+  caretway mcp tools --mcp-import claude,cursor --json
+  caretway mcp call time get_current_time '{"timezone": "UTC"}' --mcp-config .mcp.json
+"""
+_NOBODY: Final = "there are no MCP servers; name them in [mcp.servers.NAME], with --mcp-config or with --mcp-import"
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "caretway mcp list|tools|call [SERVER TOOL JSON] [flags]"
+    parser.add_argument("action", choices=("list", "tools", "call"), help="what to do")
+    parser.add_argument("words", nargs="*", metavar="SERVER TOOL JSON", help="for call")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    wanted = [setting for setting in SETTINGS if setting.group == MCP or setting.name in ("config", "workspace")]
+    add_setting_flags(parser, wanted)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    settings, remarks = settings_from(arguments)
+    remark(remarks)
+    log_to_stderr("error")  # what is wrong with a server is part of the answer
+    words: list[str] = arguments.words
+    if arguments.action == "call":
+        if len(words) not in (2, 3):
+            raise CommandFailed("call takes a server, a tool and its arguments as JSON", "see: caretway mcp --help", 2)
+        result = run_loop(_call(settings, words[0], words[1], words[2] if len(words) == 3 else "{}"))
+        say([as_json(result) if arguments.json else as_text(result)])
+        return 1 if result.is_error else 0
+    if words:
+        raise CommandFailed(f"{arguments.action} takes no further words", exit_code=2)
+    listed = run_loop(_look(settings))
+    style = style_for(sys.stdout)
+    if arguments.json:
+        say([json.dumps(listed, indent=2, ensure_ascii=False)])
+    else:
+        say(servers_table(listed, style) if arguments.action == "list" else tools_table(listed, style))
+    return 0
+
+
+async def _look(settings: Settings) -> dict[str, Any]:
+    from ..app import open_mcp_bridge
+
+    async with open_mcp_bridge(settings) as bridge:
+        if bridge is None:
+            raise CommandFailed(_NOBODY)
+        await bridge.tried(settings.mcp_connect_timeout)
+        return {"servers": _servers(bridge), **bridge.listing()}
+
+
+def _servers(bridge: Bridge) -> list[dict[str, str | int]]:
+    known: list[dict[str, str | int]] = [
+        {
+            "name": name,
+            "state": server.state.value,
+            "tools": sum(tool.server == name for tool in bridge.catalogue.tools.values()),
+            "place": server.definition.place,
+            "origin": server.definition.origin,
+            "detail": server.detail,
+        }
+        for name, server in bridge.servers.items()
+    ]
+    unusable: list[dict[str, str | int]] = [
+        {"name": one.name, "state": "unusable", "tools": 0, "place": "", "origin": one.origin, "detail": one.problem}
+        for one in bridge.misfits
+    ]
+    return known + unusable
+
+
+async def _call(settings: Settings, server: str, tool: str, given: str) -> ToolResult:
+    from ..app import open_mcp_bridge
+
+    async with open_mcp_bridge(settings, only=server) as bridge:
+        if bridge is None or server not in bridge.servers:
+            unusable = next((one.problem for one in bridge.misfits if one.name == server), "") if bridge else ""
+            raise CommandFailed(unusable or f"there is no MCP server {server}", "see: caretway mcp list")
+        await bridge.tried(settings.mcp_connect_timeout, server)
+        return await bridge.servers[server].call(tool, given, "cli")
+
+
+def servers_table(listed: Mapping[str, Any], style: Style) -> list[str]:
+    rows = [
+        (one["name"], one["state"], str(one["tools"]), one["place"], one["detail"] or f"({one['origin']})")
+        for one in listed["servers"]
+    ]
+    return columns(("server", "state", "tools", "place", "detail"), rows, style)
+
+
+def tools_table(listed: Mapping[str, Any], style: Style) -> list[str]:
+    rows = [(tool["id"], (tool["description"].strip().splitlines() or [""])[0][:80]) for tool in listed["data"]]
+    return columns(("tool", "description"), rows, style) if rows else ["no tools"]
+
+
+def as_text(result: ToolResult) -> str:
+    from ..core.request import Text
+
+    return "".join(
+        part.text if isinstance(part, Text) else f"[image, {part.mime_type}, {len(part.data)} bytes]"
+        for part in result.content
+    )
+
+
+def as_json(result: ToolResult) -> str:
+    from ..core.request import Text
+
+    content = [
+        {"type": "text", "text": part.text}
+        if isinstance(part, Text)
+        else {"type": "image", "mimeType": part.mime_type, "data": base64.b64encode(part.data).decode()}
+        for part in result.content
+    ]
+    return json.dumps({"content": content, "isError": result.is_error}, indent=2, ensure_ascii=False)

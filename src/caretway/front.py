@@ -1,0 +1,149 @@
+"""The front of the house, put together from Settings: who may come in, how much, over what, and what is recorded.
+
+Only `app` uses this. It knows the web room and nothing of sessions, backends or Cursor.
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Final
+
+import uvicorn
+
+from .config import SETTINGS, ConfigError, Settings
+from .core.errors import GatewayError
+from .dialects import Dialect
+from .observe.trace import Trace
+from .web.access import Access, access_for, check_key, read_keys
+from .web.admission import Admission, CallerLimits
+from .web.body import BodyLimits
+from .web.connection import ConnectionLimits, connection_class
+from .web.door import App, Door
+from .web.shape import ShapeLimits
+
+KEEP_ALIVE_S: Final = 75
+"""How long an unused connection of a client is kept: longer than the pools of common clients do."""
+
+LAST_WORDS_S: Final = 3
+
+DialectAt = Callable[[str], Dialect]
+"""Path -> the API whose words belong there."""
+
+
+def gateway_keys(settings: Settings) -> tuple[str, ...]:
+    """The keys that clients may send; raises ConfigError when one could not protect anything."""
+    found: list[str] = []
+    if settings.gateway_key is not None:
+        try:
+            found.append(check_key(settings.gateway_key))
+        except ValueError as problem:
+            raise ConfigError("gateway_key", settings.origin("gateway_key"), f"gateway_key: {problem}") from None
+    if settings.api_key_file is not None:
+        try:
+            found += read_keys(settings.api_key_file.read_text("ascii"))
+        except UnicodeDecodeError:
+            raise _bad_file(settings, "it is not ASCII text") from None
+        except OSError as failure:
+            raise _bad_file(settings, failure.strerror or str(failure)) from failure
+        except ValueError as problem:
+            raise _bad_file(settings, str(problem)) from None
+    return tuple(found)
+
+
+def _bad_file(settings: Settings, problem: str) -> ConfigError:
+    told = f"api_key_file: {settings.api_key_file} cannot be used: {problem}"
+    return ConfigError("api_key_file", settings.origin("api_key_file"), told)
+
+
+def access_rules(settings: Settings) -> Access:
+    """Raises when the gateway would be open to strangers, or half of what TLS needs is missing."""
+    for given, missing in (("tls_cert", "tls_key"), ("tls_key", "tls_cert")):
+        if getattr(settings, given) is not None and getattr(settings, missing) is None:
+            raise ConfigError(missing, settings.origin(given), f"{given} is set and {missing} is not: TLS needs both")
+    return access_for(settings.host, gateway_keys(settings), settings.allowed_hosts, settings.allowed_origins)
+
+
+def secrets_in(settings: Settings) -> tuple[str, ...]:
+    """Everything that must not be written down anywhere."""
+    named = [getattr(settings, setting.name) for setting in SETTINGS if setting.secret]
+    try:
+        keys = gateway_keys(settings)
+    except ConfigError:
+        keys = ()
+    return (*(value for value in named if value), *keys)
+
+
+def open_trace(settings: Settings, side: str, stack: AsyncExitStack) -> Trace | None:
+    """A recording of one side's traffic, if one was asked for; closed with the stack."""
+    if settings.trace is None:
+        return None
+    trace = Trace(
+        settings.trace,
+        side,
+        hidden=secrets_in(settings),
+        content=settings.trace_content,
+        max_bytes=settings.trace_max_bytes,
+    )
+    stack.callback(trace.close)
+    return trace
+
+
+def body_limits(settings: Settings) -> BodyLimits:
+    return BodyLimits(
+        size=settings.max_body_bytes,
+        in_all=max(settings.max_buffered_bytes, settings.max_body_bytes),
+        idle=settings.body_idle_timeout,
+        total=settings.body_timeout,
+    )
+
+
+def shape_limits(settings: Settings) -> ShapeLimits:
+    return ShapeLimits(depth=settings.max_json_depth, messages=settings.max_messages)
+
+
+def server_config(
+    settings: Settings, access: Access, inside: App, dialect: DialectAt, stack: AsyncExitStack
+) -> uvicorn.Config:
+    """The application behind its door, on connections with limits."""
+
+    def refuse(path: str, error: GatewayError) -> tuple[int, bytes]:
+        return dialect(path).error(error)
+
+    door = Door(
+        inside,
+        access=access,
+        admission=Admission(
+            CallerLimits(settings.max_concurrent_per_key, settings.max_requests_per_minute), time.monotonic
+        ),
+        dialect=dialect,
+        trace=open_trace(settings, "clients", stack),
+    )
+    limits = ConnectionLimits(
+        connections=settings.max_connections,
+        head_bytes=settings.max_header_bytes,
+        headers=settings.max_headers,
+        head_timeout=settings.header_timeout,
+        drain_timeout=settings.body_idle_timeout,
+        send_timeout=settings.send_timeout,
+    )
+    return uvicorn.Config(
+        door,
+        http=connection_class(limits, refuse),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        # Longer than the grace: at its end the turns are ended, and their responses need a moment to say so.
+        timeout_graceful_shutdown=max(1, round(settings.shutdown_grace)) + LAST_WORDS_S,
+        ssl_certfile=_name(settings.tls_cert),
+        ssl_keyfile=_name(settings.tls_key),
+    )
+
+
+def _name(file: Path | None) -> str | None:
+    return None if file is None else str(file)

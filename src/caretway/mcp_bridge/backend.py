@@ -1,0 +1,98 @@
+"""Any backend, with bridged tools: offers them beside the client's own and wraps the turns in which it did.
+
+Refuses to know how tools are reached (bridge.py) and how the inner backend reaches Cursor. Sessions go on comparing the
+tools that the client declared: what is added here is added inside.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
+
+from ..core.errors import GatewayError
+from ..core.request import ToolResult, TurnRequest
+from ..core.turn import Backend, BackendStatus, ModelInfo, Snapshot, Turn
+from .catalogue import BridgedTool, Catalogue
+from .turn import Activity, BridgedTurn, Guard
+
+log = logging.getLogger(__name__)
+
+Offer = Literal["always", "ask", "never"]
+
+
+class Toolbox(Protocol):
+    @property
+    def catalogue(self) -> Catalogue: ...
+
+    async def ready(self) -> None: ...
+
+    async def call(self, tool: BridgedTool, arguments: str, call_id: str) -> ToolResult: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """When bridged tools are offered, and what clients see of them."""
+
+    offer: Offer = "always"
+    activity: Activity = "hidden"
+
+
+class BridgedBackend:
+    def __init__(self, inner: Backend, tools: Toolbox, guard: Guard, terms: Terms) -> None:
+        self.name = inner.name
+        self.standing = inner.standing
+        able = inner.abilities.client_tools != "none"
+        # A backend that cannot park is told the history anew after each step: to the sessions that is parking.
+        self.abilities = replace(inner.abilities, parks=inner.abilities.parks or able)
+        self._inner = inner
+        self._tools = tools
+        self._guard = guard
+        self._terms = terms
+
+    async def models(self) -> Sequence[ModelInfo]:
+        return await self._inner.models()
+
+    async def status(self) -> BackendStatus:
+        return await self._inner.status()
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def start(self, request: TurnRequest, snapshot: Snapshot | None = None) -> Turn:
+        tools: dict[str, BridgedTool] = {}
+        if self.wanted(request):
+            await self._tools.ready()
+            tools = self._tools.catalogue.for_request(request.tools)
+        if not tools and self._inner.abilities.parks == self.abilities.parks:
+            return await self._inner.start(request, snapshot)
+        told = _with(request, tools)
+        try:
+            inner = await self._inner.start(told, snapshot)
+        except GatewayError as refused:
+            if refused.code != "tools_too_large" or not tools:
+                raise
+            # The client did not ask for so many: its request is not to fail for them.
+            log.warning("%d MCP tools do not fit into a request to this backend: it goes without them", len(tools))
+            told, tools = request, {}
+            inner = await self._inner.start(told, snapshot)
+        return BridgedTurn(
+            self._inner,
+            inner,
+            told,
+            tools,
+            run=self._tools.call,
+            guard=self._guard,
+            activity=self._terms.activity,
+        )
+
+    def wanted(self, request: TurnRequest) -> bool:
+        """A request that demands a call, or forbids it, speaks of the client's own tools: nothing is added to it."""
+        if self._inner.abilities.client_tools == "none" or request.tool_choice.mode != "auto":
+            return False
+        asked = {"always": request.bridge is not False, "ask": request.bridge is True, "never": False}
+        return asked[self._terms.offer]
+
+
+def _with(request: TurnRequest, tools: Mapping[str, BridgedTool]) -> TurnRequest:
+    specs = tuple(tool.spec() for tool in tools.values())
+    return replace(request, tools=(*request.tools, *specs), bridged=frozenset(tools))

@@ -1,0 +1,101 @@
+"""All servers together: started, listed, called, described for /health and /v1/tools, ended."""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+
+from ..core.request import ToolResult
+from ..tasks import spawn
+from .catalogue import BridgedTool, Catalogue, catalogue
+from .connection import Connector
+from .definitions import BridgeLimits, Misfit
+from .servers import Server, State
+from .sources import Found
+
+log = logging.getLogger(__name__)
+
+
+class Bridge:
+    def __init__(self, found: Found, limits: BridgeLimits, connect: Connector) -> None:
+        self.servers = {
+            definition.name: Server(definition, limits, connect, self._forget) for definition in found.definitions
+        }
+        self.misfits: Sequence[Misfit] = found.misfits
+        self._limits = limits
+        self._tasks: list[asyncio.Task[None]] = []
+        self._picture: Catalogue | None = None
+        self._waited = False
+
+    def start(self) -> None:
+        """Every server at once, in the background: nobody waits for the slowest."""
+        for misfit in self.misfits:
+            log.warning("MCP server %s of %s cannot be used: %s", misfit.name, misfit.origin, misfit.problem)
+        self._tasks = [spawn(server.run(), f"mcp-{name}") for name, server in self.servers.items()]
+
+    async def ready(self) -> None:
+        """For the first requests: until every server was tried once, or the patience for it is over."""
+        if not self._waited:
+            await self.tried(self._limits.start_wait)
+            self._waited = True
+
+    async def tried(self, patience: float, *names: str) -> None:
+        """Until these servers (all, when none is named) were tried once, but no longer than `patience`."""
+        try:
+            async with asyncio.timeout(patience):
+                for name in names or self.servers:
+                    await self.servers[name].tried.wait()
+        except TimeoutError:
+            late = [name for name, server in self.servers.items() if not server.tried.is_set()]
+            log.info("not waiting any longer for MCP servers: %s", ", ".join(late))
+
+    @property
+    def catalogue(self) -> Catalogue:
+        if self._picture is None:
+            self._picture = catalogue((server.definition, server.tools) for server in self.servers.values())
+        return self._picture
+
+    def _forget(self) -> None:
+        self._picture = None
+
+    async def call(self, tool: BridgedTool, arguments: str, call_id: str) -> ToolResult:
+        return await self.servers[tool.server].call(tool.tool.name, arguments, call_id)
+
+    async def aclose(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # ---- what is shown
+
+    def counts(self) -> dict[str, int]:
+        connected = sum(server.state is State.CONNECTED for server in self.servers.values())
+        return {"servers": connected, "tools": len(self.catalogue.tools)}
+
+    def problems(self) -> list[dict[str, str]]:
+        """Every server that is not there, by name and with the reason."""
+        absent = [
+            {"server": name, "state": server.state.value, "detail": server.detail}
+            for name, server in self.servers.items()
+            if server.state is not State.CONNECTED
+        ]
+        unusable = [{"server": one.name, "state": "unusable", "detail": one.problem} for one in self.misfits]
+        return absent + unusable
+
+    def health(self) -> Mapping[str, object]:
+        return {"enabled": True, **self.counts(), "problems": self.problems()}
+
+    def listing(self) -> Mapping[str, object]:
+        return {
+            "object": "list",
+            "data": [
+                {
+                    "id": tool.id,
+                    "name": tool.tool.name,
+                    "server": tool.server,
+                    "description": tool.tool.description,
+                    "inputSchema": tool.tool.schema,
+                }
+                for tool in self.catalogue.tools.values()
+            ],
+            "mcp": {**self.counts(), "problems": self.problems()},
+        }

@@ -1,0 +1,53 @@
+"""All tools of all connected servers under their exposed names: one immutable picture at a time.
+
+In: what each server listed. Out: a `Catalogue`. A tool call finds its way back through it, by name and exactly.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..core.request import ToolSpec
+from .definitions import ServerDefinition
+from .names import exposed_names
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTool:
+    """One tool as its server describes it."""
+
+    name: str
+    description: str = ""
+    schema: Mapping[str, object] = field(default_factory=dict)
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BridgedTool:
+    id: str
+    """The name that models and clients see."""
+    server: str
+    tool: ListedTool
+
+    def spec(self) -> ToolSpec:
+        return ToolSpec(self.id, self.tool.description, self.tool.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    tools: Mapping[str, BridgedTool] = field(default_factory=dict)
+
+    def for_request(self, taken: Iterable[ToolSpec]) -> dict[str, BridgedTool]:
+        """What can be offered beside a client's own tools: a client that has the same server itself keeps its own."""
+        names = {tool.name for tool in taken}
+        return {name: tool for name, tool in self.tools.items() if name not in names}
+
+
+def catalogue(listed: Iterable[tuple[ServerDefinition, Sequence[ListedTool]]]) -> Catalogue:
+    allowed = {
+        (definition.name, tool.name): tool
+        for definition, tools in listed
+        for tool in tools
+        if definition.offers(tool.name, read_only=tool.read_only)
+    }
+    names = exposed_names(allowed)
+    return Catalogue({name: BridgedTool(name, key[0], allowed[key]) for name, key in names.items()})

@@ -1,0 +1,132 @@
+"""What one MCP server is: how it is reached, and which of its tools may be offered. Values only.
+
+Where definitions come from is the business of sources.py; nothing here starts or connects anything.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+HIDDEN: Final = "***"
+_SHORTEST_SECRET: Final = 5
+"""Shorter values (`1`, `true`) are no secrets, and hiding them would make holes in every other word."""
+_KEY_IN_A_PATH: Final = 16
+"""Shorter segments of a path are words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A server that is started here and spoken to over its standard input and output."""
+
+    command: str
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """On top of the few variables that every server gets."""
+    cwd: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """A server that runs elsewhere. `auto`: streamable HTTP, and SSE when the server does not speak it."""
+
+    url: str = field(repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    transport: Literal["auto", "http", "sse"] = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerDefinition:
+    name: str
+    reached: Process | Remote
+    origin: str = ""
+    """The file, or the setting, that it was read from."""
+    allow: tuple[str, ...] = ()
+    """Patterns of tool names; empty allows all."""
+    deny: tuple[str, ...] = ()
+    read_only: bool = False
+    """Keep to tools that the server itself marks as read-only."""
+    call_timeout: float | None = None
+    connect_timeout: float | None = None
+    expanded: frozenset[str] = field(default=frozenset(), repr=False)
+    """Values that came from the environment."""
+
+    def offers(self, tool: str, *, read_only: bool) -> bool:
+        """Deny wins over allow; patterns are shell patterns, and case counts."""
+        if self.read_only and not read_only:
+            return False
+        if any(fnmatchcase(tool, pattern) for pattern in self.deny):
+            return False
+        return not self.allow or any(fnmatchcase(tool, pattern) for pattern in self.allow)
+
+    @property
+    def place(self) -> str:
+        """For people: without credentials. Of an address only the host, because many have a key in their path."""
+        if isinstance(self.reached, Process):
+            return self.hide(" ".join((self.reached.command, *self.reached.args)))
+        parts = urlsplit(self.reached.url)
+        return f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}"
+
+    def hide(self, text: str) -> str:
+        """`text` without any value that may be a credential of this server."""
+        for secret in sorted(self._secrets(), key=len, reverse=True):
+            text = text.replace(secret, HIDDEN)
+        return text
+
+    def _secrets(self) -> set[str]:
+        values = set(self.expanded)
+        if isinstance(self.reached, Process):
+            values |= set(self.reached.env.values())
+        else:
+            parts = urlsplit(self.reached.url)
+            values |= {word for header in self.reached.headers.values() for word in (header, *header.split())}
+            values |= {parts.query, parts.password or "", *(pair.rpartition("=")[2] for pair in parts.query.split("&"))}
+            values |= {segment for segment in parts.path.split("/") if len(segment) >= _KEY_IN_A_PATH}
+        return {value for value in values if len(value) >= _SHORTEST_SECRET}
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """A definition that cannot be used: said in /health, in /v1/tools and in the log, and in nobody's way."""
+
+    name: str
+    origin: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeLimits:
+    connect_timeout: float = 30.0
+    """For starting a server, greeting it and listing its tools; also for listing them again."""
+    call_timeout: float = 300.0
+    """Without a sign of progress; each progress notification starts it anew."""
+    call_timeout_total: float = 3600.0
+    """With progress."""
+    result_bytes: int = 200_000
+    """Text of one result."""
+    image_bytes: int = 5 * 2**20
+    """One image of a result."""
+    message_bytes: int = 16 * 2**20
+    """One line of a stdio server."""
+    noise_lines: int = 10_000
+    """Lines without a message that a stdio server may write before it is given up."""
+    max_tools: int = 1000
+    """Of one server."""
+    max_pages: int = 100
+    """Of one list of tools."""
+    first_pause: float = 1.0
+    longest_pause: float = 60.0
+    relist_pause: float = 0.25
+    """A server that says again and again that its list changed is not asked more often than this."""
+    check_interval: float = 60.0
+    """A remote server is asked for its tools this often, so that one that went away is noticed."""
+    stop_grace: float = 1.5
+    """Before a stdio server is told to stop by a signal, and again before it is killed."""
+    start_wait: float = 5.0
+    """How long the first requests wait for servers that are still being connected."""
+
+
+def pause_before(attempt: int, limits: BridgeLimits) -> float:
+    """Seconds to wait before the next attempt; `attempt` counts the failures in a row, from 1."""
+    return float(min(limits.longest_pause, limits.first_pause * 2 ** min(attempt - 1, 30)))

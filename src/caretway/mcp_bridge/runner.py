@@ -1,0 +1,52 @@
+"""One call of one tool: arguments in, always a result out. Failures are results too: the model can do something else.
+
+The limit starts anew with every sign of progress. Whoever is cancelled cancels the call: the SDK tells the server.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+
+from ..core.request import ToolResult
+from .connection import Connection, words
+from .definitions import BridgeLimits, ServerDefinition
+from .results import failure, tool_result
+
+log = logging.getLogger(__name__)
+
+
+async def run_call(
+    connection: Connection | None,
+    definition: ServerDefinition,
+    tool: str,
+    arguments: str,
+    call_id: str,
+    limits: BridgeLimits,
+    timeout: float,
+    why_gone: Callable[[], str],
+) -> tuple[ToolResult, bool]:
+    """The result, and whether the connection is in doubt after it."""
+    name = definition.name
+    try:
+        parsed = json.loads(arguments or "{}")
+    except (ValueError, RecursionError) as broken:
+        return failure(call_id, f"The arguments are not valid JSON: {broken}. The tool was not run."), False
+    if not isinstance(parsed, dict):
+        return failure(call_id, "The arguments are not a JSON object. The tool was not run."), False
+    if connection is None:
+        return failure(call_id, f"The MCP server `{name}` is not available: {why_gone()}. The tool was not run."), False
+    loop = asyncio.get_running_loop()
+    latest = loop.time() + max(timeout, limits.call_timeout_total)
+    try:
+        async with asyncio.timeout(timeout) as limit:
+            given = await connection.call(tool, parsed, lambda: limit.reschedule(min(latest, loop.time() + timeout)))
+        return tool_result(call_id, given, text_bytes=limits.result_bytes, image_bytes=limits.image_bytes), False
+    except TimeoutError:
+        log.warning("MCP server %s: %s gave no sign of life for %g s, the call was cancelled", name, tool, timeout)
+        told = f"The MCP server `{name}` gave no result within {timeout:g} s, and the call was cancelled."
+        return failure(call_id, told), True
+    except Exception as refused:  # the SDK raises what the server answered, what the network did, what did not validate
+        reason = definition.hide(connection.lost or words(refused))
+        log.info("MCP server %s: %s failed: %s", name, tool, type(refused).__name__)
+        return failure(call_id, f"The MCP server `{name}` failed to run `{tool}`: {reason}"), True

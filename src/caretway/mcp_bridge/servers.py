@@ -1,0 +1,141 @@
+"""One server under supervision: connected in the background, watched, and connected again with growing pauses.
+
+A server that fails, hangs or dies is nobody's problem but its own: calls to it fail with a sentence, and the list of
+tools is without it until it is back. The connection lives and dies in one task, as the SDK's task groups demand.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from enum import Enum
+
+from ..core.request import ToolResult
+from .catalogue import ListedTool
+from .connection import Connection, Connector, words
+from .definitions import BridgeLimits, Process, ServerDefinition, pause_before
+from .runner import run_call
+
+log = logging.getLogger(__name__)
+
+
+class State(Enum):
+    CONNECTING = "connecting"
+    CONNECTED = "connected"
+    FAILING = "failing"
+    """Not there; it will be tried again."""
+    STOPPED = "stopped"
+
+
+class _Lost(Exception):
+    """A connection that was there is of no use any more."""
+
+
+class Server:
+    def __init__(
+        self, definition: ServerDefinition, limits: BridgeLimits, connect: Connector, changed: Callable[[], None]
+    ) -> None:
+        self.definition = definition
+        self.state = State.CONNECTING
+        self.detail = ""
+        """Why it is not connected."""
+        self.tools: tuple[ListedTool, ...] = ()
+        self.tried = asyncio.Event()
+        """The first attempt came to some end."""
+        self._limits = limits
+        self._connect = connect
+        self._changed = changed
+        self._connection: Connection | None = None
+        self._complaint = ""
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        failures = 0
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                began = loop.time()
+                try:
+                    await self._live()
+                except TimeoutError:
+                    why = f"it did not answer within {self._patience:g} s"
+                except (
+                    Exception
+                ) as failure:  # whatever the SDK, a process or a network comes up with: it is tried again
+                    why = words(failure)
+                lasted = loop.time() - began
+                failures = 1 if self._connection is not None and lasted > self._limits.longest_pause else failures + 1
+                pause = pause_before(failures, self._limits)
+                why = self.definition.hide(why)
+                level = logging.DEBUG if why == self._complaint else logging.WARNING  # once is enough
+                self._complaint = why
+                self._gone(State.FAILING, why)
+                log.log(
+                    level,
+                    "MCP server %s is not available: %s (next attempt in %g s)",
+                    self.definition.name,
+                    self.detail,
+                    pause,
+                )
+                await asyncio.sleep(pause)
+        finally:
+            self._gone(State.STOPPED, "the gateway is stopping")
+
+    @property
+    def _patience(self) -> float:
+        return self.definition.connect_timeout or self._limits.connect_timeout
+
+    async def _live(self) -> None:
+        async with asyncio.timeout(self._patience) as limit, self._connect(self.definition) as connection:
+            self._take(await connection.tools())
+            limit.reschedule(None)
+            self._connection = connection
+            self.state, self.detail, self._complaint = State.CONNECTED, "", ""
+            log.info("MCP server %s is connected: %d tools", self.definition.name, len(self.tools))
+            self.tried.set()
+            self._changed()
+            await self._watch(connection)
+
+    async def _watch(self, connection: Connection) -> None:
+        """Ends with _Lost. The list is asked for again whenever there is news; not to get it is to have lost it."""
+        remote = not isinstance(self.definition.reached, Process)
+        while True:
+            try:
+                async with asyncio.timeout(self._limits.check_interval if remote else None):
+                    await connection.news.wait()
+            except TimeoutError:
+                pass
+            connection.news.clear()
+            if connection.lost is not None:
+                raise _Lost(connection.lost)
+            try:
+                async with asyncio.timeout(self._patience):
+                    tools = await connection.tools()
+            except TimeoutError:
+                raise _Lost("it stopped answering") from None
+            except Exception as failure:
+                raise _Lost(words(failure)) from failure
+            self._take(tools)
+            await asyncio.sleep(self._limits.relist_pause)
+
+    def _take(self, tools: list[ListedTool]) -> None:
+        if tuple(tools) != self.tools:
+            self.tools = tuple(tools)
+            self._changed()
+
+    def _gone(self, state: State, detail: str) -> None:
+        self.state, self.detail = state, detail
+        self.tools = ()
+        self._connection = None
+        self.tried.set()
+        self._changed()
+
+    async def call(self, tool: str, arguments: str, call_id: str) -> ToolResult:
+        """Always a result: what goes wrong is told to the model."""
+        connection = self._connection
+        timeout = self.definition.call_timeout or self._limits.call_timeout
+        result, doubtful = await run_call(
+            connection, self.definition, tool, arguments, call_id, self._limits, timeout, lambda: self.detail
+        )
+        if doubtful and connection is not None:
+            connection.news.set()  # is it still there? The supervisor finds out, and connects anew if not
+        return result

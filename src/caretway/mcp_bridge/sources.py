@@ -1,0 +1,309 @@
+"""Server definitions out of our own settings and out of the files that people already have for other programs.
+
+In: tables (parsed TOML or JSON), the environment, directories. Out: definitions, and misfits for what cannot be used.
+Only `read_file` touches the disk. Our own table is read strictly; other programs' files may hold anything besides.
+"""
+
+import json
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from ..core.errors import GatewayError, bad_request
+from .definitions import Misfit, Process, Remote, ServerDefinition
+from .jsonc import plain_json
+from .stdio import INHERITED
+
+log = logging.getLogger(__name__)
+
+IMPORTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "opencode": (
+        "{directory}/opencode.json",
+        "{directory}/opencode.jsonc",
+        "{home}/.config/opencode/opencode.json",
+        "{home}/.config/opencode/opencode.jsonc",
+    ),
+    "claude": ("{directory}/.mcp.json", "{home}/.claude.json"),
+    "cursor": ("{directory}/.cursor/mcp.json", "{home}/.cursor/mcp.json"),
+}
+"""Where each program keeps its servers; files nearer to the work come first, and of one name the first counts."""
+
+_KINDS: Final = {
+    "http": "http",
+    "streamable-http": "http",
+    "streamable_http": "http",
+    "streamablehttp": "http",
+    "sse": "sse",
+    "remote": "auto",
+    "auto": "auto",
+}
+_LOCAL_KINDS: Final = ("stdio", "local")
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a definition may refer to."""
+
+    environ: Mapping[str, str] = field(repr=False)
+    home: Path
+    directory: Path
+    """The workspace, or where the gateway was started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    definitions: tuple[ServerDefinition, ...] = ()
+    misfits: tuple[Misfit, ...] = ()
+
+
+class _Unusable(Exception):
+    """Why one definition cannot be used."""
+
+
+def find(own: Mapping[str, object], files: Iterable[Path], imports: Iterable[str], surroundings: Surroundings) -> Found:
+    """Our own servers, then those of the files that were named, then those of other programs. The first of a name
+    counts. A mistake in what was said to us raises GatewayError; a mistake in another program's file is a misfit."""
+    read = [_read(_own_servers(own), "settings", surroundings, strict=True)]
+    read += [_from_file(path, surroundings) for path in files]
+    for program in imports:
+        if program not in IMPORTS:
+            raise bad_request(f"mcp_import: there is no `{program}`; use {', '.join(IMPORTS)}.", param="mcp_import")
+        for template in IMPORTS[program]:
+            path = Path(template.format(directory=surroundings.directory, home=surroundings.home))
+            if path.is_file():
+                read.append(_imported(path, surroundings))
+    return _merged(read)
+
+
+def _merged(read: Iterable[Found]) -> Found:
+    kept: dict[str, ServerDefinition | Misfit] = {}
+    for found in read:
+        both: list[ServerDefinition | Misfit] = [*found.definitions, *found.misfits]
+        for one in both:
+            if (first := kept.setdefault(one.name, one)) is not one:
+                log.info("MCP server %s of %s: the one of %s counts", one.name, one.origin, first.origin)
+    values = kept.values()
+    return Found(
+        tuple(one for one in values if isinstance(one, ServerDefinition)),
+        tuple(one for one in values if isinstance(one, Misfit)),
+    )
+
+
+def _imported(path: Path, surroundings: Surroundings) -> Found:
+    try:
+        return _from_file(path, surroundings)
+    except GatewayError as unreadable:
+        return Found(misfits=(Misfit(path.name, str(path), unreadable.message),))
+
+
+def _from_file(path: Path, surroundings: Surroundings) -> Found:
+    table = read_file(path)
+    return _read(servers_in(table, surroundings.directory), str(path), surroundings, strict=False)
+
+
+def read_file(path: Path) -> Mapping[str, object]:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeError) as failure:
+        raise bad_request(f"The MCP configuration {path} cannot be read: {failure}", param="mcp_config") from failure
+    try:
+        if path.suffix == ".toml":
+            import tomllib  # only for such a file
+
+            table: object = tomllib.loads(text)
+        else:
+            table = json.loads(plain_json(text))
+    except (ValueError, RecursionError) as broken:
+        raise bad_request(f"The MCP configuration {path} cannot be read: {broken}", param="mcp_config") from broken
+    if not isinstance(table, dict):
+        raise bad_request(f"The MCP configuration {path} is not a table of servers.", param="mcp_config")
+    return table
+
+
+# ---- where in a table the servers are
+
+
+def _own_servers(own: Mapping[str, object]) -> Mapping[str, object]:
+    if stray := sorted(own.keys() - {"servers"}):
+        raise bad_request(
+            f"[mcp] has no key `{stray[0]}`.", hint="Servers are tables of their own: [mcp.servers.NAME].", param="mcp"
+        )
+    servers = own.get("servers", {})
+    if not isinstance(servers, Mapping):
+        raise bad_request("[mcp.servers] is not a table.", hint="Write [mcp.servers.NAME].", param="mcp")
+    return servers
+
+
+def servers_in(table: Mapping[str, object], directory: Path) -> dict[str, object]:
+    """`mcpServers` (Claude Code, Cursor and most others), `mcp` (OpenCode; ours, with `servers`), `servers` (VS Code);
+    and in Claude Code's own file those of the project."""
+    mcp = _table(table.get("mcp"))
+    projects = _table(table.get("projects"))
+    groups = (
+        _table(_table(projects.get(str(directory))).get("mcpServers")),
+        _table(table.get("mcpServers")),
+        _table(mcp["servers"]) if isinstance(mcp.get("servers"), Mapping) else mcp,
+        _table(table.get("servers")),
+    )
+    servers: dict[str, object] = {}
+    for group in groups:
+        for name, entry in group.items():
+            if isinstance(entry, Mapping):
+                servers.setdefault(name, entry)
+    return servers
+
+
+def _table(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
+
+
+# ---- one definition
+
+_OWN_KEYS: Final = frozenset(
+    {
+        *("command", "args", "env", "cwd", "url", "headers", "transport", "enabled"),
+        *("allow", "deny", "read_only", "call_timeout", "connect_timeout"),
+    }
+)
+
+
+def _read(servers: Mapping[str, object], origin: str, surroundings: Surroundings, *, strict: bool) -> Found:
+    definitions: list[ServerDefinition] = []
+    misfits: list[Misfit] = []
+    for name, entry in servers.items():
+        try:
+            if strict and isinstance(entry, Mapping) and (stray := sorted(entry.keys() - _OWN_KEYS)):
+                raise _Unusable(f"there is no key `{stray[0]}`; there are {', '.join(sorted(_OWN_KEYS))}")
+            definition = _definition(name, _table(entry), origin, surroundings)
+        except _Missing as missing:
+            misfits.append(Misfit(name, origin, str(missing)))
+        except _Unusable as problem:
+            if strict:
+                raise bad_request(f"[mcp.servers.{name}]: {problem}.", param="mcp") from None
+            misfits.append(Misfit(name, origin, str(problem)))
+        else:
+            if definition is not None:
+                definitions.append(definition)
+    return Found(tuple(definitions), tuple(misfits))
+
+
+def _definition(
+    name: str, entry: Mapping[str, object], origin: str, surroundings: Surroundings
+) -> ServerDefinition | None:
+    """None: it is switched off."""
+    if entry.get("enabled") is False or entry.get("disabled") is True:
+        return None
+    told = _Expanding(surroundings)
+    kind = str(entry.get("type") or entry.get("transport") or "").lower()
+    url = entry.get("url") or entry.get("serverUrl") or entry.get("httpUrl")
+    reached: Process | Remote
+    if entry.get("command") and kind not in _KINDS:
+        reached = _process(entry, told, surroundings)
+    elif isinstance(url, str):
+        if kind in _LOCAL_KINDS or (kind and kind not in _KINDS):
+            raise _Unusable(f"`{kind}` is no way to reach an address; use http or sse")
+        address = told.text(url)
+        if not re.match(r"https?://[^/]", address):
+            raise _Unusable("its address does not begin with http:// or https://")
+        reached = Remote(address, told.pairs(entry, "headers"), _KINDS.get(kind, "auto"))  # type: ignore[arg-type]  # the table's values are these
+    else:
+        raise _Unusable("it has neither a command nor a url")
+    return ServerDefinition(
+        name=name,
+        reached=reached,
+        origin=origin,
+        allow=_patterns(entry, "allow"),
+        deny=_patterns(entry, "deny"),
+        read_only=entry.get("read_only") is True,
+        call_timeout=_seconds(entry, "call_timeout"),
+        connect_timeout=_seconds(entry, "connect_timeout"),
+        expanded=frozenset(told.used),
+    )
+
+
+def _process(entry: Mapping[str, object], told: "_Expanding", surroundings: Surroundings) -> Process:
+    command = entry["command"]
+    words = [command] if isinstance(command, str) else command
+    args = entry.get("args") or []
+    if not isinstance(words, list) or not isinstance(args, list):
+        raise _Unusable("`command` is text or a list, and `args` is a list")
+    line = [told.text(str(word)) for word in (*words, *args)]
+    if not line[0].strip():
+        raise _Unusable("its command is empty")
+    env = told.pairs(entry, "env") | told.pairs(entry, "environment")
+    cwd = entry.get("cwd")
+    where = str(surroundings.directory / told.path(cwd)) if isinstance(cwd, str) and cwd else None
+    program = told.path(line[0])
+    return Process(program, tuple(line[1:]), env, where)
+
+
+def _patterns(entry: Mapping[str, object], key: str) -> tuple[str, ...]:
+    given = entry.get(key, [])
+    if not isinstance(given, list | tuple) or not all(isinstance(word, str) for word in given):
+        raise _Unusable(f"`{key}` is a list of tool names or patterns")
+    return tuple(given)
+
+
+def _seconds(entry: Mapping[str, object], key: str) -> float | None:
+    given = entry.get(key)
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < 1e6:
+        raise _Unusable(f"`{key}` is a number of seconds")
+    return float(given)
+
+
+# ---- references to the environment
+
+_REFERENCE: Final = re.compile(
+    r"\$\{(?:env:)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}|\{env:(?P<opencode>[A-Za-z_][A-Za-z0-9_]*)\}"
+)
+
+
+class _Missing(Exception):
+    """A variable that is not set. Not a mistake in the file: it may be set tomorrow."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Expanding:
+    """`${NAME}`, `${NAME:-default}`, `${env:NAME}` and OpenCode's `{env:NAME}`, in values and never in keys."""
+
+    surroundings: Surroundings
+    used: set[str] = field(default_factory=set)
+    """Values of variables that may be secrets."""
+
+    def text(self, value: str) -> str:
+        return _REFERENCE.sub(self._one, value)
+
+    def path(self, value: str) -> str:
+        value = self.text(value)
+        return str(self.surroundings.home / value[2:]) if value.startswith("~/") else value
+
+    def pairs(self, entry: Mapping[str, object], key: str) -> dict[str, str]:
+        given = entry.get(key) or {}
+        if not isinstance(given, Mapping):
+            raise _Unusable(f"`{key}` is not a table")
+        return {str(name): self.text(_word(value)) for name, value in given.items() if value is not None}
+
+    def _one(self, found: re.Match[str]) -> str:
+        name = found["name"] or found["opencode"]
+        places: dict[str, Any] = {
+            "workspaceFolder": self.surroundings.directory,
+            "userHome": self.surroundings.home,
+        }
+        if name in places:
+            return str(places[name])
+        if value := self.surroundings.environ.get(name):
+            if name not in INHERITED:
+                self.used.add(value)
+            return value
+        if found["default"] is not None:
+            return found["default"]
+        raise _Missing(f"the environment variable {name} is not set")
+
+
+def _word(value: object) -> str:
+    return json.dumps(value) if isinstance(value, bool | int | float) else str(value)

@@ -1,0 +1,314 @@
+"""The stand-in's ACP mode: JSON-RPC on standard input and output, one message per line, sessions that live on.
+
+A prompt runs in a thread of its own, so that a cancel and the answers to the agent's own questions can be read.
+"""
+
+import itertools
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from . import text_model
+from .cli_agent_chats import Chat, Chats
+from .cli_agent_print import FOREVER_S, WORDS, Failed, pictures_seen, typed
+from .cli_agent_tools import outcome, tool
+from .cli_agent_words import FAILURES, MODELS, NO_MODEL, SIGNED_OUT, Faults, bad_model, read_faults
+from .script import Drop, Exec, Fail, Hang, Mute, Query, Result, Say, Step, Stream, Think, Wait, has_script
+
+MODES: Final = ("agent", "plan", "ask")
+
+
+class Refused(Exception):
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Cancelled(Exception):
+    """`session/cancel` came."""
+
+
+@dataclass(slots=True)
+class Session:
+    chat: Chat
+    mode: str = "agent"
+    model: str = "auto"
+    cancelled: threading.Event = field(default_factory=threading.Event)
+
+
+class AcpServer:
+    def __init__(self, chats: Chats, *, signed_in: bool, model: str, force: bool) -> None:
+        self.chats = chats
+        self._signed_in = signed_in
+        self._model = model
+        self.force = force
+        self._sessions: dict[str, Session] = {}
+        self._lock = threading.Lock()
+        self._ids = itertools.count(0)
+        self._answers: dict[int, tuple[threading.Event, list[Any]]] = {}
+        self._methods: dict[str, Callable[[Mapping[str, Any]], object]] = {
+            "initialize": self._initialize,
+            "authenticate": self._authenticate,
+            "session/new": self._new,
+            "session/load": self._load,
+            "session/set_mode": self._set_mode,
+            "session/set_model": self._set_model,
+        }
+
+    def serve(self) -> int:
+        for line in sys.stdin.buffer:
+            try:
+                message = json.loads(line)
+            except ValueError:
+                continue
+            if "method" not in message:
+                self._answered(message)
+            elif "id" not in message:
+                self._notified(message["method"], message.get("params") or {})
+            elif message["method"] == "session/prompt":
+                thread = threading.Thread(target=self._prompt, args=(message["id"], message.get("params") or {}))
+                thread.daemon = True
+                thread.start()
+            else:
+                self._reply(message["id"], message["method"], message.get("params") or {})
+        return 0
+
+    # ---- messages
+
+    def _write(self, message: Mapping[str, Any]) -> None:
+        data = json.dumps({"jsonrpc": "2.0", **message}, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        with self._lock:
+            while data:
+                data = data[os.write(1, data) :]
+
+    def _reply(self, number: object, method: str, params: Mapping[str, Any]) -> None:
+        handle = self._methods.get(method)
+        try:
+            if handle is None:
+                raise Refused(-32601, f"Method not found: {method}")
+            self._write({"id": number, "result": handle(params)})
+        except Refused as refused:
+            self._write({"id": number, "error": {"code": refused.code, "message": str(refused)}})
+
+    def ask(self, session: Session, method: str, params: Mapping[str, Any]) -> Any:
+        """A request of the agent's own; it waits for the answer as long as it takes, or for a cancel."""
+        number = next(self._ids)
+        done, answer = self._answers[number] = threading.Event(), []
+        self._write({"id": number, "method": method, "params": params})
+        while not done.wait(0.02):
+            if session.cancelled.is_set():
+                raise Cancelled
+        return answer[0]
+
+    def _answered(self, message: Mapping[str, Any]) -> None:
+        waiting = self._answers.pop(message.get("id", -1), None)
+        if waiting is not None:
+            waiting[1].append(message.get("result"))
+            waiting[0].set()
+
+    def _notified(self, method: str, params: Mapping[str, Any]) -> None:
+        session = self._sessions.get(str(params.get("sessionId")))
+        if method == "session/cancel" and session is not None:
+            session.cancelled.set()
+
+    def update(self, session: Session, kind: str, /, **more: Any) -> None:
+        update = {"sessionUpdate": kind, **more}
+        self._write({"method": "session/update", "params": {"sessionId": session.chat.id, "update": update}})
+
+    # ---- methods
+
+    def _initialize(self, params: Mapping[str, Any]) -> object:
+        return {
+            "protocolVersion": 1,
+            "agentCapabilities": {
+                "loadSession": True,
+                "mcpCapabilities": {"http": True, "sse": True},
+                "promptCapabilities": {"image": True, "audio": False, "embeddedContext": False},
+                "sessionCapabilities": {"list": {}},
+            },
+            "authMethods": [{"id": "cursor_login", "name": "Cursor login", "description": "Simulated"}],
+        }
+
+    def _authenticate(self, params: Mapping[str, Any]) -> object:
+        if not self._signed_in:
+            raise Refused(-32000, SIGNED_OUT)
+        return {}
+
+    def _session(self, params: Mapping[str, Any]) -> Session:
+        session = self._sessions.get(str(params.get("sessionId")))
+        if session is None:
+            raise Refused(-32602, "Session not found")
+        return session
+
+    def _new(self, params: Mapping[str, Any]) -> object:
+        if not self._signed_in:
+            raise Refused(-32000, SIGNED_OUT)
+        session = Session(self.chats.new(), model=self._model)
+        self._sessions[session.chat.id] = session
+        return {"sessionId": session.chat.id, **self._about(session)}
+
+    def _load(self, params: Mapping[str, Any]) -> object:
+        chat = self.chats.find(str(params.get("sessionId")))
+        if chat is None:
+            raise Refused(-32602, "Session not found")
+        session = self._sessions[chat.id] = Session(chat, model=self._model)
+        for role, text in chat.blocks:
+            kind = "agent_message_chunk" if role == "assistant" else "user_message_chunk"
+            self.update(session, kind, content={"type": "text", "text": text})
+        return self._about(session)
+
+    def _about(self, session: Session) -> dict[str, Any]:
+        listed = [{"modelId": f"{model}[]", "name": name} for model, name in MODELS.items()]
+        return {
+            "modes": {"currentModeId": session.mode, "availableModes": [{"id": mode, "name": mode} for mode in MODES]},
+            "models": {"currentModelId": f"{session.model}[]", "availableModels": listed},
+        }
+
+    def _set_mode(self, params: Mapping[str, Any]) -> object:
+        mode = params.get("modeId")
+        if mode not in MODES:
+            raise Refused(-32603, f"Unknown mode {mode}")
+        self._session(params).mode = str(mode)
+        return {}
+
+    def _set_model(self, params: Mapping[str, Any]) -> object:
+        model = str(params.get("modelId")).partition("[")[0]
+        if model not in MODELS:
+            raise Refused(-32603, f"Unknown model {model}")
+        self._session(params).model = model
+        return {}
+
+    # ---- prompts
+
+    def _prompt(self, number: object, params: Mapping[str, Any]) -> None:
+        try:
+            session = self._session(params)
+            session.cancelled.clear()
+            self._write({"id": number, "result": {"stopReason": self._turn(session, params.get("prompt") or [])}})
+        except Refused as refused:
+            self._write({"id": number, "error": {"code": refused.code, "message": str(refused)}})
+        except Failed as failed:
+            error = {"code": -32603, "message": "Internal error", "data": {"details": str(failed)}}
+            self._write({"id": number, "error": error})
+        except BrokenPipeError:  # whoever started it is gone
+            os._exit(1)
+
+    def _turn(self, session: Session, blocks: Sequence[Mapping[str, Any]]) -> str:
+        prompt = "".join(block.get("text", "") for block in blocks if block.get("type") == "text")
+        pictures = sum(block.get("type") == "image" for block in blocks)
+        new = text_model.split(prompt)
+        faults = read_faults(new)
+        if session.model == NO_MODEL:
+            raise Failed(bad_model(session.model))
+        if faults.has("error"):
+            raise Failed(FAILURES.get(faults.text("error"), faults.text("error")))
+        if faults.has("notice"):
+            with self._lock:
+                os.write(1, faults.text("notice").encode() + b"\n")
+        steps = text_model.answer([*typed(session.chat.blocks), *new], thinks=session.model == "sim-think")
+        said: list[str] = []
+        doing = _Doing(self, session, faults, prompt, said)
+        try:
+            if pictures and (faults.has("pictures") or not has_script(prompt)):
+                doing.say(pictures_seen(pictures))
+            for step in steps:
+                doing.step(step)
+        except Cancelled:
+            if not faults.has("ignore-cancel"):
+                return "cancelled"
+            time.sleep(FOREVER_S)
+        session.chat.blocks = [*session.chat.blocks, *new, ("assistant", "".join(said))]
+        self.chats.save(session.chat)
+        return faults.text("stop-reason") or "end_turn"
+
+
+@dataclass(slots=True)
+class _Doing:
+    server: AcpServer
+    session: Session
+    faults: Faults
+    prompt: str
+    said: list[str]
+    results: list[str] = field(default_factory=list)
+    calls: int = 0
+
+    def say(self, text: str) -> None:
+        self._pause(self.faults.number("slow", 0.0))
+        self.said.append(text)
+        self._chunk("agent_message_chunk", text)
+
+    def _chunk(self, kind: str, text: str) -> None:
+        self.server.update(self.session, kind, content={"type": "text", "text": text})
+
+    def _pause(self, milliseconds: float) -> None:
+        if self.session.cancelled.wait(milliseconds / 1000) if milliseconds else self.session.cancelled.is_set():
+            raise Cancelled
+
+    def step(self, step: Step) -> None:
+        match step:
+            case Say(text):
+                for word in WORDS.findall(text):
+                    self.say(word)
+            case Stream():
+                for index in range(step.count):
+                    self.say(step.delta(index))
+                    self._pause(step.delay_ms)
+            case Think(text):
+                for word in WORDS.findall(text):
+                    self._chunk("agent_thought_chunk", word)
+            case Wait(delay_ms):
+                self._pause(delay_ms)
+            case Exec(kind, args):
+                self._exec(kind, args)
+            case Query(kind, _):
+                self._query(kind)
+            case Result():
+                self.say("\n".join(self.results))
+            case Fail(code):
+                raise Failed(FAILURES[code])
+            case Drop(times):
+                if self.server.chats.attempts(self.prompt) <= times:
+                    os.kill(os.getpid(), signal.SIGKILL)
+            case Hang():
+                while True:
+                    self.server.update(self.session, "session_info_update")
+                    self._pause(1000)
+            case Mute():
+                self._pause(FOREVER_S * 1000)
+            case _:
+                pass
+
+    def _exec(self, kind: str, args: Mapping[str, Any]) -> None:
+        own = tool(kind)
+        self.calls += 1
+        call = f"call_{self.calls}"
+        about = {"toolCallId": call, "title": f"{kind} {next(iter(args.values()), '')}".strip(), "kind": own.kind}
+        self.server.update(self.session, "tool_call", **about, status="pending", rawInput=dict(args))
+        self._pause(self.faults.number("slow-tool", 0.0))
+        if own.gated and self.session.mode != "agent":
+            self.results, status = [f"rejected: not allowed in {self.session.mode} mode"], "failed"
+        elif own.gated and not self.server.force and not self._allowed(about):
+            self.results, status = ["rejected by the client"], "failed"
+        else:
+            self.results, status = [outcome(kind, args)[1]], "completed"
+        self.server.update(self.session, "tool_call_update", toolCallId=call, status=status)
+
+    def _allowed(self, about: Mapping[str, Any]) -> bool:
+        options = [
+            {"optionId": name.replace("_", "-"), "name": name, "kind": name}
+            for name in ("allow_once", "allow_always", "reject_once")
+        ]
+        params = {"sessionId": self.session.chat.id, "toolCall": about, "options": options}
+        answer = self.server.ask(self.session, "session/request_permission", params) or {}
+        return str(answer.get("outcome", {}).get("optionId", "")).startswith("allow")
+
+    def _query(self, kind: str) -> None:
+        params = {"sessionId": self.session.chat.id, "title": kind, "questions": []}
+        answer = self.server.ask(self.session, f"cursor/{kind}", params)
+        self.results = [f"answered: {json.dumps(answer, sort_keys=True)}"]

@@ -1,0 +1,52 @@
+"""The tools that the stand-in pretends to run itself: their keys, whether they ask for leave, and what they give.
+
+Nothing is ever run, read or written; the results say that they are made up.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+
+@dataclass(frozen=True, slots=True)
+class OwnTool:
+    key: str
+    kind: str
+    """As ACP sorts tools."""
+    gated: bool = False
+    """It changes something, or reaches out: not in ask mode, and elsewhere only with leave."""
+
+
+TOOLS: Final[Mapping[str, OwnTool]] = {
+    "shell": OwnTool("shellToolCall", "execute", gated=True),
+    "shell_stream": OwnTool("shellToolCall", "execute", gated=True),
+    "background_shell": OwnTool("shellToolCall", "execute", gated=True),
+    "read": OwnTool("readToolCall", "read"),
+    "write": OwnTool("writeToolCall", "edit", gated=True),
+    "delete": OwnTool("deleteToolCall", "edit", gated=True),
+    "ls": OwnTool("lsToolCall", "read"),
+    "grep": OwnTool("grepToolCall", "search"),
+    "fetch": OwnTool("webFetchToolCall", "fetch", gated=True),
+}
+OTHER: Final = OwnTool("mcpToolCall", "other")
+
+QUERIES: Final[Mapping[str, str]] = {
+    "web_search": "webSearchRequestQuery",
+    "ask_question": "askQuestionInteractionQuery",
+    "create_plan": "createPlanRequestQuery",
+    "web_fetch": "webFetchRequestQuery",
+    "switch_mode": "switchModeRequestQuery",
+}
+
+
+def tool(kind: str) -> OwnTool:
+    return TOOLS.get(kind, OTHER)
+
+
+def outcome(kind: str, args: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """(the `success` member, the text of it)."""
+    subject = str(next(iter(args.values()), ""))
+    text = f"simulated {kind} of {subject}" if subject else f"simulated {kind}"
+    if tool(kind).key == "shellToolCall":
+        return {"stdout": text + "\n", "stderr": "", "exitCode": 0}, text
+    return {"content": text}, text

@@ -1,0 +1,74 @@
+"""What the simulated model sees, whatever wire it came over: messages, their parts, and the tools on offer.
+
+Values only, and no import but the standard library's: a stand-in that is started as a program must start fast.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Role = Literal["system", "user", "assistant", "tool"]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Thought:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    mime_type: str
+    data: str = ""
+    """base64; empty when the picture itself was not sent along."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    call_id: str
+    name: str
+    args: str
+    """JSON text."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    call_id: str
+    name: str
+    text: str
+    is_error: bool = False
+
+
+Part = Text | Thought | Picture | ToolCall | ToolResult
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    role: Role
+    parts: tuple[Part, ...]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(part.text for part in self.parts if isinstance(part, Text))
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    name: str
+    tool_name: str
+    provider: str = ""
+    description: str = ""
+    schema: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def shown(self) -> str:
+        """The name its owner gave it; `name` usually carries the provider in front."""
+        return self.tool_name or self.name
+
+
+def find(tools: Sequence[Tool], name: str) -> Tool | None:
+    return next((tool for tool in tools if name in (tool.tool_name, tool.name)), None)

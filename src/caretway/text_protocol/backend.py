@@ -1,0 +1,103 @@
+"""A Backend around a backend that takes and gives text only: with it, that backend has client tools and thinking.
+
+Each turn gets a trigger of its own and its request in plain text; turn.py makes events of the answer. Results of calls
+come back as a replay of the history. Knows abilities, and not which backend it stands around.
+"""
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ..core.errors import GatewayError
+from ..core.estimate import prompt_chars
+from ..core.request import Message, Role, Text, TurnRequest
+from ..core.turn import Backend, BackendStatus, ModelInfo, Snapshot, Turn
+from .instructions import wrong_call
+from .limits import DEFAULT_TEXT_LIMITS, TextLimits
+from .parser import BadCall, Parser
+from .prompt import Manner, PromptStyle, mentions, offers_tools, prepare, tool_result
+from .thinking import SUFFIX, base_model, with_thinking
+from .turn import TextTurn
+
+
+def new_trigger() -> str:
+    return f"<<CALL_{secrets.token_hex(4)}>>"
+
+
+class TextToolBackend:
+    def __init__(
+        self,
+        inner: Backend,
+        *,
+        style: PromptStyle = "tags",
+        base_models: Sequence[str] = (),
+        limits: TextLimits = DEFAULT_TEXT_LIMITS,
+        new_trigger: Callable[[], str] = new_trigger,
+    ) -> None:
+        """`base_models`: models to offer besides those that the inner backend lists."""
+        self.name = inner.name
+        self.standing = inner.standing
+        self.abilities = replace(inner.abilities, client_tools="native", parks=False)
+        self._inner = inner
+        self._style: PromptStyle = style
+        self._base_models = tuple(base_models)
+        self._limits = limits
+        self._new_trigger = new_trigger
+        self._native: frozenset[str] | None = None
+
+    async def models(self) -> Sequence[ModelInfo]:
+        found = list(await self._inner.models())
+        self._native = frozenset(model.id for model in found)
+        found += [ModelInfo(name, name) for name in self._base_models if name not in self._native]
+        return with_thinking(found)
+
+    async def status(self) -> BackendStatus:
+        return await self._inner.status()
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def start(self, request: TurnRequest, snapshot: Snapshot | None = None) -> TextTurn:
+        model, thinks = base_model(request.model, await self._known(request.model))
+        request = replace(request, model=model)
+        trigger = self._trigger(request)
+        manner = Manner(trigger, self._style, thinks, continued=snapshot is not None, limits=self._limits)
+        told = prepare(request, manner)
+        offered = offers_tools(request)
+        names = [tool.name for tool in request.tools] if offered else []
+        corrects = offered and self._inner.abilities.continues
+        parser = Parser(
+            trigger if offered else "",
+            frozenset(names),
+            thinking=thinks,
+            keep_bad_calls=corrects,
+            max_call_chars=self._limits.max_call_chars,
+        )
+
+        async def correct(kept: Snapshot, said: str, wrong: Sequence[BadCall]) -> Turn:
+            answers = [
+                tool_result(f"wrong_{i}", bad.name, wrong_call(bad.problem, names), is_error=True)
+                for i, bad in enumerate(wrong, 1)
+            ]
+            more = (Message(Role.ASSISTANT, (Text(said),)), Message(Role.USER, (Text("\n\n".join(answers)),)))
+            return await self._inner.start(replace(told, messages=(*told.messages, *more)), kept)
+
+        limits = self._limits if corrects else replace(self._limits, corrections=0)
+        if not request.tool_choice.parallel:
+            limits = replace(limits, max_calls=1)
+        inner = await self._inner.start(told, snapshot)
+        return TextTurn(inner, parser, correct, limits, prompt_chars=prompt_chars(told))
+
+    async def _known(self, model: str) -> frozenset[str]:
+        """Upstream's own ids: a model that is called like a derived one may be real."""
+        if self._native is None and model.endswith(SUFFIX):
+            try:
+                await self.models()
+            except GatewayError:
+                return frozenset()  # then the turn will say what is wrong, or work
+        return self._native or frozenset()
+
+    def _trigger(self, request: TurnRequest) -> str:
+        while mentions(request, trigger := self._new_trigger()):
+            pass
+        return trigger

@@ -1,0 +1,20 @@
+"""The named limits of the text protocol. Sizes are in characters: that is what passes through here."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TextLimits:
+    max_call_chars: int = 8 * 1024 * 1024
+    """One call with its arguments; a longer one is shown as text."""
+    max_calls: int = 64
+    """Calls in one response; the turn ends after the last one."""
+    max_tools_chars: int = 2 * 1024 * 1024
+    """The list of tools, as it stands in the instructions."""
+    corrections: int = 1
+    """How often in one turn the model is told that a call of its was wrong."""
+
+
+DEFAULT_TEXT_LIMITS = TextLimits()
+MAX_NAME_CHARS = 128
+"""As long as a declared tool's name can be."""

@@ -1,0 +1,301 @@
+"""The model's text -> text, thinking and calls. Sans I/O, incremental, linear in the size of what is fed.
+
+In: text in any chunking, then the end. Out: pieces, the same for every chunking once neighbours of a kind are joined.
+Remembered: a beginning of a tag that the text so far ends with, or a call that is not complete. A tag that never
+becomes one is text again, so nothing is lost. Only the trigger of this very request opens a call; everything else that
+looks like one is text, whoever wrote it.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from .limits import MAX_NAME_CHARS
+
+
+@dataclass(frozen=True, slots=True)
+class TextPiece:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingPiece:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallPiece:
+    name: str
+    arguments: str
+    """The JSON text of an object."""
+
+
+@dataclass(frozen=True, slots=True)
+class BadCall:
+    """A call that cannot be made. Only for a parser that was told to keep these."""
+
+    name: str
+    problem: str
+    raw: str
+    """As the model wrote it."""
+
+
+Piece = TextPiece | ThinkingPiece | CallPiece | BadCall
+
+
+class _State(Enum):
+    PROSE = "in the text"
+    THINKING = "between thinking tags"
+    AFTER_THINKING = "behind thinking, where white space means nothing"
+    TRIGGERED = "behind the trigger: a call must follow"
+    ARGUMENTS = "inside a call"
+    CALLED = "behind a call: another one may follow"
+
+
+INVOKE: Final = '<invoke name="'
+CLOSE: Final = "</invoke>"
+THINKING_TAGS: Final = {"<thinking>": "</thinking>", "<think>": "</think>"}
+_MAX_BLANKS: Final = 64
+_MAX_REST_OF_TAG: Final = 64
+
+_TAG: Final = re.compile(r"<<CALL_\w{8}>>|<think(?:ing)?>")
+_BLANK: Final = re.compile(r"\s*")
+_OUTSIDE: Final = re.compile(rf'"|{CLOSE}')
+_INSIDE: Final = re.compile(r'["\\]')
+_MORE: Final = -1
+"""A step that needs more text to decide."""
+
+
+class Parser:
+    def __init__(
+        self,
+        trigger: str = "",
+        names: frozenset[str] = frozenset(),
+        *,
+        thinking: bool = False,
+        keep_bad_calls: bool = False,
+        max_call_chars: int = 8 * 1024 * 1024,
+    ) -> None:
+        """Without a trigger there are no calls. `thinking`: the model was told to use thinking tags, so they count
+        everywhere; otherwise only in front of the answer, where models put them unasked."""
+        self._trigger = trigger
+        self._names = names
+        self._thinks_anywhere = thinking
+        self._keep_bad_calls = keep_bad_calls
+        self._max_call_chars = max_call_chars
+        self._state = _State.PROSE
+        self._spoke = False
+        """Something visible was said."""
+        self._rest = ""
+        """What cannot be decided yet. Never longer than a tag."""
+        self._raw: list[str] = []
+        """The call that is being read, as it was written: trigger, tag, then the arguments."""
+        self._raw_chars = 0
+        self._name = ""
+        self._in_string = False
+        self._close = ""
+        self._steps: Final[dict[_State, Callable[[str, int, list[Piece]], int]]] = {
+            _State.PROSE: self._prose,
+            _State.THINKING: self._thinking,
+            _State.AFTER_THINKING: self._after_thinking,
+            _State.TRIGGERED: self._opening,
+            _State.ARGUMENTS: self._arguments,
+            _State.CALLED: self._opening,
+        }
+
+    def feed(self, text: str) -> list[Piece]:
+        out: list[Piece] = []
+        text = self._rest + text
+        self._rest = ""
+        at = 0
+        while at != _MORE and at < len(text):
+            at = self._steps[self._state](text, at, out)
+        return out
+
+    def finish(self) -> list[Piece]:
+        """The answer is over: what was held back in the hope of a tag is given out as what it is."""
+        out: list[Piece] = []
+        rest, self._rest = self._rest, ""
+        if self._state is _State.THINKING:
+            if rest:
+                out.append(ThinkingPiece(rest))
+        elif self._state is not _State.AFTER_THINKING:
+            self._say("".join([*self._raw, rest]), out)
+        self._raw, self._raw_chars, self._state = [], 0, _State.PROSE
+        return out
+
+    # ---- one step: from `at` to where the next one begins, or _MORE with the undecided rest kept
+
+    def _prose(self, text: str, at: int, out: list[Piece]) -> int:
+        may_think = self._thinks_anywhere or not self._spoke
+        begin = at
+        while (found := _TAG.search(text, begin)) is not None:
+            tag, start = found[0], found.start()
+            if tag == self._trigger:
+                self._say(text[at:start], out)
+                self._raw = [tag]
+                self._state = _State.TRIGGERED
+                return found.end()
+            if may_think and tag in THINKING_TAGS:
+                may_think = self._thinks_anywhere or not text[at:start].strip()
+                if may_think:
+                    self._say(text[at:start], out)
+                    self._close = THINKING_TAGS[tag]
+                    self._state = _State.THINKING
+                    return found.end()
+            begin = found.end()
+        held = max(_overlap(text, at, tag) for tag in (self._trigger, *(THINKING_TAGS if may_think else ())))
+        self._say(text[at : len(text) - held], out)
+        return self._wait(text, len(text) - held)
+
+    def _thinking(self, text: str, at: int, out: list[Piece]) -> int:
+        end = text.find(self._close, at)
+        stop = end if end >= 0 else len(text) - _overlap(text, at, self._close)
+        if stop > at:
+            out.append(ThinkingPiece(text[at:stop]))
+        if end < 0:
+            return self._wait(text, stop)
+        self._state = _State.AFTER_THINKING
+        return end + len(self._close)
+
+    def _after_thinking(self, text: str, at: int, out: list[Piece]) -> int:
+        end = _blanks(text, at, len(text))
+        if end < len(text):
+            self._state = _State.PROSE
+        return end
+
+    def _opening(self, text: str, at: int, out: list[Piece]) -> int:
+        """The white space and the opening tag of a call; anything else makes the trigger in front of it text."""
+        begin = _blanks(text, at, at + _MAX_BLANKS)
+        named = begin + len(INVOKE)
+        if not text.startswith(INVOKE, begin):
+            undecided = INVOKE.startswith(text[begin : begin + len(INVOKE)])
+            return self._wait(text, at) if undecided else self._no_call(text, at, begin, out)
+        quote = text.find('"', named, named + MAX_NAME_CHARS + 1)
+        name = text[named : quote if quote >= 0 else named + MAX_NAME_CHARS + 1]
+        if len(name) > MAX_NAME_CHARS or not _is_plain(name):
+            return self._no_call(text, at, named, out)
+        if quote < 0:
+            return self._wait(text, at)
+        end = text.find(">", quote + 1, quote + 1 + _MAX_REST_OF_TAG)
+        between = text[quote + 1 : end if end >= 0 else quote + 1 + _MAX_REST_OF_TAG]
+        if len(between) >= _MAX_REST_OF_TAG or not _is_plain(between):
+            return self._no_call(text, at, named, out)
+        if end < 0:
+            return self._wait(text, at)
+        if name not in self._names and not self._keep_bad_calls:
+            return self._no_call(text, at, end + 1, out)
+        self._raw = [*self._raw, text[at:begin], text[begin : end + 1]]
+        self._raw_chars = 0
+        self._name, self._in_string, self._state = name, False, _State.ARGUMENTS
+        return end + 1
+
+    def _no_call(self, text: str, at: int, to: int, out: list[Piece]) -> int:
+        self._say("".join([*self._raw, text[at:to]]), out)
+        self._raw, self._raw_chars, self._state = [], 0, _State.PROSE
+        return to
+
+    def _arguments(self, text: str, at: int, out: list[Piece]) -> int:
+        """Up to the closing tag; one inside a JSON string does not count."""
+        begin = at
+        while True:
+            found = (_INSIDE if self._in_string else _OUTSIDE).search(text, begin)
+            if found is None:
+                held = 0 if self._in_string else _overlap(text, begin, CLOSE)
+                return self._more_arguments(text, at, len(text) - held, out)
+            if found[0] == CLOSE:
+                if self._raw_chars + found.start() - at > self._max_call_chars:
+                    return self._overflow(text, at, out)
+                return self._complete(text[at : found.start()], found.end(), out)
+            if found[0] == "\\":
+                if found.end() == len(text):
+                    return self._more_arguments(text, at, found.start(), out)
+                begin = found.end() + 1
+            else:
+                self._in_string = not self._in_string
+                begin = found.end()
+
+    def _more_arguments(self, text: str, at: int, to: int, out: list[Piece]) -> int:
+        if self._raw_chars + to - at > self._max_call_chars:
+            return self._overflow(text, at, out)
+        self._raw.append(text[at:to])
+        self._raw_chars += to - at
+        return self._wait(text, to)
+
+    def _overflow(self, text: str, at: int, out: list[Piece]) -> int:
+        """Text up to the very character that is too many, so that it does not depend on how the text was cut."""
+        return self._no_call(text, at, at + self._max_call_chars - self._raw_chars, out)
+
+    def _complete(self, last: str, end: int, out: list[Piece]) -> int:
+        # In front of the arguments: what stood before the call (nothing, or the trigger), white space, and the tag.
+        tag = next(i for i, part in enumerate(self._raw) if part.startswith(INVOKE))
+        arguments = "".join([*self._raw[tag + 1 :], last])
+        raw = "".join([*self._raw[: tag + 1], arguments, CLOSE])
+        self._raw, self._raw_chars, self._state = [], 0, _State.CALLED
+        good = read_arguments(arguments)
+        if self._name not in self._names:
+            out.append(BadCall(self._name, f"there is no tool {self._name!r}", raw))
+        elif good is not None:
+            out.append(CallPiece(self._name, good))
+        elif self._keep_bad_calls:
+            out.append(BadCall(self._name, "the arguments are not a JSON object", raw))
+        else:
+            self._say(raw, out)
+            self._state = _State.PROSE
+        return end
+
+    # ---- small moves
+
+    def _wait(self, text: str, at: int) -> int:
+        self._rest = text[at:]
+        return _MORE
+
+    def _say(self, text: str, out: list[Piece]) -> None:
+        if text:
+            self._spoke = self._spoke or not text.isspace()
+            out.append(TextPiece(text))
+
+
+def _blanks(text: str, at: int, stop: int) -> int:
+    """Where white space that begins at `at` ends, not looking beyond `stop`."""
+    found = _BLANK.match(text, at, stop)
+    return found.end() if found else at
+
+
+def _is_plain(inside_tag: str) -> bool:
+    return not any(character in inside_tag for character in "<>\n")
+
+
+def _overlap(text: str, at: int, tag: str) -> int:
+    """How many characters at the end of `text[at:]` are a beginning of `tag`, but not all of it."""
+    window = max(at, len(text) - len(tag) + 1)
+    start = text.find(tag[:1], window) if tag else -1
+    while start >= 0:
+        if tag.startswith(text[start:]):
+            return len(text) - start
+        start = text.find(tag[:1], start + 1)
+    return 0
+
+
+def read_arguments(text: str) -> str | None:
+    """The arguments as valid JSON, None when they are no object. Nothing is added to them: no arguments are an empty
+    object, and raw line breaks inside strings, which models write although JSON forbids it, are spelled properly."""
+    text = text.strip()
+    if not text:
+        return "{}"
+    try:
+        return text if isinstance(json.loads(text, parse_constant=_no_constant), dict) else None
+    except (ValueError, RecursionError):
+        pass
+    try:
+        value = json.loads(text, strict=False, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        return None
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else None
+
+
+def _no_constant(word: str) -> object:
+    raise ValueError(f"{word} is not JSON")

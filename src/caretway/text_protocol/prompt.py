@@ -1,0 +1,222 @@
+"""A request -> the same request in plain text messages, as an upstream without tools understands it. Pure.
+
+Two styles for what was called before: `tags` writes it as the model is to write calls now and keeps the messages apart;
+`transcript` writes one text with `System:`, `User:`, `Assistant:`. A request that has nothing to do with tools or
+thinking is passed on untouched (a transcript of more than one message aside). Refuses to know who sends the prompt.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Final, Literal
+
+from ..core.request import Image, Message, Role, Text, ToolCall, ToolChoice, ToolResult, TurnRequest
+from .instructions import HINT, THINKING_RULES, bridge, reminder
+from .limits import DEFAULT_TEXT_LIMITS, TextLimits
+from .quoting import quote, quote_attribute, quote_json, quote_lines
+
+PromptStyle = Literal["tags", "transcript"]
+_HEADS: Final[Mapping[Role, str]] = {
+    Role.SYSTEM: "System: ",
+    Role.USER: "User: ",
+    Role.ASSISTANT: "Assistant: ",
+    Role.TOOL: "",
+}
+_RESULTS: Final[Mapping[PromptStyle, str]] = {
+    "tags": ' as <tool_result id="..." name="..."> elements',
+    "transcript": " as [Tool result for ...] lines",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How one request is told."""
+
+    trigger: str
+    style: PromptStyle = "tags"
+    thinking: bool = False
+    """The model is asked to think in tags."""
+    continued: bool = False
+    """Upstream remembers everything up to the last answer."""
+    limits: TextLimits = DEFAULT_TEXT_LIMITS
+
+
+def offers_tools(request: TurnRequest) -> bool:
+    return bool(request.tools) and request.tool_choice.mode != "none"
+
+
+def prepare(request: TurnRequest, manner: Manner) -> TurnRequest:
+    """Text messages only, and no tools."""
+    messages = request.messages
+    plain = not (offers_tools(request) or manner.thinking or _has_tool_parts(messages))
+    if plain and (manner.style == "tags" or len(messages) < 2):
+        return replace(request, tools=(), tool_choice=ToolChoice())
+    if manner.continued:
+        messages = messages[_answered(messages) :]
+    told = (
+        _transcript(request, messages, manner) if manner.style == "transcript" else _tagged(request, messages, manner)
+    )
+    if manner.continued and manner.style == "tags":
+        told = (*request.messages[: _answered(request.messages)], *told)  # the backend drops what is remembered
+    return replace(request, messages=told, tools=(), tool_choice=ToolChoice())
+
+
+def mentions(request: TurnRequest, trigger: str) -> bool:
+    """True when the trigger stands somewhere in the request: then it must not be used."""
+    texts = [tool.description for tool in request.tools]
+    for message in request.messages:
+        for part in message.parts:
+            match part:
+                case Text(text=text) | ToolCall(arguments=text):
+                    texts.append(text)
+                case ToolResult():
+                    texts.append(part.text)
+                case _:
+                    pass
+    return any(trigger in text for text in texts)
+
+
+def _has_tool_parts(messages: Sequence[Message]) -> bool:
+    return any(isinstance(part, ToolCall | ToolResult) for message in messages for part in message.parts)
+
+
+def _answered(messages: Sequence[Message]) -> int:
+    return max((n for n, message in enumerate(messages, 1) if message.role is Role.ASSISTANT), default=0)
+
+
+def _instructions(request: TurnRequest, manner: Manner) -> list[str]:
+    told: list[str] = []
+    if offers_tools(request):
+        choice, trigger = request.tool_choice, manner.trigger
+        if manner.continued:
+            told.append(reminder(choice, trigger))
+        else:
+            told.append(bridge(request.tools, choice, trigger, _RESULTS[manner.style], manner.limits))
+    if manner.thinking and not manner.continued:
+        told.append(THINKING_RULES)
+    return told
+
+
+# ---------------------------------------------------------------------------------------------- tags
+
+
+def _tagged(request: TurnRequest, messages: Sequence[Message], manner: Manner) -> tuple[Message, ...]:
+    told: list[Message] = []
+    instructions = _instructions(request, manner)
+    if not manner.continued:
+        leading = [message for message in messages if message.role is Role.SYSTEM]
+        messages = [message for message in messages if message.role is not Role.SYSTEM]
+        system = "\n\n".join([*(quote(message.text) for message in leading if message.text), *instructions])
+        if system:
+            told.append(Message(Role.SYSTEM, (Text(system),)))
+        instructions = []
+    calls: dict[str, _Made] = {}
+    for message in _results_joined(messages):
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                calls[part.id] = _Made(len(calls), part.name)
+        told.append(_tagged_message(message, calls, instructions, manner, explained=offers_tools(request)))
+        instructions = []
+    return tuple(told)
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A call of the history: which one it was, and of which tool."""
+
+    number: int
+    name: str
+
+
+def _results_joined(messages: Sequence[Message]) -> Iterator[Message]:
+    """Results of one step come as messages of their own; the model reads them in one."""
+    for role, run in groupby(messages, key=lambda message: message.role):
+        if role is Role.TOOL:
+            yield Message(role, tuple(part for message in run for part in message.parts))
+        else:
+            yield from run
+
+
+def _tagged_message(
+    message: Message, calls: Mapping[str, _Made], before: Sequence[str], manner: Manner, *, explained: bool
+) -> Message:
+    if message.role is Role.ASSISTANT:
+        return Message(Role.ASSISTANT, (Text("\n".join(_said_and_called(message, manner, explained))),))
+    results = sorted(
+        (part for part in message.parts if isinstance(part, ToolResult)),
+        key=lambda result: calls[result.call_id].number if result.call_id in calls else len(calls),
+    )
+    said = quote("".join(part.text for part in message.parts if isinstance(part, Text)))
+    blocks = [*before]
+    for result in results:
+        name = calls[result.call_id].name if result.call_id in calls else ""
+        blocks.append(tool_result(result.call_id, name, result.text, is_error=result.is_error))
+    if said:
+        blocks.append(said)
+    if manner.thinking and message.role is Role.USER:
+        blocks.append(HINT)
+    role = Role.SYSTEM if message.role is Role.SYSTEM else Role.USER
+    return Message(role, (Text("\n\n".join(blocks)), *_images(message)))
+
+
+def _said_and_called(message: Message, manner: Manner, explained: bool) -> Iterator[str]:
+    if text := message.text:
+        yield quote(text)
+    calls = [part for part in message.parts if isinstance(part, ToolCall)]
+    if calls and explained:
+        yield manner.trigger
+    for call in calls:
+        yield _invoke(call) if explained else _called(call)
+
+
+def _invoke(call: ToolCall) -> str:
+    return f'<invoke name="{quote_attribute(call.name)}">{quote_json(call.arguments or "{}")}</invoke>'
+
+
+def tool_result(call_id: str, name: str, text: str, *, is_error: bool = False) -> str:
+    named = f' name="{quote_attribute(name)}"' if name else ""
+    failed = ' error="true"' if is_error else ""
+    return f'<tool_result id="{quote_attribute(call_id)}"{named}{failed}>\n{quote(text)}\n</tool_result>'
+
+
+def _images(message: Message) -> Iterator[Image]:
+    for part in message.parts:
+        if isinstance(part, Image):
+            yield part
+        elif isinstance(part, ToolResult):
+            yield from (inner for inner in part.content if isinstance(inner, Image))
+
+
+# ---------------------------------------------------------------------------------------------- transcript
+
+
+def _transcript(request: TurnRequest, messages: Sequence[Message], manner: Manner) -> tuple[Message, ...]:
+    blocks: list[str] = []
+    instructions = _instructions(request, manner)
+    if not manner.continued:
+        leading = [quote_lines(message.text) for message in messages if message.role is Role.SYSTEM and message.text]
+        if system := "\n\n".join([*leading, *instructions]):
+            blocks.append(f"System: {system}")
+        messages = [message for message in messages if message.role is not Role.SYSTEM]
+    else:
+        blocks += instructions
+    for message in messages:
+        blocks += _transcript_blocks(message, manner)
+    images = [image for message in messages for image in _images(message)]
+    return (Message(Role.USER, (Text("\n\n".join(blocks)), *images)),)
+
+
+def _transcript_blocks(message: Message, manner: Manner) -> Iterator[str]:
+    for part in message.parts:
+        if isinstance(part, ToolResult):
+            failed = "(failed) " if part.is_error else ""
+            yield f"[Tool result for {quote_attribute(part.call_id)}]: {failed}{quote_lines(part.text)}"
+    calls = [_called(part) for part in message.parts if isinstance(part, ToolCall)]
+    said = quote_lines(message.text)
+    hint = [HINT] if manner.thinking and message.role is Role.USER and said else []
+    if said or calls:
+        yield _HEADS[message.role] + "\n".join([*([said] if said else []), *calls, *hint])
+
+
+def _called(call: ToolCall) -> str:
+    return f"[Called tool: {quote_attribute(call.name)}({quote_json(call.arguments or '{}')})]"

@@ -1,0 +1,43 @@
+r"""Foreign words in a prompt: what users, files and tools wrote must not read like the protocol's own words.
+
+A backslash is put into such a word (`<\invoke`, `<<\CALL_`, a line that begins with `\User:`), and the model is told
+so. A word that has backslashes already gets one more, so the original can always be told. Inside JSON `<` is spelled
+as `\u003c`, which means the same there. Pure; knows no message.
+"""
+
+import json
+import re
+from typing import Final
+
+_WORDS: Final = r"/?(?:invoke|tool_result|tool_bridge|function_list)\b"
+_TAG: Final = re.compile(rf"<(?=\\*{_WORDS})", re.IGNORECASE)
+_TRIGGER: Final = re.compile(r"<<(?=\\*CALL_)", re.IGNORECASE)
+_IN_JSON: Final = re.compile(rf"<(?={_WORDS}|<CALL_)", re.IGNORECASE)
+_HEAD: Final = re.compile(
+    r"^(?=\\*(?:System:|User:|Assistant:|\[Tool result for |\[Called tool: ))", re.MULTILINE | re.IGNORECASE
+)
+_NOT_IN_ATTRIBUTES: Final = re.compile(r'[\x00-\x1f"<>\[\]]')
+
+
+def quote(text: str) -> str:
+    """For a text between the protocol's tags."""
+    return _TRIGGER.sub(r"<<\\", _TAG.sub(r"<\\", text))
+
+
+def quote_lines(text: str) -> str:
+    """For a text in a transcript, where the start of a line can mean something too."""
+    return _HEAD.sub(r"\\", quote(text))
+
+
+def quote_json(text: str) -> str:
+    """For a JSON text; what is none is quoted like any other text."""
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return quote(text)
+    return _IN_JSON.sub(r"\\u003c", text)
+
+
+def quote_attribute(text: str) -> str:
+    """For a name or an id inside a tag. These are ours or were checked when they were declared; a history can lie."""
+    return _NOT_IN_ATTRIBUTES.sub("_", text)

@@ -1,0 +1,94 @@
+"""Thinking: models that are asked to think in tags, and what clients get to see of any model's thinking.
+
+A derived model `<base>-thinking` is its base model with the thinking rules in the prompt. It exists for base models
+that do not think by themselves, and is never derived twice. Pure.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, Literal
+
+from ..core.errors import ErrorKind, GatewayError
+from ..core.events import Event, Note, ReasoningDelta, TextDelta, ToolCallDelta, TurnStarted, UsageReported
+from ..core.request import TurnRequest
+from ..core.turn import ModelInfo, Stage, StageFactory
+
+SUFFIX: Final = "-thinking"
+
+ThinkingMode = Literal["visible", "hide", "inline"]
+
+
+def with_thinking(models: Sequence[ModelInfo]) -> list[ModelInfo]:
+    """The models, each base model without a thinking variant of its own followed by the derived one."""
+    ids = [model.id for model in models]
+    listed: list[ModelInfo] = []
+    for model in models:
+        listed.append(model)
+        if not model.reasoning and SUFFIX not in model.id and not any(i.startswith(model.id + SUFFIX) for i in ids):
+            listed.append(_derived(model))
+    return listed
+
+
+def _derived(model: ModelInfo) -> ModelInfo:
+    aliases = tuple(alias + SUFFIX for alias in model.aliases)
+    return replace(
+        model, id=model.id + SUFFIX, name=f"{model.name or model.id} (thinking)", aliases=aliases, reasoning=True
+    )
+
+
+def base_model(model: str, native: frozenset[str]) -> tuple[str, bool]:
+    """(the id upstream knows, whether thinking is asked for in the prompt). `native`: ids that upstream has itself."""
+    if model in native or not model.endswith(SUFFIX):
+        return model, False
+    base = model.removesuffix(SUFFIX)
+    if base.endswith(SUFFIX) or not base:
+        raise GatewayError(
+            ErrorKind.MODEL_UNKNOWN,
+            f"There is no model `{model}`: a thinking model has no thinking variant.",
+            hint=f"Use `{base or 'a model of /v1/models'}`.",
+            param="model",
+        )
+    return base, True
+
+
+def thinking(mode: ThinkingMode) -> StageFactory:
+    """A stage that decides what a client gets of the thinking, whichever backend it came from."""
+
+    def build(_: TurnRequest) -> Stage | None:
+        match mode:
+            case "hide":
+                return HideThinking()
+            case "inline":
+                return InlineThinking()
+            case _:
+                return None
+
+    return build
+
+
+class HideThinking:
+    def feed(self, event: Event) -> list[Event]:
+        return [] if isinstance(event, ReasoningDelta) else [event]
+
+
+_ASIDE: Final = (Note, UsageReported, TurnStarted, ToolCallDelta)
+"""Events that do not show where thinking ends."""
+
+
+class InlineThinking:
+    """Thinking as text between <think> and </think>. Remembered: whether the tag is open."""
+
+    def __init__(self) -> None:
+        self._open = False
+
+    def feed(self, event: Event) -> list[Event]:
+        match event:
+            case ReasoningDelta(text=text):
+                opening = "" if self._open else "<think>"
+                self._open = True
+                return [TextDelta(opening + text)]
+            case _ if self._open and not isinstance(event, _ASIDE):
+                self._open = False
+                return [TextDelta("</think>\n\n"), event]
+            case _:
+                return [event]

@@ -1,0 +1,375 @@
+"""The ways to Cursor, put together from Settings: which one is taken, with whose credentials, and how it is built.
+
+`app` and the commands use this. Ways other than the Agent API are imported when they are chosen: nobody waits for what
+is not used.
+"""
+
+import importlib.util
+import platform
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from typing import Any, Final
+
+from . import __version__, front
+from .auth.account import Account
+from .auth.renewal import Call
+from .auth.store import SignIns, SignInShelf, open_sign_ins
+from .auth.tokens import FixedToken, NoToken, RenewedToken, exchanged_key
+from .backends.agent_api.auto_transport import AutoTransport, open_transport
+from .backends.agent_api.backend import AgentBackend, AgentSetup, Identity, ParameterSource, TokenSource
+from .backends.agent_api.compose import Surroundings
+from .backends.agent_api.conversation import ConversationLimits
+from .backends.agent_api.dial import socket_dial
+from .backends.agent_api.limits import TransportLimits
+from .backends.agent_api.parameters import PATH, model_parameters
+from .backends.agent_api.ports import Response, Transport
+from .backends.agent_api.tool_policy import LocalSetup, tool_policy
+from .backends.agent_api.tracing import TracingTransport
+from .backends.cursor_cli.program import find_program
+from .config import Settings, process_environment
+from .core.errors import ErrorKind, GatewayError
+from .core.turn import Backend
+from .tasks import spawn
+from .text_protocol.backend import TextToolBackend
+from .web.passthrough import SEND_KEY
+
+REST_URL: Final = "https://api.cursor.com"
+
+
+def _agent(settings: Settings, stack: AsyncExitStack) -> Backend:
+    transport = _traced(_transport(settings), settings, stack)
+    tokens = _tokens(settings, transport)
+    return AgentBackend(
+        _setup(settings, "agent", "unofficial"),
+        transport,
+        tokens,
+        time.time,
+        _parameters(settings, transport, tokens, stack),
+    )
+
+
+def _simulator(settings: Settings, stack: AsyncExitStack) -> Backend:
+    from .simulator import Simulator
+
+    simulator = Simulator()
+    stack.push_async_callback(simulator.aclose)
+    carrier = AutoTransport(
+        socket_dial(simulator.connect), settings.agent_transport, limits=_transport_limits(settings)
+    )
+    transport = _traced(carrier, settings, stack)
+    tokens = FixedToken("simulated")
+    return AgentBackend(
+        _setup(settings, "simulator", "simulated"),
+        transport,
+        tokens,
+        time.time,
+        _list_parameters(transport, tokens),
+    )
+
+
+def _sdk(settings: Settings, stack: AsyncExitStack) -> Backend:
+    if not _sdk_installed():
+        raise GatewayError(
+            ErrorKind.UNSUPPORTED,
+            "The sdk backend needs Cursor's own package, which is not installed.",
+            hint="Run `pip install 'caretway[sdk]'`, or use --backend agent.",
+        )
+    if sys.platform == "win32":
+        raise GatewayError(
+            ErrorKind.UNSUPPORTED,
+            "The sdk backend cannot watch over the SDK's processes on Windows yet.",
+            hint="Use --backend agent.",
+        )
+    from .backends.cursor_sdk.backend import CursorSdkBackend, SdkSetup
+    from .backends.cursor_sdk.bridge import BridgeSetup
+    from .backends.cursor_sdk.lodging import settle
+    from .backends.cursor_sdk.turn import TurnLimits
+
+    layout, leave = settle(settings.data_dir)
+    stack.callback(leave)
+    backend = CursorSdkBackend(
+        SdkSetup(
+            api_key=settings.api_key,
+            bridge=BridgeSetup(
+                layout=layout,
+                environment=process_environment(),
+                backend_url=settings.agent_url if settings.origin("agent_url") != "default" else None,
+                ca_file=str(settings.agent_ca) if settings.agent_ca else None,
+                start_timeout=settings.sdk_start_timeout,
+                memory_limit=settings.sdk_memory_limit,
+                idle_timeout=None if settings.warm else settings.sdk_idle_timeout,
+            ),
+            limits=TurnLimits(
+                progress=settings.progress_timeout,
+                tool_progress=settings.tool_progress_timeout,
+                sibling_quiet=settings.sibling_quiet,
+                buffer_bytes=settings.stream_buffer_bytes,
+            ),
+            system_delivery=settings.sdk_system_delivery,
+            max_agents=settings.sdk_max_agents,
+            open_timeout=settings.call_timeout,
+            max_body_bytes=settings.max_frame_bytes,
+        ),
+        time.monotonic,
+    )
+    if settings.warm:
+        spawn(backend.warm(), "warm-sdk-bridge")
+    return backend
+
+
+def _sdk_installed() -> bool:
+    return importlib.util.find_spec("cursor_sdk") is not None
+
+
+def _cli(settings: Settings, stack: AsyncExitStack) -> Backend:
+    from .backends.cursor_cli.backend import CliSetup, CursorCliBackend
+    from .backends.cursor_cli.limits import CliLimits
+
+    return CursorCliBackend(
+        CliSetup(
+            program=settings.agent_bin,
+            environment=process_environment(),
+            data_dir=settings.data_dir.absolute(),
+            version=__version__,
+            transport=settings.cli_transport,
+            mode=settings.cli_mode,
+            force=settings.cli_force,
+            showing=settings.cli_tool_events,
+            workspace=settings.workspace,
+            workspaces=settings.workspaces,
+            api_key=settings.api_key,
+            aliases=settings.cli_aliases,
+            limits=CliLimits(
+                processes=settings.cli_max_processes,
+                queue=settings.cli_queue,
+                line_bytes=settings.cli_max_line_bytes,
+                buffer_bytes=settings.stream_buffer_bytes,
+                exit_grace=settings.cli_exit_grace,
+                progress=settings.progress_timeout,
+                tool_progress=settings.tool_progress_timeout,
+                call=settings.call_timeout,
+                idle=settings.cli_idle_timeout,
+                auth_check=settings.auth_check_timeout / 1000,
+            ),
+        )
+    )
+
+
+def _legacy_chat(settings: Settings, stack: AsyncExitStack) -> Backend:
+    transport = _traced(_transport(settings), settings, stack)
+    tokens = _tokens(settings, transport)
+    from .backends.legacy_chat.backend import LegacyChatBackend
+    from .backends.legacy_chat.turn import ChatLimits
+
+    setup = _setup(settings, LegacyChatBackend.name, LegacyChatBackend.standing)
+    return LegacyChatBackend(
+        AgentBackend(setup, transport, tokens, time.time),
+        transport,
+        tokens,
+        setup.identity,
+        ChatLimits(progress=settings.progress_timeout, buffer_bytes=settings.stream_buffer_bytes),
+        time.time,
+    )
+
+
+BACKENDS: Final[dict[str, Callable[[Settings, AsyncExitStack], Backend]]] = {
+    "sdk": _sdk,
+    "cli": _cli,
+    "agent": _agent,
+    "legacy-chat": _legacy_chat,
+    "simulator": _simulator,
+}
+
+
+PASSTHROUGH: Final = ("agent",)
+"""Backends that can use an API key which a client brings; the first one unless another is asked for."""
+
+
+def choose_backend(settings: Settings) -> str:
+    """An explicit choice wins; else credentials decide; only without any is there a simulated answer."""
+    if passes(settings):
+        return _passthrough_backend(settings)
+    if settings.backend != "auto":
+        return settings.backend
+    if settings.api_key and not settings.access_token and _sdk_installed() and sys.platform != "win32":
+        return "sdk"
+    if settings.api_key or settings.access_token or settings.origin("agent_url") != "default":
+        return "agent"
+    if sign_ins(settings).find(settings.agent_url) is not None:
+        return "agent"
+    if settings.agent_bin or find_program("", process_environment()) is not None:
+        return "cli"
+    return "simulator"
+
+
+def passes(settings: Settings) -> bool:
+    return settings.auth_mode == "passthrough"
+
+
+def _passthrough_backend(settings: Settings) -> str:
+    if settings.backend not in ("auto", *PASSTHROUGH):
+        raise GatewayError(
+            ErrorKind.UNSUPPORTED,
+            f"The backend `{settings.backend}` cannot use the keys of clients.",
+            hint=f"Use --backend {' or '.join(PASSTHROUGH)}, or --auth-mode own.",
+        )
+    return PASSTHROUGH[0]
+
+
+def without_credentials(settings: Settings) -> Settings:
+    """What clients' own accounts are served with: nothing of the owner's may be spent on them, or read by them."""
+    local_tools = "off" if settings.origin("local_tools") == "default" else settings.local_tools
+    return replace(settings, api_key=None, access_token=None, local_tools=local_tools)
+
+
+def build_backend(settings: Settings, stack: AsyncExitStack) -> Backend:
+    name = choose_backend(settings)
+    if name not in BACKENDS:
+        raise GatewayError(
+            ErrorKind.UNSUPPORTED,
+            f"The backend `{name}` is not part of this version.",
+            hint=f"Use --backend {' or '.join(BACKENDS)}.",
+        )
+    backend = BACKENDS[name](settings, stack)
+    if backend.abilities.client_tools == "text":
+        return TextToolBackend(backend, style=settings.prompt_style, base_models=settings.models)
+    return backend
+
+
+@asynccontextmanager
+async def open_backend(settings: Settings) -> AsyncIterator[Backend]:
+    """The backend alone, without a server."""
+    async with AsyncExitStack() as stack:
+        backend = build_backend(settings, stack)
+        stack.push_async_callback(backend.aclose)
+        yield backend
+
+
+def _transport(settings: Settings) -> Transport:
+    return open_transport(
+        settings.agent_url,
+        mode=settings.agent_transport,
+        ca_file=str(settings.agent_ca) if settings.agent_ca else None,
+        connect_timeout_s=settings.connect_timeout,
+        limits=_transport_limits(settings),
+    )
+
+
+def _traced(transport: Transport, settings: Settings, stack: AsyncExitStack) -> Transport:
+    trace = front.open_trace(settings, "cursor", stack)
+    return transport if trace is None else TracingTransport(transport, trace)
+
+
+def _transport_limits(settings: Settings) -> TransportLimits:
+    return TransportLimits(call_timeout_s=settings.call_timeout, max_frame_bytes=settings.max_frame_bytes)
+
+
+def _setup(settings: Settings, name: str, standing: Any) -> AgentSetup:
+    version = settings.agent_client_version or f"caretway-{__version__}"
+    return AgentSetup(
+        name=name,
+        standing=standing,
+        identity=Identity(
+            client_type=settings.agent_client_type,
+            client_version=version,
+            ghost_mode=settings.agent_ghost_mode,
+            time_zone=settings.agent_timezone,
+            checksum=settings.agent_checksum,
+        ),
+        limits=ConversationLimits(
+            client_heartbeat=settings.client_heartbeat,
+            exec_heartbeat=settings.exec_heartbeat,
+            silence=settings.silence_timeout,
+            progress=settings.progress_timeout,
+            tool_progress=settings.tool_progress_timeout,
+            sibling_quiet=settings.sibling_quiet,
+            retries=settings.agent_retries,
+        ),
+        surroundings=Surroundings(
+            os_version=f"{platform.system().lower()} {platform.release()}",
+            time_zone=settings.agent_timezone,
+            system_delivery=settings.system_delivery,
+            history_carrier=settings.history_carrier,
+        ),
+        buffer_bytes=settings.stream_buffer_bytes,
+        tools=tool_policy(
+            LocalSetup(
+                settings.local_tools,
+                settings.workspace,
+                settings.workspaces,
+                settings.local_shell_timeout,
+                settings.local_output_bytes,
+                process_environment(),
+                settings.tool_loop_max_repeat,
+            )
+        ),
+    )
+
+
+def _parameters(
+    settings: Settings, transport: Transport, tokens: TokenSource, stack: AsyncExitStack
+) -> ParameterSource | None:
+    """The REST list lives on a host of its own, except behind a stand-in, and takes the API key only."""
+    if settings.origin("agent_url") != "default":
+        return _list_parameters(transport, tokens)
+    key = holder(settings).api_key
+    if not key:
+        return None
+    rest = open_transport(REST_URL, connect_timeout_s=settings.connect_timeout, limits=_transport_limits(settings))
+    stack.push_async_callback(rest.aclose)
+    return _list_parameters(rest, FixedToken(key))
+
+
+def _list_parameters(transport: Transport, tokens: TokenSource) -> ParameterSource:
+    async def get() -> Response:
+        return await transport.call("GET", PATH, {"authorization": f"Bearer {await tokens.token()}"})
+
+    return lambda: model_parameters(get)
+
+
+def _tokens(settings: Settings, transport: Transport) -> TokenSource:
+    """What the settings name wins over the sign-in on this machine. That one is looked at whenever a token is needed,
+    so that `caretway login` helps a gateway that is already running."""
+    if settings.access_token:
+        return FixedToken(settings.access_token)
+    if passes(settings):
+        if not settings.api_key:
+            return NoToken("Here every client brings its own Cursor API key.", SEND_KEY)
+        return exchanged_key(settings.api_key, _call(transport), time.time, hint=SEND_KEY)
+    if settings.api_key:
+        return exchanged_key(settings.api_key, _call(transport), time.time)
+    return RenewedToken(SignInShelf(sign_ins(settings), settings.agent_url), _call(transport), time.time)
+
+
+def sign_ins(settings: Settings) -> SignIns:
+    return open_sign_ins(settings.data_dir, settings.token_store)
+
+
+def holder(settings: Settings) -> Account:
+    """Whose account the settings lead to, as far as that is known without asking anybody."""
+    if settings.access_token:
+        return Account(settings.access_token)
+    if settings.api_key or passes(settings):
+        return Account(api_key=settings.api_key or "")
+    return sign_ins(settings).find(settings.agent_url) or Account()
+
+
+def _call(transport: Transport) -> Call:
+    async def call(method: str, path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
+        response = await transport.call(method, path, headers, body)
+        return response.status, response.body
+
+    return call
+
+
+@asynccontextmanager
+async def open_call(settings: Settings) -> AsyncIterator[Call]:
+    """Calls to the address that signs in, without a backend."""
+    transport = _transport(settings)
+    try:
+        yield _call(transport)
+    finally:
+        await transport.aclose()

@@ -1,0 +1,230 @@
+"""Who may use the gateway: decisions from a request's headers, and from what the gateway was told. Pure.
+
+Three doors, in this order. Host: a name that is not ours is a web page that had its own name resolved to this machine
+(DNS rebinding). Origin: a browser speaks for a page, and pages are nobody we know unless configured. Key: constant
+time, as `Authorization: Bearer`, `x-api-key` or `x-caretway-key`. Knows no socket, no route and no dialect.
+"""
+
+import hashlib
+import hmac
+import ipaddress
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from ..core.errors import ErrorKind, GatewayError
+
+KEY_PREFIX: Final = "cw-"
+MIN_KEY_CHARS: Final = 16
+ANY: Final = "*"
+
+_KEY_HEADERS: Final = ("x-caretway-key", "x-api-key")
+_PREFLIGHT_AGE_S: Final = b"600"
+_METHODS: Final = b"GET, HEAD, POST, DELETE"
+
+Header = tuple[bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What the gateway was told about its callers."""
+
+    hosts: frozenset[str] = frozenset()
+    """Names besides localhost and IP addresses, in lower case; `*` is every name."""
+    origins: frozenset[str] = frozenset()
+    """Origins of pages, as browsers write them; `*` is every page."""
+    keys: tuple[bytes, ...] = ()
+    """SHA-256 of each key. Empty: no key is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A request that may go on."""
+
+    caller: str = ""
+    """Names the key that was sent without telling it; empty when no key is asked for."""
+    headers: tuple[Header, ...] = ()
+    """What the answer needs besides, so that a browser hands it to its page."""
+
+
+def access_for(host: str, keys: Iterable[str], hosts: Sequence[str] = (), origins: Sequence[str] = ()) -> Access:
+    """The rules of a gateway that listens on `host`; raises GatewayError when it would be open to strangers."""
+    known = tuple(dict.fromkeys(_digest(key) for key in keys))
+    if not known and reachable_from_outside(host):
+        raise GatewayError(
+            ErrorKind.ACCESS_DENIED,
+            f"{host} can be reached from other machines, and no key is set: anybody could spend your subscription.",
+            hint="Make a key with `caretway key new > FILE` and start with --api-key-file FILE, or set "
+            "CARETWAY_API_KEY; or listen on 127.0.0.1.",
+        )
+    names = frozenset(name.lower().rstrip(".") for name in (*hosts, host) if name)
+    return Access(names, frozenset(origin.lower().rstrip("/") for origin in origins), known)
+
+
+def admit(access: Access, method: str, path: str, scheme: str, headers: Mapping[str, str]) -> Admitted:
+    """Let the request in, or raise GatewayError. Header names are in lower case."""
+    host = headers.get("host")
+    if host is not None and not host_allowed(host, access.hosts):
+        raise GatewayError(
+            ErrorKind.FORBIDDEN,
+            "This gateway is not known by the name in the Host header.",
+            hint="Use localhost or an IP address, or add the name to `allowed_hosts`.",
+            code="host_not_allowed",
+        )
+    answer = _cors(access, scheme, headers)
+    if method == "HEAD" and path == "/":
+        return Admitted("", answer)  # a bare sign of life, for supervisors that hold no key
+    if not access.keys:
+        return Admitted("", answer)
+    return Admitted(_caller(access.keys, headers), answer)
+
+
+def preflight(access: Access, method: str, scheme: str, headers: Mapping[str, str]) -> tuple[Header, ...] | None:
+    """The answer to a browser that asks first; None when the request is no such question. Raises GatewayError."""
+    if method != "OPTIONS" or "origin" not in headers or "access-control-request-method" not in headers:
+        return None
+    admitted = admit(Access(access.hosts, access.origins), method, "", scheme, headers)  # browsers send no key here
+    wanted = headers.get("access-control-request-headers", "*")
+    answer = [
+        *admitted.headers,
+        (b"access-control-allow-methods", _METHODS),
+        (b"access-control-allow-headers", wanted.encode("latin-1")),
+        (b"access-control-max-age", _PREFLIGHT_AGE_S),
+    ]
+    if headers.get("access-control-request-private-network") == "true":
+        answer.append((b"access-control-allow-private-network", b"true"))
+    return tuple(answer)
+
+
+# ---- Host
+
+
+def host_allowed(host: str, names: frozenset[str]) -> bool:
+    """An address cannot be rebound to another machine; a name can, so names must be known."""
+    name = host_name(host)
+    if name is None:
+        return False
+    return ANY in names or name in names or name == "localhost" or name.endswith(".localhost") or _address(name)
+
+
+def host_name(host: str) -> str | None:
+    """The name or address in a Host header, in lower case; None when it is neither."""
+    if not host or any(c in host for c in " \t/@\\?#,"):
+        return None
+    try:
+        parts = urlsplit(f"//{host}")
+        _ = parts.port
+    except ValueError:
+        return None
+    return parts.hostname.rstrip(".") if parts.hostname else None
+
+
+def _address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def reachable_from_outside(host: str) -> bool:
+    try:
+        return not ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() != "localhost"
+
+
+# ---- Origin
+
+
+def _cors(access: Access, scheme: str, headers: Mapping[str, str]) -> tuple[Header, ...]:
+    origin = headers.get("origin")
+    if origin is None:
+        # Pages can fetch images and scripts without an Origin; browsers then say where the page comes from.
+        if headers.get("sec-fetch-site") in ("cross-site", "same-site") and headers.get("sec-fetch-mode") != "navigate":
+            raise _foreign_page()
+        return ()
+    if origin.lower() == f"{scheme}://{headers.get('host', '')}".lower():
+        return ()  # our own page
+    if ANY not in access.origins and origin.lower().rstrip("/") not in access.origins:
+        raise _foreign_page()
+    return (
+        (b"access-control-allow-origin", origin.encode("latin-1")),
+        (b"access-control-expose-headers", b"*"),
+        (b"vary", b"origin"),
+    )
+
+
+def _foreign_page() -> GatewayError:
+    return GatewayError(
+        ErrorKind.FORBIDDEN,
+        "Web pages may not use this gateway.",
+        hint="If this one shall, add its origin to `allowed_origins`.",
+        code="origin_not_allowed",
+    )
+
+
+# ---- key
+
+
+def new_key() -> str:
+    return KEY_PREFIX + secrets.token_urlsafe(32)
+
+
+def read_keys(text: str) -> tuple[str, ...]:
+    """The keys of a file: one on each line; empty lines and lines that begin with # are left out."""
+    lines = (line.strip() for line in text.splitlines())
+    keys = tuple(line for line in lines if line and not line.startswith("#"))
+    if not keys:
+        raise ValueError("there is no key in it")
+    for key in keys:
+        check_key(key)
+    return keys
+
+
+def check_key(key: str) -> str:
+    if len(key) < MIN_KEY_CHARS or not key.isascii() or not key.isprintable() or " " in key:
+        raise ValueError(f"a key is at least {MIN_KEY_CHARS} printable ASCII characters without spaces")
+    return key
+
+
+def sent_keys(headers: Mapping[str, str]) -> tuple[str, ...]:
+    """Every key a request carries: SDKs of both APIs have a header of their own, and some send both."""
+    scheme, _, bearer = headers.get("authorization", "").partition(" ")
+    found = [headers[name].strip() for name in _KEY_HEADERS if name in headers]
+    if scheme.lower() == "bearer":
+        found.append(bearer.strip())
+    return tuple(key for key in found if key)
+
+
+def is_key(access: Access, key: str) -> bool:
+    """True for a key of the gateway itself."""
+    return bool(_match(access.keys, key))
+
+
+def _caller(known: tuple[bytes, ...], headers: Mapping[str, str]) -> str:
+    sent = sent_keys(headers)
+    for key in sent:
+        if match := _match(known, key):
+            return match.hex()[:12]
+    raise GatewayError(
+        ErrorKind.ACCESS_DENIED,
+        "The gateway's key is wrong." if sent else "This gateway wants a key.",
+        hint="Send it as `Authorization: Bearer KEY` or `x-api-key: KEY`; it is not your Cursor key.",
+    )
+
+
+def _match(known: tuple[bytes, ...], key: str) -> bytes:
+    """The known digest of this key, or nothing. Compares with all of them, in constant time: neither how much of a key
+    is right nor which one it is can be learnt from how long the answer takes."""
+    digest, match = _digest(key), b""
+    for candidate in known:
+        if hmac.compare_digest(digest, candidate):
+            match = candidate
+    return match
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()

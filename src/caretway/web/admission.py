@@ -1,0 +1,70 @@
+"""How much one caller may ask for: a token bucket for its rate and a count of what is being made for it.
+
+Time is handed in. Callers are named by `access.Admitted.caller`; whoever has no name (no key is asked for) is not
+counted here, the gateway's total limits are all there is then. Names come from configured keys, so the table is small.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from ..core.errors import ErrorKind, GatewayError
+
+
+@dataclass(frozen=True, slots=True)
+class CallerLimits:
+    concurrent: int
+    per_minute: int
+    """Also the size of the bucket: a minute's worth may come at once."""
+
+
+@dataclass(slots=True)
+class _Account:
+    tokens: float
+    at: float
+    running: int = 0
+
+
+class Admission:
+    def __init__(self, limits: CallerLimits, clock: Callable[[], float]) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._accounts: dict[str, _Account] = {}
+
+    @contextmanager
+    def request(self, caller: str) -> Iterator[None]:
+        """One request of this caller from its head to the end of its answer; GatewayError when it is one too many."""
+        if not caller:
+            yield
+            return
+        account = self._refill(caller)
+        limits = self._limits
+        if account.tokens < 1:
+            raise GatewayError(
+                ErrorKind.RATE_LIMITED,
+                f"This key may make {limits.per_minute} requests a minute.",
+                hint="Wait, or raise `max_requests_per_minute`.",
+                code="too_many_requests",
+                retry_after=(1 - account.tokens) * 60 / limits.per_minute,
+            )
+        if account.running >= limits.concurrent:
+            raise GatewayError(
+                ErrorKind.RATE_LIMITED,
+                f"{limits.concurrent} requests of this key are being answered already.",
+                hint="Wait for one to end, or raise `max_concurrent_per_key`.",
+                code="too_many_concurrent_requests",
+                retry_after=1.0,
+            )
+        account.tokens -= 1
+        account.running += 1
+        try:
+            yield
+        finally:
+            account.running -= 1
+
+    def _refill(self, caller: str) -> _Account:
+        now, full = self._clock(), float(self._limits.per_minute)
+        account = self._accounts.setdefault(caller, _Account(full, now))
+        account.tokens = min(full, account.tokens + max(0.0, now - account.at) * full / 60)
+        account.at = now
+        return account

@@ -1,0 +1,52 @@
+"""What a request's head may look like beyond the parser's own rules. Pure.
+
+llhttp refuses doubled or malformed Content-Length, Content-Length beside Transfer-Encoding, bad chunk sizes, folded
+headers, bare line feeds and control characters by itself. Here is what it lets pass and a proxy in front of us could
+read differently than we do.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+Header = tuple[bytes, bytes]
+
+VERSIONS: Final = ("1.0", "1.1")
+_ONCE: Final = (b"host", b"origin", b"authorization", b"x-api-key", b"x-caretway-key", b"transfer-encoding")
+"""Two of these, and two readers may each believe another one. Names in lower case."""
+_KEPT: Final = (b"close", b"keep-alive")
+
+
+def head_problem(version: str, method: bytes, target: bytes, headers: Sequence[Header]) -> str | None:
+    """Why this head is refused, as a sentence; None when it is fine. Header names are in lower case."""
+    if version not in VERSIONS:
+        return "Only HTTP/1.0 and HTTP/1.1 are spoken here."
+    if method == b"CONNECT":
+        return "This is not a proxy."
+    values = dict(headers)
+    counts = Counter(name for name, _ in headers if name in _ONCE)
+    for name, count in counts.items():
+        if count > 1:
+            return f"The header {name.decode()} is there {count} times."
+    if version == "1.1" and b"host" not in values:
+        return "The Host header is missing."
+    encoding = values.get(b"transfer-encoding")
+    if encoding is not None and (version != "1.1" or encoding.strip().lower() != b"chunked"):
+        return "The only Transfer-Encoding is chunked, in HTTP/1.1."
+    if not target.startswith((b"/", b"*")):
+        authority = target.partition(b"://")[2].partition(b"/")[0]
+        if not authority or authority.lower() != values.get(b"host", b"").lower():
+            return "The request line names another host than the Host header."
+    return None
+
+
+def without_upgrade(method: bytes, target: bytes, version: str, headers: Sequence[Header]) -> bytes:
+    """The same head for a server that stays with HTTP/1.1, as it may: the wish to change protocols is left out."""
+    lines = [b"%b %b HTTP/%b" % (method, target, version.encode())]
+    for name, value in headers:
+        if name == b"connection":
+            kept = [word for word in value.lower().replace(b" ", b"").split(b",") if word in _KEPT]
+            value = b", ".join(kept)
+        if name != b"upgrade" and value:
+            lines.append(name + b": " + value)
+    return b"\r\n".join([*lines, b"", b""])

@@ -1,0 +1,170 @@
+"""Each caller their own subscription: a request's bearer is its Cursor API key, and every key has a desk of its own.
+
+A desk is opened when its key is first seen and Cursor accepts it; of many requests with a new key one opens it. A key
+is known by its digest; the key itself lives in the desk it opened and nowhere else, and goes with it. A desk that is
+not in use makes room for another one. A key that was refused is not offered to Cursor again for a while.
+"""
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Final
+
+from ..core.errors import ErrorKind, GatewayError
+from ..tasks import spawn
+from .asgi import HttpRequest
+from .desk import Desk
+
+MAX_KEY_CHARS: Final = 4096
+REFUSED_FOR_S: Final = 60.0
+MAX_REFUSED: Final = 1024
+OPEN_PATHS: Final = frozenset({"/", "/health", "/v1/health", "/metrics", "/openapi.json"})
+"""What concerns no account; with a key, `/health` speaks of that account."""
+SEND_KEY: Final = "Send your Cursor API key as `Authorization: Bearer KEY` or `x-api-key: KEY`."
+
+OpenDesk = Callable[[str], AbstractAsyncContextManager[Desk]]
+"""Cursor API key -> its desk; raises GatewayError when the key is not accepted. Closing it ends its turns."""
+IsOurs = Callable[[str], bool]
+"""True for a key of the gateway itself, which must never be sent to Cursor."""
+
+
+def client_key(headers: Mapping[str, str], is_ours: IsOurs) -> str | None:
+    """The Cursor API key that a request brings; None without one."""
+    scheme, _, bearer = headers.get("authorization", "").partition(" ")
+    sent = (bearer if scheme.lower() == "bearer" else "", headers.get("x-api-key", ""))
+    key = next((word.strip() for word in sent if word.strip() and not is_ours(word.strip())), None)
+    if key is not None and (len(key) > MAX_KEY_CHARS or not key.isascii() or not key.isprintable() or " " in key):
+        raise GatewayError(ErrorKind.SIGNED_OUT, "This cannot be a Cursor API key.", hint=SEND_KEY)
+    return key
+
+
+@dataclass(slots=True, eq=False)
+class _Place:
+    """One key's desk, or its opening."""
+
+    stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+    opening: asyncio.Task[GatewayError | None] | None = None
+    desk: Desk | None = None
+    users: int = 0
+
+    @property
+    def busy(self) -> bool:
+        return self.users > 0 or self.desk is None or self.desk.sessions.live > 0
+
+
+class DeskPerKey:
+    def __init__(
+        self, lobby: Desk, open_desk: OpenDesk, *, limit: int, clock: Callable[[], float], is_ours: IsOurs
+    ) -> None:
+        """`clock`: seconds that only grow."""
+        self.lobby = lobby
+        self._open_desk = open_desk
+        self._limit = limit
+        self._clock = clock
+        self._is_ours = is_ours
+        self._places: OrderedDict[bytes, _Place] = OrderedDict()
+        self._refused: OrderedDict[bytes, tuple[float, GatewayError]] = OrderedDict()
+
+    @property
+    def live(self) -> int:
+        return sum(place.desk.sessions.live for place in self._places.values() if place.desk is not None)
+
+    @property
+    def parked(self) -> int:
+        return sum(place.desk.sessions.parked for place in self._places.values() if place.desk is not None)
+
+    @property
+    def accounts(self) -> int:
+        return len(self._places)
+
+    @asynccontextmanager
+    async def receive(self, http: HttpRequest) -> AsyncIterator[Desk]:
+        key = client_key(http.headers, self._is_ours)
+        if http.path in OPEN_PATHS and (key is None or not http.path.endswith("/health")):
+            yield self.lobby
+            return
+        if key is None:
+            raise GatewayError(ErrorKind.SIGNED_OUT, "Here every client brings its own Cursor API key.", hint=SEND_KEY)
+        place = self._place(key)
+        place.users += 1
+        try:
+            if place.desk is None:
+                await self._opened(place)
+            assert place.desk is not None
+            yield place.desk
+        finally:
+            place.users -= 1
+
+    async def end_turns(self) -> None:
+        desks = [place.desk for place in self._places.values() if place.desk is not None]
+        await asyncio.gather(*(desk.sessions.aclose() for desk in desks))
+
+    async def aclose(self) -> None:
+        """Close every desk. New requests would open new ones: stop listening first."""
+        places, self._places = list(self._places.values()), OrderedDict()
+        for place in places:
+            if place.opening is not None:
+                place.opening.cancel()
+                await asyncio.wait([place.opening])
+        await asyncio.gather(*(place.stack.aclose() for place in places))
+
+    # ---- one key
+
+    def _place(self, key: str) -> _Place:
+        name = hashlib.sha256(key.encode()).digest()
+        if (place := self._places.get(name)) is not None:
+            self._places.move_to_end(name)
+            return place
+        self._check_refused(name)
+        self._make_room()
+        place = self._places[name] = _Place()
+        place.opening = spawn(self._open(name, place, key), "open-account")
+        return place
+
+    def _check_refused(self, name: bytes) -> None:
+        if (known := self._refused.get(name)) is not None:
+            until, error = known
+            if self._clock() < until:
+                raise copy(error)
+            del self._refused[name]
+
+    def _make_room(self) -> None:
+        if len(self._places) < self._limit:
+            return
+        idle = next((name for name, place in self._places.items() if not place.busy), None)
+        if idle is None:
+            raise GatewayError(
+                ErrorKind.OVERLOADED,
+                f"{self._limit} accounts are in use already.",
+                hint="Try again in a moment, or raise `max_accounts`.",
+            )
+        spawn(self._places.pop(idle).stack.aclose(), "close-account")
+
+    async def _open(self, name: bytes, place: _Place, key: str) -> GatewayError | None:
+        """In a task of its own: the request that came first may hang up, and others wait for the same desk."""
+        try:
+            place.desk = await place.stack.enter_async_context(self._open_desk(key))
+        except GatewayError as error:
+            if error.kind is ErrorKind.SIGNED_OUT:
+                self._refused[name] = self._clock() + REFUSED_FOR_S, error
+                while len(self._refused) > MAX_REFUSED:
+                    self._refused.popitem(last=False)
+            return error
+        finally:
+            place.opening = None
+            if place.desk is None:
+                self._places.pop(name, None)
+        return None
+
+    async def _opened(self, place: _Place) -> None:
+        opening = place.opening
+        if opening is not None:
+            await asyncio.wait([opening])  # unlike awaiting it, this lets it go on when we are cancelled
+            if not opening.cancelled() and (error := opening.result()) is not None:
+                raise copy(error)
+        if place.desk is None:
+            raise GatewayError(ErrorKind.CANCELLED, "The gateway is stopping.")

@@ -1,0 +1,74 @@
+"""The same over backends that carry text only: calls are run here, mixed steps park, the model gets both results."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from contract.bridge.servers import bridged, odd, time_server
+from contract.cursor_cli.stand_in import cli_gateway
+from contract.gateways import Client, result, tool
+
+CLOCK = 'sim: call mcp__time__get_current_time {"timezone": "Asia/Tokyo"}'
+
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def client() -> AsyncIterator[Client]:
+    async with bridged({"time": time_server(), "odd": odd()}, backend="legacy-chat") as running:
+        yield running
+
+
+async def test_a_bridged_call(client: Client, stream: bool) -> None:
+    answer = await client.chat(f"{CLOCK}\nsim: result", stream=stream)
+    assert '"timezone": "Asia/Tokyo"' in answer.text
+    assert (answer.finish, answer.calls) == ("stop", ())
+    assert "<invoke" not in answer.text
+
+
+async def test_one_bridged_and_one_of_the_client(client: Client, stream: bool) -> None:
+    prompt = f'{CLOCK} & read {{"path": "a.txt"}}\nsim: result'
+    offered = [tool("read", "path")]
+    first = await client.chat(prompt, stream=stream, tools=offered)
+    assert [call["function"]["name"] for call in first.calls] == ["read"]
+    assert first.finish == "tool_calls"
+    history = [{"role": "user", "content": prompt}, first.message, result(first.calls[0], "text of a.txt")]
+    second = await client.chat(history, stream=stream, tools=offered)
+    assert second.session == "resumed"
+    assert "text of a.txt" in second.text
+    assert "Asia/Tokyo" in second.text
+
+
+async def test_calls_of_the_client_alone(client: Client) -> None:
+    prompt = 'sim: call read {"path": "a.txt"}\nsim: result'
+    offered = [tool("read", "path")]
+    first = await client.chat(prompt, tools=offered)
+    history = [{"role": "user", "content": prompt}, first.message, result(first.calls[0], "text of a.txt")]
+    second = await client.chat(history, tools=offered)
+    assert (second.session, second.text) == ("resumed", "text of a.txt")
+
+
+async def test_the_loop_guard_counts_here_too(client: Client) -> None:
+    answer = await client.chat('sim: loop mcp__odd__sum {"text": "x"}')
+    assert answer.error is not None
+    assert answer.error["code"] == "tool_loop_detected"
+
+
+async def test_more_tools_than_the_backend_takes(caplog: pytest.LogCaptureFixture) -> None:
+    """The client did not ask for them: its request goes without."""
+    async with bridged({"odd": odd("verbose")}, backend="legacy-chat") as client:
+        answer = await client.chat("sim: say hello")
+    assert answer.text == "hello"
+    assert "do not fit" in caplog.text
+
+
+@pytest.mark.parametrize("transport", ["print", "acp"])
+async def test_with_cursor_agent(tmp_path: Path, transport: str) -> None:
+    servers = {"servers": {"time": time_server()}}
+    async with cli_gateway(tmp_path, transport, mcp=servers, mcp_start_wait=30) as client:
+        answer = await client.chat(f"{CLOCK}\nsim: result")
+    assert '"timezone": "Asia/Tokyo"' in answer.text
+    assert answer.finish == "stop"

@@ -1,0 +1,127 @@
+"""A recorded transport tells kinds and sizes, never content."""
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+
+from caretway.backends.agent_api.ports import Listening, Response, RunHandler, RunStream
+from caretway.backends.agent_api.tracing import TracingTransport, kind
+from caretway.core.errors import ErrorKind, GatewayError
+from caretway.wire.envelope import Frame
+from caretway.wire.messages import pb
+
+TEXT = pb.AgentServerMessage(interaction_update=pb.InteractionUpdate(text_delta=pb.TextDeltaUpdate(text="marzipan")))
+HEADERS = {"authorization": "Bearer marzipan", "x-request-id": "1"}
+
+
+class Stream:
+    def __init__(self) -> None:
+        self.heard: list[object] = []
+
+    def send(self, message: bytes) -> None:
+        self.heard.append(message)
+
+    def pause(self) -> None:
+        self.heard.append("pause")
+
+    def resume(self) -> None:
+        self.heard.append("resume")
+
+    def close(self) -> None:
+        self.heard.append("close")
+
+
+class Carrier:
+    name = "h2"
+
+    def __init__(self) -> None:
+        self.stream = Stream()
+        self.handler: RunHandler | None = None
+        self.trouble: GatewayError | None = None
+
+    async def open_run(self, request_id: str, headers: Mapping[str, str], handler: RunHandler) -> RunStream:
+        if self.trouble is not None:
+            raise self.trouble
+        self.handler = handler
+        return self.stream
+
+    async def open_stream(
+        self, path: str, headers: Mapping[str, str], message: bytes, handler: RunHandler
+    ) -> Listening:
+        return await self.open_run("", headers, handler)
+
+    async def call(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> Response:
+        if self.trouble is not None:
+            raise self.trouble
+        return Response(200, {}, b"marzipan")
+
+    async def aclose(self) -> None:
+        self.stream.close()
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, dict[str, object]]] = []
+
+    def number(self) -> int:
+        return len(self.lines)
+
+    def write(self, what: str, **fields: object) -> None:
+        self.lines.append((what, fields))
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.heard: list[object] = []
+
+    def on_frames(self, frames: list[Frame]) -> None:
+        self.heard += frames
+
+    def on_closed(self, error: GatewayError | None) -> None:
+        self.heard.append(error)
+
+
+def test_kinds() -> None:
+    assert kind(pb.AgentServerMessage, TEXT.SerializeToString()) == "interaction_update.text_delta"
+    assert kind(pb.AgentServerMessage, b"") == "empty"
+    assert kind(pb.AgentServerMessage, b"\xff\xff\xff") == "not understood"
+
+
+def test_what_passes_and_what_is_told() -> None:
+    carrier, recorder, listener = Carrier(), Recorder(), Listener()
+    transport = TracingTransport(carrier, recorder)
+
+    async def story() -> None:
+        run = await transport.open_run("r", HEADERS, listener)
+        run.send(pb.AgentClientMessage(client_heartbeat=pb.ClientHeartbeat()).SerializeToString())
+        run.pause()
+        run.resume()
+        assert carrier.handler is not None
+        carrier.handler.on_frames([Frame(TEXT.SerializeToString()), Frame(b"{}", end=True)])
+        carrier.handler.on_closed(None)
+        await transport.open_stream("/path", HEADERS, b"marzipan", listener)
+        assert (await transport.call("POST", "/path", HEADERS, b"marzipan")).body == b"marzipan"
+        run.close()
+        carrier.trouble = GatewayError(ErrorKind.UPSTREAM_DOWN, "marzipan")
+        for attempt in (
+            transport.open_run("r", HEADERS, listener),
+            transport.open_stream("/path", HEADERS, b"", listener),
+            transport.call("GET", "/path", HEADERS),
+        ):
+            with pytest.raises(GatewayError):
+                await attempt
+        await transport.aclose()
+
+    asyncio.run(story())
+    assert listener.heard[1:] == [Frame(b"{}", end=True), None]
+    assert carrier.stream.heard[1:] == ["pause", "resume", "close", "close"]
+    whats = [what for what, _ in recorder.lines]
+    assert whats == [
+        *("run", "sent", "received", "closed", "stream", "call", "given up"),
+        *("run", "run refused", "stream", "stream refused", "call failed"),
+    ]
+    assert recorder.lines[0][1]["headers"] == ["authorization", "x-request-id"]
+    messages = recorder.lines[2][1]["messages"]
+    assert messages == [("interaction_update.text_delta", len(TEXT.SerializeToString())), ("end of stream", 2)]
+    assert "marzipan" not in repr(recorder.lines)

@@ -1,0 +1,1 @@
+"""The cli backend's own decisions, without a process."""

@@ -1,0 +1,118 @@
+"""What login and doctor decide without asking anybody: which file, which site, which key, which port."""
+
+import io
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from caretway.auth.account import Account
+from caretway.cli.doctor import Finding, as_lines, check_data_dir, check_port
+from caretway.cli.login import found_file, read_key, signed_in, site
+from caretway.cli.process import CommandFailed
+from caretway.cli.status import account_facts
+from caretway.cli.terminal import Style
+from caretway.config import Settings, cursor_sign_in_files, has_desktop
+
+HOME = {"HOME": "/h", "USERPROFILE": "/h"}
+
+DESKTOPS = [
+    ("linux", {"DISPLAY": ":0"}, True),
+    ("linux", {"WAYLAND_DISPLAY": "wayland-0"}, True),
+    ("linux", {}, False),
+    ("linux", {"DISPLAY": ":0", "SSH_CONNECTION": "1.2.3.4"}, False),
+    ("darwin", {}, True),
+    ("darwin", {"SSH_TTY": "/dev/ttys0"}, False),
+    ("win32", {}, True),
+]
+
+
+@pytest.mark.parametrize(("platform", "environ", "there"), DESKTOPS)
+def test_a_browser_is_opened_where_somebody_sees_it(platform: str, environ: dict[str, str], there: bool) -> None:
+    assert has_desktop(environ, platform) is there
+
+
+PLACES = [
+    ("linux", {}, "/h/.config/cursor/auth.json"),
+    ("linux", {"XDG_CONFIG_HOME": "/x"}, "/x/cursor/auth.json"),
+    ("darwin", {}, "/h/.cursor/auth.json"),
+    ("win32", {}, "/h/AppData/Roaming/Cursor/auth.json"),
+]
+
+
+@pytest.mark.parametrize(("platform", "environ", "first"), PLACES)
+def test_where_others_keep_their_sign_in(platform: str, environ: dict[str, str], first: str) -> None:
+    assert cursor_sign_in_files(HOME | environ, platform) == (Path(first), Path("/h/.cursor/sdk/auth.json"))
+
+
+def test_which_file_is_imported(tmp_path: Path) -> None:
+    absent, there = tmp_path / "a", tmp_path / "b"
+    there.touch()
+    assert found_file("search", (absent, there)) == there
+    assert found_file("named.json", (there,)) == Path("named.json")
+    with pytest.raises(CommandFailed, match="try: caretway login"):
+        found_file("search", (absent,))
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_key_is_asked_for_without_echo_or_read_from_a_pipe() -> None:
+    assert read_key(Terminal(), lambda _: " k-1 ") == "k-1"
+    assert read_key(io.StringIO("k-2\nmore"), lambda _: "") == "k-2"
+    for odd in ("", "two words", "ké"):
+        with pytest.raises(CommandFailed):
+            read_key(io.StringIO(odd), lambda _: "")
+
+
+def test_a_stand_in_signs_in_by_itself() -> None:
+    assert site(Settings()) == "https://cursor.com"
+    assert site(Settings(agent_url="http://127.0.0.1:1")) == "http://127.0.0.1:1"
+    assert site(Settings(agent_url="http://127.0.0.1:1", login_url="http://127.0.0.1:2")) == "http://127.0.0.1:2"
+
+
+def test_stronger_credentials_are_mentioned(tmp_path: Path) -> None:
+    account = Account("t", who="ada")
+    assert signed_in(account, Settings(data_dir=tmp_path)) == [
+        f"Signed in as ada. Kept in {tmp_path / 'auth' / 'accounts.json'}."
+    ]
+    lines = signed_in(account, Settings(data_dir=tmp_path, api_key="k-secret"))
+    assert "api_key (code) is set" in lines[1] and "k-secret" not in lines[1]
+
+
+def test_whose_account(tmp_path: Path) -> None:
+    facts = account_facts(Settings(data_dir=tmp_path, api_key="k-secret"))
+    assert (facts.account, facts.credential, facts.expires) == (None, "api_key (code)", None)
+    passing = account_facts(Settings(data_dir=tmp_path, auth_mode="passthrough"))
+    assert passing.credential == "each client's own API key"
+    assert account_facts(Settings(data_dir=tmp_path)).credential is None
+
+
+def test_doctor_looks_at_the_port() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        other.close()
+    assert check_port("127.0.0.1", port).ok
+    assert not check_port("192.0.2.1", port).ok, "an address of no machine"
+
+
+def test_doctor_looks_at_the_data_directory(tmp_path: Path) -> None:
+    assert check_data_dir(tmp_path) == Finding("data directory", True, str(tmp_path))
+    assert check_data_dir(tmp_path / "a" / "b").detail.endswith("(not made yet)")
+    file = tmp_path / "file"
+    file.touch()
+    assert not check_data_dir(file / "below").ok
+    assert os.listdir(tmp_path) == ["file"], "nothing was made"
+
+
+def test_doctors_lines() -> None:
+    assert as_lines([Finding("a", True, "fine"), Finding("long", False, "broken", "Do this.")], Style()) == [
+        "ok    a     fine",
+        "FAIL  long  broken",
+        "            Do this.",
+    ]

@@ -1,0 +1,30 @@
+"""Headers of ours, the same in every dialect."""
+
+import pytest
+
+from caretway.core.errors import GatewayError
+from caretway.dialects.headers import bridge
+from caretway.dialects.registry import dialects
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [("on", True), (" ON ", True), ("true", True), ("1", True), ("off", False), ("no", False), ("", None)],
+)
+def test_whether_mcp_tools_are_wanted(value: str, wanted: bool | None) -> None:
+    assert bridge({"x-caretway-mcp": value}) is wanted
+
+
+def test_without_the_header_the_setting_decides() -> None:
+    assert bridge({}) is None
+
+
+def test_any_other_word_is_refused() -> None:
+    with pytest.raises(GatewayError, match="use on or off, not 'perhaps'"):
+        bridge({"x-caretway-mcp": "perhaps"})
+
+
+def test_every_dialect_reads_it() -> None:
+    body = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}], "input": "hi"}
+    for dialect in dialects():
+        assert dialect.decode(dict(body), {"x-caretway-mcp": "on"}).bridge is True

@@ -1,0 +1,240 @@
+"""Turns with bridged calls, as stories: what the model does, what the client sees, what goes back."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from caretway.core.errors import ErrorKind, GatewayError
+from caretway.core.events import (
+    AgentActivity,
+    Event,
+    TextDelta,
+    TurnEnded,
+    TurnFailed,
+    TurnPaused,
+    TurnStarted,
+    Usage,
+    UsageReported,
+)
+from caretway.core.request import Message, Role, Text, ToolCall, ToolChoice, ToolResult, TurnRequest
+from caretway.core.turn import Abilities, Turn
+from caretway.mcp_bridge.backend import Offer, Terms
+from caretway.stages.loop_guard import loop_guard
+
+from .scripted import PARKING, TEXT, ScriptedBackend, ScriptedTurn, Tools, bridged, called, request, response
+
+QUICK, SLOW = "mcp__s__quick", "mcp__s__slow"
+
+
+def calls_and_ends(*events: Event) -> list[list[Event]]:
+    return [[*events, TurnPaused()], [TextDelta("done"), TurnEnded()]]
+
+
+def paused_or_ended(steps: list[list[Event]], abilities: Abilities) -> list[ScriptedTurn]:
+    """The same story for a backend that parks (one turn) and for one that does not (a turn for each step)."""
+    if abilities.parks:
+        return [ScriptedTurn(steps)]
+    return [
+        ScriptedTurn([[*step[:-1], TurnEnded() if isinstance(step[-1], TurnPaused) else step[-1]]]) for step in steps
+    ]
+
+
+async def started(inner: ScriptedBackend, tools: Tools, *client_tools: str, terms: Terms | None = None) -> Turn:
+    return await bridged(inner, tools, terms).start(request(*client_tools))
+
+
+def result(call_id: str, words: str) -> ToolResult:
+    return ToolResult(call_id, (Text(words),))
+
+
+@pytest.fixture(params=[PARKING, TEXT], ids=["parks", "text"])
+def abilities(request: pytest.FixtureRequest) -> Abilities:
+    found = request.param
+    assert isinstance(found, Abilities)
+    return found
+
+
+def heard(inner: ScriptedBackend) -> list[ToolResult]:
+    """Every result that the model was given, in order."""
+    if inner.abilities.parks:
+        return [one for results, _ in inner.turns[0].submitted for one in results]
+    return [part for message in inner.started[-1].messages for part in message.parts if isinstance(part, ToolResult)]
+
+
+async def test_a_bridged_call_is_run_and_not_shown(abilities: Abilities) -> None:
+    inner = ScriptedBackend(paused_or_ended(calls_and_ends(TextDelta("Let me see."), *called("1", QUICK)), abilities))
+    inner.abilities = abilities
+    turn = await started(inner, Tools(), "read")
+    reply = await response(turn)
+    assert (reply.text, reply.calls, reply.paused) == ("Let me see.\n\ndone", (), False)
+    assert heard(inner) == [result("1", "quick says {}")]
+    assert [tool.name for tool in inner.started[0].tools] == ["read", QUICK, SLOW]
+    assert inner.started[0].bridged == {QUICK, SLOW}
+
+
+async def test_several_steps_are_one_response(abilities: Abilities) -> None:
+    steps: list[list[Event]] = [[*called(str(n), QUICK, f'{{"n":{n}}}'), TurnPaused()] for n in range(5)]
+    inner = ScriptedBackend(paused_or_ended([*steps, [TextDelta("done"), TurnEnded()]], abilities), abilities)
+    assert (await response(await started(inner, Tools()))).text == "done"
+    assert [one.call_id for one in heard(inner)] == ["0", "1", "2", "3", "4"]
+
+
+async def test_a_mixed_step_parks_for_the_client(abilities: Abilities) -> None:
+    steps = calls_and_ends(*called("1", QUICK), *called("2", "read", '{"p":1}'))
+    inner, tools = ScriptedBackend(paused_or_ended(steps, abilities), abilities), Tools()
+    turn = await started(inner, tools, "read")
+    first = await response(turn)
+    assert (first.paused, first.calls) == (True, (ToolCall("2", "read", '{"p":1}'),))
+    await turn.submit([result("2", "a file")], [Text("and hurry")])
+    assert (await response(turn)).text == "done"
+    assert sorted(heard(inner), key=lambda one: one.call_id) == [result("1", "quick says {}"), result("2", "a file")]
+    if abilities.parks:
+        assert inner.turns[0].submitted[0][1] == [Text("and hurry")]
+    else:
+        told = inner.started[-1].messages
+        assert told[1] == Message(Role.ASSISTANT, (ToolCall("1", QUICK, "{}"), ToolCall("2", "read", '{"p":1}')))
+        assert told[-1] == Message(Role.USER, (Text("and hurry"),))
+
+
+async def test_bridged_results_wait_with_the_parked_turn(abilities: Abilities) -> None:
+    steps = calls_and_ends(*called("1", SLOW), *called("2", "read"))
+    inner, tools = ScriptedBackend(paused_or_ended(steps, abilities), abilities), Tools()
+    turn = await started(inner, tools, "read")
+    assert (await response(turn)).paused
+    await turn.submit([result("2", "a file")])  # at once: the response waits for the slow one, not this call
+    answer = asyncio.ensure_future(response(turn))
+    await asyncio.sleep(0)
+    assert not answer.done()
+    tools.go.set()
+    assert (await answer).text == "done"
+    assert {one.call_id for one in heard(inner)} == {"1", "2"}
+
+
+async def test_calls_begin_before_the_step_is_complete() -> None:
+    turn_script = ScriptedTurn([[*called("1", QUICK)], [TextDelta("x"), *called("2", "read"), TurnPaused()]])
+    inner, tools = ScriptedBackend([turn_script]), Tools()
+    turn = await started(inner, tools, "read")
+    assert await turn.receive() == [TurnStarted(), AgentActivity("s: quick")]
+    await asyncio.sleep(0)
+    assert tools.running == ["1"]
+
+
+async def test_a_reader_that_is_cancelled_can_come_back(abilities: Abilities) -> None:
+    inner = ScriptedBackend(paused_or_ended(calls_and_ends(*called("1", SLOW)), abilities), abilities)
+    tools = Tools()
+    turn = await started(inner, tools)
+    await turn.receive()
+    for _ in range(2):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await turn.receive()
+    tools.go.set()
+    assert await turn.receive() == [TextDelta("done"), TurnEnded()]
+    assert heard(inner) == [result("1", "slow says {}")]
+    assert tools.running == ["1"]
+
+
+async def test_closing_cancels_the_calls() -> None:
+    inner, tools = ScriptedBackend([ScriptedTurn(calls_and_ends(*called("1", SLOW)))]), Tools()
+    turn = await started(inner, tools)
+    await turn.receive()
+    waiting = asyncio.ensure_future(turn.receive())
+    await asyncio.sleep(0.01)
+    await turn.aclose()
+    with pytest.raises(GatewayError) as closed:
+        await waiting
+    assert closed.value.kind is ErrorKind.CANCELLED
+    assert (tools.cancelled, inner.turns[0].closed) == (["1"], True)
+    with pytest.raises(GatewayError):
+        await turn.submit([])
+
+
+async def test_an_inner_failure_is_passed_on_and_cancels() -> None:
+    failure = TurnFailed(GatewayError(ErrorKind.UPSTREAM_DOWN, "down"))
+    inner, tools = ScriptedBackend([ScriptedTurn([[*called("1", SLOW)], [failure]])]), Tools()
+    turn = await started(inner, tools)
+    await turn.receive()
+    await asyncio.sleep(0)
+    assert (await turn.receive())[-1] == failure
+    await asyncio.sleep(0.01)
+    assert tools.cancelled == ["1"]
+
+
+@pytest.mark.parametrize("bridged_too", [False, True])
+async def test_a_turn_that_is_gone_is_said_so(bridged_too: bool) -> None:
+    """A step of the client's alone raises in submit; one with bridged calls says it as the response's failure."""
+    more = called("1", QUICK) if bridged_too else []
+    inner = ScriptedBackend([ScriptedTurn(calls_and_ends(*more, *called("2", "read")), refuses=True)])
+    turn = await started(inner, Tools(), "read")
+    await response(turn)
+    if not bridged_too:
+        with pytest.raises(GatewayError) as gone:
+            await turn.submit([result("2", "a file")])
+        error: GatewayError | None = gone.value
+    else:
+        await turn.submit([result("2", "a file")])
+        error = (await response(turn)).error
+    assert error is not None
+    assert error.kind is ErrorKind.TURN_GONE
+
+
+async def test_usage_of_several_inner_turns_is_added_up() -> None:
+    first: list[Event] = [*called("1", QUICK), UsageReported(Usage(10, 2)), TurnEnded()]
+    second: list[Event] = [TextDelta("done"), UsageReported(Usage(20, 3, cache_read_tokens=8)), TurnEnded()]
+    inner = ScriptedBackend([ScriptedTurn([first]), ScriptedTurn([second])], TEXT)
+    reply = await response(await started(inner, Tools()))
+    assert reply.usage == Usage(30, 5, cache_read_tokens=8)
+    assert inner.turns[0].closed
+
+
+async def test_the_loop_guard_is_asked(abilities: Abilities) -> None:
+    """Twice is fine, the third result carries a note, the fourth ends the turn."""
+    steps: list[list[Event]] = [[*called(str(n), QUICK), TurnPaused()] for n in range(6)]
+    inner = ScriptedBackend(paused_or_ended(steps, abilities), abilities)
+    turn = await bridged(inner, Tools(), guard=loop_guard(2)).start(request())
+    reply = await response(turn)
+    assert reply.error is not None
+    assert reply.error.kind is ErrorKind.TOOL_LOOP
+    told = [one.text for one in heard(inner)]
+    assert [("Note from the gateway" in one) for one in told] == [False, False, True]
+
+
+async def test_the_snapshot_is_the_inner_turns() -> None:
+    turn = await started(ScriptedBackend([ScriptedTurn([])]), Tools())
+    snapshot = turn.snapshot()
+    assert snapshot is not None
+    assert snapshot.backend == "scripted"
+
+
+WANTED: list[tuple[Offer, TurnRequest, bool]] = [
+    ("always", request(), True),
+    ("always", request(bridge=True), True),
+    ("always", request(bridge=False), False),
+    ("ask", request(), False),
+    ("ask", request(bridge=True), True),
+    ("never", request(bridge=True), False),
+    ("always", request("read", tool_choice=ToolChoice("none")), False),
+    ("always", request("read", tool_choice=ToolChoice("required")), False),
+    ("always", request("read", tool_choice=ToolChoice("named", "read")), False),
+]
+
+
+@pytest.mark.parametrize(("offer", "asked", "wanted"), WANTED)
+async def test_when_tools_are_offered(offer: Offer, asked: TurnRequest, wanted: bool) -> None:
+    inner = ScriptedBackend([ScriptedTurn([])])
+    turn = await bridged(inner, Tools(), Terms(offer)).start(asked)
+    assert (inner.started[0] == asked) is not wanted
+    assert (turn is inner.turns[0]) is not wanted  # nothing stands in the way of a turn without bridged tools
+
+
+async def test_a_backend_without_tools_gets_none() -> None:
+    inner = ScriptedBackend([ScriptedTurn([])], Abilities())
+    backend = bridged(inner, Tools())
+    assert backend.abilities == Abilities()
+    await backend.start(request())
+    assert inner.started == [request()]
+
+
+async def test_a_backend_that_cannot_park_seems_to(abilities: Abilities) -> None:
+    assert bridged(ScriptedBackend([], abilities), Tools()).abilities == replace(abilities, parks=True)

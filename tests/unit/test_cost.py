@@ -1,0 +1,207 @@
+"""What a delta costs, counted and not timed: calls and kept objects from the socket's bytes to the stream's bytes.
+
+The whole way of a delta is walked, on a fake socket: HTTP/2 frame, envelope, message, event, response, chunk. Counts do
+not depend on the machine, so a limit here can be close to the truth; whoever raises one says why in the commit.
+"""
+
+import asyncio
+import struct
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import caretway
+from caretway.backends.agent_api.backend import AgentBackend, AgentSetup, Identity
+from caretway.backends.agent_api.calls import Refuse
+from caretway.backends.agent_api.compose import Surroundings
+from caretway.backends.agent_api.conversation import ConversationLimits
+from caretway.backends.agent_api.h2_connection import Connection
+from caretway.backends.agent_api.h2_frames import END_HEADERS, Kind, frame
+from caretway.backends.agent_api.h2_transport import H2Run
+from caretway.backends.agent_api.limits import TransportLimits
+from caretway.backends.agent_api.ports import RunHandler
+from caretway.backends.agent_api.tool_policy import ToolRules
+from caretway.core.fold import Reply
+from caretway.core.request import Message, Role, Text, TurnRequest
+from caretway.dialects import ResponseMeta
+from caretway.dialects.openai_chat.encode import ChatEncoder
+from caretway.sessions.lifecycle import Happening
+from caretway.sessions.live import LiveTurn
+from caretway.sessions.response import Response
+from caretway.sessions.tickets import Tickets
+from caretway.wire.envelope import pack
+from caretway.wire.messages import pb
+
+MAX_CALLS = 58
+"""Per delta, Python functions and C functions alike. 56 when this was written, on CPython 3.11."""
+MAX_CALLS_COALESCED = 20
+"""The same when a hundred deltas arrive in one read: 18."""
+MAX_KEPT = 2.0
+"""Objects that stay per delta: the text, with its places in the fold and in the memory for a lost connection."""
+
+OURS = str(Path(caretway.__file__).parent)
+REQUEST = TurnRequest("model", (Message(Role.USER, (Text("hello"),)),), stream=True)
+
+
+class Socket(asyncio.Transport):
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return None
+
+    def write(self, data: Any) -> None:
+        pass
+
+    def abort(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class Wire:
+    """A transport whose one connection is in the test's hands."""
+
+    name = "h2"
+
+    def __init__(self) -> None:
+        self.connection = Connection(TransportLimits(), "host", lambda _: None)
+        self.connection.connection_made(Socket())
+        self.connection.data_received(frame(Kind.SETTINGS, 0, 0))
+        self.opened = asyncio.Event()
+
+    async def open_run(self, request_id: str, headers: Mapping[str, str], handler: RunHandler) -> H2Run:
+        run = H2Run(handler, TransportLimits())
+        run.stream = self.connection.open([(":method", "POST")], run)
+        self.opened.set()
+        return run
+
+    def answer(self, payload: bytes) -> None:
+        self.connection.data_received(payload)
+
+
+class Keeper:
+    def settle(self, live: LiveTurn, happening: Happening, reply: Reply) -> None: ...
+
+    def issue(self, live: LiveTurn, ticket: str) -> None: ...
+
+    def let_go(self, response: Response) -> None: ...
+
+
+class NoSecret:
+    renewable = False
+
+    async def token(self, *, refused: str = "") -> str:
+        return "t"
+
+    async def aclose(self) -> None: ...
+
+
+def nothing(request: TurnRequest) -> ToolRules:
+    return ToolRules(lambda _: Refuse("no"), "")
+
+
+async def no_restart() -> LiveTurn:
+    raise AssertionError("nothing was lost")
+
+
+def delta(number: int) -> bytes:
+    update = pb.InteractionUpdate(text_delta=pb.TextDeltaUpdate(text=f"word{number} "))
+    return pack(pb.AgentServerMessage(interaction_update=update).SerializeToString())
+
+
+class Stream:
+    """One streamed answer, from the fake socket to the bytes for the client."""
+
+    def __init__(self, wire: Wire, response: Response, encoder: ChatEncoder) -> None:
+        self._wire = wire
+        self._response = response
+        self._encoder = encoder
+
+    @classmethod
+    async def open(cls) -> "Stream":
+        wire: Any = Wire()
+        identity = Identity("sdk", "caretway")
+        setup = AgentSetup("agent", "unofficial", identity, ConversationLimits(), Surroundings(), 1 << 20, nothing)
+        turn = await AgentBackend(setup, wire, NoSecret(), lambda: 0.0).start(REQUEST)
+        live = LiveTurn(turn, Tickets("sid"), "model", b"", REQUEST)
+        response = Response(Keeper(), live, REQUEST, "fresh", "", (), no_restart)
+        stream = cls(wire, response, ChatEncoder(REQUEST, ResponseMeta("id", 0, "model")))
+        await stream.read()
+        await wire.opened.wait()
+        wire.answer(frame(Kind.HEADERS, END_HEADERS, 1, b"\x88"))
+        await stream.carry([delta(0)])
+        return stream
+
+    async def read(self) -> bytes:
+        return self._encoder.feed(await self._response.receive())
+
+    async def carry(self, reads: list[bytes]) -> bytes:
+        """Each of these arrives while the reader waits, as it does on a stream that comes as a model speaks."""
+        said = b""
+        for read in reads:
+            asyncio.get_running_loop().call_soon(self._wire.answer, frame(Kind.DATA, 0, 1, read))
+            said = await self.read()
+        return said
+
+    async def aclose(self) -> None:
+        await self._response.live.turn.aclose()
+
+
+class Counter:
+    """Calls of our functions, and of C functions by them: what the event loop does is another's business."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, where: FrameType, event: str, _: object) -> None:
+        if event in ("call", "c_call") and OURS in where.f_code.co_filename:
+            self.calls += 1
+
+
+async def calls(stream: Stream, reads: list[bytes]) -> int:
+    counter = Counter()
+    before = sys.getprofile()
+    sys.setprofile(counter)
+    try:
+        await stream.carry(reads)
+    finally:
+        sys.setprofile(before)
+    return counter.calls
+
+
+async def growth(reads: list[bytes], deltas: int) -> float:
+    """Calls per delta: what more of the same adds, so that whatever happens once does not count."""
+    stream = await Stream.open()
+    try:
+        few, many = await calls(stream, reads[: len(reads) // 3]), await calls(stream, reads)
+    finally:
+        await stream.aclose()
+    return (many - few) / (deltas - deltas // 3)
+
+
+async def test_calls_per_delta() -> None:
+    per_delta = await growth([delta(number) for number in range(300)], 300)
+    assert per_delta <= MAX_CALLS, f"{per_delta:.1f} calls per delta"
+
+
+async def test_calls_per_delta_when_many_arrive_in_one_read() -> None:
+    reads = [b"".join(delta(number) for number in range(100)) for _ in range(30)]
+    per_delta = await growth(reads, 3000)
+    assert per_delta <= MAX_CALLS_COALESCED, f"{per_delta:.1f} calls per delta"
+
+
+async def test_kept_objects_per_delta() -> None:
+    stream = await Stream.open()
+    reads = [delta(number) for number in range(2000)]
+    await stream.carry(reads[:500])
+    before = sys.getallocatedblocks()
+    await stream.carry(reads[500:])
+    kept = (sys.getallocatedblocks() - before) / 1500
+    await stream.aclose()
+    assert kept <= MAX_KEPT, f"{kept:.2f} objects per delta"
+
+
+def test_a_frame_says_how_long_it_is() -> None:
+    """The fake socket of this file speaks what the real one would."""
+    assert frame(Kind.DATA, 0, 1, b"abc") == struct.pack(">IBI", 3 << 8, 0, 1) + b"abc"

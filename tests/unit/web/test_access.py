@@ -1,0 +1,152 @@
+"""Who may come in: decided from headers alone."""
+
+import pytest
+
+from caretway.core.errors import ErrorKind, GatewayError
+from caretway.web.access import (
+    Access,
+    access_for,
+    admit,
+    check_key,
+    host_allowed,
+    host_name,
+    is_key,
+    new_key,
+    preflight,
+    reachable_from_outside,
+    read_keys,
+)
+
+KEY, OTHER = "cw-0123456789abcdef", "cw-fedcba9876543210"
+OPEN = access_for("127.0.0.1", ())
+LOCKED = access_for("127.0.0.1", (KEY, OTHER), ["Box.Example."], ["https://App.example/"])
+
+
+def refusal(access: Access, **headers: str) -> tuple[ErrorKind, str | None]:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    with pytest.raises(GatewayError) as caught:
+        admit(access, "POST", "/v1/chat/completions", "http", named)
+    assert KEY not in str(caught.value)
+    return caught.value.kind, caught.value.code
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("localhost", "localhost"),
+        ("LocalHost:80", "localhost"),
+        ("localhost.", "localhost"),
+        ("[::1]:8", "::1"),
+        ("127.0.0.1:32124", "127.0.0.1"),
+        ("a:b", None),
+        ("a:99999", None),
+        ("", None),
+        ("a b", None),
+        ("user@localhost", None),
+        ("localhost/evil", None),
+        ("localhost,evil", None),
+        ("[::1", None),
+    ],
+)
+def test_the_name_in_a_host_header(host: str, name: str | None) -> None:
+    assert host_name(host) == name
+    assert host_allowed(host, frozenset()) is (name is not None)
+
+
+@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "xlocalhost", "127.0.0.1.nip.io", "0x7f.1"])
+def test_names_must_be_known(host: str) -> None:
+    assert not host_allowed(host, frozenset({"box.example"}))
+    assert host_allowed(host, frozenset({"*"}))
+    assert refusal(OPEN, host=host) == (ErrorKind.FORBIDDEN, "host_not_allowed")
+
+
+def test_configured_names_and_clients_without_a_host() -> None:
+    assert host_allowed("BOX.example:8080", LOCKED.hosts)
+    assert admit(OPEN, "GET", "/health", "http", {}).caller == ""
+
+
+@pytest.mark.parametrize(
+    ("host", "outside"),
+    [
+        ("127.0.0.1", False),
+        ("127.8.8.8", False),
+        ("::1", False),
+        ("localhost", False),
+        ("0.0.0.0", True),
+        ("::", True),
+        ("192.168.1.2", True),
+        ("box", True),
+    ],
+)
+def test_off_loopback_only_with_a_key(host: str, outside: bool) -> None:
+    assert reachable_from_outside(host) is outside
+    assert access_for(host, (KEY,)).keys
+    if outside:
+        with pytest.raises(GatewayError, match="no key is set"):
+            access_for(host, ())
+    else:
+        assert not access_for(host, ()).keys
+
+
+def test_keys() -> None:
+    mine = admit(LOCKED, "GET", "/health", "http", {"authorization": f"bearer {KEY}"}).caller
+    theirs = admit(LOCKED, "GET", "/health", "http", {"x-api-key": OTHER}).caller
+    assert mine
+    assert theirs
+    assert mine != theirs
+    assert KEY not in mine
+    assert admit(LOCKED, "GET", "/", "http", {"x-caretway-key": KEY, "authorization": "Bearer cursor"}).caller == mine
+    assert refusal(LOCKED) == (ErrorKind.ACCESS_DENIED, None)
+    assert refusal(LOCKED, authorization=f"Basic {KEY}") == (ErrorKind.ACCESS_DENIED, None)
+    assert refusal(LOCKED, x_api_key=KEY[:-1]) == (ErrorKind.ACCESS_DENIED, None)
+    assert refusal(LOCKED, x_api_key="\u00fc") == (ErrorKind.ACCESS_DENIED, None)
+    assert admit(LOCKED, "HEAD", "/", "http", {}).caller == ""
+    assert is_key(LOCKED, KEY)
+    assert not is_key(LOCKED, "cursor-key")
+    assert KEY not in repr(LOCKED)
+
+
+def test_new_keys_fit_the_rules() -> None:
+    assert len({new_key() for _ in range(50)}) == 50
+    assert check_key(new_key()).startswith("cw-")
+    assert read_keys(f"# mine\n{KEY}\r\n\n  {OTHER}  \n") == (KEY, OTHER)
+    for text in ("", "# nothing\n", "short", "with some spaces in it", "zw\u00f6lf-zeichen-und-mehr"):
+        with pytest.raises(ValueError) as problem:
+            read_keys(text)
+        assert not text or text not in str(problem.value)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "https://evil.example"},
+        {"origin": "null"},
+        {"origin": ""},
+        {"origin": "https://127.0.0.1:1", "host": "127.0.0.1:1"},
+        {"sec_fetch_site": "cross-site"},
+        {"sec_fetch_site": "same-site", "sec_fetch_mode": "cors"},
+    ],
+)
+def test_pages_that_are_refused(headers: dict[str, str]) -> None:
+    assert refusal(LOCKED, x_api_key=KEY, **headers) == (ErrorKind.FORBIDDEN, "origin_not_allowed")
+
+
+def test_pages_that_are_served() -> None:
+    told = admit(LOCKED, "GET", "/health", "http", {"x-api-key": KEY, "origin": "https://app.EXAMPLE"}).headers
+    assert (b"access-control-allow-origin", b"https://app.EXAMPLE") in told
+    assert (b"vary", b"origin") in told
+    own = {"x-api-key": KEY, "origin": "http://127.0.0.1:1", "host": "127.0.0.1:1", "sec-fetch-site": "same-origin"}
+    assert admit(LOCKED, "POST", "/v1/messages", "http", own).headers == ()
+    everyone = access_for("127.0.0.1", (), (), ["*"])
+    assert admit(everyone, "GET", "/health", "http", {"origin": "https://any.example"}).headers
+
+
+def test_a_browser_that_asks_first() -> None:
+    page = {"origin": "https://app.example", "access-control-request-method": "POST"}
+    assert preflight(LOCKED, "OPTIONS", "http", page)
+    assert preflight(LOCKED, "POST", "http", page) is None
+    assert preflight(LOCKED, "OPTIONS", "http", {"origin": "https://app.example"}) is None
+    with pytest.raises(GatewayError):
+        preflight(LOCKED, "OPTIONS", "http", page | {"origin": "https://evil.example"})
+    with pytest.raises(GatewayError):
+        preflight(LOCKED, "OPTIONS", "http", page | {"host": "evil.example"})
