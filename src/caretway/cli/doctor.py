@@ -9,12 +9,12 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..config import Settings
+from ..config import Settings, process_cursor_agent_files
 from .flags import REACHING_CURSOR, add_setting_flags, settings_from
 from .process import log_to_stderr, remark, say
 from .process import run as run_loop
@@ -85,6 +85,12 @@ def check_data_dir(path: Path) -> Finding:
     return Finding("data directory", True, str(path) if there == path else f"{path} (not made yet)")
 
 
+def check_agent_files(places: Sequence[Path]) -> Finding:
+    """Only where cursor-agent's files lie: whether somebody is signed in is for the program to say."""
+    there = [str(path) for path in places if path.is_file()]
+    return Finding("cursor-agent", True, f"has {', '.join(there)}" if there else "has left no files here yet")
+
+
 async def _at_cursor(settings: Settings) -> list[Finding]:
     from ..core.errors import GatewayError
     from ..ways import open_backend
@@ -100,6 +106,8 @@ async def _at_cursor(settings: Settings) -> list[Finding]:
                 found.append(_failed("Cursor", failure))
             else:
                 found.append(Finding("Cursor", True, f"answers, with {len(models)} models"))
+            if backend.name == "cli":
+                found.insert(1, check_agent_files(process_cursor_agent_files()))
             if backend.name == "agent":
                 facts = account_facts(settings)
                 told = ", ".join(filter(None, (facts.account, facts.credential)))

@@ -12,7 +12,7 @@ from .loading import (
     unknown_variables,
     wants_colour,
 )
-from .places import cursor_sign_in_files, data_directory, process_home, user_config_file
+from .places import cursor_sign_in_files, data_directory, process_cursor_agent_files, process_home, user_config_file
 from .row import ConfigError, Setting
 from .settings import CURSOR, GROUPS, MCP, SETTINGS, Settings
 
@@ -30,6 +30,7 @@ __all__ = [
     "importable_sign_ins",
     "load",
     "load_from_process",
+    "process_cursor_agent_files",
     "process_environment",
     "process_home",
     "unknown_variables",

@@ -41,6 +41,21 @@ def cursor_sign_in_files(environ: Mapping[str, str], platform: str = sys.platfor
     return agent / "auth.json", home / ".cursor" / "sdk" / "auth.json"
 
 
+def cursor_agent_files(environ: Mapping[str, str], platform: str = sys.platform) -> tuple[Path, ...]:
+    """Where cursor-agent may have left its files; that one is there does not mean that somebody is signed in."""
+    home = home_directory(environ)
+    below_config = _place("config", environ, platform).parent
+    folders = {
+        "win32": (below_config / "Cursor",),
+        "darwin": (home / ".cursor", home / ".config" / "cursor"),
+    }.get(platform, (home / ".config" / "cursor", below_config / "cursor", home / ".cursor"))
+    return tuple(folder / name for folder in dict.fromkeys(folders) for name in ("cli-config.json", "auth.json"))
+
+
+def process_cursor_agent_files() -> tuple[Path, ...]:
+    return cursor_agent_files(os.environ)
+
+
 def process_data_directory() -> Path:
     return data_directory(os.environ)
 

@@ -12,6 +12,7 @@ from ..core.errors import GatewayError
 from ..core.estimate import prompt_chars
 from ..core.request import Message, Role, Text, TurnRequest
 from ..core.turn import Backend, BackendStatus, ModelInfo, Snapshot, Turn
+from .images import without_images
 from .instructions import wrong_call
 from .limits import DEFAULT_TEXT_LIMITS, TextLimits
 from .parser import BadCall, Parser
@@ -60,6 +61,8 @@ class TextToolBackend:
     async def start(self, request: TurnRequest, snapshot: Snapshot | None = None) -> TextTurn:
         model, thinks = base_model(request.model, await self._known(request.model))
         request = replace(request, model=model)
+        if not self._inner.abilities.images:
+            request = without_images(request)
         trigger = self._trigger(request)
         manner = Manner(trigger, self._style, thinks, continued=snapshot is not None, limits=self._limits)
         told = prepare(request, manner)

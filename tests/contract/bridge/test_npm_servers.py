@@ -1,4 +1,4 @@
-"""The reference servers from npm: over stdio, streamable HTTP and SSE, through a chat on the `agent` backend."""
+"""The reference servers from npm: over stdio, streamable HTTP and SSE, through a chat, natively and over text."""
 
 import asyncio
 import json
@@ -22,14 +22,18 @@ def script(name: str, **arguments: Any) -> str:
     return f"sim: call {name} {json.dumps(arguments)}\nsim: result"
 
 
-async def test_over_stdio(programs: Path, tmp_path: Path) -> None:
+BACKENDS = pytest.mark.parametrize("backend", ["agent", "legacy-chat"], ids=["native", "text"])
+
+
+@BACKENDS
+async def test_over_stdio(programs: Path, tmp_path: Path, backend: str) -> None:
     (tmp_path / "a.txt").write_text("words in a file")
     servers = {
         "everything": program(programs, "everything"),
         "files": program(programs, "filesystem", str(tmp_path)),
         "memory": program(programs, "memory", env={"MEMORY_FILE_PATH": str(tmp_path / "memory.json")}),
     }
-    async with bridged(servers) as client:
+    async with bridged(servers, backend=backend) as client:
         await everything_works(client)
         read = script("mcp__files__read_text_file", path=str(tmp_path / "a.txt"))
         assert (await client.chat(read)).text.startswith("words in a file")
@@ -97,6 +101,7 @@ async def serving(programs: Path, transport: str) -> AsyncIterator[Everything]:
         await server.stop()
 
 
+@BACKENDS
 @pytest.mark.parametrize(
     ("transport", "path", "kind"),
     [
@@ -106,10 +111,10 @@ async def serving(programs: Path, transport: str) -> AsyncIterator[Everything]:
         ("sse", "sse", "auto"),
     ],
 )
-async def test_over_a_network(programs: Path, transport: str, path: str, kind: str) -> None:
+async def test_over_a_network(programs: Path, transport: str, path: str, kind: str, backend: str) -> None:
     async with serving(programs, transport) as running:
         server = {"url": f"http://127.0.0.1:{running.port}/{path}", "transport": kind}
-        async with bridged({"everything": server}) as client:
+        async with bridged({"everything": server}, backend=backend) as client:
             assert "Echo: hello" in (await client.chat(script("mcp__everything__echo", message="hello"))).text
             if kind != "auto":
                 await everything_works(client)

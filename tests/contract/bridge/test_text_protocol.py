@@ -1,12 +1,13 @@
 """The same over backends that carry text only: calls are run here, mixed steps park, the model gets both results."""
 
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
-from contract.bridge.servers import bridged, odd, time_server
+from contract.bridge.servers import bridged, git_server, odd, time_server
 from contract.cursor_cli.stand_in import cli_gateway
 from contract.gateways import Client, result, tool
 
@@ -72,3 +73,24 @@ async def test_with_cursor_agent(tmp_path: Path, transport: str) -> None:
         answer = await client.chat(f"{CLOCK}\nsim: result")
     assert '"timezone": "Asia/Tokyo"' in answer.text
     assert answer.finish == "stop"
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    who = ["-c", "user.name=A", "-c", "user.email=a@example.com"]
+    for command in (["init", "-q", "-b", "main"], [*who, "commit", "-q", "--allow-empty", "-m", "Plant the tree"]):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    return tmp_path
+
+
+async def test_git_over_text(repository: Path) -> None:
+    async with bridged({"git": git_server(repository)}, backend="legacy-chat") as client:
+        answer = await client.chat(f'sim: call mcp__git__git_log {{"repo_path": "{repository}"}}\nsim: result')
+    assert "Plant the tree" in answer.text
+
+
+async def test_a_picture_of_the_user_is_refused(client: Client) -> None:
+    pixel = "data:image/png;base64,iVBORw0KGgo="
+    content = [{"type": "text", "text": "sim: say seen"}, {"type": "image_url", "image_url": {"url": pixel}}]
+    answer = await client.chat([{"role": "user", "content": content}])
+    assert (answer.status, answer.error and answer.error["code"]) == (400, "image_not_supported")

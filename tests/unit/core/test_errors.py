@@ -53,6 +53,7 @@ def test_retrying_helps_only_where_nothing_has_to_change(kind: ErrorKind) -> Non
         ErrorKind.BAD_REQUEST,
         ErrorKind.UNSUPPORTED,
         ErrorKind.NOT_FOUND,
+        ErrorKind.WRONG_METHOD,
         ErrorKind.TOO_LARGE,
         ErrorKind.HEAD_TOO_LARGE,
         ErrorKind.ACCESS_DENIED,
