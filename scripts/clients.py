@@ -30,8 +30,8 @@ def main(words: list[str]) -> int:
     failed = 0
     with tempfile.TemporaryDirectory() as data, ExitStack() as stack:
         simulator = stack.enter_context(started("simulate", "--port", "0"))
-        point = () if "--backend" in serve_flags else ("--agent-url", simulator)
-        flags = ("--port", "0", "--data-dir", data, "--log-level", "warning", *point, *serve_flags)
+        where = ("--agent-url", simulator, "--data-dir", data)
+        flags = ("--backend", "agent", "--port", "0", "--log-level", "warning", *where, *serve_flags)
         gateway = stack.enter_context(started("serve", *flags))
         print(f"{'client':18} {'mode':8} {'verdict':8} {'seconds':>7} {'Cursor runs':>11}", flush=True)
         for client in chosen:
@@ -66,7 +66,7 @@ def split(words: list[str]) -> tuple[list[str], list[str]]:
 def started(*command: str) -> Iterator[str]:
     """A `caretway` command that listens; gives its address."""
     program = Path(sys.executable).parent / "caretway"
-    environment = os.environ | {"CARETWAY_ACCESS_TOKEN": "simulated"}
+    environment = os.environ | {"CURSOR_API_KEY": "simulated"}
     with subprocess.Popen([program, *command], stdout=subprocess.PIPE, text=True, env=environment) as process:
         try:
             assert process.stdout is not None
