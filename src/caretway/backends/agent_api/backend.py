@@ -16,9 +16,10 @@ from ...core.turn import Abilities, BackendStatus, ModelInfo, Snapshot
 from ...wire import paths
 from ...wire.messages import pb
 from .compose import Surroundings, compose
-from .conversation import Conversation, ConversationLimits, blob_source, read_snapshot
+from .conversation import Conversation, ConversationLimits
 from .faults import fault_from_status
 from .ports import Transport
+from .snapshots import blob_source, read_snapshot
 from .tool_policy import ToolPolicy
 from .turn import AgentTurn
 

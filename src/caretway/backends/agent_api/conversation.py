@@ -6,7 +6,7 @@ checkpoint, the calls, and what was said since the checkpoint, so that an attemp
 a thing twice. Every KV request and every exec request is answered in the same call in which it arrives.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -14,7 +14,6 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from ...core.errors import ErrorKind, GatewayError
-from ...core.estimate import CHARS_PER_TOKEN
 from ...core.events import (
     Event,
     ReasoningDelta,
@@ -23,7 +22,6 @@ from ...core.events import (
     TurnFailed,
     TurnPaused,
     TurnStarted,
-    Usage,
     UsageReported,
 )
 from ...core.request import Text, ToolResult, TurnRequest
@@ -35,10 +33,10 @@ from . import execs
 from .calls import CallDesk, CallMismatch, Convert, Policy, Redirect, Refuse, RunHere, arguments_json
 from .compose import Opening
 from .echo import Diverged, Echo
+from .snapshots import write_state
+from .tally import Tally
 
 NO_PERSON: Final = "Nobody can be asked: this client answers through an API. Decide yourself and go on."
-ASSUMED_WINDOW: Final = 200_000
-"""Tokens, when no checkpoint has said it."""
 _HEARTBEAT: Final = pb.AgentClientMessage(client_heartbeat=pb.ClientHeartbeat()).SerializeToString()
 
 
@@ -99,9 +97,7 @@ class Conversation:
         self._echo = Echo()
         self._desk = CallDesk(parallel=request.tool_choice.parallel)
         self._running_jobs: set[int] = set()
-        self._used_tokens = self._max_tokens = 0
-        self._spoken_tokens = 0
-        self._spoken_chars = 0
+        self._tally = Tally(opening.prompt_chars)
         self._heard = self._progressed = 0.0
         self._heartbeat_at = self._exec_heartbeat_at = 0.0
         self._pause_at: float | None = None
@@ -154,9 +150,7 @@ class Conversation:
 
     @property
     def fills_window(self) -> bool:
-        """By our estimate the prompt takes half of the model's window or more: then a refusal may be about its size."""
-        used = self._used_tokens or self._opening.prompt_chars // CHARS_PER_TOKEN
-        return used * 2 >= (self._max_tokens or ASSUMED_WINDOW)
+        return self._tally.fills_window
 
     def lost(self, fault: GatewayError | None, *, retryable: bool, now: float) -> float | None:
         """The attempt is over before the turn was. Seconds until the next attempt, or None: it is settled."""
@@ -245,7 +239,7 @@ class Conversation:
         self.events = [TurnStarted()]  # whatever the last response left unread is not this response's business
         self.outgoing.extend(self._desk.submit(results))
         self._progressed = now
-        self._spoken_tokens = self._spoken_chars = 0
+        self._tally.next_response()
         if waiting := self._desk.next_waiting():
             self.events.extend(waiting)
             self.visible = True
@@ -272,8 +266,7 @@ class Conversation:
     def snapshot(self, backend: str) -> Snapshot | None:
         if self._checkpoint is None or not self.ended:
             return None
-        conversation = self._opening.conversation_id.encode()
-        state = len(conversation).to_bytes(2, "big") + conversation + self._checkpoint
+        state = write_state(self._opening.conversation_id, self._checkpoint)
         return Snapshot(backend, state, dict(self._blobs), self._fetch_blob, self._parent)
 
     # ---- the server's side
@@ -289,8 +282,7 @@ class Conversation:
             case "conversation_checkpoint_update":
                 if not self._ended:
                     self._checkpoint = message.conversation_checkpoint_update.SerializeToString()
-                    details = message.conversation_checkpoint_update.token_details
-                    self._used_tokens, self._max_tokens = details.used_tokens, details.max_tokens
+                    self._tally.checkpoint(message.conversation_checkpoint_update.token_details)
                     self._echo.saved()
                     self._desk.checkpointed()
             case "exec_server_control_message":
@@ -313,7 +305,7 @@ class Conversation:
             case "thinking_delta":
                 self._delta(deltas.THINKING, update.thinking_delta.text, now)
             case "token_delta":
-                self._spoken_tokens += update.token_delta.tokens
+                self._tally.spoken_tokens += update.token_delta.tokens
             case "heartbeat" | None:
                 pass
             case "partial_tool_call":
@@ -331,7 +323,7 @@ class Conversation:
         self._progressed = now
         if kind == deltas.TEXT:
             if text := self._echo.text(words):
-                self._spoken_chars += len(text)
+                self._tally.spoken_chars += len(text)
                 self.visible = True
                 self.events.append(TextDelta(text))
         elif thought := self._echo.reasoning(words):
@@ -356,26 +348,10 @@ class Conversation:
     def _turn_ended(self, ended: pb.TurnEndedUpdate) -> None:
         if self.phase is not Phase.RUNNING:
             return
-        self.events.append(UsageReported(self._usage(ended)))
+        self.events.append(UsageReported(self._tally.reported(ended)))
         self.events.append(TurnEnded())
         self._ended = True
         self.phase = Phase.OVER
-
-    def _usage(self, ended: pb.TurnEndedUpdate) -> Usage:
-        if not ended.HasField("input_tokens") and not ended.HasField("output_tokens"):
-            return self._estimate()
-        return Usage(
-            ended.input_tokens if ended.HasField("input_tokens") else None,
-            ended.output_tokens if ended.HasField("output_tokens") else None,
-            ended.cache_read_tokens if ended.HasField("cache_read_tokens") else None,
-            ended.cache_write_tokens if ended.HasField("cache_write_tokens") else None,
-            ended.reasoning_tokens if ended.HasField("reasoning_tokens") else None,
-        )
-
-    def _estimate(self) -> Usage:
-        """Cursor counts at the end of a turn only; a step in between, or an older server, gets an estimate."""
-        output = self._spoken_tokens or self._spoken_chars // 4
-        return Usage(max(1, self._used_tokens or self._opening.prompt_chars // 4), max(1, output), estimated=True)
 
     # ---- KV: answered at once, also while parked
 
@@ -465,7 +441,7 @@ class Conversation:
     def _pause(self) -> None:
         self._pause_at = None
         self.phase = Phase.PAUSED
-        self.events.append(UsageReported(self._estimate()))
+        self.events.append(UsageReported(self._tally.estimate()))
         self.events.append(TurnPaused())
 
 
@@ -480,17 +456,3 @@ def _mcp_answer(exec_id: int, result: ToolResult) -> list[bytes]:
 def _exec_call_id(exec_: pb.ExecServerMessage) -> str:
     kind = exec_.WhichOneof("message")
     return getattr(getattr(exec_, kind), "tool_call_id", "") if kind else ""
-
-
-def read_snapshot(snapshot: Snapshot) -> tuple[str, bytes]:
-    """(conversation id, checkpoint) of a snapshot made by `Conversation.snapshot`."""
-    size = int.from_bytes(snapshot.state[:2], "big")
-    return snapshot.state[2 : 2 + size].decode(), snapshot.state[2 + size :]
-
-
-def blob_source(snapshot: Snapshot | None) -> Callable[[bytes], bytes | None]:
-    if snapshot is None:
-        return lambda _: None
-    known: Mapping[bytes, bytes] = snapshot.blobs
-    fetch = snapshot.fetch
-    return lambda key: known[key] if key in known else fetch(key)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from caretway.backends.agent_api.conversation import Phase, read_snapshot
+from caretway.backends.agent_api.conversation import Phase
+from caretway.backends.agent_api.snapshots import read_snapshot
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import (
     ReasoningDelta,
