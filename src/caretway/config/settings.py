@@ -145,7 +145,7 @@ class Settings:
         default=10.0, metadata=_server(_TIME, "Send a sign of life to a streaming client after this much silence.")
     )
     first_event_patience: float = field(
-        default=20.0, metadata=_server(_TIME, "How long a stream's headers wait for the first event, or its error.")
+        default=10.0, metadata=_server(_TIME, "How long a stream's headers wait for the first event, or its error.")
     )
     fetch_images: ImageScope = field(
         default="off",
