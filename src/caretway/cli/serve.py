@@ -45,6 +45,7 @@ STANDINGS: Final = {
     "unofficial": "unofficial, private protocol",
     "simulated": "simulated answers, not Cursor",
 }
+NO_KEY: Final = "any-text"
 _LABELS: Final = 9
 """Width of the banner's first column; it is printed in two parts."""
 _PATIENCE: Final = 5.0
@@ -93,14 +94,14 @@ async def serve(
         settle_memory()
         say(opening(settings, served.base_url, served.backend.name, served.backend.standing, style))
         # Beside serving: an unreachable Cursor must delay neither requests nor Ctrl-C.
-        rest = spawn(_say_rest(served, style), "banner")
+        rest = spawn(_say_rest(served, style, client_key(settings)), "banner")
         try:
             return exit_code(await stopped())
         finally:
             rest.cancel()
 
 
-async def _say_rest(served: Served, style: Style) -> None:
+async def _say_rest(served: Served, style: Style, key: str) -> None:
     import asyncio
 
     from ..core.errors import GatewayError
@@ -115,7 +116,7 @@ async def _say_rest(served: Served, style: Style) -> None:
         facts = Account(facts.signed_in, facts.detail, trouble=str(failure))
     except TimeoutError:
         facts = Account(facts.signed_in, facts.detail, trouble="no answer yet")
-    say(instructions(served.base_url, facts, style, terminal_width()))
+    say(instructions(served.base_url, facts, style, terminal_width(), key))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +159,7 @@ def _simulated(settings: Settings) -> Sequence[str]:
     )
 
 
-def instructions(base_url: str, account: Account, style: Style, width: int) -> list[str]:
+def instructions(base_url: str, account: Account, style: Style, width: int, key: str = NO_KEY) -> list[str]:
     """The second part: who is signed in, which models there are, how to point a client here."""
     rows: list[tuple[str, str]] = []
     if account.signed_in is not None:
@@ -169,12 +170,20 @@ def instructions(base_url: str, account: Account, style: Style, width: int) -> l
         rows.append(("models", style.careful(account.trouble)))
     elif account.models:
         rows.append(("models", fitted(account.models, max(20, width - _LABELS - 4))))
-    rows.append(("client", f"OPENAI_BASE_URL={base_url}/v1 OPENAI_API_KEY=any-text"))
-    rows.append(("try", _curl(base_url, account.models[0] if account.models else "auto")))
+    rows.append(("client", f"OPENAI_BASE_URL={base_url}/v1 OPENAI_API_KEY={key}"))
+    rows.append(("try", _curl(base_url, account.models[0] if account.models else "auto", key)))
     return pairs(rows, style, width=_LABELS)
 
 
-def _curl(base_url: str, model: str) -> str:
+def client_key(settings: Settings) -> str:
+    """What a client has to send as its API key, in words: never the key itself."""
+    if settings.auth_mode == "passthrough":
+        return "your-cursor-api-key"
+    return "the-gateway-key" if settings.gateway_key or settings.api_key_file else NO_KEY
+
+
+def _curl(base_url: str, model: str, key: str) -> str:
     body = {"model": model, "stream": True, "messages": [{"role": "user", "content": "Hello!"}]}
     compact = json.dumps(body, separators=(",", ":"))
-    return f"curl -N {base_url}/v1/chat/completions -H 'content-type: application/json' -d '{compact}'"
+    shown = "" if key == NO_KEY else f" -H 'authorization: Bearer {key}'"
+    return f"curl -N {base_url}/v1/chat/completions -H 'content-type: application/json'{shown} -d '{compact}'"

@@ -91,7 +91,12 @@ class GatewayError(Exception):
         Exception.__init__(self, self.message)
 
     def __str__(self) -> str:
-        return f"{self.message} {self.hint}".strip()
+        """Both, as sentences; messages from elsewhere often come without a full stop."""
+        if not self.hint or not self.message:
+            return self.message or self.hint
+        ended = self.message.rstrip().endswith((".", "!", "?", ":", ";")) or self.hint.startswith("(")
+        end = "" if ended else "."
+        return f"{self.message.rstrip()}{end} {self.hint}"
 
     def __hash__(self) -> int:
         return hash((self.kind, self.message))

@@ -26,8 +26,13 @@ class Problem:
 
 class SchemaChecker:
     def __init__(self, schema: Mapping[str, object]) -> None:
-        self._schema: Any = _without_patterns(schema)
+        self._schema: Any = dict(schema)
         self._kind: Any = None
+        words = _keywords(schema)
+        self.patterns = not words.isdisjoint({"pattern", "patternProperties"})
+        """There are regular expressions, and they are not checked."""
+        self.inverts = not words.isdisjoint({"oneOf", "not", "if"})
+        """A rule that is left out may turn a match into a mismatch."""
 
     def problems(self, value: object) -> Iterator[Problem]:
         try:
@@ -43,17 +48,25 @@ class SchemaChecker:
 
     def _validator(self) -> Any:
         # Imported here: it costs more than the rest of the gateway's start, and few requests need it.
-        from jsonschema import Draft202012Validator, validators
+        from jsonschema import Draft202012Validator, FormatChecker, validators
         from referencing import Registry
 
         if self._kind is None:
             self._kind = validators.validator_for(self._schema, default=Draft202012Validator)
-            self._kind.check_schema(self._schema)
+            self._kind.check_schema(self._schema, format_checker=FormatChecker(formats=()))
         steps = _Steps()
-        counted = {name: steps.counted(check) for name, check in self._kind.VALIDATORS.items()}
+        rules = {name: steps.counted(check) for name, check in self._kind.VALIDATORS.items()}
+        # Also the rules that look at `patternProperties` on their own, wherever a reference may lead them.
+        rules |= dict.fromkeys(("pattern", "patternProperties"), _no_rule)
+        if self.patterns:
+            rules |= dict.fromkeys(("additionalProperties", "unevaluatedProperties"), _no_rule)
         extend: Any = validators.extend
         # An empty registry knows no other document and fetches none.
-        return extend(self._kind, counted)(self._schema, registry=Registry())
+        return extend(self._kind, rules)(self._schema, registry=Registry())
+
+
+def _no_rule(*_: Any) -> None:
+    """Nothing to say."""
 
 
 class _Steps:
@@ -70,18 +83,15 @@ class _Steps:
         return run
 
 
-def _without_patterns(schema: Any) -> Any:
-    """Without `patternProperties` nobody knows which properties are additional, so that rule goes with it."""
-    if isinstance(schema, Mapping):
-        left_out = {"pattern", "patternProperties"} if not _is_property_table(schema) else set()
-        if "patternProperties" in schema and left_out:
-            left_out |= {"additionalProperties", "unevaluatedProperties"}
-        return {key: _without_patterns(value) for key, value in schema.items() if key not in left_out}
-    if isinstance(schema, list | tuple):
-        return [_without_patterns(value) for value in schema]
-    return schema
-
-
-def _is_property_table(schema: Mapping[str, Any]) -> bool:
-    """In `properties` the keys are names of a client's own: a property may well be called `pattern`."""
-    return isinstance(schema.get("pattern"), Mapping)
+def _keywords(schema: object) -> set[str]:
+    """Every key anywhere in the schema, in places that only a reference reaches too. Rather one too many."""
+    found: set[str] = set()
+    waiting = [schema]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, Mapping):
+            found.update(value)
+            waiting.extend(value.values())
+        elif isinstance(value, list | tuple):
+            waiting.extend(value)
+    return found

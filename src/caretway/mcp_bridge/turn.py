@@ -148,7 +148,7 @@ class BridgedTurn:
     async def _move_on(self) -> GatewayError | None:
         """In a task of its own: a reader may be cancelled and come back, results are passed on once."""
         if self._closed:
-            raise GatewayError(ErrorKind.CANCELLED, "The turn was closed.")
+            raise GatewayError(ErrorKind.CANCELLED, "The gateway is stopping.")
         if self._moving is None:
             self._moving = spawn(self._pass_on(), "mcp-step")
         moving = self._moving
@@ -156,7 +156,7 @@ class BridgedTurn:
             error = await asyncio.shield(moving)
         except asyncio.CancelledError:
             if self._closed:  # not the reader was cancelled but the turn
-                raise GatewayError(ErrorKind.CANCELLED, "The turn was closed.") from None
+                raise GatewayError(ErrorKind.CANCELLED, "The gateway is stopping.") from None
             raise
         self._moving = None
         return error

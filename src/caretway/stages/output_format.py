@@ -165,12 +165,15 @@ def verdict(text: str, wanted: OutputFormat) -> str:
 
 
 def _against(schema: Mapping[str, object], value: Any) -> str:
+    checker = SchemaChecker(schema)
     try:
-        problem = SchemaChecker(schema).first(value)
+        problem = checker.first(value)
     except Unreadable as failure:
         return f"schema not checked: {_short(failure)}"
     if problem is None:
-        return "valid"
+        return "valid, its regular expressions not checked" if checker.patterns else "valid"
+    if checker.patterns and checker.inverts:
+        return "schema not checked: it decides by regular expressions"
     return f"does not match the schema: {problem.json_path}: {_short(problem.message)}"
 
 

@@ -179,7 +179,7 @@ class TextTurn:
         self._said, self._wrong, self._held, self._held_chars = [], [], [], 0
         if self._closed:
             await following.aclose()
-            raise GatewayError(ErrorKind.CANCELLED, "The turn was closed.")
+            raise GatewayError(ErrorKind.CANCELLED, "The gateway is stopping.")
         self._inner = following
         return True
 

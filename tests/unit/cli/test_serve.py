@@ -12,7 +12,7 @@ from typing import Literal, Self
 import pytest
 
 from caretway.cli.process import INTERRUPTED, CommandFailed, exit_code, listening_failed, stop_signal
-from caretway.cli.serve import Account, instructions, opening, serve
+from caretway.cli.serve import Account, client_key, instructions, opening, serve
 from caretway.cli.terminal import Style
 from caretway.config import Settings
 from caretway.core.errors import ErrorKind, GatewayError
@@ -190,3 +190,15 @@ async def test_stop_signal_says_which(number: signal.Signals) -> None:
 def test_exit_codes() -> None:
     assert INTERRUPTED == 130
     assert [exit_code(signal.SIGINT), exit_code(signal.SIGTERM), exit_code(None)] == [130, 0, 0]
+
+
+def test_the_banner_names_the_key_that_a_client_needs() -> None:
+    for settings, word in [
+        (Settings(), "any-text"),
+        (Settings(gateway_key="k" * 32), "the-gateway-key"),
+        (Settings(auth_mode="passthrough"), "your-cursor-api-key"),
+    ]:
+        lines = "\n".join(instructions(URL, Account(True), PLAIN, 80, client_key(settings)))
+        assert f"OPENAI_API_KEY={word}" in lines
+        assert ("authorization: Bearer" in lines) == (word != "any-text")
+        assert "k" * 32 not in lines

@@ -23,6 +23,23 @@ def test_regular_expressions_are_not_run() -> None:
     assert SchemaChecker(table).first({"a" * 64 + "!": 1}) is None
 
 
+def test_a_reference_does_not_lead_around_that() -> None:
+    hidden = {"$ref": "#/x", "x": {"pattern": {}, "patternProperties": {"^(a+)+$": {"type": "string"}}}}
+    assert SchemaChecker(hidden).first({"a" * 64 + "!": 1}) is None
+    assert SchemaChecker(hidden).patterns
+    unevaluated = {"$ref": "#/x", "x": {"patternProperties": {"^(a+)+$": {}}}, "unevaluatedProperties": False}
+    assert SchemaChecker(unevaluated).first({"a" * 64 + "!": 1}) is None
+
+
+def test_data_that_looks_like_a_keyword_is_data() -> None:
+    assert SchemaChecker({"enum": [{"pattern": "a"}]}).first({"pattern": "a"}) is None
+
+
+def test_rules_that_turn_on_a_pattern_are_known() -> None:
+    assert SchemaChecker({"not": {"pattern": "^a"}}).inverts
+    assert not SchemaChecker(NUMBER).patterns
+
+
 def test_a_property_may_be_called_pattern() -> None:
     schema = {"type": "object", "properties": {"pattern": {"type": "string"}}, "required": ["pattern"]}
     assert SchemaChecker(schema).first({"pattern": "x"}) is None

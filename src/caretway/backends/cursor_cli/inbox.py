@@ -42,7 +42,7 @@ class Inbox:
     async def receive(self) -> list[Event]:
         while not self._events:
             if self._closed:
-                raise GatewayError(ErrorKind.CANCELLED, "The turn was closed.")
+                raise GatewayError(ErrorKind.CANCELLED, "The gateway is stopping.")
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 await self._waiter

@@ -63,7 +63,7 @@ class ChatTurn:
     async def receive(self) -> list[Event]:
         while not self._events:
             if self._closed:
-                raise GatewayError(ErrorKind.CANCELLED, "The turn was closed.")
+                raise GatewayError(ErrorKind.CANCELLED, "The gateway is stopping.")
             self._waiter = self._loop.create_future()
             try:
                 await self._waiter
