@@ -14,7 +14,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 RIG = ROOT / "tests" / "clients" / "rig"
-QUICK = ("openai-python", "anthropic-python", "langchain")
+QUICK = ("openai-python", "anthropic-python", "langchain", "opencode")
+# opencode also stands witness in tests/clients/test_acp_agents.py, which is left out where it is not installed
 sys.path.insert(0, str(RIG))
 
 
