@@ -1,17 +1,14 @@
-"""The composition root: Settings -> backend, sessions, ASGI application, server.
+"""The composition root: Settings -> backend, sessions, application, server.
 
 With `ways` (to Cursor) and `front` (to clients) the only file that knows everyone.
 """
 
-import asyncio
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-
-import uvicorn
 
 from . import front
 from .config import Settings, process_environment, process_home
@@ -33,18 +30,17 @@ from .sessions.write_behind import WriteBehind
 from .stages.loop_guard import loop_guard
 from .stages.output_format import output_format, with_instructions
 from .stages.stop_sequences import stop_sequences
-from .tasks import spawn
 from .text_protocol.choice import demand_tools
 from .text_protocol.thinking import thinking
 from .ways import build_backend, holder, passes, without_credentials
 from .web.access import Access, is_key
 from .web.application import Application
-from .web.body import BodyReader
 from .web.desk import Desk, OneDesk, Reception
 from .web.images import ImageFetcher
 from .web.models import Health
 from .web.passthrough import DeskPerKey
 from .web.respond import Pace, Responder
+from .web.server import BACKLOG
 
 
 def _strictly(prepare: Callable[[TurnRequest], TurnRequest]) -> Callable[[TurnRequest], TurnRequest]:
@@ -97,20 +93,6 @@ async def open_mcp_bridge(settings: Settings, only: str = "") -> AsyncIterator[B
 def _serves_mcp(settings: Settings) -> bool:
     """Never to other people's accounts: the servers act with the owner's files and credentials."""
     return settings.mcp_offer != "never" and not passes(settings)
-
-
-class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.ready = asyncio.Event()
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield  # signals are the command's business: a library must not touch its host's handlers
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.ready.set()
 
 
 class Gateway:
@@ -226,7 +208,6 @@ class Gateway:
             reception=reception,
             metrics=self._metrics,
             backend=self.backend.name,
-            bodies=BodyReader(front.body_limits(settings)),
             shape=front.shape_limits(settings),
             max_concurrent=settings.max_concurrent,
         )
@@ -239,19 +220,18 @@ class Gateway:
         end_turns: Callable[[], Awaitable[None]],
         stack: AsyncExitStack,
     ) -> None:
-        server = _Server(front.server_config(self.settings, access, application, application.dialect, stack))
-        serving = spawn(server.serve(sockets=[listener]), "http-server")
+        server = front.build_server(self.settings, access, application, application.dialect, stack)
 
         async def stop() -> None:
             """Running responses get the grace; those that are still running then end with an error they can read."""
-            server.should_exit = True
-            done, _ = await asyncio.wait({serving}, timeout=self.settings.shutdown_grace)
-            if not done:
+            server.retire()
+            if not await server.emptied(self.settings.shutdown_grace):
                 await end_turns()
-            await serving
+                await server.emptied(front.LAST_WORDS_S)
+                server.cut()
 
         stack.push_async_callback(stop)
-        await server.ready.wait()
+        await server.start(listener)
 
     async def __aexit__(self, *exc: object) -> None:
         await self._stack.aclose()
@@ -264,7 +244,7 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
-        listener.listen(2048)
+        listener.listen(BACKLOG)
         listener.setblocking(False)
     except OSError:
         listener.close()

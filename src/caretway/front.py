@@ -3,29 +3,29 @@
 Only `app` uses this. It knows the web room and nothing of sessions, backends or Cursor.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from pathlib import Path
-from typing import Final
-
-import uvicorn
+from typing import TYPE_CHECKING, Final
 
 from .config import SETTINGS, ConfigError, Settings
-from .core.errors import GatewayError
 from .dialects import Dialect
 from .observe.trace import Trace
 from .web.access import Access, access_for, check_key, read_keys
 from .web.admission import Admission, CallerLimits
-from .web.body import BodyLimits
-from .web.connection import ConnectionLimits, connection_class
-from .web.door import App, Door
+from .web.body import Bodies, BodyLimits
+from .web.door import Door, Inside
+from .web.limits import ConnectionLimits
+from .web.server import Server
 from .web.shape import ShapeLimits
 
-KEEP_ALIVE_S: Final = 75
-"""How long an unused connection of a client is kept: longer than the pools of common clients do."""
+if TYPE_CHECKING:
+    import ssl
 
-LAST_WORDS_S: Final = 3
+LAST_WORDS_S: Final = 3.0
+"""How long clients have to hear that their answer was ended."""
 
 DialectAt = Callable[[str], Dialect]
 """Path -> the API whose words belong there."""
@@ -89,7 +89,7 @@ def open_trace(settings: Settings, side: str, stack: AsyncExitStack) -> Trace | 
     return trace
 
 
-def body_limits(settings: Settings) -> BodyLimits:
+def _body_limits(settings: Settings) -> BodyLimits:
     return BodyLimits(
         size=settings.max_body_bytes,
         in_all=max(settings.max_buffered_bytes, settings.max_body_bytes),
@@ -102,14 +102,10 @@ def shape_limits(settings: Settings) -> ShapeLimits:
     return ShapeLimits(depth=settings.max_json_depth, messages=settings.max_messages)
 
 
-def server_config(
-    settings: Settings, access: Access, inside: App, dialect: DialectAt, stack: AsyncExitStack
-) -> uvicorn.Config:
+def build_server(
+    settings: Settings, access: Access, inside: Inside, dialect: DialectAt, stack: AsyncExitStack
+) -> Server:
     """The application behind its door, on connections with limits."""
-
-    def refuse(path: str, error: GatewayError) -> tuple[int, bytes]:
-        return dialect(path).error(error)
-
     door = Door(
         inside,
         access=access,
@@ -127,23 +123,14 @@ def server_config(
         drain_timeout=settings.body_idle_timeout,
         send_timeout=settings.send_timeout,
     )
-    return uvicorn.Config(
-        door,
-        http=connection_class(limits, refuse),
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=KEEP_ALIVE_S,
-        # Longer than the grace: at its end the turns are ended, and their responses need a moment to say so.
-        timeout_graceful_shutdown=max(1, round(settings.shutdown_grace)) + LAST_WORDS_S,
-        ssl_certfile=_name(settings.tls_cert),
-        ssl_keyfile=_name(settings.tls_key),
-    )
+    return Server(door, limits, Bodies(_body_limits(settings)), _tls(settings))
 
 
-def _name(file: Path | None) -> str | None:
-    return None if file is None else str(file)
+def _tls(settings: Settings) -> ssl.SSLContext | None:
+    if settings.tls_cert is None:
+        return None
+    import ssl  # only where it is used: it takes a while to load
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(settings.tls_cert, settings.tls_key)
+    return context

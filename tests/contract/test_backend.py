@@ -16,6 +16,7 @@ from caretway.core.events import Event, TextDelta, TurnEnded, TurnFailed, TurnPa
 from caretway.core.fold import Reply, fold
 from caretway.core.order import EventOrder
 from caretway.core.request import Image, Message, Role, Text, ToolCall, ToolChoice, ToolResult, ToolSpec, TurnRequest
+from caretway.core.source import receive
 from caretway.core.turn import Turn
 from contract.subjects import WAYS, Subject, able
 from contract.test_chat import PIXEL
@@ -59,7 +60,7 @@ async def response(turn: Turn) -> list[Event]:
     events: list[Event] = []
     order = EventOrder()
     while not events or not isinstance(events[-1], TERMINAL):
-        batch = await turn.receive()
+        batch = await receive(turn)
         assert batch, "receive() came back with nothing"
         for event in batch:
             order.check(event)
@@ -107,7 +108,7 @@ async def test_text(subject: Subject) -> None:
 @for_all()
 async def test_text_comes_while_it_is_made(subject: Subject) -> None:
     turn = await subject.backend.start(ask("sim: say early\nsim: hang"))
-    while not any(isinstance(event, TextDelta) for event in await turn.receive()):
+    while not any(isinstance(event, TextDelta) for event in await receive(turn)):
         pass
     await turn.aclose()
 
@@ -296,7 +297,7 @@ async def test_closed_before_anything_came(subject: Subject) -> None:
 @for_all()
 async def test_closed_in_the_middle(subject: Subject) -> None:
     turn = await subject.backend.start(ask("sim: stream 1000 20 20"))
-    await turn.receive()
+    await receive(turn)
     waiting = asyncio.ensure_future(_drained(turn))
     await turn.aclose()
     with pytest.raises(GatewayError) as closed:
@@ -308,7 +309,7 @@ async def test_closed_in_the_middle(subject: Subject) -> None:
 
 async def _drained(turn: Turn) -> None:
     while True:
-        await turn.receive()
+        await receive(turn)
 
 
 @for_all("client_tools", "parks")

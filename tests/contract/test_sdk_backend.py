@@ -22,6 +22,7 @@ import httpx
 import pytest
 
 from caretway import ways
+from caretway.auth.account import Account
 from caretway.backends.cursor_sdk.backend import CursorSdkBackend
 from caretway.backends.cursor_sdk.bridge import Bridge
 from caretway.config import Settings
@@ -29,7 +30,8 @@ from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import Event
 from caretway.core.fold import fold
 from caretway.core.request import Message, Role, Text
-from caretway.ways import choose_backend, open_backend
+from caretway.core.source import receive
+from caretway.ways import choose_backend, open_backend, sign_ins
 from contract.gateways import gateway_to, result, simulated, tool
 from contract.subjects import WAYS
 from contract.test_backend import TOOLS, answer, ask, response, user
@@ -85,11 +87,11 @@ def processes(data_dir: Path) -> list[str]:
 async def test_a_bridge_that_dies_in_mid_turn(tmp_path: Path) -> None:
     async with sdk(tmp_path) as backend:
         turn = await backend.start(ask("sim: say so far\nsim: hang"))
-        await turn.receive()
+        await receive(turn)
         os.kill(bridge_of(backend).pid, signal.SIGKILL)
         events: list[Event] = []
         while not events or fold(events).error is None:
-            events += await turn.receive()
+            events += await receive(turn)
         error = fold(events).error
         assert error is not None
         assert error.kind is ErrorKind.UPSTREAM_DOWN
@@ -281,7 +283,7 @@ async def test_only_so_many_agents_are_kept(tmp_path: Path) -> None:
         for n in range(4):
             await said(backend, f"sim: say {n}")
         cancelled = await backend.start(ask("sim: say on\nsim: hang"))
-        await cancelled.receive()
+        await receive(cancelled)
         await cancelled.aclose()
         projects = tmp_path / "sdk" / "home" / ".cursor" / "projects"
         await until(lambda: len(list((tmp_path / "sdk" / "agents").iterdir())) == 2)
@@ -305,6 +307,32 @@ async def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.Mo
         async with open_backend(Settings(backend="sdk", api_key="key", data_dir=tmp_path)):
             pass
     assert "pip install 'caretway[sdk]'" in missing.value.hint
+
+
+async def test_a_key_that_was_kept_is_used_from_then_on_and_until_it_is_forgotten(tmp_path: Path) -> None:
+    async with simulated() as (_, port):
+        settings = Settings(backend="sdk", agent_url=f"http://127.0.0.1:{port}", data_dir=tmp_path)
+        async with open_backend(settings) as backend:
+            assert isinstance(backend, CursorSdkBackend)
+            assert not (await backend.status()).signed_in
+            sign_ins(settings).keep(settings.agent_url, Account(api_key="kept"))
+            assert (await backend.status()).signed_in
+            assert await said(backend, "sim: say hello") == "hello"
+            sign_ins(settings).forget(settings.agent_url)
+            assert not (await backend.status()).signed_in
+            with pytest.raises(GatewayError, match="needs a Cursor API key"):
+                await backend.start(ask("sim: say hello"))
+
+
+async def test_nobody_at_the_address(tmp_path: Path) -> None:
+    """As with every other backend: 503, and not a failure of Cursor's own."""
+    settings = Settings(backend="sdk", api_key="key", agent_url="http://127.0.0.1:9", data_dir=tmp_path)
+    async with open_backend(settings) as backend:
+        with pytest.raises(GatewayError) as nobody:
+            await backend.models()
+        assert nobody.value.kind is ErrorKind.UPSTREAM_DOWN
+        status = await backend.status()
+        assert not status.signed_in and not status.reachable
 
 
 async def test_a_missing_key_is_named(tmp_path: Path) -> None:

@@ -26,11 +26,14 @@ from caretway.backends.agent_api.tool_policy import ToolRules
 from caretway.core.fold import Reply
 from caretway.core.request import Message, Role, Text, TurnRequest
 from caretway.dialects import ResponseMeta
-from caretway.dialects.openai_chat.encode import ChatEncoder
+from caretway.dialects.openai_chat import OPENAI_CHAT
 from caretway.sessions.lifecycle import Happening
 from caretway.sessions.live import LiveTurn
 from caretway.sessions.response import Response
 from caretway.sessions.tickets import Tickets
+from caretway.tasks import spawn
+from caretway.web.exchange import Exchange, HttpRequest
+from caretway.web.respond import Pace, Streamed
 from caretway.wire.envelope import pack
 from caretway.wire.messages import pb
 
@@ -110,13 +113,29 @@ def delta(number: int) -> bytes:
     return pack(pb.AgentServerMessage(interaction_update=update).SerializeToString())
 
 
-class Stream:
-    """One streamed answer, from the fake socket to the bytes for the client."""
+class ClientLine:
+    """A client's connection that counts what is written to it."""
 
-    def __init__(self, wire: Wire, response: Response, encoder: ChatEncoder) -> None:
+    said = 0
+
+    def write(self, data: bytes) -> None:
+        self.said += len(data)
+
+    def answered(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+
+class Stream:
+    """One streamed answer, from the fake socket upstream to the fake socket of the client."""
+
+    def __init__(self, wire: Wire, response: Response, line: ClientLine) -> None:
         self._wire = wire
         self._response = response
-        self._encoder = encoder
+        self._line = line
+        exchange = Exchange(line, HttpRequest("POST", "/", {}), keep_alive=True, chunked=True)
+        meta = ResponseMeta("id", 0, "model")
+        self._answer = Streamed(OPENAI_CHAT, response, meta, [], exchange, Pace(10.0, 10.0))
 
     @classmethod
     async def open(cls) -> "Stream":
@@ -126,25 +145,22 @@ class Stream:
         turn = await AgentBackend(setup, wire, NoSecret(), lambda: 0.0).start(REQUEST)
         live = LiveTurn(turn, Tickets("sid"), "model", b"", REQUEST)
         response = Response(Keeper(), live, REQUEST, "fresh", "", (), no_restart)
-        stream = cls(wire, response, ChatEncoder(REQUEST, ResponseMeta("id", 0, "model")))
-        await stream.read()
+        stream = cls(wire, response, ClientLine())
+        spawn(stream._answer.made(), "answer")
         await wire.opened.wait()
         wire.answer(frame(Kind.HEADERS, END_HEADERS, 1, b"\x88"))
-        await stream.carry([delta(0)])
+        stream.carry([delta(0)])
         return stream
 
-    async def read(self) -> bytes:
-        return self._encoder.feed(await self._response.receive())
-
-    async def carry(self, reads: list[bytes]) -> bytes:
-        """Each of these arrives while the reader waits, as it does on a stream that comes as a model speaks."""
-        said = b""
+    def carry(self, reads: list[bytes]) -> None:
+        """Each of these arrives by itself, and has left when its read is over: no task stands in between."""
         for read in reads:
-            asyncio.get_running_loop().call_soon(self._wire.answer, frame(Kind.DATA, 0, 1, read))
-            said = await self.read()
-        return said
+            said = self._line.said
+            self._wire.answer(frame(Kind.DATA, 0, 1, read))
+            assert self._line.said > said
 
     async def aclose(self) -> None:
+        self._answer.stop()
         await self._response.live.turn.aclose()
 
 
@@ -159,12 +175,12 @@ class Counter:
             self.calls += 1
 
 
-async def calls(stream: Stream, reads: list[bytes]) -> int:
+def calls(stream: Stream, reads: list[bytes]) -> int:
     counter = Counter()
     before = sys.getprofile()
     sys.setprofile(counter)
     try:
-        await stream.carry(reads)
+        stream.carry(reads)
     finally:
         sys.setprofile(before)
     return counter.calls
@@ -174,7 +190,7 @@ async def growth(reads: list[bytes], deltas: int) -> float:
     """Calls per delta: what more of the same adds, so that whatever happens once does not count."""
     stream = await Stream.open()
     try:
-        few, many = await calls(stream, reads[: len(reads) // 3]), await calls(stream, reads)
+        few, many = calls(stream, reads[: len(reads) // 3]), calls(stream, reads)
     finally:
         await stream.aclose()
     return (many - few) / (deltas - deltas // 3)
@@ -194,9 +210,9 @@ async def test_calls_per_delta_when_many_arrive_in_one_read() -> None:
 async def test_kept_objects_per_delta() -> None:
     stream = await Stream.open()
     reads = [delta(number) for number in range(2000)]
-    await stream.carry(reads[:500])
+    stream.carry(reads[:500])
     before = sys.getallocatedblocks()
-    await stream.carry(reads[500:])
+    stream.carry(reads[500:])
     kept = (sys.getallocatedblocks() - before) / 1500
     await stream.aclose()
     assert kept <= MAX_KEPT, f"{kept:.2f} objects per delta"

@@ -54,12 +54,23 @@ class Snapshot:
     """The store's own name for the conversation that this one was continued from; backends pass it on unread."""
 
 
-class Turn(Protocol):
-    """One live conversation with upstream."""
+class Source(Protocol):
+    """Where events come from. They are told of and fetched, so that a reader who is busy leaves them where they are,
+    and upstream is held back when too many wait."""
 
-    async def receive(self) -> list[Event]:
-        """At least one event; a terminal event comes last. After `TurnPaused` call again once results are submitted."""
+    def listen(self, ready: Callable[[], None]) -> None:
+        """From now on `ready` is called whenever something new can be taken, in the very callback that brought it.
+        There is one listener; what can be taken already is not told of."""
         ...
+
+    def take(self) -> list[Event]:
+        """What came since the last call, if anything; a terminal event comes last. Raises GatewayError when nothing
+        will come any more."""
+        ...
+
+
+class Turn(Source, Protocol):
+    """One live conversation with upstream. After `TurnPaused` there are events again once results are submitted."""
 
     async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = ()) -> None:
         """Answer every open call of a paused turn. `extra` is what the user said beside the results. Raises

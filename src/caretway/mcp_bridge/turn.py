@@ -32,6 +32,7 @@ from ..core.events import (
     UsageReported,
 )
 from ..core.request import Message, Role, Text, ToolCall, ToolResult, TurnRequest
+from ..core.source import Pulled, receive
 from ..core.turn import Backend, Snapshot, Turn
 from ..tasks import spawn
 from .catalogue import BridgedTool
@@ -77,7 +78,7 @@ class _Step:
         return (answer, *told, *beside)
 
 
-class BridgedTurn:
+class BridgedTurn(Pulled):
     def __init__(
         self,
         backend: Backend,
@@ -118,7 +119,7 @@ class BridgedTurn:
         while True:
             if self._phase is _Phase.COLLECTING and (error := await self._move_on()) is not None:
                 return [TurnFailed(error)]
-            if events := self._digest(await self._inner.receive()):
+            if events := self._digest(await receive(self._inner)):
                 return events
 
     async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = ()) -> None:

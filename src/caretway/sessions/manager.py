@@ -14,6 +14,7 @@ from typing import Protocol
 from ..core.errors import ErrorKind, GatewayError
 from ..core.fold import Reply
 from ..core.request import SessionMode, ToolResult, TurnRequest
+from ..core.source import receive
 from ..core.turn import Backend, Snapshot, StageFactory
 from ..tasks import spawn
 from .lifecycle import Happening, State
@@ -171,6 +172,7 @@ class Sessions:
 
     def let_go(self, response: Response) -> None:
         live = response.live
+        response.give_up()
         if live.state is State.RUNNING:
             live.happened(Happening.HUNG_UP)
             spawn(self._drain(response), "drain-after-hang-up")
@@ -180,8 +182,9 @@ class Sessions:
         try:
             async with asyncio.timeout(self._limits.disconnect_grace):
                 while not response.over:
-                    await response.receive()
+                    await receive(response)
         except (TimeoutError, GatewayError):
+            response.give_up()
             live = response.live  # another one than before, if the response was started anew in between
             if live.state is State.RUNNING:
                 live.happened(Happening.HUNG_UP)

@@ -4,6 +4,7 @@ The turn is not the response's: when the client hangs up the turn is left to the
 within a short grace or closes it. Until something visible came, a turn that cannot go on is started anew, once.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal, Protocol
@@ -26,6 +27,7 @@ from ..core.fold import Fold, Reply
 from ..core.order import EventOrder, State
 from ..core.request import TurnRequest
 from ..core.turn import Stage, StageFactory
+from ..tasks import spawn
 from .lifecycle import Happening
 from .live import LiveTurn
 
@@ -70,6 +72,9 @@ class Response:
         self._visible = False
         self._must_call = request.tool_choice.mode in ("required", "named") and bool(request.tools)
         self._held: list[Event] = []
+        self._ready: Callable[[], None] | None = None
+        self._restarting: asyncio.Task[None] | None = None
+        self._failure: TurnFailed | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -87,43 +92,64 @@ class Response:
             self._whole = self._fold.reply()
         return self._whole
 
-    async def receive(self) -> list[Event]:
-        """The next events of this response; a terminal one is the last there is."""
-        while True:
-            events = await self._next()
-            if not self._visible and events and (again := self._why_again(events)) is not None:
-                self._restarts -= 1
-                self.label, self.reason = "replayed" if self.label != "fresh" else "fresh", again
-                self.live = await self._restart()
-                self._begin()
-                self.over = False
-                continue
-            if self._must_call:
-                events = self._hold(events)
-            if events:
-                return events
+    def listen(self, ready: Callable[[], None]) -> None:
+        self._ready = ready
+        self.live.turn.listen(ready)
+
+    def take(self) -> list[Event]:
+        """The next events of this response, if there are any; a terminal one is the last there is."""
+        if self._restarting is not None or self.over:
+            return []
+        events = self._next()
+        if not self._visible and events and (again := self._why_again(events)) is not None:
+            self._restarts -= 1
+            self.label, self.reason = "replayed" if self.label != "fresh" else "fresh", again
+            self.over = False
+            self._restarting = spawn(self._start_again(), "start-turn-again")
+            return []
+        return self._hold(events) if self._must_call else events
+
+    async def _start_again(self) -> None:
+        try:
+            self.live = await self._restart()
+            self._begin()
+            if self._ready is not None:
+                self.live.turn.listen(self._ready)
+        except GatewayError as error:
+            self._failure = TurnFailed(error)
+        finally:
+            self._restarting = None
+        if self._ready is not None:
+            self._ready()
 
     def commit(self) -> None:
         """The answer's head is on its way: from here on there is no second try."""
         self._visible = True
         self._restarts = 0
 
-    async def aclose(self) -> None:
+    def close(self) -> None:
         """The client has its answer, or is gone."""
         if not self.over:
             self._keeper.let_go(self)
 
+    def give_up(self) -> None:
+        """Nobody waits any more: what is being started anew is not wanted."""
+        if self._restarting is not None:
+            self._restarting.cancel()
+
     # ---- events
 
-    async def _next(self) -> list[Event]:
+    def _next(self) -> list[Event]:
         """A failure is an event, not an exception: the response may have begun long ago."""
-        try:
-            return self._digest(await self.live.turn.receive())
-        except GatewayError as error:
-            failure = TurnFailed(error)
-        except Exception:
-            log.exception("a turn failed unexpectedly")
-            failure = TurnFailed(GatewayError(ErrorKind.INTERNAL, "The gateway failed; its log has the details."))
+        failure = self._failure
+        if failure is None:
+            try:
+                return self._digest(self.live.turn.take())
+            except GatewayError as error:
+                failure = TurnFailed(error)
+            except Exception:
+                log.exception("a turn failed unexpectedly")
+                failure = TurnFailed(GatewayError(ErrorKind.INTERNAL, "The gateway failed; its log has the details."))
         self._fold.feed(failure)
         self._end(failure, made_up=False)
         return [failure]

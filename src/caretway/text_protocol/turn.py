@@ -23,6 +23,7 @@ from ..core.events import (
     UsageReported,
 )
 from ..core.request import Text, ToolResult
+from ..core.source import Pulled, receive
 from ..core.turn import Snapshot, Turn
 from .limits import TextLimits
 from .parser import BadCall, CallPiece, Parser, Piece, TextPiece, ThinkingPiece
@@ -31,7 +32,7 @@ Correct = Callable[[Snapshot, str, Sequence[BadCall]], Awaitable[Turn]]
 """(the conversation so far, what the model said, its wrong calls) -> the turn that goes on."""
 
 
-class TextTurn:
+class TextTurn(Pulled):
     def __init__(
         self, inner: Turn, parser: Parser, correct: Correct, limits: TextLimits, *, prompt_chars: int = 0
     ) -> None:
@@ -58,7 +59,7 @@ class TextTurn:
     async def receive(self) -> list[Event]:
         while True:
             out: list[Event] = []
-            for event in await self._inner.receive():
+            for event in await receive(self._inner):
                 await self._take(event, out)
                 if self._over:
                     return out

@@ -1,1 +1,1 @@
-"""The HTTP side: a bare ASGI application. It knows dialects and sessions, and nothing of any backend."""
+"""The HTTP side: connections, and the application behind them. It knows dialects and sessions, and nothing of any backend."""

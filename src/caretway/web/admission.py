@@ -4,8 +4,7 @@ Time is handed in. Callers are named by `access.Admitted.caller`; whoever has no
 counted here, the gateway's total limits are all there is then. Names come from configured keys, so the table is small.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..core.errors import ErrorKind, GatewayError
@@ -31,11 +30,9 @@ class Admission:
         self._clock = clock
         self._accounts: dict[str, _Account] = {}
 
-    @contextmanager
-    def request(self, caller: str) -> Iterator[None]:
-        """One request of this caller from its head to the end of its answer; GatewayError when it is one too many."""
+    def enter(self, caller: str) -> None:
+        """One more request of this caller, until it leaves; GatewayError when it is one too many."""
         if not caller:
-            yield
             return
         account = self._refill(caller)
         limits = self._limits
@@ -57,10 +54,10 @@ class Admission:
             )
         account.tokens -= 1
         account.running += 1
-        try:
-            yield
-        finally:
-            account.running -= 1
+
+    def leave(self, caller: str) -> None:
+        if caller:
+            self._accounts[caller].running -= 1
 
     def _refill(self, caller: str) -> _Account:
         now, full = self._clock(), float(self._limits.per_minute)

@@ -1,10 +1,9 @@
-"""The ASGI application: one table of routes, one place where an unexpected failure becomes a 500."""
+"""The application: one table of routes, one place where an unexpected failure becomes a 500."""
 
-import asyncio
 import logging
 import re
+import secrets
 import time
-import uuid
 from typing import Final
 from urllib.parse import unquote
 
@@ -14,10 +13,8 @@ from .. import __version__
 from ..core.errors import ErrorKind, GatewayError
 from ..dialects import Dialect
 from ..observe.metrics import Metrics
-from ..tasks import spawn
-from .asgi import Header, HttpRequest, HungUp, Receive, Scope, Send, read_head, send_whole
-from .body import BodyReader
 from .desk import Desk, Reception
+from .exchange import Exchange, Header, HttpRequest
 from .openapi import document
 from .respond import send_error
 from .shape import ShapeLimits, read_json
@@ -34,14 +31,12 @@ class Application:
         reception: Reception,
         metrics: Metrics,
         backend: str,
-        bodies: BodyReader,
         shape: ShapeLimits,
         max_concurrent: int,
     ) -> None:
         self._reception = reception
         self._metrics = metrics
         self._backend = backend.encode()
-        self._bodies = bodies
         self._shape = shape
         self._max_concurrent = max_concurrent
         self._running = 0
@@ -52,77 +47,55 @@ class Application:
         """Whose words belong to this path."""
         return self._reception.lobby.dialect(path)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            raise RuntimeError(f"not an HTTP request: {scope['type']}")
-        http = read_head(scope)
-        given = http.headers.get("x-request-id", "")
-        request_id = given if _REQUEST_ID.fullmatch(given) else f"req_{uuid.uuid4().hex}"
-        common: list[Header] = [(b"x-request-id", request_id.encode()), (b"x-caretway-backend", self._backend)]
-        dialect = self.dialect(http.path)
-        try:
-            async with self._reception.receive(http) as desk:
-                if http.path in desk.routes and http.method == "POST":
-                    await self._speak(desk, http, receive, send, request_id)
-                elif (runner := desk.errand_runner(http.path)) is not None:
-                    await self._run_errand(runner, http, receive, send, common)
-                else:
-                    await self._look_up(desk, http, send, common)
-        except HungUp:
-            pass  # nobody is left to answer
-        except GatewayError as error:
-            await send_error(send, dialect, error, common)
-        except Exception:
-            log.exception("%s %s %s failed", request_id, http.method, http.path)
-            failure = GatewayError(ErrorKind.INTERNAL, f"The gateway failed; its log has the details for {request_id}.")
-            await send_error(send, dialect, failure, common)
+    # ---- what a connection asks for
 
-    async def _speak(self, desk: Desk, http: HttpRequest, receive: Receive, send: Send, request_id: str) -> None:
-        if self._running >= self._max_concurrent:
-            raise GatewayError(ErrorKind.OVERLOADED, f"{self._max_concurrent} responses are being made already.")
-        self._running += 1  # also while the body arrives: it takes room
-        try:
-            body = await self._bodies.read(http, receive)
-            await self._answer(desk, http, body, receive, send, request_id)
-        finally:
+    def enter(self, exchange: Exchange) -> None:
+        """The head is here; whoever wants an answer made counts from now on, for its body takes room too."""
+        if exchange.http.method == "POST" and exchange.http.path in self._reception.lobby.routes:
+            if self._running >= self._max_concurrent:
+                raise GatewayError(ErrorKind.OVERLOADED, f"{self._max_concurrent} responses are being made already.")
+            self._running += 1
+
+    def leave(self, exchange: Exchange) -> None:
+        if exchange.http.method == "POST" and exchange.http.path in self._reception.lobby.routes:
             self._running -= 1
 
-    async def _answer(
-        self, desk: Desk, http: HttpRequest, body: bytes, receive: Receive, send: Send, request_id: str
-    ) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        gone = False
-
-        async def watch() -> None:
-            nonlocal gone
-            while (await receive())["type"] != "http.disconnect":
-                pass
-            gone = True
-            task.cancel()  # whatever the answer is waiting for, it is not wanted any more
-
-        watching = spawn(watch(), "watch-for-hang-up")
+    async def answer(self, exchange: Exchange) -> None:
+        http = exchange.http
+        given = http.headers.get("x-request-id")
+        request_id = given if given and _REQUEST_ID.fullmatch(given) else f"req_{secrets.token_hex(16)}"
+        common: list[Header] = [(b"x-request-id", request_id.encode()), (b"x-caretway-backend", self._backend)]
         try:
-            await desk.responder.answer(desk.routes[http.path], http, body, send, request_id)
-        except asyncio.CancelledError:
-            if not gone:
-                raise
-            task.uncancel()
-        finally:
-            watching.cancel()
+            async with self._reception.receive(http) as desk:
+                dialect = desk.routes.get(http.path)
+                if dialect is not None and http.method == "POST":
+                    await desk.responder.answer(dialect, exchange, request_id, common)
+                elif (runner := desk.errand_runner(http.path)) is not None:
+                    self._run_errand(runner, exchange, common)
+                else:
+                    await self._look_up(desk, exchange, common)
+        except GatewayError as error:
+            send_error(exchange, self.dialect(http.path), error, common)
+        except Exception:
+            log.exception("%s %s %s failed", request_id, http.method, http.path)
+            if exchange.started:
+                exchange.abort()
+                return
+            failure = GatewayError(ErrorKind.INTERNAL, f"The gateway failed; its log has the details for {request_id}.")
+            send_error(exchange, self.dialect(http.path), failure, common)
 
-    async def _run_errand(
-        self, dialect: Dialect, http: HttpRequest, receive: Receive, send: Send, common: list[Header]
-    ) -> None:
-        body = await self._bodies.read(http, receive)
+    def _run_errand(self, dialect: Dialect, exchange: Exchange, common: list[Header]) -> None:
+        http, body = exchange.http, exchange.body
         if http.method == "POST" and body:
             read_json(body, self._shape)
         answer = dialect.errand(http.method, http.path, http.headers, body)
         if answer is None:
             raise _no_such(http)
-        await send_whole(send, *answer, common)
+        status, told = answer
+        exchange.send(status, told, common)
 
-    async def _look_up(self, desk: Desk, http: HttpRequest, send: Send, common: list[Header]) -> None:
+    async def _look_up(self, desk: Desk, exchange: Exchange, common: list[Header]) -> None:
+        http = exchange.http
         path = http.path.removeprefix("/v1")
         content_type = b"application/json"
         if http.method not in ("GET", "HEAD"):
@@ -150,8 +123,7 @@ class Application:
             body = b'{"name":"caretway","see":["/health","/v1/models","/v1/chat/completions"]}'
         else:
             raise _wrong_method(http) if http.path in desk.routes else _no_such(http)
-        body = b"" if http.method == "HEAD" else body
-        await send_whole(send, 200, body, common, content_type=content_type)
+        exchange.send(200, body, common, content_type=content_type)
 
 
 def _wrong_method(http: HttpRequest) -> GatewayError:

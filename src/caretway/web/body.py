@@ -1,10 +1,9 @@
-"""Reading a request's body: bounded in size and time, and bounded for all clients together."""
+"""What the bodies of requests may take: each in size and time, and all clients together in size."""
 
-import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..core.errors import ErrorKind, GatewayError, bad_request
-from .asgi import HttpRequest, HungUp, Receive
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,46 +15,34 @@ class BodyLimits:
     total: float = 300.0
 
 
-class BodyReader:
+class Bodies:
+    """The bodies that are arriving."""
+
     def __init__(self, limits: BodyLimits) -> None:
-        self._limits = limits
+        self.limits = limits
         self._held = 0
 
-    async def read(self, request: HttpRequest, receive: Receive) -> bytes:
-        """The whole body; raises GatewayError, or HungUp."""
-        limits = self._limits
-        announced = request.headers.get("content-length", "")
-        if announced.isdigit() and int(announced) > limits.size:
-            raise _too_large(limits.size)
-        if request.headers.get("content-encoding", "identity").lower() != "identity":
+    def expect(self, headers: Mapping[str, str]) -> None:
+        """A head announces its body; raises GatewayError when it is not wanted."""
+        announced = headers.get("content-length", "")
+        if announced.isdigit() and int(announced) > self.limits.size:
+            raise _too_large(self.limits.size)
+        if headers.get("content-encoding", "identity").lower() != "identity":
             raise bad_request(
                 "Compressed request bodies are not accepted.", hint="Send the body without content-encoding."
             )
-        loop = asyncio.get_running_loop()
-        end = loop.time() + limits.total
-        chunks: list[bytes] = []
-        size = 0
-        try:
-            while True:
-                try:
-                    async with asyncio.timeout_at(min(end, loop.time() + limits.idle)):
-                        message = await receive()
-                except TimeoutError:
-                    raise _too_slow(limits) from None
-                if message["type"] == "http.disconnect":
-                    raise HungUp
-                chunk = message.get("body", b"")
-                size += len(chunk)
-                self._held += len(chunk)
-                if size > limits.size:
-                    raise _too_large(limits.size)
-                if self._held > limits.in_all:
-                    raise GatewayError(ErrorKind.OVERLOADED, "Too many large requests are arriving at once.")
-                chunks.append(chunk)
-                if not message.get("more_body", False):
-                    return b"".join(chunks)
-        finally:
-            self._held -= size
+
+    def take(self, piece: int, body: int) -> None:
+        """`piece` more bytes of a body that has `body` now; raises GatewayError when that is too much."""
+        self._held += piece
+        if body > self.limits.size:
+            raise _too_large(self.limits.size)
+        if self._held > self.limits.in_all:
+            raise GatewayError(ErrorKind.OVERLOADED, "Too many large requests are arriving at once.")
+
+    def give_back(self, body: int) -> None:
+        """A body is complete, or not wanted any more."""
+        self._held -= body
 
 
 def _too_large(limit: int) -> GatewayError:
@@ -66,7 +53,7 @@ def _too_large(limit: int) -> GatewayError:
     )
 
 
-def _too_slow(limits: BodyLimits) -> GatewayError:
+def too_slow(limits: BodyLimits) -> GatewayError:
     return GatewayError(
         ErrorKind.SLOW_REQUEST,
         f"The request body did not arrive in time: at most {limits.idle:g} s of silence, {limits.total:g} s in all.",

@@ -1,43 +1,72 @@
-"""One client's connection: uvicorn's HTTP/1.1 protocol with the limits it has no setting for.
+"""One client's connection: HTTP/1.1 between a socket and one exchange at a time.
 
-A head must be complete in time and may not be too large, also when it drips; what is left of a body that was answered
-early is read and dropped, for a while; a client that takes nothing of its answer is given up. Requests that come
-before the last answer is complete are not served: the connection closes after that answer, as HTTP allows. A request
-to change the protocol is answered in this one. Malformed heads get a 400 in the route's own words, then the end.
+A head must be complete in time and may not be too large, also when it drips; a body is bounded in size and time, and
+all bodies together are; what is left of a body that was answered early is read and dropped, for a while; a client that
+takes nothing of its answer is given up. Requests that come before the last answer is complete are not served: the
+connection closes after that answer, as HTTP allows. A request to change the protocol is answered in this one.
+Malformed heads get a 400 in the route's own words, then the end.
 
-Nothing here runs per event of a stream; a request that arrives in one piece arms no timer.
+Nothing here runs per event of a stream but the write; a request that arrives in one piece arms no timer.
 """
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
+import logging
 from enum import Enum
-from http import HTTPStatus
-from typing import Any, ClassVar, Final, cast
+from functools import partial
+from typing import Final, Protocol, cast
+from urllib.parse import unquote_to_bytes
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from ..core.errors import ErrorKind, GatewayError, bad_request
+from .body import Bodies, too_slow
+from .exchange import Exchange, HttpRequest
 from .head import head_problem, without_upgrade
-from .one_piece import OnePiece
+from .limits import ConnectionLimits
+
+log = logging.getLogger(__name__)
 
 LINGER_S: Final = 2.0
 """How long a refused client may go on talking before the socket is closed: closing at once would reset the connection,
 and the client would lose the answer."""
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+_NEVER: Final = float("inf")
 
-Refuse = Callable[[str, GatewayError], tuple[int, bytes]]
-"""(path, error) -> status and JSON body, in the words of whatever API lives at that path."""
+
+class Handler(Protocol):
+    """Whoever answers."""
+
+    def enter(self, exchange: Exchange) -> None:
+        """The head is here. It may be answered at once: then its body is not wanted. Raises GatewayError."""
+        ...
+
+    async def answer(self, exchange: Exchange) -> None:
+        """The body is here too. Cancelled when the client hangs up."""
+        ...
+
+    def refuse(self, exchange: Exchange, error: GatewayError) -> None:
+        """Say why there is no answer, in the words of whatever API lives at the path."""
+        ...
+
+    def leave(self, exchange: Exchange) -> None:
+        """It is over, however it ended. Called once for each that entered."""
+        ...
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionLimits:
-    connections: int = 2048
-    head_bytes: int = 64 * 2**10
-    headers: int = 128
-    head_timeout: float = 20.0
-    drain_timeout: float = 30.0
-    send_timeout: float = 120.0
+class House(Protocol):
+    """The server, as its connections see it."""
+
+    limits: ConnectionLimits
+    handler: Handler
+    bodies: Bodies
+    scheme: str
+    stopping: bool
+
+    def joined(self, connection: "Connection") -> bool:
+        """False: there are too many already."""
+        ...
+
+    def left(self, connection: "Connection") -> None: ...
 
 
 class _Phase(Enum):
@@ -50,43 +79,84 @@ class _Stop(Exception):
     """Raised in a callback of the parser: it must not go on."""
 
 
-class Connection(HttpToolsProtocol):
-    limits: ClassVar[ConnectionLimits] = ConnectionLimits()
-    refuse: ClassVar[Refuse]
+class Connection(asyncio.Protocol):
+    __slots__ = (
+        "_body",
+        "_body_bytes",
+        "_body_until",
+        "_deadline",
+        "_deaf",
+        "_exchange",
+        "_head_bytes",
+        "_headers",
+        "_house",
+        "_loop",
+        "_parser",
+        "_phase",
+        "_refusal",
+        "_send_timer",
+        "_spoken",
+        "_timer",
+        "_transport",
+        "_unseen",
+        "_upgrading",
+        "_url",
+    )
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
+    def __init__(self, house: House, loop: asyncio.AbstractEventLoop) -> None:
+        self._house = house
+        self._loop = loop
+        self._transport: asyncio.Transport
+        self._parser = httptools.HttpRequestParser(self)
+        self._exchange: Exchange | None = None
         self._phase = _Phase.BETWEEN
+        self._url = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._head_bytes = 0
+        self._body: list[bytes] = []
+        self._body_bytes = 0
+        self._body_until = _NEVER
         self._unseen = 0
         """Bytes that the parser took since it last handed something over: a head, a chunk, a piece of a body."""
-        self._head_bytes = 0
         self._upgrading = False
         self._deaf = False
         self._spoken = False
         self._refusal: GatewayError | None = None
+        self._deadline = _NEVER
         self._timer: asyncio.TimerHandle | None = None
         self._send_timer: asyncio.TimerHandle | None = None
 
     # ---- the socket
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn types it
-        super().connection_made(transport)
-        if len(self.connections) > self.limits.connections:
-            self._refuse(GatewayError(ErrorKind.OVERLOADED, "Too many connections are open.", hint="Try again soon."))
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        house = self._house
+        if house.joined(self):
+            self._due_in(house.limits.head_timeout)
         else:
-            self._arm(self.limits.head_timeout)
+            self._refuse(GatewayError(ErrorKind.OVERLOADED, "Too many connections are open.", hint="Try again soon."))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._deaf = True
-        self._disarm()
-        if self._send_timer is not None:
-            self._send_timer.cancel()
-        super().connection_lost(exc)
+        self._house.left(self)
+        for timer in (self._timer, self._send_timer):
+            if timer is not None:
+                timer.cancel()
+        self._drop_body()
+        exchange, self._exchange = self._exchange, None
+        if exchange is None:
+            return
+        exchange.on_writable = None
+        if exchange.witness is not None and not exchange.complete:
+            exchange.witness.hung_up()
+        if exchange.task is None:
+            self._leave(exchange)
+        elif not exchange.complete:
+            exchange.task.cancel()  # whatever the answer is waiting for, it is not wanted any more
 
     def data_received(self, data: bytes) -> None:
         if self._deaf:
             return
-        self._unset_keepalive_if_required()
         self._spoken = True
         self._unseen += len(data)
         try:
@@ -95,60 +165,99 @@ class Connection(HttpToolsProtocol):
             if not self._deaf:
                 self._refuse(self._refusal or _not_http(broken))
             return
-        if self._unseen > self.limits.head_bytes:
+        if self._unseen > self._house.limits.head_bytes:
             self._refuse(self._too_large())
         else:
             self._watch()
 
     def _feed(self, data: bytes) -> None:
         try:
-            self.parser.feed_data(data)
+            self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            version, method = self.parser.get_http_version(), self.parser.get_method()
-            head = without_upgrade(method, self.url, version, self.headers)
+            version, method = self._parser.get_http_version(), self._parser.get_method()
+            head = without_upgrade(method, self._url, version, self._headers)
             self._upgrading = False
-            self.parser = httptools.HttpRequestParser(self)
-            self.parser.feed_data(head + data[upgrade.args[0] :])
+            self._parser = httptools.HttpRequestParser(self)
+            self._parser.feed_data(head + data[upgrade.args[0] :])
+
+    def eof_received(self) -> None:
+        """A client that has said all it will say is gone: none of them closes one half and reads on."""
 
     # ---- the parser
 
     def on_message_begin(self) -> None:
-        if self._answering():
-            self.cycle.keep_alive = False
+        exchange = self._exchange
+        if exchange is not None:
+            exchange.keep_alive = False
             self._deaf = True
             raise _Stop
         self._phase = _Phase.HEAD
+        self._deadline = _NEVER
         self._head_bytes = 0
-        super().on_message_begin()
+        self._url = b""
+        self._headers = []
 
     def on_url(self, url: bytes) -> None:
         self._head_bytes += len(url)
-        super().on_url(url)
+        self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._phase is not _Phase.HEAD:
             return  # a trailer: it must not be taken for a header that was checked
         self._head_bytes += len(name) + len(value) + 4
-        super().on_header(name, value)
-        if self._head_bytes > self.limits.head_bytes or len(self.headers) > self.limits.headers:
+        headers, limits = self._headers, self._house.limits
+        headers.append((name.lower(), value))
+        if self._head_bytes > limits.head_bytes or len(headers) > limits.headers:
             self._stop(self._too_large())
 
     def on_headers_complete(self) -> None:
-        parser = self.parser
-        if problem := head_problem(parser.get_http_version(), parser.get_method(), self.url, self.headers):
+        parser, house = self._parser, self._house
+        version, method = parser.get_http_version(), parser.get_method()
+        if problem := head_problem(version, method, self._url, self._headers):
             self._stop(bad_request(problem, code="invalid_http"))
         if parser.should_upgrade():
             self._upgrading = True
             return
-        super().on_headers_complete()
-        if self.scope["method"] != "HEAD":  # whose answer is all head: nothing would come to take it along
-            self.cycle.transport = cast(asyncio.Transport, OnePiece(self.cycle))
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in self._headers}
+        http = HttpRequest(method.decode("ascii"), self._path(), headers, house.scheme)
+        modern = version == "1.1"
+        keep_alive = modern and not house.stopping and parser.should_keep_alive()
+        exchange = self._exchange = Exchange(self, http, keep_alive=keep_alive, chunked=modern)
+        self._headers = []
         self._phase = _Phase.BODY
         self._unseen = 0
+        try:
+            house.handler.enter(exchange)
+            if not exchange.complete:
+                house.bodies.expect(headers)
+                self._body_until = self._loop.time() + house.bodies.limits.total
+                if headers.get("expect", "").lower() == "100-continue":
+                    self._transport.write(_CONTINUE)
+        except GatewayError as error:
+            house.handler.refuse(exchange, error)
+
+    def _path(self) -> str:
+        url = self._url
+        if not url.startswith(b"/") or b"?" in url or b"#" in url:
+            try:
+                url = httptools.parse_url(url).path or b"/"
+            except httptools.HttpParserInvalidURLError:
+                self._stop(bad_request("The request line holds no URL.", code="invalid_http"))
+        path = unquote_to_bytes(url).decode("utf-8", "replace") if b"%" in url else url.decode("latin-1")
+        return path.rstrip("/") or "/"
 
     def on_body(self, body: bytes) -> None:
         self._unseen = 0
-        super().on_body(body)
+        exchange = self._exchange
+        if exchange is None or exchange.complete:
+            return  # it was answered without
+        self._body.append(body)
+        self._body_bytes += len(body)
+        try:
+            self._house.bodies.take(len(body), self._body_bytes)
+        except GatewayError as error:
+            self._drop_body()
+            self._house.handler.refuse(exchange, error)
 
     def on_chunk_header(self) -> None:
         self._unseen = 0
@@ -158,122 +267,184 @@ class Connection(HttpToolsProtocol):
             return
         self._phase = _Phase.BETWEEN
         self._unseen = 0
-        super().on_message_complete()
-        if self.cycle.response_complete and not self.transport.is_closing():
-            # It was answered before it was complete; what we dropped meanwhile had ended uvicorn's own timer.
-            self.timeout_keep_alive_task = self.loop.call_later(
-                self.timeout_keep_alive, self.timeout_keep_alive_handler
-            )
+        exchange = self._exchange
+        assert exchange is not None
+        if exchange.complete:
+            self._next()
+            return
+        body = self._body
+        exchange.body = body[0] if len(body) == 1 else b"".join(body)
+        self._drop_body()
+        if exchange.witness is not None:
+            exchange.witness.request_body(exchange.body)
+        exchange.task = self._loop.create_task(self._house.handler.answer(exchange))
+        exchange.task.add_done_callback(partial(self._task_done, exchange))
+
+    def _task_done(self, exchange: Exchange, task: asyncio.Task[None]) -> None:
+        exchange.task = None
+        self._leave(exchange)
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            log.error("an answer failed: %s", failure, exc_info=failure)
+        if not exchange.complete:
+            self._transport.abort()  # nobody is left who could answer
+
+    def _leave(self, exchange: Exchange) -> None:
+        if exchange.entered:
+            exchange.entered = False
+            self._house.handler.leave(exchange)
+
+    def _drop_body(self) -> None:
+        self._house.bodies.give_back(self._body_bytes)
+        self._body = []
+        self._body_bytes = 0
 
     def _stop(self, refusal: GatewayError) -> None:
         self._refusal = refusal
         raise _Stop
 
-    # ---- time
+    # ---- for the exchange
 
-    def _answering(self) -> bool:
-        cycle: RequestResponseCycle | None = self.cycle  # uvicorn's type leaves out that there is none at first
-        return cycle is not None and not cycle.response_complete
+    def write(self, data: bytes) -> None:
+        self._transport.write(data)
+
+    def answered(self) -> None:
+        exchange = self._exchange
+        if exchange is None:
+            return  # the client is gone
+        if self._transport.get_write_buffer_size():  # also below the mark at which writing pauses: it must go out
+            self._expect_progress()
+        if exchange.task is None:
+            self._leave(exchange)
+        if self._phase is _Phase.BETWEEN:
+            self._next()
+        else:  # closing now would reset the connection, and the client would lose the answer
+            self._drop_body()
+            self._due_in(self._house.limits.drain_timeout)
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def _next(self) -> None:
+        """Request and answer are complete."""
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None and (not exchange.keep_alive or self._house.stopping):
+            self._transport.close()
+        else:
+            self._due_in(self._house.limits.keep_alive)
+
+    def retire(self) -> None:
+        """The server stops: an answer that is being made is the last one."""
+        if self._exchange is not None:
+            self._exchange.keep_alive = False
+        else:
+            self._transport.close()
+
+    # ---- time
 
     def _watch(self) -> None:
         """After each piece of input: is there something that must end in time?"""
-        if self._phase is _Phase.HEAD or (
-            self._phase is _Phase.BETWEEN and not self._answering() and self.timeout_keep_alive_task is None
-        ):
-            if self._timer is None:
-                self._arm(self.limits.head_timeout)
-        elif self._phase is _Phase.BODY and not self._answering():
-            if self._timer is None:
-                self._arm(self.limits.drain_timeout)
-        elif self._timer is not None:  # a body that somebody waits for has its limits there
-            self._disarm()
+        if self._phase is _Phase.HEAD:
+            if self._deadline == _NEVER:
+                self._due_in(self._house.limits.head_timeout)
+        elif self._phase is _Phase.BODY and self._exchange is not None and not self._exchange.complete:
+            left = self._body_until - self._loop.time()
+            self._due_in(min(left, self._house.bodies.limits.idle))
 
-    def _arm(self, seconds: float) -> None:
-        self._timer = self.loop.call_later(seconds, self._too_late)
+    def _due_in(self, seconds: float) -> None:
+        """One timer for all of it: a later time costs nothing, the timer sees when it rings that it is early."""
+        self._deadline = self._loop.time() + seconds
+        if self._timer is None or self._timer.when() > self._deadline:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._loop.call_at(self._deadline, self._ring)
 
-    def _disarm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _too_late(self) -> None:
+    def _ring(self) -> None:
         self._timer = None
-        if self._phase is _Phase.BODY or not self._spoken:
-            self.transport.close()
-        else:
+        exchange = self._exchange
+        if self._deadline == _NEVER or (exchange is not None and self._phase is _Phase.BETWEEN):
+            return  # an answer is being made
+        if self._loop.time() < self._deadline:
+            self._timer = self._loop.call_at(self._deadline, self._ring)
+        elif self._phase is _Phase.HEAD or (exchange is None and self._unseen):
             self._refuse(GatewayError(ErrorKind.SLOW_REQUEST, "The head of the request did not arrive in time."))
+        elif exchange is not None and not exchange.complete:
+            self._house.handler.refuse(exchange, too_slow(self._house.bodies.limits))
+        elif self._transport.get_write_buffer_size():
+            self._transport.abort()
+        else:
+            self._transport.close()
 
     def pause_writing(self) -> None:
-        super().pause_writing()
+        if self._exchange is not None:
+            self._exchange.blocked = True
         self._expect_progress()
 
     def resume_writing(self) -> None:
-        super().resume_writing()
         if self._send_timer is not None:
             self._send_timer.cancel()
             self._send_timer = None
-
-    def on_response_complete(self) -> None:
-        super().on_response_complete()
-        if self.transport.get_write_buffer_size():  # also below the mark at which writing pauses: it must go out
-            self._expect_progress()
+        exchange = self._exchange
+        if exchange is not None:
+            exchange.blocked = False
+            if exchange.on_writable is not None:
+                exchange.on_writable()
 
     def _expect_progress(self) -> None:
         if self._send_timer is None:
-            self._send_timer = self.loop.call_later(self.limits.send_timeout, self._give_up)
+            self._send_timer = self._loop.call_later(self._house.limits.send_timeout, self._give_up)
 
     def _give_up(self) -> None:
         self._send_timer = None
-        if self.transport.get_write_buffer_size():
-            self.transport.abort()  # close() would wait for the client to take the rest
-
-    def timeout_keep_alive_handler(self) -> None:
-        if self.transport.get_write_buffer_size():
-            self.transport.abort()
-        else:
-            super().timeout_keep_alive_handler()
+        if self._transport.get_write_buffer_size():
+            self._transport.abort()  # close() would wait for the client to take the rest
 
     # ---- refusals
 
     def _too_large(self) -> GatewayError:
+        limits = self._house.limits
         return GatewayError(
             ErrorKind.HEAD_TOO_LARGE,
-            f"The head of a request may have {self.limits.headers} headers and {self.limits.head_bytes} bytes.",
+            f"The head of a request may have {limits.headers} headers and {limits.head_bytes} bytes.",
         )
 
     def _refuse(self, error: GatewayError) -> None:
-        """Answer, hang up, and listen no more. In the middle of an answer there is nothing to be said."""
+        """Answer, hang up, and listen no more. While an answer is made there is nothing to be said: it is the last."""
         self._deaf = True
-        self._disarm()
-        if self.transport.is_closing():
+        if self._transport.is_closing():
             return
-        if self._answering():
-            if self.cycle.response_started:
-                self.transport.close()
-                return
-            self.cycle.disconnected = True
-            self.cycle.message_event.set()
-        path = getattr(self, "url", b"").decode("latin-1").partition("?")[0]
-        status, body = type(self).refuse(path, error)
-        head = (
-            f"HTTP/1.1 {status} {HTTPStatus(status).phrase if status in _STATUSES else ''}\r\n"
-            f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
-        )
-        self.transport.write(head.encode("ascii") + body)
-        if self.transport.can_write_eof():
-            self.transport.write_eof()
-        self._timer = self.loop.call_later(LINGER_S, self.transport.abort)
+        if self._exchange is not None and not self._exchange.complete and self._phase is _Phase.BETWEEN:
+            self._exchange.keep_alive = False
+            return
+        self._transport.write(last_words(self._house.handler, self._url, error))
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+        self._deadline = _NEVER
+        self._send_timer = self._loop.call_later(LINGER_S, self._transport.abort)
 
 
-_STATUSES: Final = frozenset(HTTPStatus)
+class _Collected:
+    """A line that keeps what is said."""
+
+    def __init__(self) -> None:
+        self.said = b""
+
+    def write(self, data: bytes) -> None:
+        self.said += data
+
+    def answered(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+
+def last_words(handler: Handler, url: bytes, error: GatewayError) -> bytes:
+    """The bytes of a refusal to a client whose request could not be read."""
+    line = _Collected()
+    http = HttpRequest("GET", url.decode("latin-1").partition("?")[0], {})
+    handler.refuse(Exchange(line, http, keep_alive=False, chunked=False), error)
+    return line.said
 
 
 def _not_http(broken: httptools.HttpParserError) -> GatewayError:
     """The parser's reasons name no data; what a callback raised may."""
     reason = "" if isinstance(broken, httptools.HttpParserCallbackError) else f": {broken}"
     return bad_request(f"This is not valid HTTP{reason}.", code="invalid_http")
-
-
-def connection_class(limits: ConnectionLimits, refuse: Refuse) -> type[Connection]:
-    """uvicorn makes its protocols itself, so what they have to know is put into a class."""
-    return type("Connection", (Connection,), {"limits": limits, "refuse": staticmethod(refuse)})

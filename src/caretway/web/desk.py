@@ -12,7 +12,7 @@ from ..core.errors import ErrorKind, GatewayError
 from ..core.turn import ModelInfo
 from ..dialects import Dialect
 from ..sessions.manager import Sessions
-from .asgi import HttpRequest
+from .exchange import HttpRequest
 from .models import Health, ModelDesk
 from .respond import Responder
 

@@ -1,12 +1,11 @@
-"""The way in and out of the application: who may enter, how often, and, when asked for, a record of what passed.
+"""The way in and out: who may enter, how often, and, when asked for, a record of what passed.
 
-An ASGI application around another one. The decisions are `access` and `admission`; the words of a refusal are those of
-the API that lives at the path.
+The decisions are `access` and `admission`; the words of a refusal are those of the API that lives at the path.
 """
 
-import uuid
+import secrets
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -15,97 +14,89 @@ from ..dialects import Dialect
 from ..observe.trace import Trace
 from .access import Access, admit, preflight
 from .admission import Admission
-from .asgi import Header, HttpRequest, Receive, Scope, Send, read_head, send_whole
+from .exchange import Exchange, Header
 from .respond import send_error
 
 
-class App(Protocol):
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+class Inside(Protocol):
+    """What is behind the door."""
+
+    def enter(self, exchange: Exchange) -> None: ...
+
+    async def answer(self, exchange: Exchange) -> None: ...
+
+    def leave(self, exchange: Exchange) -> None: ...
 
 
 class Door:
     def __init__(
         self,
-        inside: App,
+        inside: Inside,
         *,
         access: Access,
         admission: Admission,
         dialect: Callable[[str], Dialect],
         trace: Trace | None = None,
     ) -> None:
+        self.answer = inside.answer
         self._inside = inside
         self._access = access
         self._admission = admission
         self._dialect = dialect
         self._trace = trace
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        http = read_head(scope)
+    def enter(self, exchange: Exchange) -> None:
+        http = exchange.http
         if self._trace is not None:
-            receive, send = _recorded(self._trace, http, receive, send)
-        headers: Sequence[Header] = ()
+            exchange.witness = _Recording(self._trace, exchange)
+        asked = preflight(self._access, http.method, http.scheme, http.headers)
+        if asked is not None:
+            exchange.send(204, b"", asked)
+            return
+        admitted = admit(self._access, http.method, http.path, http.scheme, http.headers)
+        exchange.extra = admitted.headers
+        self._admission.enter(admitted.caller)
+        exchange.caller = admitted.caller
         try:
-            asked = preflight(self._access, http.method, scope["scheme"], http.headers)
-            if asked is not None:
-                await send_whole(send, 204, b"", asked)
-                return
-            admitted = admit(self._access, http.method, http.path, scope["scheme"], http.headers)
-            headers = admitted.headers
-            with self._admission.request(admitted.caller):
-                await self._inside(scope, receive, _adding(headers, send) if headers else send)
-        except GatewayError as error:
-            told = [(b"x-request-id", f"req_{uuid.uuid4().hex}".encode()), *headers]
-            await send_error(send, self._dialect(http.path), error, told)
+            self._inside.enter(exchange)
+        except GatewayError:
+            self._admission.leave(admitted.caller)
+            raise
+        exchange.entered = True
+
+    def leave(self, exchange: Exchange) -> None:
+        self._inside.leave(exchange)
+        self._admission.leave(exchange.caller)
+
+    def refuse(self, exchange: Exchange, error: GatewayError) -> None:
+        told = [(b"x-request-id", f"req_{secrets.token_hex(16)}".encode())]
+        send_error(exchange, self._dialect(exchange.http.path), error, told)
 
 
-def _adding(headers: Sequence[Header], send: Send) -> Send:
-    async def sending(message: dict[str, Any]) -> None:
-        if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message["headers"], *headers]}
-        await send(message)
+class _Recording:
+    """One exchange in the trace."""
 
-    return sending
+    def __init__(self, trace: Trace, exchange: Exchange) -> None:
+        self._trace = trace
+        self._number = trace.number()
+        http = exchange.http
+        headers = trace.redact.headers(http.headers.items())
+        trace.write("request", exchange=self._number, method=http.method, path=http.path, headers=headers)
 
+    def request_body(self, body: bytes) -> None:
+        if body:
+            self._trace.write("request body", exchange=self._number, bytes=len(body), json=_shape(self._trace, body))
 
-# ---- recording
+    def hung_up(self) -> None:
+        self._trace.write("hung up", exchange=self._number)
 
+    def head(self, status: int, headers: Sequence[Header]) -> None:
+        head = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]
+        self._trace.write("response", exchange=self._number, status=status, headers=self._trace.redact.headers(head))
 
-def _recorded(trace: Trace, http: HttpRequest, receive: Receive, send: Send) -> tuple[Receive, Send]:
-    number = trace.number()
-    redact = trace.redact
-    trace.write(
-        "request", exchange=number, method=http.method, path=http.path, headers=redact.headers(http.headers.items())
-    )
-    body: list[bytes] = []
-
-    async def receiving() -> dict[str, Any]:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            trace.write("hung up", exchange=number)
-        elif message.get("body") or body:
-            body.append(message.get("body", b""))
-            if not message.get("more_body"):
-                whole = b"".join(body)
-                body.clear()
-                trace.write("request body", exchange=number, bytes=len(whole), json=_shape(trace, whole))
-        return message
-
-    async def sending(message: dict[str, Any]) -> None:
-        if message["type"] == "http.response.start":
-            head = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in message["headers"]]
-            trace.write("response", exchange=number, status=message["status"], headers=redact.headers(head))
-        else:
-            data = message.get("body", b"")
-            trace.write(
-                "response body",
-                exchange=number,
-                bytes=len(data),
-                json=_events(trace, data),
-                end=not message.get("more_body", False),
-            )
-        await send(message)
-
-    return receiving, sending
+    def body(self, data: bytes, *, end: bool) -> None:
+        told = _events(self._trace, data)
+        self._trace.write("response body", exchange=self._number, bytes=len(data), json=told, end=end)
 
 
 def _shape(trace: Trace, data: bytes) -> object:

@@ -5,24 +5,24 @@ after that is an event in the stream. A client that hangs up cancels the work, w
 """
 
 import asyncio
+import secrets
 import time
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from ..core.errors import RETRYABLE, ErrorKind, GatewayError
 from ..core.events import AgentActivity, Event, TurnFailed, TurnStarted
 from ..core.fold import Reply
 from ..core.request import TurnRequest
 from ..core.turn import Observer, TurnRecord
-from ..dialects import Dialect, ResponseMeta
+from ..dialects import Dialect, Encoder, ResponseMeta
 from ..sessions.manager import Sessions
 from ..sessions.response import Response
-from .asgi import Header, HttpRequest, Send, header_text, part, send_whole, start
+from .exchange import Exchange, Header, header_text
 from .images import ImageFetcher
 from .models import ModelDesk
 from .shape import ShapeLimits, read_json
-from .silence import SilenceWatch
 
 _SSE_HEADERS: tuple[Header, ...] = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -64,29 +64,28 @@ class Responder:
         self._images = images
         self._shape = shape or ShapeLimits()
 
-    async def answer(self, dialect: Dialect, http: HttpRequest, body: bytes, send: Send, request_id: str) -> None:
+    async def answer(self, dialect: Dialect, exchange: Exchange, request_id: str, common: list[Header]) -> None:
         began = time.perf_counter()
-        common: list[Header] = [(b"x-request-id", request_id.encode()), (b"x-caretway-backend", self._backend.encode())]
+        http = exchange.http
+        parsed = read_json(exchange.body, self._shape)
+        exchange.body = b""
+        if self._images is not None:
+            parsed = await self._images.inline(parsed)
+        request = dialect.decode(parsed, http.headers)
+        del parsed
+        upstream = self._prepare(await self._models.fit(request))
+        if upstream.model != request.model:
+            common.append((b"x-caretway-model", header_text(upstream.model)))
+        if upstream.ignored:
+            common.append((b"x-caretway-ignored", header_text(", ".join(upstream.ignored))))
+        response = await self._sessions.open(upstream)
+        meta = ResponseMeta(secrets.token_hex(16), int(time.time()), request.model)
+        answering = (Streamed if request.stream else Whole)(dialect, response, meta, common, exchange, self._pace)
         try:
-            parsed = read_json(body, self._shape)
-            if self._images is not None:
-                parsed = await self._images.inline(parsed)
-            request = dialect.decode(parsed, http.headers)
-            upstream = self._prepare(await self._models.fit(request))
-            if upstream.model != request.model:
-                common.append((b"x-caretway-model", header_text(upstream.model)))
-            if upstream.ignored:
-                common.append((b"x-caretway-ignored", header_text(", ".join(upstream.ignored))))
-            response = await self._sessions.open(upstream)
-        except GatewayError as error:
-            await send_error(send, dialect, error, common)
-            return
-        meta = ResponseMeta(uuid.uuid4().hex, int(time.time()), request.model)
-        answering = _Answer(dialect, response, meta, common, send, self._pace)
-        try:
-            await (answering.stream() if request.stream else answering.whole())
+            await answering.made()
         finally:
-            await response.aclose()
+            answering.stop()
+            response.close()
             reply = response.reply()
             self._observer.response_ended(
                 TurnRecord(
@@ -114,20 +113,81 @@ def _outcome(response: Response, reply: Reply, *, late: bool) -> str:
 
 
 class _Answer:
-    """A response on its way out, in one of two shapes."""
+    """A response on its way out. It works in the callbacks that bring events; its task only waits for the end."""
 
     def __init__(
-        self, dialect: Dialect, response: Response, meta: ResponseMeta, common: list[Header], send: Send, pace: Pace
+        self,
+        dialect: Dialect,
+        response: Response,
+        meta: ResponseMeta,
+        common: list[Header],
+        exchange: Exchange,
+        pace: Pace,
     ) -> None:
         self.first_at: float | None = None
+        self.late = False
         self._dialect = dialect
         self._response = response
         self._meta = meta
         self._common = common
-        self._send = send
+        self._exchange = exchange
         self._pace = pace
-        self.late = False
-        self._end = asyncio.get_running_loop().time() + pace.total
+        self._loop = asyncio.get_running_loop()
+        self._end = self._loop.time() + pace.total
+        self._timer: asyncio.TimerHandle | None = None
+        self._done: asyncio.Future[None] = self._loop.create_future()
+
+    async def made(self) -> None:
+        """Until the answer is complete. Cancelled when its client hangs up."""
+        self._exchange.on_writable = self._go_on
+        self._response.listen(self._go_on)
+        self._go_on()
+        if not self._done.done():
+            self._timer = self._loop.call_at(self._due(), self._ring)
+            await self._done
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self._done.done():
+            self._done.cancel()
+        self._exchange.on_writable = None
+
+    def _go_on(self) -> None:
+        """There is something to take, or the client can take more. Called from sockets' callbacks: nothing may get
+        out of here, it would end in a place that knows nothing of this answer."""
+        if self._exchange.blocked or self._done.done():
+            return
+        try:
+            events = self._response.take()
+            if events:
+                self._tell(events)
+        except Exception as failure:
+            self._done.set_exception(failure)
+
+    def _tell(self, events: list[Event]) -> None:
+        raise NotImplementedError
+
+    def _due(self) -> float:
+        """When, on the loop's clock, something must be done even if nothing comes."""
+        return self._end
+
+    def _ring(self) -> None:
+        self._timer = None
+        if not self._done.done():
+            try:
+                self._ringing()
+            except Exception as failure:
+                self._done.set_exception(failure)
+        if not self._done.done():
+            self._timer = self._loop.call_at(self._due(), self._ring)
+
+    def _ringing(self) -> None:
+        raise NotImplementedError
+
+    def _refuse(self, error: GatewayError) -> None:
+        send_error(self._exchange, self._dialect, error, self._headers())
+        self._done.set_result(None)
 
     def _headers(self) -> list[Header]:
         response = self._response
@@ -137,54 +197,6 @@ class _Answer:
             (b"x-caretway-session-reason", header_text(response.reason)),
         ]
 
-    async def whole(self) -> None:
-        response = self._response
-        try:
-            async with asyncio.timeout_at(self._end):
-                while not response.over:
-                    events = await response.receive()
-                    if self.first_at is None and _real(events):
-                        self.first_at = time.perf_counter()
-        except TimeoutError:
-            await send_error(self._send, self._dialect, self._too_late(), self._headers())
-            return
-        reply = response.reply()
-        if reply.error is not None:
-            await send_error(self._send, self._dialect, reply.error, self._headers())
-        else:
-            body = self._dialect.render(reply, response.request, self._meta)
-            await send_whole(self._send, 200, body, self._headers())
-
-    async def stream(self) -> None:
-        response, send, loop = self._response, self._send, asyncio.get_running_loop()
-        events = await self._first()
-        if response.over and (error := response.reply().error) is not None and not _shown(events):
-            await send_error(send, self._dialect, error, self._headers())
-            return
-        encoder = self._dialect.encoder(response.request, self._meta)
-        await send(start(200, (*_SSE_HEADERS, *self._headers())))
-        data = encoder.feed(events)
-        silence = SilenceWatch(self._pace.keep_alive, self._end)
-        try:
-            while not response.over:
-                if data:
-                    await send(part(data, more=True))
-                    silence.spoke()
-                silence.waiting = True
-                try:
-                    data = encoder.feed(await response.receive())
-                except asyncio.CancelledError:
-                    if not silence.interrupted():
-                        raise
-                    data = encoder.keep_alive
-                    if loop.time() >= self._end:
-                        data = encoder.feed([TurnFailed(self._too_late())])
-                        break
-                silence.waiting = False
-        finally:
-            silence.stop()
-        await send(part(data, more=False))
-
     def _too_late(self) -> GatewayError:
         self.late = True
         return GatewayError(
@@ -193,18 +205,83 @@ class _Answer:
             hint="Raise `response_timeout` if that is intended.",
         )
 
-    async def _first(self) -> list[Event]:
-        """Everything up to the first real event, or what there is when patience ends."""
-        response = self._response
-        events: list[Event] = []
-        try:
-            async with asyncio.timeout(self._pace.patience):
-                while not _real(events):
-                    events += await response.receive()
+
+class Whole(_Answer):
+    def _tell(self, events: list[Event]) -> None:
+        if self.first_at is None and _real(events):
             self.first_at = time.perf_counter()
-        except TimeoutError:
-            response.commit()
-        return events
+        response = self._response
+        if not response.over:
+            return
+        reply = response.reply()
+        if reply.error is not None:
+            self._refuse(reply.error)
+        else:
+            self._exchange.send(200, self._dialect.render(reply, response.request, self._meta), self._headers())
+            self._done.set_result(None)
+
+    def _ringing(self) -> None:
+        self._refuse(self._too_late())
+
+
+class Streamed(_Answer):
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._encoder: Encoder | None = None
+        self._early: list[Event] = []
+        """What came before the first real event."""
+        self._spoken = self._loop.time()
+        self._opens_at = self._spoken + self._pace.patience
+
+    def _tell(self, events: list[Event]) -> None:
+        encoder = self._encoder
+        if encoder is not None:
+            self._say(encoder.feed(events))
+            return
+        self._early += events
+        if not _real(self._early):
+            return
+        self.first_at = time.perf_counter()
+        error = self._response.reply().error if self._response.over else None
+        if error is not None and not _shown(self._early):
+            self._refuse(error)
+        else:
+            self._open()
+
+    def _open(self) -> None:
+        encoder = self._encoder = self._dialect.encoder(self._response.request, self._meta)
+        self._exchange.start((*_SSE_HEADERS, *self._headers()), encoder.feed(self._early))
+        self._early = []
+        self._say(b"")
+
+    def _say(self, data: bytes) -> None:
+        if self._response.over:
+            self._exchange.finish(data)
+            self._done.set_result(None)
+        else:
+            self._exchange.write(data)
+            self._spoken = self._loop.time()
+
+    def _due(self) -> float:
+        return min(self._end, self._opens_at if self._encoder is None else self._spoken + self._pace.keep_alive)
+
+    def _ringing(self) -> None:
+        now, encoder = self._loop.time(), self._encoder
+        if now < self._due():
+            return
+        if encoder is None:
+            if now >= self._end:
+                self._refuse(self._too_late())
+            else:
+                self._response.commit()
+                self._open()
+        elif now >= self._end:
+            self._exchange.finish(encoder.feed([TurnFailed(self._too_late())]))
+            self._done.set_result(None)
+        else:
+            if not self._exchange.blocked:  # a slow client: its silence is not upstream's
+                self._exchange.write(encoder.keep_alive)
+            self._spoken = now
 
 
 def _real(events: list[Event]) -> bool:
@@ -216,7 +293,7 @@ def _shown(events: list[Event]) -> bool:
     return any(not isinstance(event, _QUIET) for event in events[:-1])
 
 
-async def send_error(send: Send, dialect: Dialect, error: GatewayError, headers: list[Header]) -> None:
+def send_error(exchange: Exchange, dialect: Dialect, error: GatewayError, headers: list[Header]) -> None:
     status, body = dialect.error(error)
     if error.retry_after is not None:
         headers = [*headers, (b"retry-after", str(max(1, round(error.retry_after))).encode())]
@@ -224,4 +301,4 @@ async def send_error(send: Send, dialect: Dialect, error: GatewayError, headers:
         headers = [*headers, (b"retry-after", b"1")]
     if error.kind not in RETRYABLE:
         headers = [*headers, (b"x-should-retry", b"false")]  # the official SDKs would repeat 409 and 5xx by themselves
-    await send_whole(send, status, body, headers)
+    exchange.send(status, body, headers)

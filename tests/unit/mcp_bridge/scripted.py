@@ -9,6 +9,7 @@ from caretway.core.events import Event, ToolCallDelta, ToolCallReady, ToolCallSt
 from caretway.core.fold import Reply, fold
 from caretway.core.order import EventOrder
 from caretway.core.request import Message, Role, Text, ToolResult, ToolSpec, TurnRequest
+from caretway.core.source import Pulled, receive
 from caretway.core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Turn
 from caretway.mcp_bridge.backend import BridgedBackend, Terms
 from caretway.mcp_bridge.catalogue import BridgedTool, Catalogue, ListedTool, catalogue
@@ -28,7 +29,7 @@ def called(call_id: str, name: str, arguments: str = "{}") -> list[Event]:
 
 
 @dataclass
-class ScriptedTurn:
+class ScriptedTurn(Pulled):
     """Its script: one list of events for each step; after TurnPaused the next one waits for results."""
 
     steps: list[list[Event]]
@@ -117,7 +118,7 @@ async def response(turn: Turn) -> Reply:
     order = EventOrder()
     events: list[Event] = []
     while not events or order.state.name != "OVER":
-        for event in await turn.receive():
+        for event in await receive(turn):
             order.check(event)
             events.append(event)
     return fold(events)

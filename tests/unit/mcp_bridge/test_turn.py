@@ -18,6 +18,7 @@ from caretway.core.events import (
     UsageReported,
 )
 from caretway.core.request import Message, Role, Text, ToolCall, ToolChoice, ToolResult, TurnRequest
+from caretway.core.source import receive
 from caretway.core.turn import Abilities, Turn
 from caretway.mcp_bridge.backend import Offer, Terms
 from caretway.stages.loop_guard import loop_guard
@@ -115,7 +116,7 @@ async def test_calls_begin_before_the_step_is_complete() -> None:
     turn_script = ScriptedTurn([[*called("1", QUICK)], [TextDelta("x"), *called("2", "read"), TurnPaused()]])
     inner, tools = ScriptedBackend([turn_script]), Tools()
     turn = await started(inner, tools, "read")
-    assert await turn.receive() == [TurnStarted(), AgentActivity("s: quick")]
+    assert await receive(turn) == [TurnStarted(), AgentActivity("s: quick")]
     await asyncio.sleep(0)
     assert tools.running == ["1"]
 
@@ -124,13 +125,13 @@ async def test_a_reader_that_is_cancelled_can_come_back(abilities: Abilities) ->
     inner = ScriptedBackend(paused_or_ended(calls_and_ends(*called("1", SLOW)), abilities), abilities)
     tools = Tools()
     turn = await started(inner, tools)
-    await turn.receive()
+    await receive(turn)
     for _ in range(2):
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
-                await turn.receive()
+                await receive(turn)
     tools.go.set()
-    assert await turn.receive() == [TextDelta("done"), TurnEnded()]
+    assert await receive(turn) == [TextDelta("done"), TurnEnded()]
     assert heard(inner) == [result("1", "slow says {}")]
     assert tools.running == ["1"]
 
@@ -138,8 +139,8 @@ async def test_a_reader_that_is_cancelled_can_come_back(abilities: Abilities) ->
 async def test_closing_cancels_the_calls() -> None:
     inner, tools = ScriptedBackend([ScriptedTurn(calls_and_ends(*called("1", SLOW)))]), Tools()
     turn = await started(inner, tools)
-    await turn.receive()
-    waiting = asyncio.ensure_future(turn.receive())
+    await receive(turn)
+    waiting = asyncio.ensure_future(receive(turn))
     await asyncio.sleep(0.01)
     await turn.aclose()
     with pytest.raises(GatewayError) as closed:
@@ -154,9 +155,9 @@ async def test_an_inner_failure_is_passed_on_and_cancels() -> None:
     failure = TurnFailed(GatewayError(ErrorKind.UPSTREAM_DOWN, "down"))
     inner, tools = ScriptedBackend([ScriptedTurn([[*called("1", SLOW)], [failure]])]), Tools()
     turn = await started(inner, tools)
-    await turn.receive()
+    await receive(turn)
     await asyncio.sleep(0)
-    assert (await turn.receive())[-1] == failure
+    assert (await receive(turn))[-1] == failure
     await asyncio.sleep(0.01)
     assert tools.cancelled == ["1"]
 

@@ -11,6 +11,7 @@ from caretway.core.events import Event, TextDelta, TurnEnded, TurnFailed, TurnSt
 from caretway.core.fold import Reply, fold
 from caretway.core.order import EventOrder
 from caretway.core.request import Message, Role, Text, ToolCall, ToolChoice, ToolResult, ToolSpec, TurnRequest
+from caretway.core.source import Pulled, receive
 from caretway.core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Turn
 from caretway.text_protocol.backend import TextToolBackend, new_trigger
 from caretway.text_protocol.limits import TextLimits
@@ -24,7 +25,7 @@ def call(name: str, arguments: str = "{}") -> str:
     return f'<invoke name="{name}">{arguments}</invoke>'
 
 
-class InnerTurn:
+class InnerTurn(Pulled):
     def __init__(self, batches: list[list[Event]], snapshot: Snapshot | None) -> None:
         self._batches = batches
         self._snapshot = snapshot
@@ -95,7 +96,7 @@ async def played(turn: Turn) -> Reply:
     order = EventOrder()
     events: list[Event] = []
     while not events or not isinstance(events[-1], TurnEnded | TurnFailed):
-        batch = await turn.receive()
+        batch = await receive(turn)
         assert batch
         for event in batch:
             order.check(event)
@@ -127,7 +128,7 @@ async def test_a_turn_that_called_leaves_nothing_to_continue() -> None:
     inner = Inner([says(T + call("add")), says("done")], continues=True)
     for kept in (None, KEPT):
         turn = await wrapped(inner).start(ask())
-        while not isinstance((await turn.receive())[-1], TurnEnded):
+        while not isinstance((await receive(turn))[-1], TurnEnded):
             pass
         assert turn.snapshot() == kept
     with pytest.raises(GatewayError) as gone:

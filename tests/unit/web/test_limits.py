@@ -85,10 +85,11 @@ class Clock:
 
 def refused(admission: Admission, caller: str) -> GatewayError | None:
     try:
-        with admission.request(caller):
-            return None
+        admission.enter(caller)
     except GatewayError as error:
         return error
+    admission.leave(caller)
+    return None
 
 
 def test_a_bucket_fills_up_again() -> None:
@@ -108,11 +109,13 @@ def test_a_bucket_fills_up_again() -> None:
 
 def test_what_is_being_made_is_counted_and_given_back() -> None:
     admission = Admission(CallerLimits(concurrent=2, per_minute=1000), Clock())
-    with admission.request("a"), admission.request("a"):
-        error = refused(admission, "a")
-        assert error is not None
-        assert error.code == "too_many_concurrent_requests"
-        assert refused(admission, "b") is None
+    admission.enter("a")
+    admission.enter("a")
+    error = refused(admission, "a")
+    assert error is not None
+    assert error.code == "too_many_concurrent_requests"
+    assert refused(admission, "b") is None
+    admission.leave("a")
     assert refused(admission, "a") is None
 
 

@@ -11,8 +11,8 @@ import pytest
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.dialects.registry import dialects
 from caretway.tasks import spawn
-from caretway.web.asgi import HttpRequest
 from caretway.web.desk import Desk
+from caretway.web.exchange import HttpRequest
 from caretway.web.passthrough import REFUSED_FOR_S, DeskPerKey, client_key
 
 KEYS = [

@@ -1,7 +1,7 @@
 """A turn on the Agent API: a Conversation, the attempt that carries it, its clock, and the buffer its reader empties.
 
-Socket callbacks feed the conversation directly; answers leave and events are buffered in that same callback. When the
-reader is slow and the buffer full, only this turn's stream is held back.
+Socket callbacks feed the conversation directly; in that same callback answers leave and the reader is told that there
+are events. When it does not take them and the buffer is full, only this turn's stream is held back.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ class AgentTurn:
         self._paused = False
         self._unread = self._weighed = 0
         self._alarm = 0.0
-        self._waiter: asyncio.Future[None] | None = None
+        self._ready: Callable[[], None] = _nobody
         self._timer: asyncio.TimerHandle | None = None
         self._opening: asyncio.Task[None] | None = None
         self._running: dict[int, asyncio.Task[None]] = {}
@@ -77,21 +77,22 @@ class AgentTurn:
         self._conversation.open(self._loop.time())
         self._opening = spawn(self._open_attempt(0.0), "agent-attempt")
 
-    async def receive(self) -> list[Event]:
+    def listen(self, ready: Callable[[], None]) -> None:
+        self._ready = ready
+
+    def take(self) -> list[Event]:
         conversation = self._conversation
-        while not conversation.events:
+        events = conversation.events
+        if not events:
             if self._closed:
                 raise GatewayError(ErrorKind.CANCELLED, "The gateway is stopping.")
-            self._waiter = self._loop.create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
-        events, conversation.events = conversation.events, []
-        self._unread = self._weighed = 0
-        if self._paused and self._stream is not None:
-            self._paused = False
-            self._stream.resume()
+            return events
+        conversation.events = []
+        if self._weighed:
+            self._unread = self._weighed = 0
+            if self._paused and self._stream is not None:
+                self._paused = False
+                self._stream.resume()
         return events
 
     async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = ()) -> None:
@@ -112,8 +113,8 @@ class AgentTurn:
             self._timer.cancel()
         for task in (*self._running.values(), *([self._opening] if self._opening else [])):
             task.cancel()
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        ready, self._ready = self._ready, _nobody
+        ready()
         if self._stream is not None and self._conversation.ended:
             self._loop.call_later(LINGER_S, self._stream.close)
         elif self._stream is not None:
@@ -202,7 +203,7 @@ class AgentTurn:
     # ---- after anything happened
 
     def _after(self) -> None:
-        """Send what is to be sent, start what is to be run, wake the reader, hold upstream back when it is too far."""
+        """Send what is to be sent, start what is to be run, tell the reader, hold upstream back when it is too far."""
         conversation, stream = self._conversation, self._stream
         if stream is not None and conversation.outgoing:
             messages, conversation.outgoing = conversation.outgoing, []
@@ -210,18 +211,21 @@ class AgentTurn:
                 stream.send(message)
         if conversation.jobs or conversation.aborted_jobs:
             self._mind_jobs()
-        if conversation.events:
-            if self._waiter is not None:
-                if not self._waiter.done():
-                    self._waiter.set_result(None)
-            elif stream is not None and not self._paused:
-                self._unread += sum(map(_weight, conversation.events[self._weighed :]))
-                self._weighed = len(conversation.events)
-                if self._unread > self._buffer_bytes:
-                    self._paused = True
-                    stream.pause()
         if conversation.deadline() < self._alarm:
             self._arm()
+        if conversation.events:
+            self._ready()
+            if conversation.events and not self._paused and self._stream is not None:
+                self._weigh(self._stream)
+
+    def _weigh(self, stream: RunStream) -> None:
+        """The reader left them where they are."""
+        events = self._conversation.events
+        self._unread += sum(map(_weight, events[self._weighed :]))
+        self._weighed = len(events)
+        if self._unread > self._buffer_bytes:
+            self._paused = True
+            stream.pause()
 
     def _arm(self) -> None:
         if self._timer is not None:
@@ -271,6 +275,10 @@ class _Attempt:
 
     def on_closed(self, error: GatewayError | None) -> None:
         self._turn.stream_closed(self.number, error)
+
+
+def _nobody() -> None:
+    """Whoever listens to a turn that nobody reads."""
 
 
 def _weight(event: Event) -> int:

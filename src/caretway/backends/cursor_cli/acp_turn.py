@@ -11,6 +11,7 @@ from typing import Any
 from ...core.errors import ErrorKind, GatewayError
 from ...core.events import Event, TurnFailed
 from ...core.request import Text, ToolResult
+from ...core.source import Pulled
 from ...core.turn import Snapshot
 from ...tasks import spawn
 from .acp_pool import AcpPool, Warm
@@ -37,7 +38,7 @@ class AcpLaunch:
     at: Circumstances
 
 
-class AcpTurn:
+class AcpTurn(Pulled):
     def __init__(
         self,
         backend: str,

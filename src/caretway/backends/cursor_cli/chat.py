@@ -12,6 +12,7 @@ import msgspec
 from ...core.errors import GatewayError
 from ...core.events import Event, TurnFailed
 from ...core.request import Text, ToolResult
+from ...core.source import Pulled
 from ...core.turn import Snapshot
 
 log = logging.getLogger(__name__)
@@ -82,7 +83,7 @@ class Ledger:
                 file.unlink(missing_ok=True)
 
 
-class FailedTurn:
+class FailedTurn(Pulled):
     """A turn that failed before it could begin."""
 
     def __init__(self, error: GatewayError) -> None:

@@ -14,6 +14,7 @@ from typing import Final
 from ...core.errors import ErrorKind, GatewayError
 from ...core.events import Event, TurnFailed, TurnStarted
 from ...core.request import Text, ToolResult
+from ...core.source import Pulled
 from ...core.turn import Snapshot
 from ...tasks import spawn
 from .chat import Chat, write_chat
@@ -41,7 +42,7 @@ class Launch:
     """A directory that goes with the turn."""
 
 
-class PrintTurn:
+class PrintTurn(Pulled):
     def __init__(
         self,
         backend: str,

@@ -30,6 +30,7 @@ from ...core.events import (
     UsageReported,
 )
 from ...core.request import Text, ToolResult
+from ...core.source import Pulled
 from ...core.turn import Snapshot
 from ...tasks import spawn
 from .agents import Place, write_place
@@ -97,7 +98,7 @@ class Call:
     shown: bool = False
 
 
-class SdkTurn:
+class SdkTurn(Pulled):
     def __init__(self, backend: str, place: Place, opening: Opening, host: Host, limits: TurnLimits) -> None:
         self.place = place
         """The agent, and how many turns it has finished before this one."""
@@ -388,7 +389,7 @@ async def _why_broken(failure: Exception, bridge: Bridge | None) -> GatewayError
     return bridge_lost()
 
 
-class LostTurn:
+class LostTurn(Pulled):
     """A conversation that cannot be continued: it says so, and is told anew from its history."""
 
     async def receive(self) -> list[Event]:

@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError
 from ...core.errors import ErrorKind, GatewayError
 from ...core.events import Event, TextDelta, TurnEnded, TurnFailed, TurnStarted
 from ...core.request import Text, ToolResult
+from ...core.source import Pulled
 from ...core.turn import Snapshot
 from ...tasks import spawn
 from ...wire.envelope import Frame
@@ -39,7 +40,7 @@ Open = Callable[[RunHandler, bool], Awaitable[Listening]]
 """(who listens, whether the last token was refused) -> the open stream."""
 
 
-class ChatTurn:
+class ChatTurn(Pulled):
     def __init__(self, open_stream: Open, limits: ChatLimits, *, renewable: bool) -> None:
         self._open = open_stream
         self._limits = limits

@@ -1,0 +1,155 @@
+"""One request and its answer, between a client's connection and whoever answers.
+
+Everything here is a plain call: what is written is handed to the socket at once, head and first bytes as one piece.
+Whoever writes much looks at `blocked` first and goes on when `on_writable` is called.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Final, Protocol
+
+Header = tuple[bytes, bytes]
+
+_STATUS_LINES: Final = {
+    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode("ascii") for status in HTTPStatus
+}
+_CHUNKED: Final = b"transfer-encoding: chunked\r\n"
+_LAST_CHUNK: Final = b"0\r\n\r\n"
+
+
+class Line(Protocol):
+    """What an exchange needs of its connection."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def answered(self) -> None:
+        """The answer is complete."""
+        ...
+
+    def abort(self) -> None: ...
+
+
+class Witness(Protocol):
+    """Sees what passes through one exchange."""
+
+    def request_body(self, body: bytes) -> None: ...
+
+    def hung_up(self) -> None: ...
+
+    def head(self, status: int, headers: Sequence[Header]) -> None: ...
+
+    def body(self, data: bytes, *, end: bool) -> None: ...
+
+
+class HttpRequest:
+    """The head of a request."""
+
+    __slots__ = ("headers", "method", "path", "scheme")
+
+    def __init__(self, method: str, path: str, headers: Mapping[str, str], scheme: str = "http") -> None:
+        self.method = method
+        self.path = path
+        """Decoded, without query and trailing slash."""
+        self.headers = headers
+        """Names in lower case; of a repeated header the last one."""
+        self.scheme = scheme
+
+
+class Exchange:
+    __slots__ = (
+        "_chunked",
+        "_line",
+        "blocked",
+        "body",
+        "caller",
+        "complete",
+        "entered",
+        "extra",
+        "http",
+        "keep_alive",
+        "on_writable",
+        "started",
+        "task",
+        "witness",
+    )
+
+    def __init__(self, line: Line, http: HttpRequest, *, keep_alive: bool, chunked: bool) -> None:
+        """`chunked`: the client understands chunks."""
+        self._line = line
+        self._chunked = chunked
+        self.http = http
+        self.keep_alive = keep_alive
+        self.body = b""
+        """Whole, once somebody is asked to answer."""
+        self.extra: Sequence[Header] = ()
+        """Headers of whatever answer is given."""
+        self.caller = ""
+        self.entered = False
+        """It was let in, and counts until it leaves."""
+        self.witness: Witness | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.started = False
+        self.complete = False
+        self.blocked = False
+        """The client does not take what was written already."""
+        self.on_writable: Callable[[], None] | None = None
+
+    def send(
+        self, status: int, body: bytes, headers: Iterable[Header] = (), *, content_type: bytes = b"application/json"
+    ) -> None:
+        """A whole answer."""
+        told = [(b"content-type", content_type), (b"content-length", b"%d" % len(body)), *headers]
+        if self.http.method == "HEAD":
+            body = b""
+        head = self._head(status, told, b"")
+        self._end(head + body, body)
+
+    def start(self, headers: Iterable[Header], data: bytes) -> None:
+        """A stream's head, with the first of it."""
+        head = self._head(200, [*headers], _CHUNKED if self._chunked else b"")
+        self._line.write(head + self._framed(data))
+
+    def write(self, data: bytes) -> None:
+        if data:
+            self._line.write(self._framed(data))
+
+    def finish(self, data: bytes = b"") -> None:
+        """The last of a stream."""
+        self._end(self._framed(data) + _LAST_CHUNK if self._chunked else data, data)
+
+    def abort(self) -> None:
+        """There is nothing that could be said, and the client must not take this for the end."""
+        self._line.abort()
+
+    def _head(self, status: int, headers: list[Header], framing: bytes) -> bytes:
+        self.started = True
+        headers += self.extra
+        if self.witness is not None:
+            self.witness.head(status, headers)
+        lines = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status]
+        lines += [b"%b: %b\r\n" % header for header in headers]
+        lines += (framing, b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n")
+        return b"".join(lines)
+
+    def _framed(self, data: bytes) -> bytes:
+        if self.witness is not None and data:
+            self.witness.body(data, end=False)
+        return b"%x\r\n%b\r\n" % (len(data), data) if self._chunked and data else data
+
+    def _end(self, last: bytes, data: bytes) -> None:
+        self.complete = True
+        self.on_writable = None
+        if self.witness is not None:
+            self.witness.body(data, end=True)
+        self._line.write(last)
+        self._line.answered()
+
+
+def header_text(text: str) -> bytes:
+    """A value that is legal in a header whatever it holds."""
+    return (text if text.isascii() and text.isprintable() else _legal(text)).encode("ascii")
+
+
+def _legal(text: str) -> str:
+    return "".join(c if " " <= c <= "~" else "?" for c in text)

@@ -1,0 +1,17 @@
+"""What one connection may take: all of it together, its heads, its time."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """Times in seconds."""
+
+    connections: int = 2048
+    head_bytes: int = 64 * 2**10
+    headers: int = 128
+    head_timeout: float = 20.0
+    drain_timeout: float = 30.0
+    send_timeout: float = 120.0
+    keep_alive: float = 75.0
+    """How long an unused connection is kept: longer than the pools of common clients do."""

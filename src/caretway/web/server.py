@@ -1,0 +1,64 @@
+"""The listening side: connections come in here, and stopping waits for the answers that are being made."""
+
+import asyncio
+import socket
+import ssl
+from typing import Final
+
+from .body import Bodies
+from .connection import Connection, Handler
+from .limits import ConnectionLimits
+
+BACKLOG: Final = 2048
+"""Clients that wait to be let in."""
+
+
+class Server:
+    def __init__(self, handler: Handler, limits: ConnectionLimits, bodies: Bodies, tls: ssl.SSLContext | None) -> None:
+        self.handler = handler
+        self.limits = limits
+        self.bodies = bodies
+        self.scheme = "https" if tls is not None else "http"
+        self.stopping = False
+        self._tls = tls
+        self._connections: set[Connection] = set()
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self._listening: asyncio.Server | None = None
+
+    async def start(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        self._listening = await loop.create_server(
+            lambda: Connection(self, loop), sock=listener, ssl=self._tls, backlog=BACKLOG
+        )
+
+    def joined(self, connection: Connection) -> bool:
+        self._connections.add(connection)
+        self._empty.clear()
+        return len(self._connections) <= self.limits.connections
+
+    def left(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        if not self._connections:
+            self._empty.set()
+
+    def retire(self) -> None:
+        """Listen no more; the answers that are being made are the last ones."""
+        self.stopping = True
+        if self._listening is not None:
+            self._listening.close()
+        for connection in list(self._connections):
+            connection.retire()
+
+    async def emptied(self, seconds: float) -> bool:
+        """Wait for the last client to go; False when some are left after that time."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._empty.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def cut(self) -> None:
+        for connection in list(self._connections):
+            connection.abort()
