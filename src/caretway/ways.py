@@ -16,7 +16,7 @@ from typing import Any, Final
 from . import __version__, front
 from .auth.account import Account
 from .auth.renewal import Call
-from .auth.store import SignIns, SignInShelf, open_sign_ins
+from .auth.store import SignIns, SignInShelf, StoredKey, open_sign_ins
 from .auth.tokens import FixedToken, NoToken, RenewedToken, exchanged_key
 from .backends.agent_api.auto_transport import AutoTransport, open_transport
 from .backends.agent_api.backend import AgentBackend, AgentSetup, Identity, ParameterSource, TokenSource
@@ -92,7 +92,11 @@ def _sdk(settings: Settings, stack: AsyncExitStack) -> Backend:
     stack.callback(leave)
     backend = CursorSdkBackend(
         SdkSetup(
-            api_key=settings.api_key,
+            api_key=(
+                FixedToken(settings.api_key).token
+                if settings.api_key
+                else StoredKey(sign_ins(settings), settings.agent_url)
+            ),
             bridge=BridgeSetup(
                 layout=layout,
                 environment=process_environment(),

@@ -304,3 +304,38 @@ async def test_doctor_says_what_is_wrong_and_what_to_type(cursor: Cursor, tmp_pa
         "Cursor",
         "port",
     ]
+
+
+async def test_doctor_and_status_have_nothing_against_clients_with_keys_of_their_own(
+    cursor: Cursor, tmp_path: Path
+) -> None:
+    """The owner's own key is there, and is not used to find out."""
+    reach = ("--json", "--auth-mode", "passthrough", "--agent-url", cursor.url)
+    settings = tmp_path / "key.toml"
+    settings.write_text('api_key = "crsr_owner"')
+    for more in ((), ("--config", str(settings))):
+        doctor = await asyncio.to_thread(_command, tmp_path, "", "doctor", "--port", "0", *reach, *more)
+        found = {one["name"]: one for one in json.loads(doctor.stdout)}
+        assert doctor.returncode == 0, doctor.stdout
+        assert found["account"]["detail"] == "every client brings its own Cursor API key; nobody signs in here"
+        assert cursor.url in found["Cursor"]["detail"]
+        status = await asyncio.to_thread(_command, tmp_path, "", "status", *reach, *more)
+        assert status.returncode == 0 and json.loads(status.stdout)["passthrough"] is True
+    assert cursor.counts == (0, 0)
+
+
+async def test_doctor_finds_an_address_without_anybody_in_passthrough_mode_too(tmp_path: Path) -> None:
+    reach = ("--json", "--auth-mode", "passthrough", "--agent-url", "http://127.0.0.1:9")
+    done = await asyncio.to_thread(_command, tmp_path, "", "doctor", "--port", "0", *reach)
+    found = {one["name"]: one for one in json.loads(done.stdout)}
+    assert done.returncode == 1 and found["account"]["ok"]
+    assert not found["Cursor"]["ok"] and "cannot connect to 127.0.0.1:9" in found["Cursor"]["detail"]
+
+
+async def test_status_says_what_an_api_key_is(cursor: Cursor, tmp_path: Path) -> None:
+    settings = tmp_path / "key.toml"
+    settings.write_text('api_key = "crsr_mine"')
+    reach = ("--backend", "agent", "--agent-url", cursor.url, "--config", str(settings))
+    done = await asyncio.to_thread(_command, tmp_path, "", "status", *reach)
+    assert done.returncode == 0 and "crsr_mine" not in done.stdout
+    assert f"with       API key (file {settings})\nuntil      no expiry known\n" in done.stdout

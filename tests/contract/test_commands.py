@@ -66,6 +66,31 @@ def test_serve_answers_and_ends_quietly(number: signal.Signals, code: int, tmp_p
         assert end(process, number) == (code, "")
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_second_signal_does_not_wait_for_answers(number: signal.Signals, code: int, tmp_path: Path) -> None:
+    """The first says what is waited for; the second ends it, and the client is told in words it understands."""
+    flags = ("--port", "0", "--backend", "simulator", "--shutdown-grace", "600s", "--log-level", "error")
+    with caretway("serve", *flags, home=tmp_path) as process:
+        url = read_until(process, ADDRESS)
+        asked = {
+            "model": "sim-auto",
+            "stream": True,
+            "messages": [{"role": "user", "content": "sim: say on\nsim: hang"}],
+        }
+        request = urllib.request.Request(
+            f"{url}/v1/chat/completions", json.dumps(asked).encode(), {"content-type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            while b'"content":"on"' not in answer.readline():
+                pass
+            process.send_signal(number)
+            assert process.stderr is not None
+            told = process.stderr.readline()
+            assert told.startswith("caretway: stopping: 1 answer has up to 600 s to end; ") and "again" in told
+            assert end(process, number) == (code, "")
+            assert b"The gateway is stopping." in answer.read()
+
+
 def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
     for command in ("serve", "simulate"):
         with caretway(command, "--port", "0", home=tmp_path) as first:

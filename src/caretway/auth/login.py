@@ -25,6 +25,7 @@ FIRST_PAUSE_S: Final = 1.0
 PAUSE_GROWTH: Final = 1.2
 LONGEST_PAUSE_S: Final = 10.0
 VERIFIER_BYTES: Final = 32
+AGAIN: Final = "Check the network, then run `caretway login` again."
 _PENDING: Final = b"Not found"
 
 
@@ -93,13 +94,13 @@ class Polling:
             return self._next(pause(self._asked))
         return self.failed(f"HTTP {status}" if status != 200 else "an answer without a token")
 
-    def failed(self, reason: str) -> float:
+    def failed(self, reason: str, hint: str = AGAIN) -> float:
         self._failures += 1
         if self._failures >= MAX_FAILURES:
             raise GatewayError(
                 ErrorKind.UPSTREAM_DOWN,
                 f"Cursor could not be asked about the sign-in: {reason}.",
-                hint="Check the network, then run `caretway login` again.",
+                hint=hint,
             )
         return self._next(pause(self._asked))
 
@@ -125,9 +126,17 @@ async def sign_in(
         try:
             status, body = await call(question.method, question.path, headers, question.body)
         except GatewayError as failure:
-            outcome: Account | float = polling.failed(failure.kind.value)  # its message may repeat the verifier
+            outcome: Account | float = polling.failed(*_without_verifier(failure))
         else:
             outcome = polling.heard(status, body)
         if isinstance(outcome, Account):
             return replace(outcome, received_at=clock())
         await sleep(outcome)
+
+
+def _without_verifier(failure: GatewayError) -> tuple[str, str]:
+    """Why there was no answer, and what to do. A message that repeats the question may repeat the verifier with it."""
+    if POLL in str(failure):
+        return "it did not answer in time" if failure.kind is ErrorKind.TIMEOUT else "the connection broke", AGAIN
+    hint = f"{failure.hint} Then run `caretway login` again." if failure.hint else AGAIN
+    return failure.message.rstrip("."), hint

@@ -219,6 +219,24 @@ class SignInShelf:
         await asyncio.to_thread(self._sign_ins.keep, self._url, account)
 
 
+class StoredKey:
+    """The API key in the sign-in to one address, as it is now: a login or a logout is noticed at the next request."""
+
+    def __init__(self, sign_ins: SignIns, url: str) -> None:
+        self._sign_ins = sign_ins
+        self._url = url
+        self._stamp: object = None
+        self._key = ""
+
+    async def __call__(self) -> str:
+        """Empty: nobody is signed in, or not with a key."""
+        stamp = self._sign_ins.stamp()
+        if not self._key or stamp != self._stamp:
+            account = await asyncio.to_thread(self._sign_ins.find, self._url)
+            self._stamp, self._key = stamp, account.api_key if account is not None else ""
+        return self._key
+
+
 def open_sign_ins(data_dir: Path, kind: str) -> SignIns:
     directory = data_dir / DIRECTORY
     return SignIns(open_vault(kind, directory), directory)

@@ -12,7 +12,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from ..core.errors import ErrorKind, GatewayError
+from ..core.errors import KEYS_PAGE, ErrorKind, GatewayError
 from ..tasks import spawn
 from .account import Account
 from .claims import due, term
@@ -21,7 +21,7 @@ from .renewal import Call, refusal, renew
 log = logging.getLogger(__name__)
 
 SIGN_IN_HINT: Final = "Run `caretway login`, or set CURSOR_API_KEY, then try again."
-KEY_HINT: Final = "Set CURSOR_API_KEY to a key from cursor.com/settings, then start again."
+KEY_HINT: Final = f"Set CURSOR_API_KEY to a key from {KEYS_PAGE}, then start again."
 RETRY_S: Final = 30.0
 """How long a token that could not be renewed, and is still good, is used before the next try."""
 SETTLE_S: Final = 5.0

@@ -18,7 +18,8 @@ from ..config import Settings, process_cursor_agent_files
 from .flags import REACHING_CURSOR, add_setting_flags, settings_from
 from .process import log_to_stderr, remark, say
 from .process import run as run_loop
-from .serve import STANDINGS
+from .serve import EACH_ITS_OWN, STANDINGS
+from .status import NO_EXPIRY, WITH_OUR_CREDENTIALS, AccountFacts, account_facts
 from .terminal import Style, style_for
 
 if TYPE_CHECKING:
@@ -93,9 +94,10 @@ def check_agent_files(places: Sequence[Path]) -> Finding:
 
 async def _at_cursor(settings: Settings) -> list[Finding]:
     from ..core.errors import GatewayError
-    from ..ways import open_backend
-    from .status import account_facts
+    from ..ways import open_backend, passes
 
+    if passes(settings):
+        return await _for_others(settings)
     found: list[Finding] = []
     try:
         async with open_backend(settings) as backend:
@@ -108,15 +110,39 @@ async def _at_cursor(settings: Settings) -> list[Finding]:
                 found.append(Finding("Cursor", True, f"answers, with {len(models)} models"))
             if backend.name == "cli":
                 found.insert(1, check_agent_files(process_cursor_agent_files()))
-            if backend.name == "agent":
-                facts = account_facts(settings)
-                told = ", ".join(filter(None, (facts.account, facts.credential)))
-                until = f", until {facts.expires}" if facts.expires else ""
-                hint = "" if told else "Run `caretway login`, or set CURSOR_API_KEY."
-                found.insert(1, Finding("account", bool(told), told + until or "nobody is signed in", hint))
+            if backend.name in WITH_OUR_CREDENTIALS:
+                found.insert(1, check_account(account_facts(settings, backend.name), backend.name))
     except GatewayError as failure:
         found.append(_failed("backend", failure))
     return found
+
+
+def check_account(facts: AccountFacts, backend: str) -> Finding:
+    if facts.credential is None:
+        command = "caretway login --backend sdk --api-key-stdin" if backend == "sdk" else "caretway login"
+        return Finding("account", False, "nobody is signed in", f"Run `{command}`, or set CURSOR_API_KEY.")
+    until = f"until {facts.expires}" if facts.expires else NO_EXPIRY
+    return Finding("account", True, ", ".join(filter(None, (facts.account, facts.credential, until))))
+
+
+async def _for_others(settings: Settings) -> list[Finding]:
+    """Without any account: the owner's own credentials are not used here, and so are not tried either."""
+    from ..core.errors import GatewayError
+    from ..ways import open_backend, open_call, without_credentials
+
+    try:
+        async with open_backend(without_credentials(settings)) as backend:
+            found = [Finding("backend", True, f"{backend.name} ({STANDINGS[backend.standing]})")]
+    except GatewayError as failure:
+        return [_failed("backend", failure)]
+    found.append(Finding("account", True, f"{EACH_ITS_OWN}; nobody signs in here"))
+    try:
+        async with open_call(settings) as call:
+            status, _ = await call("GET", "/", {}, b"")
+    except GatewayError as failure:
+        return [*found, _failed("Cursor", failure)]
+    hint = "" if status < 500 else "Try again in a moment, and check --agent-url."
+    return [*found, Finding("Cursor", status < 500, f"answers at {settings.agent_url} (HTTP {status})", hint)]
 
 
 def _failed(name: str, failure: GatewayError) -> Finding:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
 from ..config import Settings, has_desktop, importable_sign_ins, process_environment
+from ..core.errors import KEYS_PAGE
 from .flags import REACHING_CURSOR, add_setting_flags, settings_from
 from .process import CommandFailed, log_to_stderr, remark, say
 from .process import run as run_loop
@@ -34,6 +35,7 @@ examples:
   caretway login --import                           take over the sign-in of cursor-agent or the official SDK
   caretway login --import auth.json                 the same from a file; also one line REFRESH|APIKEY
   caretway login --backend cli                      cursor-agent's own sign-in
+  caretway login --backend sdk --api-key-stdin      Cursor's own package knows no other
 """
 
 _SEARCH: Final = "search"  # `--import` without a file
@@ -60,15 +62,26 @@ def run(arguments: argparse.Namespace) -> int:
     log_to_stderr("warning")
     if settings.backend == "cli":
         return _leave_to_cursor_agent("login", settings)
+    if settings.backend == "simulator":
+        say(["The simulator needs no sign-in. Start it with: caretway serve --backend simulator"])
+        return 0
     if arguments.api_key_stdin:
         from ..auth.account import Account
 
         found: Account | None = Account(api_key=read_key(sys.stdin, getpass))
     else:
         found = _imported(arguments.import_from, settings) if arguments.import_from else None
+    if settings.backend == "sdk" and (found is None or not found.api_key):
+        raise _needs_a_key(found)
     account = run_loop(_sign_in(settings, found, browser=not arguments.no_browser and has_desktop()))
     say(signed_in(account, settings))
     return 0
+
+
+def _needs_a_key(found: Account | None) -> CommandFailed:
+    what = "does not sign in with a browser" if found is None else "cannot use a sign-in without an API key"
+    typed = "caretway login --backend sdk --api-key-stdin"
+    return CommandFailed(f"Cursor's own package {what}", f"make a key at {KEYS_PAGE}, then type: {typed}", 2)
 
 
 def _leave_to_cursor_agent(command: str, settings: Settings) -> int:

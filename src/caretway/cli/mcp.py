@@ -25,7 +25,8 @@ DESCRIPTION: Final = (
     "Connect to the MCP servers that `caretway serve` would use with the same settings.\n"
     "  list                    every server, whether it can be reached, and why not\n"
     "  tools                   every tool, under the name that models see\n"
-    "  call SERVER TOOL JSON   run one tool and print its result"
+    "  call SERVER TOOL JSON   run one tool and print its result\n"
+    "Exit code: 0 all is well, 1 a server cannot be reached (list) or a call failed, 2 a setting is wrong."
 )
 EXAMPLES: Final = """\
 examples:
@@ -64,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
         say([json.dumps(listed, indent=2, ensure_ascii=False)])
     else:
         say(servers_table(listed, style) if arguments.action == "list" else tools_table(listed, style))
-    return 0
+    return 0 if arguments.action == "tools" or all(one["state"] == "connected" for one in listed["servers"]) else 1
 
 
 async def _look(settings: Settings) -> dict[str, Any]:

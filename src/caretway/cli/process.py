@@ -8,9 +8,11 @@ from __future__ import annotations
 import errno
 import gc
 import logging
+import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -27,6 +29,8 @@ GC_THRESHOLDS: Final = (10_000, 20, 20)
 """Python's own are 700, 10, 10: a collection for every request, and a full one every hundred."""
 INTERRUPTED: Final = 128 + signal.SIGINT
 """Exit code after Ctrl-C, as shells expect it."""
+HASTE_S: Final = 2.0
+"""How long an end at once may take: programs that were started are ended, and what is known is written down."""
 
 
 @dataclass(slots=True, eq=False)
@@ -65,15 +69,22 @@ def settle_memory() -> None:
     gc.set_threshold(*GC_THRESHOLDS)
 
 
-async def stop_signal() -> signal.Signals:
-    """Wait for SIGINT or SIGTERM and say which it was."""
+def end_now(number: signal.Signals) -> None:
+    """Without another word, and with the exit code that shells expect after this signal."""
+    os._exit(128 + number)
+
+
+async def stop_signal(again: Callable[[signal.Signals], None] = end_now) -> signal.Signals:
+    """Wait for SIGINT or SIGTERM and say which it was. `again` is called for each one that comes after it."""
     import asyncio
 
     loop = asyncio.get_running_loop()
     arrived: asyncio.Future[signal.Signals] = loop.create_future()
 
     def note(number: signal.Signals) -> None:
-        if not arrived.done():
+        if arrived.done():
+            again(number)
+        else:
             arrived.set_result(number)
 
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -82,6 +93,31 @@ async def stop_signal() -> signal.Signals:
         except NotImplementedError:  # Windows
             signal.signal(number, lambda got, _frame: loop.call_soon_threadsafe(note, signal.Signals(got)))
     return await arrived
+
+
+class Haste:
+    """What a further signal does to the task that made this and is closing something: it is cancelled, so that it waits
+    for nobody any more and still leaves no program behind. One more signal, or too long a wait, ends the process."""
+
+    def __init__(self, end: Callable[[signal.Signals], None] = end_now, limit_s: float = HASTE_S) -> None:
+        import asyncio
+
+        self._end = end
+        self._limit = limit_s
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
+        self.asked_by: signal.Signals | None = None
+
+    def __call__(self, number: signal.Signals) -> None:
+        if self.asked_by is not None or self._task is None:
+            self._end(number)
+            return
+        self.asked_by = number
+        last_resort = threading.Timer(self._limit, self._end, (number,))  # a loop that is busy or closed has no timers
+        last_resort.daemon = True
+        last_resort.start()
+        # Not in this step: both signals may have come at once, and the task has still to begin with closing.
+        self._loop.call_soon(self._task.cancel)
 
 
 def exit_code(stopped_by: signal.Signals | None) -> int:
@@ -99,7 +135,6 @@ def log_to_stderr(level: str, secrets: Iterable[str] = ()) -> None:
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging.getLogger("hpack").setLevel(logging.WARNING)  # it writes every header, and does it for each frame
     if level != "debug":
-        logging.getLogger("uvicorn").setLevel(logging.WARNING)  # starting and stopping are told by the command itself
         for name in ("mcp", "httpx", "httpx2"):  # what matters is told by our own lines; theirs have addresses in full
             logging.getLogger(name).setLevel(logging.CRITICAL)
 

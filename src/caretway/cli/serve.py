@@ -15,7 +15,7 @@ from .. import __version__
 from ..config import Settings
 from ..web.access import reachable_from_outside
 from .flags import add_setting_flags, settings_from
-from .process import exit_code, listening_failed, log_to_stderr, remark, say, settle_memory, stop_signal
+from .process import Haste, exit_code, listening_failed, log_to_stderr, remark, say, settle_memory, stop_signal
 from .process import run as run_loop
 from .terminal import Style, fitted, pairs, style_for, terminal_width
 
@@ -45,11 +45,26 @@ STANDINGS: Final = {
     "unofficial": "unofficial, private protocol",
     "simulated": "simulated answers, not Cursor",
 }
+EACH_ITS_OWN: Final = "every client brings its own Cursor API key"
 NO_KEY: Final = "any-text"
 _LABELS: Final = 9
 """Width of the banner's first column; it is printed in two parts."""
 _PATIENCE: Final = 5.0
 """Seconds the banner waits for account and models; the gateway already serves meanwhile."""
+_SLOW_END_S: Final = 1.0
+"""After this long, stopping is worth a line even if no answer is known to run."""
+
+
+class Running(Protocol):
+    """Turns that the gateway knows of."""
+
+    @property
+    def live(self) -> int: ...
+
+    @property
+    def parked(self) -> int:
+        """Those of them that wait for a client; nobody waits for these."""
+        ...
 
 
 class Served(Protocol):
@@ -60,6 +75,9 @@ class Served(Protocol):
 
     @property
     def backend(self) -> Backend: ...
+
+    @property
+    def sessions(self) -> Running: ...
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -86,22 +104,52 @@ async def serve(
     settings: Settings,
     gateway: Callable[[Settings], AbstractAsyncContextManager[Served]],
     style: Style,
-    stopped: Callable[[], Awaitable[signal.Signals]] = stop_signal,
+    stopped: Callable[[Haste], Awaitable[signal.Signals]] = stop_signal,
 ) -> int:
+    import asyncio
+
     from ..tasks import spawn
 
-    async with gateway(settings) as served:
-        settle_memory()
-        say(opening(settings, served.base_url, served.backend.name, served.backend.standing, style))
-        # Beside serving: an unreachable Cursor must delay neither requests nor Ctrl-C.
-        rest = spawn(_say_rest(served, style, client_key(settings)), "banner")
-        try:
-            return exit_code(await stopped())
-        finally:
-            rest.cancel()
+    haste = Haste()
+    late: asyncio.TimerHandle | None = None
+    try:
+        async with gateway(settings) as served:
+            settle_memory()
+            say(opening(settings, served.base_url, served.backend.name, served.backend.standing, style))
+            # Beside serving: an unreachable Cursor must delay neither requests nor Ctrl-C.
+            rest = spawn(_say_rest(settings, served, style), "banner")
+            try:
+                number = await stopped(haste)
+            finally:
+                rest.cancel()
+            answers = served.sessions.live - served.sessions.parked
+            if answers and settings.shutdown_grace:
+                remark([stopping(number, answers, settings.shutdown_grace)])
+            else:
+                late = asyncio.get_running_loop().call_later(_SLOW_END_S, remark, [stopping(number)])
+        return exit_code(number)
+    except asyncio.CancelledError:
+        if haste.asked_by is None:
+            raise
+        return 128 + haste.asked_by
+    finally:
+        if late is not None:
+            late.cancel()
 
 
-async def _say_rest(served: Served, style: Style, key: str) -> None:
+def stopping(number: signal.Signals, answers: int = 0, grace: float = 0.0) -> str:
+    """What is waited for, if that is known, and how not to wait for it."""
+    again = "press Ctrl-C again" if number is signal.SIGINT else "send the signal again"
+    have = "1 answer has" if answers == 1 else f"{answers} answers have"
+    return f"stopping{f': {have} up to {grace:g} s to end' if answers else ''}; {again} to stop now"
+
+
+async def _say_rest(settings: Settings, served: Served, style: Style) -> None:
+    account = Account(brought=True) if settings.auth_mode == "passthrough" else await _asked(served.backend)
+    say(instructions(served.base_url, account, style, terminal_width(), client_key(settings)))
+
+
+async def _asked(backend: Backend) -> Account:
     import asyncio
 
     from ..core.errors import GatewayError
@@ -109,14 +157,13 @@ async def _say_rest(served: Served, style: Style, key: str) -> None:
     facts = Account()
     try:
         async with asyncio.timeout(_PATIENCE):
-            status = await served.backend.status()
+            status = await backend.status()
             facts = Account(status.signed_in, status.detail)
-            facts = Account(status.signed_in, status.detail, tuple(m.id for m in await served.backend.models()))
+            return Account(status.signed_in, status.detail, tuple(m.id for m in await backend.models()))
     except GatewayError as failure:
-        facts = Account(facts.signed_in, facts.detail, trouble=str(failure))
+        return Account(facts.signed_in, facts.detail, trouble=str(failure))
     except TimeoutError:
-        facts = Account(facts.signed_in, facts.detail, trouble="no answer yet")
-    say(instructions(served.base_url, facts, style, terminal_width(), key))
+        return Account(facts.signed_in, facts.detail, trouble="no answer yet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +174,8 @@ class Account:
     detail: str = ""
     models: tuple[str, ...] = ()
     trouble: str = ""
+    brought: bool = False
+    """Every client brings its own; there is none here to ask about."""
 
 
 def opening(settings: Settings, base_url: str, backend: str, standing: str, style: Style) -> list[str]:
@@ -141,7 +190,8 @@ def opening(settings: Settings, base_url: str, backend: str, standing: str, styl
         lines += pairs([("key", "clients must send it")], style, width=_LABELS)
     if reachable_from_outside(settings.host):
         clear = "" if settings.tls_cert else ", in the clear: set --tls-cert and --tls-key"
-        told = f"whoever has the key can use your Cursor account from other machines{clear}"
+        what = "this gateway" if settings.auth_mode == "passthrough" else "your Cursor account"
+        told = f"whoever has the key can use {what} from other machines{clear}"
         lines += pairs([("warning", style.bad(told))], style, width=_LABELS)
     if settings.trace is not None:
         what = "WITH prompts and answers" if settings.trace_content else "without prompts, answers, keys and tokens"
@@ -162,6 +212,9 @@ def _simulated(settings: Settings) -> Sequence[str]:
 def instructions(base_url: str, account: Account, style: Style, width: int, key: str = NO_KEY) -> list[str]:
     """The second part: who is signed in, which models there are, how to point a client here."""
     rows: list[tuple[str, str]] = []
+    if account.brought:
+        rows.append(("account", f"{EACH_ITS_OWN}; nobody signs in here"))
+        rows.append(("models", f"those of each account: GET {base_url}/v1/models with its key"))
     if account.signed_in is not None:
         word = "yes" if account.signed_in else "no"
         told = f"{word}: {account.detail}" if account.detail else word

@@ -14,15 +14,18 @@ from ..config import Settings
 from .flags import REACHING_CURSOR, add_setting_flags, settings_from
 from .process import log_to_stderr, remark, say
 from .process import run as run_loop
-from .serve import STANDINGS
+from .serve import EACH_ITS_OWN, STANDINGS
 from .terminal import Style, pairs, style_for
 
 NAME: Final = "status"
 SUMMARY: Final = "show the backend, who is signed in and until when"
 DESCRIPTION: Final = (
     "Show which backend `caretway serve` would use with the same settings, and whether it is signed in.\n"
-    "Exit code: 0 signed in, 1 not signed in or not reachable, 2 a setting is wrong."
+    "Exit code: 0 signed in, or clients sign in themselves; 1 not signed in or not reachable; 2 a setting is wrong."
 )
+WITH_OUR_CREDENTIALS: Final = ("agent", "sdk")
+"""Backends that use what is named in the settings or kept by `caretway login`."""
+NO_EXPIRY: Final = "no expiry known"
 EXAMPLES: Final = """\
 examples:
   caretway status
@@ -40,11 +43,13 @@ class Report:
     url: str | None
     """Only for backends that talk to an address of their own."""
     account: str | None = None
-    """Who, as far as it is known here; the agent backend only, like the next two."""
+    """Who, as far as it is known here; not for backends with a sign-in of their own, like the next two."""
     credential: str | None = None
     """What kind of credentials, and where they come from."""
     expires: str | None = None
-    """When the access token ends, in UTC; it is renewed before."""
+    """When the access token ends, in UTC; it is renewed before. None when that is not known, as with an API key."""
+    passthrough: bool = False
+    """Nobody signs in here: clients do."""
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -58,21 +63,24 @@ def run(arguments: argparse.Namespace) -> int:
     log_to_stderr("warning")
     found = run_loop(_ask(settings))
     say([json.dumps(asdict(found), indent=2)] if arguments.json else as_lines(found, style_for(sys.stdout)))
-    return 0 if found.signed_in else 1
+    return 0 if found.signed_in or found.passthrough else 1
 
 
 async def _ask(settings: Settings) -> Report:
-    from ..ways import open_backend
+    from ..ways import open_backend, passes, without_credentials
 
+    if passes(settings):
+        async with open_backend(without_credentials(settings)) as backend:
+            return Report(backend.name, backend.standing, False, EACH_ITS_OWN, settings.agent_url, passthrough=True)
     async with open_backend(settings) as backend:
         status = await backend.status()
         report = Report(backend.name, backend.standing, status.signed_in, status.detail, None)
-        if backend.name != "agent":
+        if backend.name not in WITH_OUR_CREDENTIALS:
             return report
-        facts = account_facts(settings)
+        facts = account_facts(settings, backend.name)
         return replace(
             report,
-            url=settings.agent_url,
+            url=settings.agent_url if backend.name == "agent" else None,
             account=facts.account,
             credential=facts.credential,
             expires=facts.expires,
@@ -86,31 +94,40 @@ class AccountFacts:
     expires: str | None
 
 
-def account_facts(settings: Settings) -> AccountFacts:
+def account_facts(settings: Settings, backend: str = "agent") -> AccountFacts:
     """Who, with what, until when. Read after the backend was asked: it may have renewed the token."""
+    from ..auth.account import Account
     from ..auth.claims import term
     from ..ways import holder, sign_ins
 
-    account = holder(settings)
-    given = next((name for name in ("access_token", "api_key") if getattr(settings, name)), None)
-    if settings.auth_mode == "passthrough":
-        credential: str | None = "each client's own API key"
-    elif given is not None:
-        credential = f"{given} ({settings.origin(given)})"
+    if backend == "sdk":  # it takes an API key and nothing else
+        held = holder(replace(settings, access_token=None))
+        account = Account(api_key=held.api_key, who=held.who) if held.api_key else Account()
     else:
-        credential = f"sign-in ({sign_ins(settings).place})" if account.access_token or account.renewable else None
+        account = holder(settings)
+    if settings.access_token and backend != "sdk":
+        credential: str | None = f"access token ({settings.origin('access_token')})"
+    elif settings.api_key:
+        credential = f"API key ({settings.origin('api_key')})"
+    elif account.access_token or account.renewable:
+        kind = "API key" if account.api_key and not account.refresh_token else "sign-in"
+        credential = f"{kind} ({sign_ins(settings).place})"
+    else:
+        credential = None
     ends_at = term(account.access_token, account.received_at).ends_at if account.access_token else inf
     until = datetime.fromtimestamp(ends_at, UTC).isoformat(timespec="seconds") if isfinite(ends_at) else None
     return AccountFacts(account.name or None, credential, until)
 
 
 def as_lines(found: Report, style: Style) -> list[str]:
+    signed_in = style.good("yes") if found.signed_in else style.bad("no")
     rows = [
         ("backend", f"{found.backend} ({STANDINGS[found.standing]})"),
-        ("signed in", style.good("yes") if found.signed_in else style.bad("no")),
+        ("signed in", "nobody here" if found.passthrough else signed_in),
     ]
     if found.detail:
         rows.append(("detail", found.detail))
-    more = (("account", found.account), ("with", found.credential), ("until", found.expires), ("url", found.url))
+    until = found.expires or (NO_EXPIRY if found.credential else None)
+    more = (("account", found.account), ("with", found.credential), ("until", until), ("url", found.url))
     rows += [(label, value) for label, value in more if value]
     return pairs(rows, style, indent="")

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+KEYS_PAGE: Final = "https://cursor.com/dashboard"
+"""Where users make API keys, for hints. The page below it has had several names; from this one it is found."""
+
 
 class ErrorKind(Enum):
     BAD_REQUEST = "bad_request"

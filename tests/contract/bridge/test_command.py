@@ -34,7 +34,7 @@ def directory(tmp_path: Path) -> Path:
 async def test_list_and_tools(directory: Path) -> None:
     code, out, _ = await caretway(directory, "list", "--mcp-config", ".mcp.json")
     rows = {line.split()[0]: line for line in out.splitlines()}
-    assert code == 0
+    assert code == 1, "two of them cannot be reached"
     assert "connected" in rows["odd"]
     assert "`no-such-program` cannot be started" in rows["gone"]
     assert "the environment variable NO_A is not set" in rows["unset"]
@@ -43,6 +43,12 @@ async def test_list_and_tools(directory: Path) -> None:
     assert code == 0
     assert "mcp__odd__echo" in {tool["id"] for tool in listed["data"]}
     assert {server["name"] for server in listed["servers"]} == {"odd", "gone", "unset"}
+
+
+async def test_a_list_without_trouble_is_a_success(tmp_path: Path) -> None:
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"odd": odd()}}))
+    code, out, _ = await caretway(tmp_path, "list", "--mcp-config", ".mcp.json", "--json")
+    assert (code, [server["state"] for server in json.loads(out)["servers"]]) == (0, ["connected"])
 
 
 async def test_call(directory: Path) -> None:

@@ -73,6 +73,38 @@ def test_three_failures_in_a_row_are_the_end(answer: tuple[int, bytes]) -> None:
     assert over.value.kind is ErrorKind.UPSTREAM_DOWN
 
 
+NO_ANSWERS = [
+    (
+        GatewayError(ErrorKind.UPSTREAM_DOWN, "cannot connect to a:1: refused", hint="Check the network."),
+        "Cursor could not be asked about the sign-in: cannot connect to a:1: refused.",
+        "Check the network. Then run `caretway login` again.",
+    ),
+    (
+        GatewayError(ErrorKind.TIMEOUT, "Cursor did not answer /auth/poll?verifier=secret within 30 s", hint="Wait."),
+        "Cursor could not be asked about the sign-in: it did not answer in time.",
+        "Check the network, then run `caretway login` again.",
+    ),
+    (
+        GatewayError(ErrorKind.UPSTREAM_DOWN, "lost /auth/poll?verifier=secret"),
+        "Cursor could not be asked about the sign-in: the connection broke.",
+        "Check the network, then run `caretway login` again.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("failure", "message", "hint"), NO_ANSWERS)
+async def test_without_a_network_it_says_why_and_what_to_type(failure: GatewayError, message: str, hint: str) -> None:
+    async def call(method: str, path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
+        raise failure
+
+    async def sleep(seconds: float) -> None:
+        pass
+
+    with pytest.raises(GatewayError) as told:
+        await sign_in(INVITATION, call, sleep, lambda: 77.0)
+    assert (told.value.kind, told.value.message, told.value.hint) == (ErrorKind.UPSTREAM_DOWN, message, hint)
+
+
 async def test_the_whole_of_it() -> None:
     answers: list[tuple[int, bytes] | GatewayError] = [
         (404, b"Not found"),

@@ -9,7 +9,15 @@ from types import SimpleNamespace
 import pytest
 
 from caretway.auth.account import Account, dump, load
-from caretway.auth.store import KEYRING_NAME, KEYRING_SERVICE, SignIns, SignInShelf, open_sign_ins, open_vault
+from caretway.auth.store import (
+    KEYRING_NAME,
+    KEYRING_SERVICE,
+    SignIns,
+    SignInShelf,
+    StoredKey,
+    open_sign_ins,
+    open_vault,
+)
 from caretway.auth.tokens import RenewedToken
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.tasks import spawn
@@ -34,6 +42,17 @@ def test_round_trip_by_address(tmp_path: Path) -> None:
     assert again.find("http://127.0.0.1:1") == Account(api_key="other")
     assert again.forget("http://127.0.0.1:1")
     assert list((tmp_path / "data" / "auth").iterdir()) == []
+
+
+async def test_a_kept_key_is_the_one_that_is_kept_now(tmp_path: Path) -> None:
+    kept = open_sign_ins(tmp_path, "file")
+    key = StoredKey(kept, URL)
+    assert await key() == ""
+    for account in (Account(api_key="first"), Account(refresh_token="no key"), Account(api_key="third")):
+        kept.keep(URL, account)
+        assert await key() == await key() == account.api_key
+    kept.forget(URL)
+    assert await key() == ""
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions of this kind exist on POSIX only")

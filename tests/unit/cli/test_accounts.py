@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from caretway.auth.account import Account
-from caretway.cli.doctor import Finding, as_lines, check_data_dir, check_port
+from caretway.cli.doctor import Finding, as_lines, check_account, check_data_dir, check_port
 from caretway.cli.login import found_file, read_key, signed_in, site
 from caretway.cli.process import CommandFailed
-from caretway.cli.status import account_facts
+from caretway.cli.status import AccountFacts, account_facts
 from caretway.cli.terminal import Style
 from caretway.config import Settings, cursor_sign_in_files, has_desktop
+from caretway.ways import sign_ins
 
 HOME = {"HOME": "/h", "USERPROFILE": "/h"}
 
@@ -85,10 +86,41 @@ def test_stronger_credentials_are_mentioned(tmp_path: Path) -> None:
 
 def test_whose_account(tmp_path: Path) -> None:
     facts = account_facts(Settings(data_dir=tmp_path, api_key="k-secret"))
-    assert (facts.account, facts.credential, facts.expires) == (None, "api_key (code)", None)
-    passing = account_facts(Settings(data_dir=tmp_path, auth_mode="passthrough"))
-    assert passing.credential == "each client's own API key"
+    assert (facts.account, facts.credential, facts.expires) == (None, "API key (code)", None)
+    assert account_facts(Settings(data_dir=tmp_path, access_token="t")).credential == "access token (code)"
     assert account_facts(Settings(data_dir=tmp_path)).credential is None
+
+
+KEPT = [
+    (Account(refresh_token="r"), "sign-in", None),
+    (Account(refresh_token="r", api_key="k"), "sign-in", "API key"),
+    (Account(access_token="t", api_key="k"), "API key", "API key"),
+]
+
+
+@pytest.mark.parametrize(("account", "for_agent", "for_sdk"), KEPT)
+def test_what_of_a_sign_in_each_backend_uses(
+    account: Account, for_agent: str, for_sdk: str | None, tmp_path: Path
+) -> None:
+    """The SDK takes an API key, and cares for no other credential."""
+    settings = Settings(data_dir=tmp_path)
+    kept = sign_ins(settings)
+    kept.keep(settings.agent_url, account)
+    assert account_facts(settings, "agent").credential == f"{for_agent} ({kept.place})"
+    with_token = Settings(data_dir=tmp_path, access_token="other")
+    for known in (settings, with_token):
+        told = account_facts(known, "sdk").credential
+        assert told == (f"{for_sdk} ({kept.place})" if for_sdk else None)
+
+
+def test_doctor_knows_who_is_signed_in() -> None:
+    known = AccountFacts("ada", "API key (environment CURSOR_API_KEY)", None)
+    assert check_account(known, "agent") == Finding(
+        "account", True, "ada, API key (environment CURSOR_API_KEY), no expiry known"
+    )
+    nobody = AccountFacts(None, None, None)
+    assert not check_account(nobody, "agent").ok and "`caretway login`," in check_account(nobody, "agent").hint
+    assert "`caretway login --backend sdk --api-key-stdin`" in check_account(nobody, "sdk").hint
 
 
 def test_doctor_looks_at_the_port() -> None:

@@ -193,6 +193,46 @@ def test_status_lines() -> None:
     ]
 
 
+def test_status_of_an_api_key() -> None:
+    report = Report("agent", "unofficial", True, "over h2", None, credential="API key (environment CURSOR_API_KEY)")
+    assert as_lines(report, PLAIN)[3:] == [
+        "with       API key (environment CURSOR_API_KEY)",
+        "until      no expiry known",
+    ]
+
+
+def test_status_when_clients_bring_their_keys() -> None:
+    report = Report("agent", "unofficial", False, "every client brings its own Cursor API key", None, passthrough=True)
+    assert as_lines(report, PLAIN)[1:] == [
+        "signed in  nobody here",
+        "detail     every client brings its own Cursor API key",
+    ]
+
+
+SIGNING_IN = [
+    ("simulator", 0, "The simulator needs no sign-in.", ""),
+    ("sdk", 2, "", "type: caretway login --backend sdk --api-key-stdin"),
+]
+
+
+@pytest.mark.parametrize(("backend", "code", "said", "complaint"), SIGNING_IN)
+def test_login_starts_no_browser_for_nothing(
+    backend: str, code: int, said: str, complaint: str, tmp_path: Path
+) -> None:
+    done = caretway("login", "--backend", backend, home=tmp_path)
+    assert done.returncode == code
+    assert said in done.stdout and complaint in done.stderr
+    assert "loginDeepControl" not in done.stdout
+
+
+def test_login_for_the_sdk_takes_over_no_sign_in_without_a_key(tmp_path: Path) -> None:
+    theirs = tmp_path / "auth.json"
+    theirs.write_text(json.dumps({"accessToken": "a", "refreshToken": "r"}))
+    done = caretway("login", "--backend", "sdk", "--import", str(theirs), home=tmp_path)
+    assert done.returncode == 2 and "without an API key" in done.stderr
+    assert not (tmp_path / ".local").exists(), "nothing is kept"
+
+
 def test_simulate_says_how_to_use_it() -> None:
     assert ready("127.0.0.1", 7, None, PLAIN) == [
         "listening on http://127.0.0.1:7",

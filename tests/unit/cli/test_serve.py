@@ -6,13 +6,16 @@ import os
 import signal
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from threading import Event
 from types import TracebackType
 from typing import Literal, Self
 
 import pytest
 
-from caretway.cli.process import INTERRUPTED, CommandFailed, exit_code, listening_failed, stop_signal
-from caretway.cli.serve import Account, client_key, instructions, opening, serve
+from caretway.cli.process import INTERRUPTED, CommandFailed, Haste, exit_code, listening_failed, stop_signal
+from caretway.cli.serve import Account, client_key, instructions, opening, serve, stopping
 from caretway.cli.terminal import Style
 from caretway.config import Settings
 from caretway.core.errors import ErrorKind, GatewayError
@@ -48,13 +51,26 @@ class StandInBackend:
         pass
 
 
+@dataclass(frozen=True, slots=True)
+class Turns:
+    live: int = 0
+    parked: int = 0
+
+
 class StandInGateway:
     """Serves until the banner is complete, then stops as if by this signal."""
 
     base_url = URL
 
-    def __init__(self, backend: StandInBackend, stopped_by: signal.Signals, output: pytest.CaptureFixture[str]) -> None:
+    def __init__(
+        self,
+        backend: StandInBackend,
+        stopped_by: signal.Signals,
+        output: pytest.CaptureFixture[str],
+        turns: Turns = Turns(),  # noqa: B008 - a value
+    ) -> None:
         self.backend = backend
+        self.sessions = turns
         self._stopped_by = stopped_by
         self._output = output
         self.printed = ""
@@ -68,7 +84,7 @@ class StandInGateway:
     ) -> None:
         self.closed = True
 
-    async def stopped(self) -> signal.Signals:
+    async def stopped(self, haste: Haste) -> signal.Signals:
         async with asyncio.timeout(10):
             while "curl" not in self.printed:
                 self.printed += self._output.readouterr().out
@@ -187,9 +203,89 @@ async def test_stop_signal_says_which(number: signal.Signals) -> None:
             signal.signal(known, handler)
 
 
+STOPPING = [
+    (signal.SIGINT, Turns(2, 1), "1 answer has up to 5 s to end; press Ctrl-C again to stop now"),
+    (signal.SIGTERM, Turns(3, 1), "2 answers have up to 5 s to end; send the signal again to stop now"),
+    (signal.SIGINT, Turns(1, 1), ""),
+    (signal.SIGINT, Turns(), ""),
+]
+
+
+@pytest.mark.parametrize(("stopped_by", "turns", "told"), STOPPING)
+async def test_stopping_says_what_it_waits_for(
+    stopped_by: signal.Signals, turns: Turns, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A parked turn waits for a client; nobody waits for it."""
+    gateway = StandInGateway(StandInBackend(), stopped_by, capsys, turns)
+    await serve(Settings(), lambda _settings: gateway, PLAIN, gateway.stopped)
+    assert capsys.readouterr().err == (f"caretway: stopping: {told}\n" if told else "")
+
+
+def test_stopping_that_takes_long_for_another_reason() -> None:
+    assert stopping(signal.SIGINT) == "stopping; press Ctrl-C again to stop now"
+
+
+async def test_a_signal_that_comes_again_is_handed_on() -> None:
+    loop = asyncio.get_running_loop()
+    before = {known: signal.getsignal(known) for known in (signal.SIGINT, signal.SIGTERM)}
+    again: asyncio.Future[signal.Signals] = loop.create_future()
+    try:
+        waiting = spawn(stop_signal(again.set_result), "stop signal")
+        await asyncio.sleep(0)
+        os.kill(os.getpid(), signal.SIGINT)
+        assert await asyncio.wait_for(waiting, 10) is signal.SIGINT
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await asyncio.wait_for(again, 10) is signal.SIGTERM
+    finally:
+        for known, handler in before.items():
+            loop.remove_signal_handler(known)
+            signal.signal(known, handler)
+
+
+async def test_haste_cuts_the_closing_short_and_then_the_process() -> None:
+    ended: list[signal.Signals] = []
+
+    async def closing() -> str:
+        haste = Haste(ended.append, limit_s=60)
+        haste(signal.SIGINT)  # before there is anything to cut short: both signals came at once
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        assert (haste.asked_by, ended) == (signal.SIGINT, [])
+        haste(signal.SIGTERM)
+        return "closed"
+
+    assert await asyncio.wait_for(spawn(closing(), "closing"), 10) == "closed"
+    assert ended == [signal.SIGTERM], "whoever signals three times is not asked to wait"
+
+
+async def test_haste_does_not_wait_for_a_closing_that_hangs() -> None:
+    gave_up = Event()
+
+    async def closing() -> None:
+        Haste(lambda number: gave_up.set(), limit_s=0.01)(signal.SIGINT)
+        gave_up.wait(10)  # the loop itself is stuck
+
+    with suppress(asyncio.CancelledError):
+        await asyncio.wait_for(spawn(closing(), "closing"), 10)
+    assert gave_up.is_set()
+
+
 def test_exit_codes() -> None:
     assert INTERRUPTED == 130
     assert [exit_code(signal.SIGINT), exit_code(signal.SIGTERM), exit_code(None)] == [130, 0, 0]
+
+
+async def test_in_passthrough_mode_nobody_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    """The backend without a key would say that nobody is signed in; it is not asked."""
+    trouble = GatewayError(ErrorKind.SIGNED_OUT, "Not signed in to Cursor.")
+    gateway = StandInGateway(StandInBackend(trouble), signal.SIGTERM, capsys)
+    await serve(Settings(auth_mode="passthrough"), lambda _settings: gateway, PLAIN, gateway.stopped)
+    lines = gateway.printed.splitlines()
+    assert "  account    every client brings its own Cursor API key; nobody signs in here" in lines
+    assert f"  models     those of each account: GET {URL}/v1/models with its key" in lines
+    assert "igned in  " not in gateway.printed and "Not signed in" not in gateway.printed
+    outside = Settings(auth_mode="passthrough", host="192.168.1.2")
+    assert not any("your Cursor account" in line for line in opening(outside, URL, "agent", "unofficial", PLAIN))
 
 
 def test_the_banner_names_the_key_that_a_client_needs() -> None:

@@ -1,8 +1,10 @@
 """A child process in a process group of its own, its pipes on the event loop, and nothing left behind.
 
-Started with `subprocess.Popen`, which costs the same however large this process is; uvloop's own subprocesses copy its
-page tables. The leader is not reaped before its group is dead, so the group's number cannot be another's. POSIX only;
-the module can be imported anywhere. What is run, and what its output means, is not known here.
+Started with `subprocess.Popen`, which is a vfork on Linux and costs the same however large this process is; uvloop's
+own subprocesses fork, which copies its page tables. `os.posix_spawn` cannot change the directory, and a shell that does
+it for the child costs more than Popen does and hides why a program did not start; docs/performance.md has the figures.
+The leader is not reaped before its group is dead, so the group's number cannot be another's. POSIX only; the module can
+be imported anywhere. What is run, and what its output means, is not known here.
 """
 
 import asyncio

@@ -6,12 +6,13 @@ What a turn is allowed to do on this machine is decided in options.py; what the 
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from ...core.errors import ErrorKind, GatewayError
+from ...core.errors import KEYS_PAGE, ErrorKind, GatewayError
 from ...core.request import TurnRequest
 from ...core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Turn
 from ...tasks import spawn
@@ -31,13 +32,14 @@ RULES_FILE: Final = "AGENTS.md"
 NO_KEY: Final = GatewayError(
     ErrorKind.SIGNED_OUT,
     "The official SDK needs a Cursor API key, and there is none.",
-    hint="Set CURSOR_API_KEY to a key from https://cursor.com/dashboard.",
+    hint=f"Set CURSOR_API_KEY to a key from {KEYS_PAGE}, or keep it with `caretway login --api-key-stdin`.",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class SdkSetup:
-    api_key: str | None
+    api_key: Callable[[], Awaitable[str]]
+    """The key to use now; empty when there is none."""
     bridge: BridgeSetup
     limits: TurnLimits
     system_delivery: SystemDelivery = "message"
@@ -61,6 +63,7 @@ class CursorSdkBackend:
         self.agents = Agents(self._layout, limit=setup.max_agents)
         self.agents.load()
         self._settling: dict[str, SdkTurn] = {}
+        self._good_key = ""
         self._key_good_until = 0.0
         self._status: BackendStatus | None = None
 
@@ -74,7 +77,7 @@ class CursorSdkBackend:
     # ---- Backend
 
     async def start(self, request: TurnRequest, snapshot: Snapshot | None = None) -> Turn:
-        self._key()
+        await self._key()
         known = read_place(snapshot.state) if snapshot is not None else None
         if snapshot is not None and (known is None or not self.agents.claim(known)):
             return LostTurn()
@@ -88,7 +91,7 @@ class CursorSdkBackend:
         return turn
 
     async def models(self) -> Sequence[ModelInfo]:
-        key = self._key()
+        key = await self._key()
         bridge = await self.bridges.lease()
         try:
             return model_infos(await bridge.client.list_models(api_key=key))
@@ -98,10 +101,10 @@ class CursorSdkBackend:
             self.bridges.release(bridge)
 
     async def status(self) -> BackendStatus:
-        if self._status is not None and self._status.signed_in and self.bridges.current is None:
-            return self._status  # whoever watches /health does not start a process that was stopped for want of work
         try:
-            key = self._key()
+            key = await self._key()
+            if self._status is not None and self._status.signed_in and self.bridges.current is None:
+                return self._status  # whoever watches /health starts no process that was stopped for want of work
             bridge = await self.bridges.lease(work=False)
         except GatewayError as failure:
             return BackendStatus(signed_in=False, detail=str(failure))
@@ -109,7 +112,9 @@ class CursorSdkBackend:
             me = await bridge.client.me(api_key=key)
             status = BackendStatus(signed_in=True, detail=f"API key {me.api_key_name}" if me.api_key_name else "")
         except sdk_errors() as failure:
-            status = BackendStatus(signed_in=False, detail=str(fault(failure)))
+            told = fault(failure)
+            there = told.kind not in (ErrorKind.UPSTREAM_DOWN, ErrorKind.TIMEOUT)
+            status = BackendStatus(signed_in=False, detail=str(told), reachable=there)
         finally:
             self.bridges.release(bridge)
         self._status = status
@@ -130,7 +135,7 @@ class CursorSdkBackend:
             self.callbacks.register(agent_id, turn.called)
             if opening.rules:
                 (self._layout.workspace(agent_id) / RULES_FILE).write_text(opening.rules, encoding="utf-8")
-            options = agent_options(opening, agent_id, self._layout, self._key())
+            options = agent_options(opening, agent_id, self._layout, await self._key())
             async with asyncio.timeout(self._setup.open_timeout):
                 if turn.place.turns:
                     agent = await bridge.client.resume_agent(agent_id, options)
@@ -179,20 +184,22 @@ class CursorSdkBackend:
         await asyncio.to_thread(self.agents.erase, agent_id)
 
     async def key_is_refused(self, bridge: Bridge) -> GatewayError | None:
-        if self._clock() < self._key_good_until:
+        key = await self._key()
+        if key == self._good_key and self._clock() < self._key_good_until:
             return None
         try:
-            await bridge.client.me(api_key=self._key())
+            await bridge.client.me(api_key=key)
         except sdk_errors() as failure:
             told = fault(failure)
             return told if told.kind in (ErrorKind.SIGNED_OUT, ErrorKind.FORBIDDEN) else None
-        self._key_good_until = self._clock() + KEY_FRESH_S
+        self._good_key, self._key_good_until = key, self._clock() + KEY_FRESH_S
         return None
 
-    def _key(self) -> str:
-        if not self._setup.api_key:
-            raise NO_KEY
-        return self._setup.api_key
+    async def _key(self) -> str:
+        key = await self._setup.api_key()
+        if not key:
+            raise copy(NO_KEY)
+        return key
 
 
 async def _forget(agent: Any | None) -> None:

@@ -8,14 +8,17 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from ...core.errors import ErrorKind, GatewayError
+from ...core.errors import KEYS_PAGE, ErrorKind, GatewayError
 from ...wire.errors import ConnectError
 from ..agent_api.faults import BY_CODE, HINTS, fault_from_connect
 
 SDK_WORDS: Final[tuple[tuple[re.Pattern[str], ErrorKind], ...]] = (
     (re.compile(r"invalid api key|api key (is )?(not (accepted|valid|found)|invalid)"), ErrorKind.SIGNED_OUT),
     (re.compile(r"client (is )?too old|version of the client is no longer"), ErrorKind.UPSTREAM_DEPRECATED),
-    (re.compile(r"econnrefused|enotfound|eai_again|fetch failed|socket hang up|econnreset"), ErrorKind.UPSTREAM_DOWN),
+    (
+        re.compile(r"network request failed|fetch failed|socket hang up|econnrefused|econnreset|enotfound|eai_again"),
+        ErrorKind.UPSTREAM_DOWN,
+    ),
 )
 
 BY_SDK_CODE: Final[Mapping[str, ErrorKind]] = {
@@ -41,7 +44,7 @@ _BRACKETED: Final = re.compile(r"^\[(\w+)\]\s*(.*)$", re.DOTALL)
 _PREFIX: Final = "SDK_ERROR_CODE_"
 _HINTS: Final[Mapping[ErrorKind, str]] = {
     **HINTS,
-    ErrorKind.SIGNED_OUT: "Set CURSOR_API_KEY to a key from https://cursor.com/dashboard.",
+    ErrorKind.SIGNED_OUT: f"Set CURSOR_API_KEY to a key from {KEYS_PAGE}.",
     ErrorKind.TURN_GONE: "",
 }
 

@@ -20,6 +20,7 @@ from caretway.core.errors import ErrorKind
         ("[deadline_exceeded] too slow", ErrorKind.TIMEOUT),
         ("[permission_denied] your team does not allow this", ErrorKind.FORBIDDEN),
         ("connect ECONNREFUSED 127.0.0.1:1", ErrorKind.UPSTREAM_DOWN),
+        ("Network request failed", ErrorKind.UPSTREAM_DOWN),
         ("Internal error Simulated: something broke.", ErrorKind.UPSTREAM_ERROR),
         ("[whatever] new", ErrorKind.UPSTREAM_ERROR),
         ("", ErrorKind.UPSTREAM_ERROR),
@@ -46,6 +47,12 @@ def test_sentences(text: str, kind: ErrorKind) -> None:
 )
 def test_exceptions(code: str | None, sdk_code: str | None, kind: ErrorKind) -> None:
     assert fault_from_sdk("it failed", code=code, sdk_code=sdk_code, retry_after=None).kind is kind
+
+
+def test_nobody_at_the_address() -> None:
+    """As the SDK 1.1.0 says it, of a port that is closed and of a name that nobody has."""
+    fault = fault_from_sdk("Network request failed", code="internal", sdk_code=None, retry_after=None)
+    assert fault.kind is ErrorKind.UPSTREAM_DOWN and "doctor" in fault.hint
 
 
 def test_how_long_to_wait() -> None:
