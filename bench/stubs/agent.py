@@ -66,9 +66,9 @@ class Stream:
             return
         for message in self._reader.feed(data):
             if self._order is None:
-                self._order = read_order(message.payload)
+                self._order = read_order(message)
                 self._begin(self._order)
-            elif self._order.park and messages.is_result(message.payload):
+            elif self._order.park and messages.is_result(message):
                 self._write(messages.delta(0, self._order.size), end=False)
                 self._write(messages.FINISH, end=True)
 

@@ -19,7 +19,7 @@ from google.protobuf import json_format
 
 from caretway.wire import paths
 from caretway.wire.bidi import AppendWriter
-from caretway.wire.envelope import EnvelopeReader, Frame, pack
+from caretway.wire.envelope import End, EnvelopeReader, pack
 from caretway.wire.errors import ConnectError, read_end
 from caretway.wire.messages import ai, pb
 
@@ -74,14 +74,14 @@ class Peer:
             self._changed.clear()
             await self._changed.wait()
 
-    def take(self, frame: Frame) -> list[pb.AgentClientMessage]:
+    def take(self, frame: bytes) -> list[pb.AgentClientMessage]:
         """Remember a frame; the answers it wants."""
         self._changed.set()
-        if frame.end:
+        if isinstance(frame, End):
             self.finished = True
-            self.error = read_end(frame.payload)
+            self.error = read_end(frame)
             return []
-        message = pb.AgentServerMessage.FromString(frame.payload)
+        message = pb.AgentServerMessage.FromString(frame)
         match message.WhichOneof("message"):
             case "interaction_update":
                 self._note(message.interaction_update)
@@ -318,7 +318,7 @@ def request_id_body(request_id: str) -> bytes:
     return pack(ai.BidiRequestId(request_id=request_id).SerializeToString())
 
 
-async def frames(port: int, request_id: str, headers: Mapping[str, str] = STREAM) -> AsyncIterator[Frame]:
+async def frames(port: int, request_id: str, headers: Mapping[str, str] = STREAM) -> AsyncIterator[bytes]:
     """A RunSSE call: what the server says."""
     reader = EnvelopeReader()
     chunks = _exchange(port, "POST", paths.RUN_SSE, headers, request_id_body(request_id))

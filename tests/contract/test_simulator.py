@@ -17,7 +17,7 @@ from caretway.simulator import Simulator
 from caretway.simulator.tls import throw_away_ca
 from caretway.wire import blobs, paths
 from caretway.wire.bidi import AppendWriter
-from caretway.wire.envelope import EnvelopeReader
+from caretway.wire.envelope import End, EnvelopeReader
 from caretway.wire.errors import read_unary
 from caretway.wire.messages import ai, pb
 from contract.sim_peer import (
@@ -554,9 +554,9 @@ async def test_a_request_id_is_good_for_one_run(port: int) -> None:
     peer = Peer()
     await run_h1(port, say("sim: say once"), peer, "same")
     again = [frame async for frame in frames(port, "same")]
-    assert b"used before" in again[0].payload
+    assert b"used before" in again[0]
     (refused,) = [frame async for frame in frames(port, "")]
-    assert refused.end
+    assert isinstance(refused, End)
     late = AppendWriter("same").write(b"")
     assert await append(port, late) == 200, "a late heartbeat is nobody's fault"
 
@@ -564,7 +564,7 @@ async def test_a_request_id_is_good_for_one_run(port: int) -> None:
 async def test_hanging_up_ends_the_run(port: int, simulator: Simulator) -> None:
     assert await append(port, first_append(AppendWriter("r"), "sim: hang")) == 200
     async for frame in frames(port, "r"):
-        assert not frame.end
+        assert not isinstance(frame, End)
         break
     runs = [run.task for run in simulator._service.runs]
     await asyncio.wait(runs)
@@ -578,7 +578,7 @@ async def test_runs_need_a_token(port: int) -> None:
     for token in ("", "Bearer", "Bearer bad", "Bearer expired-1", "Basic x"):
         headers = {**STREAM, "authorization": token}
         (frame,) = [frame async for frame in frames(port, f"r{token}", headers)]
-        assert b'"unauthenticated"' in frame.payload
+        assert b'"unauthenticated"' in frame
         status, body = await call(port, "POST", paths.USABLE_MODELS, {**PROTO, "authorization": token})
         assert status == 401
         error = read_unary(body)

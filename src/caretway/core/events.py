@@ -6,6 +6,8 @@ The last three are terminal for a response: after `TurnPaused` the turn lives on
 from dataclasses import dataclass
 from enum import Enum
 
+from msgspec import Struct
+
 from .errors import GatewayError
 from .request import ToolCall
 
@@ -35,13 +37,11 @@ class TurnStarted:
     """Upstream accepted the turn and began to work on it."""
 
 
-@dataclass(frozen=True, slots=True)
-class TextDelta:
+class TextDelta(Struct, frozen=True, gc=False):  # a struct: hundreds of these in a turn
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReasoningDelta:
+class ReasoningDelta(Struct, frozen=True, gc=False):
     text: str
 
 

@@ -1,12 +1,13 @@
 """Events -> Reply. Non-streaming answers, tests and the end-of-turn log line all use this fold.
 
 In: the events of one response, in order. Out: a `Reply`. Remembered: text pieces and calls, joined once at the end.
-A run of text (or reasoning) ends where the other kind, or a call, begins.
+A run of text (or reasoning) ends where the other kind, or a call, begins. Events are folded many at a time: each by
+itself would cost every delta of a stream a walk through here.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import assert_never
+from typing import Final, assert_never
 
 from .errors import GatewayError
 from .events import (
@@ -52,8 +53,12 @@ class Reply:
 _Run = tuple[type[Text] | type[Reasoning], list[str]]
 
 
+_AT_ONCE: Final = 256
+
+
 @dataclass(slots=True)
 class Fold:
+    _unfolded: list[Event] = field(default_factory=list)
     _began: list[_Run | str] = field(default_factory=list)
     """Runs of text, and the ids of calls."""
     _kind: type[Text] | type[Reasoning] | None = None
@@ -65,6 +70,20 @@ class Fold:
     _end: TurnEnded | TurnPaused | TurnFailed | None = None
 
     def feed(self, event: Event) -> None:
+        self._unfolded.append(event)
+
+    def add(self, events: Sequence[Event]) -> None:
+        unfolded = self._unfolded
+        unfolded += events
+        if len(unfolded) > _AT_ONCE:
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        unfolded, self._unfolded = self._unfolded, []
+        for event in unfolded:
+            self._take(event)
+
+    def _take(self, event: Event) -> None:
         match event:
             case TextDelta(text=text):
                 if text:
@@ -107,6 +126,7 @@ class Fold:
                 yield self._ready[began]
 
     def reply(self) -> Reply:
+        self._catch_up()
         end = self._end
         parts = tuple(self._parts())
         return Reply(
@@ -126,6 +146,5 @@ class Fold:
 
 def fold(events: Iterable[Event]) -> Reply:
     folding = Fold()
-    for event in events:
-        folding.feed(event)
+    folding.add(tuple(events))
     return folding.reply()

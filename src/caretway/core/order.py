@@ -56,6 +56,8 @@ MOVES: Final[dict[State, dict[type, State]]] = {
 
 
 class EventOrder:
+    __slots__ = ("_open", "_started", "state")
+
     def __init__(self) -> None:
         self.state = State.FRESH
         self._open: set[str] = set()

@@ -50,6 +50,29 @@ class Keeper(Protocol):
 
 
 class Response:
+    __slots__ = (
+        "_factories",
+        "_failure",
+        "_fold",
+        "_held",
+        "_keeper",
+        "_must_call",
+        "_order",
+        "_plain",
+        "_ready",
+        "_restart",
+        "_restarting",
+        "_restarts",
+        "_stages",
+        "_visible",
+        "_whole",
+        "label",
+        "live",
+        "over",
+        "reason",
+        "request",
+    )
+
     def __init__(
         self,
         keeper: Keeper,
@@ -70,11 +93,13 @@ class Response:
         self._restart = restart
         self._restarts = 1
         self._visible = False
+        self._plain = False
+        """Nothing but what upstream says is to be shown, and something was."""
         self._must_call = request.tool_choice.mode in ("required", "named") and bool(request.tools)
         self._held: list[Event] = []
         self._ready: Callable[[], None] | None = None
         self._restarting: asyncio.Task[None] | None = None
-        self._failure: TurnFailed | None = None
+        self._failure: GatewayError | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -98,16 +123,35 @@ class Response:
 
     def take(self) -> list[Event]:
         """The next events of this response, if there are any; a terminal one is the last there is."""
-        if self._restarting is not None or self.over:
+        if self._plain:  # deltas among deltas: nothing is to be decided
+            try:
+                events = self.live.turn.take()
+                for event in events:
+                    if type(event) not in _DELTAS:
+                        break
+                else:
+                    self._fold.add(events)
+                    return events
+                self._plain = False
+                events = self._digest(events)
+            except Exception as failure:
+                return self._failed(failure)
+        elif self._restarting is not None or self.over:
             return []
-        events = self._next()
-        if not self._visible and events and (again := self._why_again(events)) is not None:
+        else:
+            events = self._next()
+        if not events:
+            return events
+        if not self._visible and (again := self._why_again(events)) is not None:
             self._restarts -= 1
             self.label, self.reason = "replayed" if self.label != "fresh" else "fresh", again
             self.over = False
             self._restarting = spawn(self._start_again(), "start-turn-again")
             return []
-        return self._hold(events) if self._must_call else events
+        if self._must_call:
+            return self._hold(events)
+        self._plain = self._visible and not self._stages and self._order.state is State.OPEN
+        return events
 
     async def _start_again(self) -> None:
         try:
@@ -116,7 +160,7 @@ class Response:
             if self._ready is not None:
                 self.live.turn.listen(self._ready)
         except GatewayError as error:
-            self._failure = TurnFailed(error)
+            self._failure = error
         finally:
             self._restarting = None
         if self._ready is not None:
@@ -140,24 +184,24 @@ class Response:
     # ---- events
 
     def _next(self) -> list[Event]:
+        if self._failure is not None:
+            return self._failed(self._failure)
+        try:
+            return self._digest(self.live.turn.take())
+        except Exception as failure:
+            return self._failed(failure)
+
+    def _failed(self, failure: Exception) -> list[Event]:
         """A failure is an event, not an exception: the response may have begun long ago."""
-        failure = self._failure
-        if failure is None:
-            try:
-                return self._digest(self.live.turn.take())
-            except GatewayError as error:
-                failure = TurnFailed(error)
-            except Exception:
-                log.exception("a turn failed unexpectedly")
-                failure = TurnFailed(GatewayError(ErrorKind.INTERNAL, "The gateway failed; its log has the details."))
-        self._fold.feed(failure)
-        self._end(failure, made_up=False)
-        return [failure]
+        if not isinstance(failure, GatewayError):
+            log.error("a turn failed unexpectedly: %s", failure, exc_info=failure)
+            failure = GatewayError(ErrorKind.INTERNAL, "The gateway failed; its log has the details.")
+        event = TurnFailed(failure)
+        self._fold.feed(event)
+        self._end(event, made_up=False)
+        return [event]
 
     def _digest(self, batch: Sequence[Event]) -> list[Event]:
-        if len(batch) == 1 and isinstance(batch[0], _DELTAS) and self._order.state is State.OPEN and not self._stages:
-            self._fold.feed(batch[0])  # the hot path: one delta, legal wherever the order is open
-            return [batch[0]]
         out: list[Event] = []
         for event in batch:
             if self.over:

@@ -24,6 +24,8 @@ class Tickets:
     Upstream's ids may be long or hold odd characters, so they never leave the gateway.
     """
 
+    __slots__ = ("_ours", "_theirs", "sid")
+
     def __init__(self, sid: str) -> None:
         self.sid = sid
         self._ours: dict[str, str] = {}

@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError, Message
 
 from ..wire import paths
 from ..wire.bidi import AppendOutOfRange, AppendSyntax, read_append
-from ..wire.envelope import MAX_FRAME_BYTES, EnvelopeError, EnvelopeReader, gunzip
+from ..wire.envelope import MAX_FRAME_BYTES, End, EnvelopeError, EnvelopeReader, gunzip
 from ..wire.errors import ConnectError, write_unary
 from ..wire.messages import ai, pb
 from . import faults, models, updates
@@ -257,8 +257,8 @@ class _RunInlet:
     def on_data(self, data: bytes) -> None:
         try:
             for frame in self._reader.feed(data):
-                if not frame.end:
-                    self._run.feed(frame.payload)
+                if not isinstance(frame, End):
+                    self._run.feed(frame)
         except EnvelopeError as wrong:
             self._run.end(faults.bad_request(str(wrong)))
 
@@ -322,7 +322,7 @@ class _ChatStart:
 def _read_request_id(body: bytes) -> str:
     try:
         frames = EnvelopeReader(MAX_REQUEST_ID_BYTES).feed(body)
-        request_id = ai.BidiRequestId.FromString(frames[0].payload).request_id if frames else ""
+        request_id = ai.BidiRequestId.FromString(frames[0]).request_id if frames else ""
     except (EnvelopeError, DecodeError) as wrong:
         raise _Broken(f"the RunSSE request is not readable: {wrong}") from wrong
     if not request_id:

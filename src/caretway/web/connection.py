@@ -11,6 +11,7 @@ Nothing here runs per event of a stream but the write; a request that arrives in
 
 import asyncio
 import logging
+from collections.abc import Callable
 from enum import Enum
 from functools import partial
 from typing import Final, Protocol, cast
@@ -101,12 +102,14 @@ class Connection(asyncio.Protocol):
         "_unseen",
         "_upgrading",
         "_url",
+        "write",
     )
 
     def __init__(self, house: House, loop: asyncio.AbstractEventLoop) -> None:
         self._house = house
         self._loop = loop
         self._transport: asyncio.Transport
+        self.write: Callable[[bytes], None]
         self._parser = httptools.HttpRequestParser(self)
         self._exchange: Exchange | None = None
         self._phase = _Phase.BETWEEN
@@ -130,6 +133,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self.write = self._transport.write
         house = self._house
         if house.joined(self):
             self._due_in(house.limits.head_timeout)
@@ -303,9 +307,6 @@ class Connection(asyncio.Protocol):
         raise _Stop
 
     # ---- for the exchange
-
-    def write(self, data: bytes) -> None:
-        self._transport.write(data)
 
     def answered(self) -> None:
         exchange = self._exchange

@@ -21,7 +21,8 @@ _LAST_CHUNK: Final = b"0\r\n\r\n"
 class Line(Protocol):
     """What an exchange needs of its connection."""
 
-    def write(self, data: bytes) -> None: ...
+    @property
+    def write(self) -> Callable[[bytes], None]: ...
 
     def answered(self) -> None:
         """The answer is complete."""
@@ -111,7 +112,11 @@ class Exchange:
         self._line.write(head + self._framed(data))
 
     def write(self, data: bytes) -> None:
-        if data:
+        if not data:
+            return
+        if self._chunked and self.witness is None:
+            self._line.write(b"%x\r\n%b\r\n" % (len(data), data))
+        else:
             self._line.write(self._framed(data))
 
     def finish(self, data: bytes = b"") -> None:

@@ -115,6 +115,22 @@ def _outcome(response: Response, reply: Reply, *, late: bool) -> str:
 class _Answer:
     """A response on its way out. It works in the callbacks that bring events; its task only waits for the end."""
 
+    __slots__ = (
+        "_common",
+        "_dialect",
+        "_done",
+        "_ends_at",
+        "_exchange",
+        "_loop",
+        "_meta",
+        "_over",
+        "_pace",
+        "_response",
+        "_timer",
+        "first_at",
+        "late",
+    )
+
     def __init__(
         self,
         dialect: Dialect,
@@ -133,8 +149,9 @@ class _Answer:
         self._exchange = exchange
         self._pace = pace
         self._loop = asyncio.get_running_loop()
-        self._end = self._loop.time() + pace.total
+        self._ends_at = self._loop.time() + pace.total
         self._timer: asyncio.TimerHandle | None = None
+        self._over = False
         self._done: asyncio.Future[None] = self._loop.create_future()
 
     async def made(self) -> None:
@@ -142,44 +159,51 @@ class _Answer:
         self._exchange.on_writable = self._go_on
         self._response.listen(self._go_on)
         self._go_on()
-        if not self._done.done():
+        if not self._over:
             self._timer = self._loop.call_at(self._due(), self._ring)
-            await self._done
+        await self._done
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        if not self._done.done():
-            self._done.cancel()
+        self._over = True
         self._exchange.on_writable = None
+
+    def _end(self, failure: Exception | None = None) -> None:
+        self._over = True
+        if self._done.done():
+            return
+        if failure is None:
+            self._done.set_result(None)
+        else:
+            self._done.set_exception(failure)
 
     def _go_on(self) -> None:
         """There is something to take, or the client can take more. Called from sockets' callbacks: nothing may get
         out of here, it would end in a place that knows nothing of this answer."""
-        if self._exchange.blocked or self._done.done():
+        if self._exchange.blocked or self._over:
             return
         try:
             events = self._response.take()
             if events:
                 self._tell(events)
         except Exception as failure:
-            self._done.set_exception(failure)
+            self._end(failure)
 
     def _tell(self, events: list[Event]) -> None:
         raise NotImplementedError
 
     def _due(self) -> float:
         """When, on the loop's clock, something must be done even if nothing comes."""
-        return self._end
+        return self._ends_at
 
     def _ring(self) -> None:
         self._timer = None
-        if not self._done.done():
-            try:
-                self._ringing()
-            except Exception as failure:
-                self._done.set_exception(failure)
-        if not self._done.done():
+        try:
+            self._ringing()
+        except Exception as failure:
+            self._end(failure)
+        if not self._over:
             self._timer = self._loop.call_at(self._due(), self._ring)
 
     def _ringing(self) -> None:
@@ -187,7 +211,7 @@ class _Answer:
 
     def _refuse(self, error: GatewayError) -> None:
         send_error(self._exchange, self._dialect, error, self._headers())
-        self._done.set_result(None)
+        self._end()
 
     def _headers(self) -> list[Header]:
         response = self._response
@@ -207,6 +231,8 @@ class _Answer:
 
 
 class Whole(_Answer):
+    __slots__ = ()
+
     def _tell(self, events: list[Event]) -> None:
         if self.first_at is None and _real(events):
             self.first_at = time.perf_counter()
@@ -218,13 +244,15 @@ class Whole(_Answer):
             self._refuse(reply.error)
         else:
             self._exchange.send(200, self._dialect.render(reply, response.request, self._meta), self._headers())
-            self._done.set_result(None)
+            self._end()
 
     def _ringing(self) -> None:
         self._refuse(self._too_late())
 
 
 class Streamed(_Answer):
+    __slots__ = ("_early", "_encoder", "_opens_at", "_spoken")
+
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._encoder: Encoder | None = None
@@ -236,7 +264,12 @@ class Streamed(_Answer):
     def _tell(self, events: list[Event]) -> None:
         encoder = self._encoder
         if encoder is not None:
-            self._say(encoder.feed(events))
+            data = encoder.feed(events)
+            if self._response.over:
+                self._finish(data)
+            else:
+                self._exchange.write(data)
+                self._spoken = self._loop.time()
             return
         self._early += events
         if not _real(self._early):
@@ -252,32 +285,29 @@ class Streamed(_Answer):
         encoder = self._encoder = self._dialect.encoder(self._response.request, self._meta)
         self._exchange.start((*_SSE_HEADERS, *self._headers()), encoder.feed(self._early))
         self._early = []
-        self._say(b"")
-
-    def _say(self, data: bytes) -> None:
+        self._spoken = self._loop.time()
         if self._response.over:
-            self._exchange.finish(data)
-            self._done.set_result(None)
-        else:
-            self._exchange.write(data)
-            self._spoken = self._loop.time()
+            self._finish(b"")
+
+    def _finish(self, data: bytes) -> None:
+        self._exchange.finish(data)
+        self._end()
 
     def _due(self) -> float:
-        return min(self._end, self._opens_at if self._encoder is None else self._spoken + self._pace.keep_alive)
+        return min(self._ends_at, self._opens_at if self._encoder is None else self._spoken + self._pace.keep_alive)
 
     def _ringing(self) -> None:
         now, encoder = self._loop.time(), self._encoder
         if now < self._due():
             return
         if encoder is None:
-            if now >= self._end:
+            if now >= self._ends_at:
                 self._refuse(self._too_late())
             else:
                 self._response.commit()
                 self._open()
-        elif now >= self._end:
-            self._exchange.finish(encoder.feed([TurnFailed(self._too_late())]))
-            self._done.set_result(None)
+        elif now >= self._ends_at:
+            self._finish(encoder.feed([TurnFailed(self._too_late())]))
         else:
             if not self._exchange.blocked:  # a slow client: its silence is not upstream's
                 self._exchange.write(encoder.keep_alive)

@@ -1,13 +1,12 @@
 """Connect's stream framing, sans I/O.
 
-In: bytes in any chunking. Out: `Frame`s, in order, the end-of-stream frame last. Remembered: the unfinished rest, and
-the first fault. One frame is a flag byte, a big-endian 32-bit length and the payload. The announced length is checked
-against the cap before anything is buffered for it, and so is the size of what a compressed payload unpacks to.
+In: bytes in any chunking. Out: payloads in order, the one that ends the stream last. Remembered: the unfinished rest,
+and the first fault. One frame is a flag byte, a big-endian 32-bit length and the payload. The announced length is
+checked against the cap before anything is buffered for it, and so is the size of what a compressed payload unpacks to.
 """
 
 import struct
 import zlib
-from dataclasses import dataclass
 from typing import Final
 
 COMPRESSED: Final = 0b01
@@ -22,11 +21,10 @@ class EnvelopeError(ValueError):
     """The bytes are not a Connect stream that we accept."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
-    payload: bytes
-    end: bool = False
-    """True for the end-of-stream frame, whose payload is JSON and not a message."""
+class End(bytes):
+    """The payload of the end-of-stream frame: JSON, and not a message."""
+
+    __slots__ = ()
 
 
 def pack(payload: bytes, *, end: bool = False) -> bytes:
@@ -34,6 +32,8 @@ def pack(payload: bytes, *, end: bool = False) -> bytes:
 
 
 class EnvelopeReader:
+    __slots__ = ("_cap", "_ended", "_fault", "_rest")
+
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
         self._rest = bytearray()
         self._cap = max_frame_bytes
@@ -45,8 +45,8 @@ class EnvelopeReader:
         """True while a frame has begun and not ended: a connection that closes now was cut."""
         return bool(self._rest) or self._fault is not None
 
-    def feed(self, data: bytes) -> list[Frame]:
-        """The frames that `data` completes, or EnvelopeError.
+    def feed(self, data: bytes) -> list[bytes]:
+        """The payloads of the frames that `data` completes, or EnvelopeError.
 
         Whole frames in front of a fault are handed out first and the fault is raised by the next call (an empty one
         will do), so what a reader gets does not depend on how the bytes were cut. A fault is final: nothing is
@@ -62,8 +62,8 @@ class EnvelopeReader:
             and not data[0]
             and int.from_bytes(data[1:HEADER_BYTES], "big") == size
         ):
-            return [Frame(data[HEADER_BYTES:])]  # one message, whole: how a delta arrives
-        frames: list[Frame] = []
+            return [data[HEADER_BYTES:]]  # one message, whole: how a delta arrives
+        frames: list[bytes] = []
         try:
             self._read(data, frames)
         except EnvelopeError as fault:
@@ -73,7 +73,7 @@ class EnvelopeReader:
                 raise
         return frames
 
-    def _read(self, data: bytes, frames: list[Frame]) -> None:
+    def _read(self, data: bytes, frames: list[bytes]) -> None:
         rest = self._rest
         rest += data
         at, size = 0, len(rest)
@@ -94,7 +94,7 @@ class EnvelopeReader:
             if flags & COMPRESSED and payload:  # nothing is nothing, also with the flag set
                 payload = gunzip(payload, self._cap)
             self._ended = bool(flags & END_OF_STREAM)
-            frames.append(Frame(payload, self._ended))
+            frames.append(End(payload) if self._ended else payload)
             at = stop
         if at:
             del rest[:at]

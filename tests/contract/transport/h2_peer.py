@@ -121,8 +121,8 @@ class PeerConnection(asyncio.Protocol):
                             self.h2.acknowledge_received_data(event.flow_controlled_length or 0, stream_id)
                     if stream.path.endswith("/Run"):
                         for frame in stream.reader.feed(event.data or b""):
-                            stream.messages.append(frame.payload)
-                            self.script.on_message(stream, frame.payload)
+                            stream.messages.append(frame)
+                            self.script.on_message(stream, frame)
                     else:
                         stream.body += event.data or b""
                 case StreamEnded(stream_id=int(stream_id)):

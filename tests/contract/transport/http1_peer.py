@@ -167,7 +167,7 @@ class Http1Site:
             request.connection.transport.abort()
         elif request.path == RUN_SSE:
             (frame,) = EnvelopeReader().feed(bytes(request.body))
-            run = self.run(ai.BidiRequestId.FromString(frame.payload).request_id)
+            run = self.run(ai.BidiRequestId.FromString(frame).request_id)
             early = run.attach(request)
             script.on_run(run)
             for payload in early:

@@ -5,26 +5,25 @@ from collections.abc import Callable
 
 from caretway.backends.agent_api.ports import RunHandler
 from caretway.core.errors import GatewayError
-from caretway.wire.envelope import Frame
 
 PATIENCE_S = 20.0
 
 
 class Listener:
-    def __init__(self, react: Callable[[Frame], None] | None = None) -> None:
+    def __init__(self, react: Callable[[bytes], None] | None = None) -> None:
         self.reads: list[int] = []
         """How many frames came in each call."""
-        self.frames: list[Frame] = []
+        self.frames: list[bytes] = []
         self.bytes = 0
         self.closings: list[GatewayError | None] = []
         self.react = react
         self._news = asyncio.Event()
 
-    def on_frames(self, frames: list[Frame]) -> None:
+    def on_messages(self, frames: list[bytes]) -> None:
         assert not self.closings
         self.reads.append(len(frames))
         self.frames.extend(frames)
-        self.bytes += sum(len(frame.payload) for frame in frames)
+        self.bytes += sum(len(frame) for frame in frames)
         self._news.set()
         if self.react is not None:
             for frame in frames:
@@ -36,7 +35,7 @@ class Listener:
 
     @property
     def payloads(self) -> list[bytes]:
-        return [frame.payload for frame in self.frames]
+        return list(self.frames)
 
     async def until(self, happened: Callable[[], bool]) -> None:
         async with asyncio.timeout(PATIENCE_S):

@@ -15,7 +15,7 @@ from caretway.backends.agent_api.dial import socket_dial
 from caretway.backends.agent_api.h2_transport import H2Transport
 from caretway.backends.agent_api.limits import MIB, TransportLimits
 from caretway.core.errors import ErrorKind, GatewayError
-from caretway.wire.envelope import COMPRESSED, Frame, pack
+from caretway.wire.envelope import COMPRESSED, End, pack
 from caretway.wire.errors import write_end
 from caretway.wire.paths import RUN
 
@@ -86,15 +86,15 @@ async def test_an_answer_given_inside_the_callback_leaves_at_once() -> None:
         listener = Listener()
         run = await transport.open_run("r", {}, listener)
 
-        def answer(frame: Frame) -> None:
-            if not frame.end:
-                run.send(b"%d" % (int(frame.payload) - 1))
+        def answer(frame: bytes) -> None:
+            if not isinstance(frame, End):
+                run.send(b"%d" % (int(frame) - 1))
 
         listener.react = answer
         run.send(b"50")
         assert await listener.ended() is None
         assert listener.payloads[:2] == [b"50", b"49"]
-        assert listener.frames[-1].end
+        assert isinstance(listener.frames[-1], End)
         await soon(lambda: site.streams[0].half_closed)  # we end our half when the server ended its own
 
 
@@ -249,7 +249,7 @@ async def test_a_peer_that_takes_nothing_fails_the_stream_and_not_the_connection
 
 
 async def test_a_bug_in_one_handler_does_not_reach_the_others(caplog: pytest.LogCaptureFixture) -> None:
-    def fall(frame: Frame) -> None:
+    def fall(frame: bytes) -> None:
         raise KeyError("a bug")
 
     async with h2_site(Script()) as site, client(site) as transport:

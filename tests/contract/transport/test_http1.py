@@ -11,7 +11,7 @@ from caretway.backends.agent_api.http1_transport import Http1Transport
 from caretway.backends.agent_api.limits import KIB, MIB, TransportLimits
 from caretway.backends.agent_api.ports import Transport
 from caretway.core.errors import ErrorKind, GatewayError
-from caretway.wire.envelope import Frame, pack
+from caretway.wire.envelope import End, pack
 from caretway.wire.errors import ConnectError, write_unary
 from caretway.wire.paths import BIDI_APPEND, RUN_SSE
 
@@ -117,14 +117,14 @@ async def test_an_answer_given_inside_the_callback_leaves_at_once() -> None:
         listener = Listener()
         run = await transport.open_run("r", {}, listener)
 
-        def answer(frame: Frame) -> None:
-            if not frame.end:
-                run.send(b"%d" % (int(frame.payload) - 1))
+        def answer(frame: bytes) -> None:
+            if not isinstance(frame, End):
+                run.send(b"%d" % (int(frame) - 1))
 
         listener.react = answer
         run.send(b"50")
         assert await listener.ended() is None
-        assert listener.frames[-1].end
+        assert isinstance(listener.frames[-1], End)
         again = Listener()
         await transport.open_run("r2", {}, again)
         assert len(site.connections) == 2  # both were kept
@@ -270,7 +270,7 @@ async def test_a_run_that_ends_inside_a_message_was_cut() -> None:
 
 
 async def test_a_bug_in_a_handler_is_an_error_and_not_silence(caplog: pytest.LogCaptureFixture) -> None:
-    def fall(frame: Frame) -> None:
+    def fall(frame: bytes) -> None:
         raise KeyError("a bug")
 
     async with http1_site(Http1Script()) as site, client(site) as transport:

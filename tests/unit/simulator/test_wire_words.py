@@ -14,7 +14,7 @@ from caretway.simulator.model_input import Tool, find
 from caretway.simulator.script import EXEC_KINDS, QUERY_KINDS, Stream, ToolUse
 from caretway.simulator.toolbox import read_tools
 from caretway.simulator.world import Drops, World
-from caretway.wire.envelope import EnvelopeReader
+from caretway.wire.envelope import End, EnvelopeReader
 from caretway.wire.errors import read_end, write_end
 from caretway.wire.messages import pb
 
@@ -208,8 +208,8 @@ def test_failures_say_whether_to_retry(code: str) -> None:
 
 def test_an_end_frame_is_one_frame() -> None:
     (frame,) = EnvelopeReader().feed(updates.end())
-    assert frame.end
-    assert frame.payload == b"{}"
+    assert isinstance(frame, End)
+    assert frame == b"{}"
 
 
 @pytest.mark.parametrize(("token", "good"), [("", False), ("bad-key", False), ("expired.x", False), ("key_1", True)])

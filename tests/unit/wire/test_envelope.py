@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caretway.wire.envelope import COMPRESSED, END_OF_STREAM, HEADER_BYTES, EnvelopeError, EnvelopeReader, Frame, pack
+from caretway.wire.envelope import COMPRESSED, END_OF_STREAM, HEADER_BYTES, End, EnvelopeError, EnvelopeReader, pack
 
 from .recordings import NAMES, Run, all_runs, messages, runs
 
@@ -18,17 +18,17 @@ PAYLOADS: Final = sorted({row.payload for row in messages() if row.payload is no
 TEXT: Final = runs("text-h2")[0]
 
 
-def stream_of(run: Run) -> tuple[bytes, list[Frame]]:
+def stream_of(run: Run) -> tuple[bytes, list[bytes]]:
     """What the client of a recorded run read: its messages, then the end-of-stream frame."""
     payloads = [row.payload or b"" for row in run.heard]
-    return b"".join(map(pack, payloads)) + pack(b"{}", end=True), [*map(Frame, payloads), Frame(b"{}", end=True)]
+    return b"".join(map(pack, payloads)) + pack(b"{}", end=True), [*payloads, End(b"{}")]
 
 
-def feed_all(reader: EnvelopeReader, chunks: Iterable[bytes]) -> list[Frame]:
+def feed_all(reader: EnvelopeReader, chunks: Iterable[bytes]) -> list[bytes]:
     return [frame for chunk in chunks for frame in reader.feed(chunk)]
 
 
-def feed_into(frames: list[Frame], reader: EnvelopeReader, chunks: Iterable[bytes]) -> None:
+def feed_into(frames: list[bytes], reader: EnvelopeReader, chunks: Iterable[bytes]) -> None:
     """As `feed_all`, for readers that are going to raise: what came before is kept."""
     for chunk in chunks:
         frames += reader.feed(chunk)
@@ -78,7 +78,8 @@ def test_gzipped(recording: str) -> None:
     for run in runs(recording):
         _, frames = stream_of(run)
         packed = [
-            framed(COMPRESSED | (END_OF_STREAM if frame.end else 0), gzip.compress(frame.payload)) for frame in frames
+            framed(COMPRESSED | (END_OF_STREAM if isinstance(frame, End) else 0), gzip.compress(frame))
+            for frame in frames
         ]
         assert feed_all(EnvelopeReader(), packed) == frames
         assert EnvelopeReader().feed(b"".join(packed)) == frames
@@ -89,11 +90,11 @@ def test_gzipped(recording: str) -> None:
 def test_plain_and_compressed_mixed(parts: list[tuple[bytes, bool]], size: int) -> None:
     data = b"".join(framed(COMPRESSED, gzip.compress(body)) if zipped else pack(body) for body, zipped in parts)
     chunks = [data[at : at + size] for at in range(0, len(data), size)]
-    assert feed_all(EnvelopeReader(), chunks) == [Frame(body) for body, _ in parts]
+    assert feed_all(EnvelopeReader(), chunks) == [body for body, _ in parts]
 
 
 def test_an_empty_payload_may_carry_the_compressed_flag() -> None:
-    assert EnvelopeReader().feed(framed(COMPRESSED, b"")) == [Frame(b"")]
+    assert EnvelopeReader().feed(framed(COMPRESSED, b"")) == [b""]
 
 
 def test_cut_anywhere() -> None:
@@ -101,7 +102,7 @@ def test_cut_anywhere() -> None:
     data, frames = stream_of(TEXT)
     edges = {0}
     for frame in frames:
-        edges.add(max(edges) + HEADER_BYTES + len(frame.payload))
+        edges.add(max(edges) + HEADER_BYTES + len(frame))
     reader = EnvelopeReader()
     for at, byte in enumerate(dripped(data)):
         assert reader.mid_frame is (at not in edges)
@@ -137,11 +138,11 @@ def test_broken(data: bytes, words: str, cut: int) -> None:
     good = [b"one", b"two"]
     data = b"".join(map(pack, good)) + data
     reader = EnvelopeReader(max_frame_bytes=1024)
-    frames: list[Frame] = []
+    frames: list[bytes] = []
     chunks = [data[at : at + cut] for at in range(0, len(data), cut)] + [b""]
     with pytest.raises(EnvelopeError, match=words):
         feed_into(frames, reader, chunks)
-    assert [frame.payload for frame in frames if not frame.end] == good
+    assert [frame for frame in frames if not isinstance(frame, End)] == good
     assert reader.mid_frame
     for _ in range(3):
         with pytest.raises(EnvelopeError, match=words):
@@ -152,7 +153,7 @@ def test_broken(data: bytes, words: str, cut: int) -> None:
 def test_up_to_the_cap(size: int) -> None:
     body = bytes(size)
     for data in (pack(body), framed(COMPRESSED, gzip.compress(body))):
-        assert EnvelopeReader(max_frame_bytes=1024).feed(data) == [Frame(body)]
+        assert EnvelopeReader(max_frame_bytes=1024).feed(data) == [body]
 
 
 def test_an_announced_length_over_the_cap_is_refused_on_the_header_alone() -> None:

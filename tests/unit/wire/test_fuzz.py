@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from caretway.wire.bidi import AppendSyntax, AppendWriter, read_append
-from caretway.wire.envelope import EnvelopeError, EnvelopeReader, pack
+from caretway.wire.envelope import End, EnvelopeError, EnvelopeReader, pack
 from caretway.wire.errors import ConnectError, ErrorSyntax, read_end, read_unary, write_end
 from caretway.wire.messages import pb
 
@@ -50,7 +50,7 @@ def test_envelopes(body: bytes, size: int) -> None:
         frames: list[tuple[bytes, bool]] = []
         try:
             for chunk in [*chunks, b""]:
-                frames += [(frame.payload, frame.end) for frame in reader.feed(chunk)]
+                frames += [(frame, isinstance(frame, End)) for frame in reader.feed(chunk)]
         except EnvelopeError as fault:
             return frames, str(fault)
         return frames, "cut" if reader.mid_frame else ""

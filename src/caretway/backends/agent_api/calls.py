@@ -64,6 +64,8 @@ class Call:
 
 
 class CallDesk:
+    __slots__ = ("_announced", "_calls", "_listed", "_parallel", "_reopened", "_step", "_waiting")
+
     def __init__(self, *, parallel: bool) -> None:
         self._calls: dict[str, Call] = {}
         self._parallel = parallel

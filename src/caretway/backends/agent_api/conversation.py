@@ -63,6 +63,37 @@ class Phase(Enum):
 
 
 class Conversation:
+    __slots__ = (
+        "_attempts",
+        "_blob_bytes",
+        "_blobs",
+        "_checkpoint",
+        "_desk",
+        "_echo",
+        "_ended",
+        "_exec_heartbeat_at",
+        "_fetch_blob",
+        "_heard",
+        "_heartbeat_at",
+        "_limits",
+        "_opening",
+        "_parent",
+        "_patience",
+        "_pause_at",
+        "_policy",
+        "_progressed",
+        "_run_id",
+        "_running_jobs",
+        "_tally",
+        "_tools",
+        "aborted_jobs",
+        "events",
+        "jobs",
+        "outgoing",
+        "phase",
+        "visible",
+    )
+
     def __init__(
         self,
         opening: Opening,
@@ -121,16 +152,20 @@ class Conversation:
         self._heartbeat_at = now + self._limits.client_heartbeat
         self._exec_heartbeat_at = now + self._limits.exec_heartbeat
 
-    def feed(self, payloads: Sequence[bytes], now: float) -> None:
-        """Messages of one read. May end the turn; never raises."""
+    def feed(self, payloads: Sequence[bytes], now: float) -> bool:
+        """Messages of one read. True: there may be more to do now than to tell `events`. May end the turn; never
+        raises."""
         self._heard = now
+        more = False
         try:
             for payload in payloads:
                 if self.phase is Phase.RUNNING and (delta := read_delta(payload)) is not None:
-                    self._delta(*delta, now)
+                    kind, words = delta
+                    self._delta(kind, words, now)
                     continue
+                more = True
                 if self.phase in (Phase.OVER, Phase.LOST) and not self.ended:
-                    return
+                    return True
                 self._take(pb.AgentServerMessage.FromString(payload), now)
         except DecodeError as broken:
             self._fail(ErrorKind.UPSTREAM_PROTOCOL, f"Cursor sent a message that cannot be read: {broken}")
@@ -142,6 +177,8 @@ class Conversation:
                 "The connection to Cursor broke in the middle of the answer, and the model went on with another one.",
                 hint="Ask again.",
             )
+            return True
+        return more
 
     @property
     def ended(self) -> bool:

@@ -15,6 +15,8 @@ class Diverged(Exception):
 
 
 class Echo:
+    __slots__ = ("_cap", "_chars", "_skip", "_skip_reasoning", "_thought", "_unsaved")
+
     def __init__(self, max_unsaved_chars: int = MAX_UNSAVED_CHARS) -> None:
         self._unsaved: list[str] = []
         self._chars = 0

@@ -70,6 +70,23 @@ class _Halves:
 
 
 class Framing:
+    __slots__ = (
+        "_block",
+        "_decoder",
+        "_first_receive_window",
+        "_first_send_window",
+        "_receive_window",
+        "_rest",
+        "_send_window",
+        "_streams",
+        "_table_told",
+        "_takers",
+        "last_stream_id",
+        "max_concurrent_streams",
+        "max_frame_bytes",
+        "outgoing",
+    )
+
     def __init__(self, stream_window_bytes: int, connection_window_bytes: int) -> None:
         self.max_concurrent_streams = MAX_STREAMS
         self.max_frame_bytes = FRAME_BYTES
@@ -84,7 +101,8 @@ class Framing:
         self._rest = b""
         self._block: tuple[int, int, bytearray] | None = None  # an unfinished block of fields: stream, flags, bytes
         self._decoder = Decoder(MAX_FIELDS_BYTES)
-        self._out: list[bytes] = []
+        self.outgoing: list[bytes] = []
+        """Frames that are to be sent; `data_to_send` takes them."""
         self._table_told = False
         self._takers: dict[int, Callable[[int, int, bytes, list[Heard]], None]] = {
             Kind.DATA: self._take_data,
@@ -100,12 +118,8 @@ class Framing:
 
     # -- saying -------------------------------------------------------------------------------------------------------
 
-    @property
-    def has_to_send(self) -> bool:
-        return bool(self._out)
-
     def data_to_send(self) -> bytes:
-        out = self._out
+        out = self.outgoing
         if not out:
             return b""
         data = out[0] if len(out) == 1 else b"".join(out)
@@ -118,9 +132,9 @@ class Framing:
             (Setting.INITIAL_WINDOW_SIZE, self._first_receive_window),
             (Setting.MAX_HEADER_LIST_SIZE, MAX_FIELDS_BYTES),
         )
-        self._out += (PREFACE, settings(ours))
+        self.outgoing += (PREFACE, settings(ours))
         if self._receive_window > FIRST_WINDOW:
-            self._out.append(window_update(0, self._receive_window - FIRST_WINDOW))
+            self.outgoing.append(window_update(0, self._receive_window - FIRST_WINDOW))
 
     def open(self, fields: Iterable[tuple[str, str]], *, end: bool) -> int:
         """Begin a request; the number of its stream."""
@@ -130,7 +144,7 @@ class Framing:
         block = field_block(fields)
         if not self._table_told:
             self._table_told, block = True, NO_TABLE + block
-        self._out.append(head_frames(stream_id, block, end=end, limit=self.max_frame_bytes))
+        self.outgoing.append(head_frames(stream_id, block, end=end, limit=self.max_frame_bytes))
         return stream_id
 
     def room(self, stream_id: int) -> int:
@@ -143,18 +157,18 @@ class Framing:
         halves = self._streams[stream_id]
         halves.send_window -= len(data)
         self._send_window -= len(data)
-        self._out.append(frame(Kind.DATA, END_STREAM if end else 0, stream_id, data))
+        self.outgoing.append(frame(Kind.DATA, END_STREAM if end else 0, stream_id, data))
         halves.our_end |= end
 
     def finish(self, stream_id: int) -> None:
         """End our half after the peer has ended its own: the stream is gone then."""
         halves = self._streams.pop(stream_id, None)
         if halves is not None and not halves.our_end:
-            self._out.append(frame(Kind.DATA, END_STREAM, stream_id))
+            self.outgoing.append(frame(Kind.DATA, END_STREAM, stream_id))
 
     def reset(self, stream_id: int) -> None:
         if self._streams.pop(stream_id, None) is not None:
-            self._out.append(frame(Kind.RST_STREAM, 0, stream_id, Code.CANCEL.to_bytes(4, "big")))
+            self.outgoing.append(frame(Kind.RST_STREAM, 0, stream_id, Code.CANCEL.to_bytes(4, "big")))
 
     def take_more(self, size: int, stream_id: int = 0) -> None:
         """Open a receive window again by what was received through it."""
@@ -162,13 +176,13 @@ class Framing:
             self._streams[stream_id].receive_window += size
         else:
             self._receive_window += size
-        self._out.append(window_update(stream_id, size))
+        self.outgoing.append(window_update(stream_id, size))
 
     def ping(self, payload: bytes) -> None:
-        self._out.append(frame(Kind.PING, 0, 0, payload))
+        self.outgoing.append(frame(Kind.PING, 0, 0, payload))
 
     def say_goodbye(self, code: Code = Code.NO_ERROR) -> None:
-        self._out.append(frame(Kind.GOAWAY, 0, 0, struct.pack(">II", 0, code)))
+        self.outgoing.append(frame(Kind.GOAWAY, 0, 0, struct.pack(">II", 0, code)))
 
     # -- hearing ------------------------------------------------------------------------------------------------------
 
@@ -176,42 +190,40 @@ class Framing:
         if self._rest:
             data = self._rest + data  # never more than one frame and one read
         heard: list[Heard] = []
+        streams, at, size = self._streams, 0, len(data)
         try:
-            self._rest = self._read(data, heard)
+            while size - at >= HEAD_BYTES:
+                word, flags, stream_id = _unpack_head(data, at)
+                length, kind = word >> 8, word & 0xFF
+                if length > FRAME_BYTES:
+                    raise Http2Broken(Code.FRAME_SIZE_ERROR, f"a frame of {length} bytes")
+                start = at + HEAD_BYTES
+                if start + length > size:
+                    break
+                at = start + length
+                halves = streams.get(stream_id)
+                if halves is not None and not kind and not flags and halves.headed and self._block is None:
+                    # What nearly every frame is: DATA in the middle of a stream.
+                    halves.receive_window -= length
+                    self._receive_window -= length
+                    halves.received += length
+                    if halves.receive_window < 0 or self._receive_window < 0:
+                        raise Http2Broken(Code.FLOW_CONTROL_ERROR, "more DATA than was allowed")
+                    heard.append(DataReceived(stream_id, data[start:at], length))
+                else:
+                    self._take(kind, flags, stream_id & STREAM_BITS, data[start:at], heard)
         except Http2Broken as broken:
             self.say_goodbye(broken.code)
             raise
+        self._rest = data[at:]
         return heard
 
-    def _read(self, data: bytes, heard: list[Heard]) -> bytes:
-        """All whole frames; what is left over."""
-        streams, at, size = self._streams, 0, len(data)
-        while size - at >= HEAD_BYTES:
-            word, flags, stream_id = _unpack_head(data, at)
-            length, kind = word >> 8, word & 0xFF
-            if length > FRAME_BYTES:
-                raise Http2Broken(Code.FRAME_SIZE_ERROR, f"a frame of {length} bytes")
-            start = at + HEAD_BYTES
-            at = start + length
-            if at > size:
-                return data[start - HEAD_BYTES :]
-            halves = streams.get(stream_id)
-            if halves is not None and not kind and not flags and halves.headed and self._block is None:
-                # What nearly every frame is: DATA in the middle of a stream.
-                halves.receive_window -= length
-                self._receive_window -= length
-                halves.received += length
-                if halves.receive_window < 0 or self._receive_window < 0:
-                    raise Http2Broken(Code.FLOW_CONTROL_ERROR, "more DATA than was allowed")
-                heard.append(DataReceived(stream_id, data[start:at], length))
-                continue
-            stream_id &= STREAM_BITS
-            if self._block is not None and (kind != Kind.CONTINUATION or stream_id != self._block[0]):
-                raise Http2Broken(Code.PROTOCOL_ERROR, f"a frame of type {kind} inside a block of header fields")
-            taker = self._takers.get(kind)
-            if taker is not None:  # unknown ones are to be ignored
-                taker(stream_id, flags, data[start:at], heard)
-        return data[at:]
+    def _take(self, kind: int, flags: int, stream_id: int, payload: bytes, heard: list[Heard]) -> None:
+        if self._block is not None and (kind != Kind.CONTINUATION or stream_id != self._block[0]):
+            raise Http2Broken(Code.PROTOCOL_ERROR, f"a frame of type {kind} inside a block of header fields")
+        taker = self._takers.get(kind)
+        if taker is not None:  # unknown ones are to be ignored
+            taker(stream_id, flags, payload, heard)
 
     def _known(self, stream_id: int, what: str) -> _Halves | None:
         """The stream, or None when it is over. One that never was is the peer's mistake."""
@@ -315,7 +327,7 @@ class Framing:
             return
         for name, value in struct.iter_unpack(">HI", payload):
             self._set(name, value)
-        self._out.append(frame(Kind.SETTINGS, ACK, 0))
+        self.outgoing.append(frame(Kind.SETTINGS, ACK, 0))
         heard.append(SettingsChanged())
 
     def _set(self, name: int, value: int) -> None:
@@ -343,7 +355,7 @@ class Framing:
         if flags & ACK:
             heard.append(PingAnswered())
         else:
-            self._out.append(frame(Kind.PING, ACK, 0, payload))
+            self.outgoing.append(frame(Kind.PING, ACK, 0, payload))
 
     def _take_goaway(self, stream_id: int, flags: int, payload: bytes, heard: list[Heard]) -> None:
         if len(payload) < 8 or stream_id:

@@ -47,6 +47,31 @@ PING_PAYLOAD: Final = b"caretway"
 
 
 class Connection(asyncio.Protocol):
+    __slots__ = (
+        "_acknowledge_at",
+        "_cause",
+        "_draining",
+        "_flush_due",
+        "_framing",
+        "_greeting",
+        "_host",
+        "_last_heard",
+        "_limits",
+        "_loop",
+        "_on_change",
+        "_pinged",
+        "_reading",
+        "_reopen_at",
+        "_sendable",
+        "_streams",
+        "_timer",
+        "_transport",
+        "_unread",
+        "_write_blocked",
+        "closed",
+        "ready",
+    )
+
     def __init__(self, limits: TransportLimits, host: str, on_change: Callable[["Connection"], None]) -> None:
         """`on_change` is called when a place became free and when the connection is gone."""
         self._limits = limits
@@ -55,6 +80,7 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._framing = Framing(limits.stream_window_bytes, limits.connection_window_bytes)
         self._reopen_at = max(1, limits.stream_window_bytes // ACKNOWLEDGE_AT)
+        self._acknowledge_at = limits.connection_window_bytes // ACKNOWLEDGE_AT
         self._transport: asyncio.Transport | None = None
         self._greeting: bytearray | None = bytearray()  # the peer's first bytes, until we know what they are
         self.ready: asyncio.Future[None] = self._loop.create_future()
@@ -162,13 +188,17 @@ class Connection(asyncio.Protocol):
             data, self._greeting = bytes(self._greeting), None
         self._reading = True
         try:
-            self._dispatch(self._framing.receive(data))
+            heard = self._framing.receive(data)
+            if len(heard) == 1 and type(heard[0]) is DataReceived:
+                self._take_piece(heard[0])
+            else:
+                self._dispatch(heard)
         except Http2Broken as broken:
             hint = HINTS[ErrorKind.UPSTREAM_PROTOCOL]
             self._fail(GatewayError(ErrorKind.UPSTREAM_PROTOCOL, f"{self._host} broke HTTP/2: {broken}", hint=hint))
         finally:
             self._reading = False
-        if self._sendable or self._framing.has_to_send:
+        if self._sendable or self._framing.outgoing:
             self._flush()
 
     def pause_writing(self) -> None:
@@ -191,6 +221,27 @@ class Connection(asyncio.Protocol):
         self._on_change(self)
 
     # -- reading ------------------------------------------------------------------------------------------------------
+
+    def _take_piece(self, event: DataReceived) -> None:
+        """A read that brought a piece of one stream and nothing else, as nearly all do."""
+        self._unread += event.size
+        if self._unread >= self._acknowledge_at:
+            self._acknowledge()
+        stream = self._streams.get(event.stream_id)
+        if stream is None:
+            return
+        stream.unread += event.size
+        if event.data:
+            try:
+                stream.sink.on_data(event.data)
+            except Exception as failure:  # one run's failure must not cut the other runs of the connection
+                self._give_up(stream, failure)
+        if stream.unread >= self._reopen_at:
+            self.reopen_window(stream)
+
+    def _acknowledge(self) -> None:
+        self._framing.take_more(self._unread)
+        self._unread = 0
 
     def _dispatch(self, heard: list[Heard]) -> None:
         """All of one read. A stream's bytes are gathered and told once, before its end."""
@@ -233,9 +284,8 @@ class Connection(asyncio.Protocol):
                             touched[each] = unprocessed(self._host, "is closing and did not take the request")
                 case _:
                     assert_never(event)
-        if self._unread >= self._limits.connection_window_bytes // ACKNOWLEDGE_AT:
-            self._framing.take_more(self._unread)
-            self._unread = 0
+        if self._unread >= self._acknowledge_at:
+            self._acknowledge()
         for stream, error in touched.items():
             self._deliver(stream, error)
         if self._draining:
@@ -247,7 +297,7 @@ class Connection(asyncio.Protocol):
             stream.arrived.clear()
             try:
                 stream.sink.on_data(data)
-            except Exception as failure:  # one run's failure must not cut the other runs of the connection
+            except Exception as failure:  # as above
                 self._give_up(stream, failure)
         if stream.over:
             return

@@ -196,6 +196,8 @@ class H2Transport:
 class H2Run:
     """A RunStream whose messages are envelopes in one stream's DATA frames."""
 
+    __slots__ = ("_handler", "_reader", "stream")
+
     stream: Stream
 
     def __init__(self, handler: RunHandler, limits: TransportLimits) -> None:
@@ -218,9 +220,9 @@ class H2Run:
         self._reader.head(status, headers)
 
     def on_data(self, data: bytes) -> None:
-        frames = self._reader.feed(data)
-        if frames:
-            self._handler.on_frames(frames)
+        messages = self._reader.feed(data)
+        if messages:
+            self._handler.on_messages(messages)
 
     def on_end(self, error: GatewayError | None) -> None:
         if self._reader.refused:

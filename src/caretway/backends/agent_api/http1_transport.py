@@ -89,9 +89,9 @@ class Http1Stream:
         self._reader.head(status, headers)
 
     def on_data(self, data: bytes) -> None:
-        frames = self._reader.feed(data)
-        if frames:
-            self._handler.on_frames(frames)
+        messages = self._reader.feed(data)
+        if messages:
+            self._handler.on_messages(messages)
 
     def on_end(self, error: GatewayError | None) -> None:
         if self._reader.refused:

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ...core.errors import GatewayError
-from ...wire.envelope import Frame
 
 
 class RunHandler(Protocol):
     """Whoever opened a run attempt."""
 
-    def on_frames(self, frames: list[Frame]) -> None:
-        """Frames that arrived in one read, in order."""
+    def on_messages(self, messages: list[bytes]) -> None:
+        """What arrived in one read, in order; the last of all is an `End`."""
         ...
 
     def on_closed(self, error: GatewayError | None) -> None:

@@ -1,19 +1,21 @@
 """The answering half of a run, sans I/O, the same on both carriers.
 
-In: the response's status and headers, then body bytes in any chunking, then the end. Out: frames, or the GatewayError
+In: the response's status and headers, then body bytes in any chunking, then the end. Out: messages, or the GatewayError
 that ends the run. Remembered: the unfinished frame, or the beginning of the body of a refusal.
 """
 
 from collections.abc import Mapping
 
 from ...core.errors import ErrorKind, GatewayError
-from ...wire.envelope import EnvelopeError, EnvelopeReader, Frame
+from ...wire.envelope import EnvelopeError, EnvelopeReader
 from .faults import HINTS, fault_from_status
 
 _STREAM_TYPES = "application/connect+"
 
 
 class RunReader:
+    __slots__ = ("_envelope", "_headers", "_max_refusal", "_refusal", "_status")
+
     def __init__(self, max_frame_bytes: int, max_refusal_bytes: int) -> None:
         self._envelope = EnvelopeReader(max_frame_bytes)
         self._status = 0
@@ -31,7 +33,7 @@ class RunReader:
         if status == 200 and not kind.startswith(_STREAM_TYPES):
             raise _protocol(f"the answer to a run is {kind!r} and not a Connect stream")
 
-    def feed(self, data: bytes) -> list[Frame]:
+    def feed(self, data: bytes) -> list[bytes]:
         if self._status == 200:
             try:
                 return self._envelope.feed(data)

@@ -9,7 +9,7 @@ from typing import Protocol
 from google.protobuf.message import DecodeError, Message
 
 from ...core.errors import GatewayError
-from ...wire.envelope import Frame
+from ...wire.envelope import End
 from ...wire.messages import pb
 from .ports import Listening, Response, RunHandler, RunStream, Transport
 
@@ -70,13 +70,13 @@ class _Ear:
         self._recorder = recorder
         self._run = run
 
-    def on_frames(self, frames: list[Frame]) -> None:
+    def on_messages(self, messages: list[bytes]) -> None:
         told = [
-            ("end of stream" if frame.end else kind(pb.AgentServerMessage, frame.payload), len(frame.payload))
-            for frame in frames
+            ("end of stream" if isinstance(message, End) else kind(pb.AgentServerMessage, message), len(message))
+            for message in messages
         ]
         self._recorder.write("received", run=self._run, messages=told)
-        self._handler.on_frames(frames)
+        self._handler.on_messages(messages)
 
     def on_closed(self, error: GatewayError | None) -> None:
         self._recorder.write("closed", run=self._run, kind=error.kind.value if error else None)

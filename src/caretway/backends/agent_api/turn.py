@@ -7,6 +7,7 @@ are events. When it does not take them and the buffer is full, only this turn's 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Final, Protocol
 
 from ...core.errors import ErrorKind, GatewayError
@@ -14,7 +15,7 @@ from ...core.events import Event, ReasoningDelta, TextDelta
 from ...core.request import Text, ToolResult
 from ...core.turn import Snapshot
 from ...tasks import spawn
-from ...wire.envelope import Frame
+from ...wire.envelope import End
 from ...wire.errors import ErrorSyntax, read_end
 from ...wire.messages import pb
 from .conversation import Conversation, Phase
@@ -40,6 +41,29 @@ Headers = Callable[[bool], Awaitable[tuple[str, Mapping[str, str]]]]
 
 
 class AgentTurn:
+    __slots__ = (
+        "_alarm",
+        "_attempt",
+        "_backend",
+        "_buffer_bytes",
+        "_closed",
+        "_conversation",
+        "_headers",
+        "_jobs",
+        "_loop",
+        "_opening",
+        "_paused",
+        "_ready",
+        "_refused",
+        "_renewable",
+        "_running",
+        "_stream",
+        "_timer",
+        "_transport",
+        "_unread",
+        "_weighed",
+    )
+
     def __init__(
         self,
         backend: str,
@@ -148,15 +172,20 @@ class AgentTurn:
         self._after()
         self._arm()
 
-    def frames(self, attempt: int, frames: list[Frame]) -> None:
+    def hear(self, attempt: int, messages: list[bytes]) -> None:
         if attempt != self._attempt:
             return
-        ending = frames.pop() if frames[-1].end else None
-        if frames:
-            self._conversation.feed([frame.payload for frame in frames], self._loop.time())
+        conversation, last = self._conversation, messages[-1]
+        if type(last) is End:
+            messages.pop()
+        if conversation.feed(messages, self._loop.time()):
             self._after()
-        if ending is not None and not self._conversation.ended:
-            self._end_of_stream(ending.payload)
+        elif conversation.events:
+            self._ready()
+            if conversation.events:
+                self._weigh()
+        if type(last) is End and not conversation.ended:
+            self._end_of_stream(last)
 
     def _end_of_stream(self, payload: bytes) -> None:
         try:
@@ -215,12 +244,14 @@ class AgentTurn:
             self._arm()
         if conversation.events:
             self._ready()
-            if conversation.events and not self._paused and self._stream is not None:
-                self._weigh(self._stream)
+            if conversation.events:
+                self._weigh()
 
-    def _weigh(self, stream: RunStream) -> None:
-        """The reader left them where they are."""
-        events = self._conversation.events
+    def _weigh(self) -> None:
+        """The reader left events where they are."""
+        stream, events = self._stream, self._conversation.events
+        if stream is None or self._paused:
+            return
         self._unread += sum(map(_weight, events[self._weighed :]))
         self._weighed = len(events)
         if self._unread > self._buffer_bytes:
@@ -264,17 +295,12 @@ class AgentTurn:
 class _Attempt:
     """The handler of one attempt: late news of an attempt that was given up are told apart by its number."""
 
-    __slots__ = ("_turn", "number")
+    __slots__ = ("number", "on_closed", "on_messages")
 
     def __init__(self, turn: AgentTurn, number: int) -> None:
-        self._turn = turn
         self.number = number
-
-    def on_frames(self, frames: list[Frame]) -> None:
-        self._turn.frames(self.number, frames)
-
-    def on_closed(self, error: GatewayError | None) -> None:
-        self._turn.stream_closed(self.number, error)
+        self.on_messages = partial(turn.hear, number)
+        self.on_closed = partial(turn.stream_closed, number)
 
 
 def _nobody() -> None:

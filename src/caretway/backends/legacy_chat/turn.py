@@ -16,7 +16,7 @@ from ...core.request import Text, ToolResult
 from ...core.source import Pulled
 from ...core.turn import Snapshot
 from ...tasks import spawn
-from ...wire.envelope import Frame
+from ...wire.envelope import End
 from ...wire.errors import ErrorSyntax, read_end
 from ...wire.messages import ai
 from ..agent_api.faults import fault_from_connect
@@ -118,15 +118,15 @@ class ChatTurn(Pulled):
         else:
             self._end(TurnFailed(fault))
 
-    def frames(self, attempt: int, frames: list[Frame]) -> None:
+    def hear(self, attempt: int, messages: list[bytes]) -> None:
         if attempt != self._attempt or self._over or self._closed:
             return
         try:
-            for frame in frames:
-                if frame.end:
-                    self._end_of_stream(frame.payload)
+            for message in messages:
+                if isinstance(message, End):
+                    self._end_of_stream(message)
                     return
-                text = ai.StreamChatResponse.FromString(frame.payload).msg
+                text = ai.StreamChatResponse.FromString(message).msg
                 if text:
                     self._start()
                     self._heard = True
@@ -210,8 +210,8 @@ class _Attempt:
         self._turn = turn
         self.number = number
 
-    def on_frames(self, frames: list[Frame]) -> None:
-        self._turn.frames(self.number, frames)
+    def on_messages(self, messages: list[bytes]) -> None:
+        self._turn.hear(self.number, messages)
 
     def on_closed(self, error: GatewayError | None) -> None:
         self._turn.lost(self.number, error or _cut())

@@ -57,6 +57,22 @@ class _Call:
 class ChatEncoder:
     """One streamed response."""
 
+    __slots__ = (
+        "_begun",
+        "_calls",
+        "_delta",
+        "_head",
+        "_include_usage",
+        "_legacy",
+        "_notes",
+        "_over",
+        "_reasoning",
+        "_runs_tools",
+        "_shown",
+        "_text",
+        "_usage",
+    )
+
     keep_alive: bytes = sse.comment("keep-alive")
 
     def __init__(self, request: TurnRequest, meta: ResponseMeta) -> None:
@@ -78,6 +94,8 @@ class ChatEncoder:
     def feed(self, events: Sequence[Event]) -> bytes:
         if self._over:
             return b""
+        if len(events) == 1 and type(events[0]) is TextDelta and self._begun:
+            return b"".join((self._text, _json(events[0].text), _UNFINISHED))
         out: list[bytes] = []
         for event in events:
             match event:

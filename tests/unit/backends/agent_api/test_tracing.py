@@ -8,7 +8,7 @@ import pytest
 from caretway.backends.agent_api.ports import Listening, Response, RunHandler, RunStream
 from caretway.backends.agent_api.tracing import TracingTransport, kind
 from caretway.core.errors import ErrorKind, GatewayError
-from caretway.wire.envelope import Frame
+from caretway.wire.envelope import End
 from caretway.wire.messages import pb
 
 TEXT = pb.AgentServerMessage(interaction_update=pb.InteractionUpdate(text_delta=pb.TextDeltaUpdate(text="marzipan")))
@@ -75,7 +75,7 @@ class Listener:
     def __init__(self) -> None:
         self.heard: list[object] = []
 
-    def on_frames(self, frames: list[Frame]) -> None:
+    def on_messages(self, frames: list[bytes]) -> None:
         self.heard += frames
 
     def on_closed(self, error: GatewayError | None) -> None:
@@ -98,7 +98,7 @@ def test_what_passes_and_what_is_told() -> None:
         run.pause()
         run.resume()
         assert carrier.handler is not None
-        carrier.handler.on_frames([Frame(TEXT.SerializeToString()), Frame(b"{}", end=True)])
+        carrier.handler.on_messages([TEXT.SerializeToString(), End(b"{}")])
         carrier.handler.on_closed(None)
         await transport.open_stream("/path", HEADERS, b"marzipan", listener)
         assert (await transport.call("POST", "/path", HEADERS, b"marzipan")).body == b"marzipan"
@@ -114,7 +114,7 @@ def test_what_passes_and_what_is_told() -> None:
         await transport.aclose()
 
     asyncio.run(story())
-    assert listener.heard[1:] == [Frame(b"{}", end=True), None]
+    assert listener.heard[1:] == [End(b"{}"), None]
     assert carrier.stream.heard[1:] == ["pause", "resume", "close", "close"]
     whats = [what for what, _ in recorder.lines]
     assert whats == [

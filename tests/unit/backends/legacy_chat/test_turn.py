@@ -9,17 +9,17 @@ from caretway.backends.legacy_chat.turn import ChatLimits, ChatTurn
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import Event, TextDelta, TurnEnded, TurnFailed, TurnStarted
 from caretway.core.request import Message, Role, Text, TurnRequest
-from caretway.wire.envelope import Frame
+from caretway.wire.envelope import End
 from caretway.wire.errors import ConnectError, write_end
 from caretway.wire.messages import ai
 
 
-def say(text: str) -> Frame:
-    return Frame(ai.StreamChatResponse(msg=text).SerializeToString())
+def say(text: str) -> bytes:
+    return ai.StreamChatResponse(msg=text).SerializeToString()
 
 
-def end(error: ConnectError | None = None) -> Frame:
-    return Frame(write_end(error), end=True)
+def end(error: ConnectError | None = None) -> bytes:
+    return End(write_end(error))
 
 
 DEPRECATED = ConnectError("failed_precondition", "old", error=ai.ErrorDetails.ERROR_DEPRECATED)
@@ -56,8 +56,8 @@ class Wire:
         self.did.append("close")
 
 
-def frames(*sent: Frame) -> Callable[[RunHandler], None]:
-    return lambda handler: handler.on_frames(list(sent))
+def frames(*sent: bytes) -> Callable[[RunHandler], None]:
+    return lambda handler: handler.on_messages(list(sent))
 
 
 async def run(wire: Wire, limits: ChatLimits | None = None, *, renewable: bool = False) -> list[Event]:
@@ -98,7 +98,7 @@ async def test_a_cut_is_tried_again_before_the_first_text_only() -> None:
     assert (await run(wire))[-1] == TurnEnded()
 
     def cut(handler: RunHandler) -> None:
-        handler.on_frames([say("a")])
+        handler.on_messages([say("a")])
         handler.on_closed(None)
 
     assert kind(await run(Wire(cut))) is ErrorKind.UPSTREAM_DOWN
@@ -110,8 +110,8 @@ async def test_silence_ends_it() -> None:
 
 
 async def test_what_cannot_be_read_ends_it() -> None:
-    assert kind(await run(Wire(frames(Frame(b"\xff\xff"))))) is ErrorKind.UPSTREAM_PROTOCOL
-    assert kind(await run(Wire(frames(Frame(b"no json", end=True))))) is ErrorKind.UPSTREAM_PROTOCOL
+    assert kind(await run(Wire(frames(b"\xff\xff")))) is ErrorKind.UPSTREAM_PROTOCOL
+    assert kind(await run(Wire(frames(End(b"no json"))))) is ErrorKind.UPSTREAM_PROTOCOL
 
 
 async def test_a_slow_reader_holds_upstream_back() -> None:
