@@ -2,28 +2,33 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import Final
 
-from ..core.request import TurnRequest
+from ..core.request import Message, Role, TurnRequest
 from ..core.turn import Turn
 from .lifecycle import Happening, State, move
 from .plan import Parked
 from .tickets import Tickets
+from .transcript import Chain, tools_key
+
+NOTHING: Final = Message(Role.ASSISTANT, ())
 
 
 @dataclass(slots=True, eq=False)
 class LiveTurn:
     turn: Turn
     tickets: Tickets
-    model: str
-    tools: bytes
     request: TurnRequest
-    """The newest request of this turn: with our answer it is the transcript."""
+    """The newest request of this turn."""
+    chain: Chain | None = None
+    """Of all that was said before `unchained`; None: of nothing yet."""
+    unchained: tuple[Message, ...] = ()
+    answer: Message = NOTHING
+    """The newest answer: the one that made the open calls."""
     state: State = State.RUNNING
     open: set[str] = field(default_factory=set)
     """Tickets the client holds and has not answered."""
     issued: set[str] = field(default_factory=set)
-    transcript: bytes = b""
-    """Fingerprint of the history with the answer that made the open calls."""
     timer: asyncio.TimerHandle | None = None
 
     def happened(self, happening: Happening) -> None:
@@ -32,6 +37,27 @@ class LiveTurn:
             self.timer.cancel()
             self.timer = None
 
+    def answered(self, answer: Message) -> None:
+        self.answer = answer
+        self.unchained = (*self.unchained, answer)
+
+    def transcript(self) -> bytes:
+        """Fingerprint of all that was said so far."""
+        chain = self.chain
+        if chain is None:
+            chain = self.chain = Chain(tools_key(self.request.tools))
+        unchained, self.unchained = self.unchained, ()
+        return chain.add(unchained).digest()
+
     def parked(self) -> Parked:
-        waiting = self.state is State.PARKED
-        return Parked(self.tickets.sid, frozenset(self.open), self.model, self.tools, self.transcript, waiting)
+        request, waiting = self.request, self.state is State.PARKED
+        return Parked(
+            sid=self.tickets.sid,
+            tickets=frozenset(self.open),
+            model=request.model,
+            tools=request.tools,
+            history=request.messages,
+            answer=self.answer,
+            transcript=self.transcript,
+            waiting=waiting,
+        )

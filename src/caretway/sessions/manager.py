@@ -22,7 +22,7 @@ from .live import LiveTurn
 from .plan import Continue, Fresh, Parked, Replay, Resume, plan
 from .response import Label, Response
 from .tickets import Tickets, new_sid
-from .transcript import answer_message, fingerprint, tools_key
+from .transcript import answer_message, last_answer
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ class Sessions:
             parked=self._known(request),
             recall=self._recall,
         )
-        snapshot: Snapshot | None = None
+        known: Continue | None = None
         label: Label
         match decision:
             case Resume(sid=sid, reason=reason):
@@ -102,13 +102,13 @@ class Sessions:
                     label, reason = "replayed", "the parked turn was lost"
                 else:
                     return self._respond(live, request, told, "resumed", reason)
-            case Continue(snapshot=snapshot, reason=reason):
-                label = "continued"
+            case Continue(reason=reason):
+                known, label = decision, "continued"
             case Replay(reason=reason):
                 label = "replayed"
             case Fresh(reason=reason):
                 label = "fresh"
-        return self._respond(await self._start(request, told, snapshot), request, told, label, reason)
+        return self._respond(await self._start(request, told, known), request, told, label, reason)
 
     def _guarded(self, request: TurnRequest) -> TurnRequest:
         """What the model is told; the client's own words stay in the transcript. A loop ends its parked turn."""
@@ -128,14 +128,21 @@ class Sessions:
         return snapshot if snapshot is not None and snapshot.backend == self._backend.name else None
 
     def _known(self, request: TurnRequest) -> dict[str, Parked]:
-        asked = [part.call_id for message in request.messages for part in message.parts if isinstance(part, ToolResult)]
+        """The turns that wait for what is new in this request."""
+        news = request.messages[last_answer(request.messages) :]
+        asked = [part.call_id for message in news for part in message.parts if isinstance(part, ToolResult)]
         return {ticket: live.parked() for ticket in asked if (live := self._by_ticket.get(ticket)) is not None}
 
-    async def _start(self, request: TurnRequest, told: TurnRequest, snapshot: Snapshot | None = None) -> LiveTurn:
+    async def _start(self, request: TurnRequest, told: TurnRequest, known: Continue | None = None) -> LiveTurn:
         if self._closing:
             raise GatewayError(ErrorKind.CANCELLED, "The gateway is stopping.")
-        turn = await self._backend.start(told, snapshot)
-        live = LiveTurn(turn, Tickets(new_sid()), request.model, tools_key(request.tools), request)
+        if known is None:
+            turn = await self._backend.start(told)
+            live = LiveTurn(turn, Tickets(new_sid()), request, unchained=request.messages)
+        else:
+            turn = await self._backend.start(told, known.snapshot)
+            news = request.messages[last_answer(request.messages) :]
+            live = LiveTurn(turn, Tickets(new_sid()), request, known.chain, news)
         self._live[live.tickets.sid] = live
         return live
 
@@ -144,6 +151,7 @@ class Sessions:
         self._parked.pop(live.tickets.sid, None)
         live.open.clear()
         live.request = request
+        live.unchained = (*live.unchained, *decision.news)
         await live.turn.submit([live.tickets.inward(result) for result in decision.results], decision.extra)
 
     def _respond(self, live: LiveTurn, request: TurnRequest, told: TurnRequest, label: Label, reason: str) -> Response:
@@ -162,12 +170,12 @@ class Sessions:
     def settle(self, live: LiveTurn, happening: Happening, reply: Reply) -> None:
         if live.state is State.OVER:
             return  # the gateway stopped it in between
-        live.transcript = fingerprint(live.tools, (*live.request.messages, answer_message(reply)))
+        live.answered(answer_message(reply))
         if happening is Happening.PAUSED:
             self._park(live)
             return
         if happening is Happening.ENDED and (snapshot := live.turn.snapshot()) is not None:
-            self._store.remember(self._key(live.transcript), snapshot)
+            self._store.remember(self._key(live.transcript()), snapshot)
         self._finish(live, happening)
 
     def let_go(self, response: Response) -> None:

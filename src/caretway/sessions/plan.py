@@ -5,12 +5,12 @@ with our own last answer continues that conversation. Everything else is told to
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..core.errors import ErrorKind, GatewayError, bad_request
-from ..core.request import Image, Message, Role, SessionMode, Text, ToolResult, TurnRequest
+from ..core.request import Image, Message, Role, SessionMode, Text, ToolResult, ToolSpec, TurnRequest
 from ..core.turn import Abilities, Snapshot
-from .transcript import fingerprint, last_answer, tools_key
+from .transcript import Chain, canonical, fingerprint, last_answer, tools_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +21,13 @@ class Parked:
     tickets: frozenset[str]
     """The calls it waits for."""
     model: str
-    tools: bytes
-    transcript: bytes
-    """Fingerprint of the history up to and including the answer that made the calls."""
+    tools: tuple[ToolSpec, ...]
+    history: tuple[Message, ...]
+    """What its newest request said."""
+    answer: Message
+    """What it answered: the calls."""
+    transcript: Callable[[], bytes]
+    """Fingerprint of all that was said up to and including that answer."""
     waiting: bool
     """False: it has tickets of ours and is past them (answered before, running, or being resumed)."""
 
@@ -43,12 +47,16 @@ class Resume:
     sid: str
     results: tuple[ToolResult, ...]
     extra: tuple[Text, ...]
+    news: tuple[Message, ...] = field(compare=False)
+    """What the request says beyond the history that the turn knows."""
     reason: str = "tool results for a parked turn"
 
 
 @dataclass(frozen=True, slots=True)
 class Continue:
     snapshot: Snapshot
+    chain: Chain = field(compare=False)
+    """Of the transcript that is continued."""
     reason: str = "the transcript is known"
 
 
@@ -86,7 +94,7 @@ def plan(
 
 def _by_ticket(
     request: TurnRequest,
-    tail: Sequence[Message],
+    tail: tuple[Message, ...],
     results: tuple[ToolResult, ...],
     abilities: Abilities,
     parked: Mapping[str, Parked],
@@ -108,10 +116,10 @@ def _by_ticket(
         return Replay("these results were given before")
     if turn.model != request.model:
         return Replay("the model changed")
-    if turn.tools != tools_key(request.tools):
+    if turn.tools != request.tools and tools_key(turn.tools) != tools_key(request.tools):
         return Replay("the tools changed")
     before = request.messages[: len(request.messages) - len(tail)]
-    if before and turn.transcript != fingerprint(turn.tools, before):
+    if before and not _same_history(before, turn):
         return Replay("the history changed")  # the live run remembers another one; results alone have none to compare
     if missing := sorted(turn.tickets - given):
         raise bad_request(
@@ -123,15 +131,25 @@ def _by_ticket(
     beside = _beside(before, tail)
     if beside is None:
         return Replay("an image beside tool results")
-    return Resume(turn.sid, results, beside)
+    return Resume(turn.sid, results, beside, tail)
+
+
+def _same_history(before: tuple[Message, ...], turn: Parked) -> bool:
+    """Nearly every client sends what it sent before, unchanged, and our answer as it understood it. That is seen
+    without spelling it all out once more; whoever changed something may still mean the same."""
+    told = len(turn.history)
+    if before[:told] == turn.history and [canonical(turn.answer)] == [canonical(told) for told in before[told:]]:
+        return True
+    return turn.transcript() == fingerprint(tools_key(turn.tools), before)
 
 
 def _beside(history: Sequence[Message], tail: Sequence[Message]) -> tuple[Text, ...] | None:
     """What was said beside the results; None when it cannot travel with them. Repeated system messages do not count."""
-    before = {message.text for message in history if message.role is Role.SYSTEM}
     said: list[Text] = []
     for message in tail:
-        if message.role is Role.SYSTEM and message.text in before:
+        if message.role is Role.SYSTEM and any(
+            message.text == before.text for before in history if before.role is Role.SYSTEM
+        ):
             continue
         for part in message.parts:
             if isinstance(part, Image):
@@ -151,5 +169,6 @@ def _by_transcript(
         return Replay("nothing new was said")
     if any(message.role is Role.SYSTEM for message in tail):
         return Replay("the instructions changed")
-    snapshot = recall(fingerprint(tools_key(request.tools), request.messages[:answered]))
-    return Continue(snapshot) if snapshot is not None else Replay("no known conversation begins like this")
+    chain = Chain(tools_key(request.tools)).add(request.messages[:answered])
+    snapshot = recall(chain.digest())
+    return Continue(snapshot, chain) if snapshot is not None else Replay("no known conversation begins like this")

@@ -7,31 +7,53 @@ out, text split into parts, calls moved behind the text. Anything else is anothe
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final, Self
 
 from ..core.canonical import canonical_json, spell
 from ..core.fold import Reply
 from ..core.request import Image, Message, Reasoning, Role, Text, ToolCall, ToolResult, ToolSpec
 
 
-def tools_key(tools: Iterable[ToolSpec]) -> bytes:
+def tools_key(tools: Sequence[ToolSpec]) -> bytes:
+    return _key_of(tools) if tools else _NO_TOOLS
+
+
+def _key_of(tools: Iterable[ToolSpec]) -> bytes:
     canonical = sorted((tool.name, tool.description.strip(), spell(tool.schema)) for tool in tools)
     return hashlib.sha256(spell(canonical).encode()).digest()
 
 
-def fingerprint(tools: bytes, messages: Sequence[Message]) -> bytes:
+_NO_TOOLS: Final = _key_of(())
+
+
+class Chain:
+    """The fingerprint of a transcript that grows: what was added is not looked at again."""
+
+    __slots__ = ("_hash",)
+
+    def __init__(self, tools: bytes) -> None:
+        """`tools` is the value of `tools_key`."""
+        self._hash = hashlib.sha256(tools)
+
+    def add(self, messages: Iterable[Message]) -> Self:
+        for message in messages:
+            spelled: list[bytes] = []
+            for piece in canonical(message):
+                encoded = piece.encode("utf-8", "surrogatepass")
+                spelled += (len(encoded).to_bytes(8, "big"), encoded)
+            self._hash.update(b"".join(spelled))
+        return self
+
+    def digest(self) -> bytes:
+        return self._hash.digest()
+
+
+def fingerprint(tools: bytes, messages: Iterable[Message]) -> bytes:
     """The identity of a whole transcript. `tools` is the value of `tools_key`."""
-    chain = hashlib.sha256(tools)
-    for message in messages:
-        spelled: list[bytes] = []
-        for piece in _canonical(message):
-            encoded = piece.encode("utf-8", "surrogatepass")
-            spelled += (len(encoded).to_bytes(8, "big"), encoded)
-        chain.update(b"".join(spelled))
-    return chain.digest()
+    return Chain(tools).add(messages).digest()
 
 
-def _canonical(message: Message) -> list[str]:
+def canonical(message: Message) -> list[str]:
     """The message as a list of strings; an empty message leaves no trace.
 
     Text and images keep their order among themselves; calls and results come after them, because some dialects keep
@@ -70,7 +92,10 @@ def _canonical(message: Message) -> list[str]:
 
 def last_answer(messages: Sequence[Message]) -> int:
     """How many messages there are up to and including the last one of the assistant; 0 without one."""
-    return max((n for n, message in enumerate(messages, 1) if message.role is Role.ASSISTANT), default=0)
+    for count in range(len(messages), 0, -1):
+        if messages[count - 1].role is Role.ASSISTANT:
+            return count
+    return 0
 
 
 def answer_message(reply: Reply) -> Message:

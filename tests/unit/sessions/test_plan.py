@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 import pytest
@@ -22,7 +23,7 @@ from caretway.core.request import (
 )
 from caretway.core.turn import Abilities, Snapshot
 from caretway.sessions.plan import Continue, Fresh, Parked, Plan, Replay, Resume, plan
-from caretway.sessions.transcript import fingerprint, tools_key
+from caretway.sessions.transcript import Chain, fingerprint, tools_key
 
 READ: Final = ToolSpec("read", "Reads a file.")
 WRITE: Final = ToolSpec("write", "Writes a file.")
@@ -47,14 +48,15 @@ OPENING: Final = (SYSTEM, HELLO, ASKS)
 CHAT: Final = (SYSTEM, HELLO, ANSWER)
 
 KNOWN: Final = Snapshot("agent", b"state")
+GOES_ON: Final = Continue(KNOWN, Chain(b""))
 UNKNOWN: Final = Replay("no known conversation begins like this")
 
 
 def turn(
     *tickets: str, sid: str = "s", model: str = "m", waiting: bool = True, history: Sequence[Message] = OPENING
 ) -> Parked:
-    tools = tools_key((READ,))
-    return Parked(sid, frozenset(tickets), model, tools, fingerprint(tools, history), waiting)
+    said = partial(fingerprint, tools_key((READ,)), history)
+    return Parked(sid, frozenset(tickets), model, (READ,), tuple(history[:-1]), history[-1], said, waiting)
 
 
 def parked(*tickets: str, sid: str = "s") -> dict[str, Parked]:
@@ -81,7 +83,7 @@ class Story:
 
 def resume(*results: Message, extra: Sequence[str] = ()) -> Resume:
     found = tuple(part for one in results for part in one.parts if isinstance(part, ToolResult))
-    return Resume("s", found, tuple(map(Text, extra)))
+    return Resume("s", found, tuple(map(Text, extra)), results)
 
 
 ONE, TWO = done("t1"), done("t2")
@@ -164,16 +166,16 @@ STORIES: Final = [
         abilities=Abilities(continues=True),
     ),
     # ---- transcripts
-    Story("the next message", [*CHAT, MORE], Continue(KNOWN)),
-    Story("two next messages", [*CHAT, MORE, MORE], Continue(KNOWN)),
-    Story("the next message, a session demanded", [*CHAT, MORE], Continue(KNOWN), mode=SessionMode.REQUIRED),
-    Story("the next message with an image", [*CHAT, message(Role.USER, PNG)], Continue(KNOWN)),
+    Story("the next message", [*CHAT, MORE], GOES_ON),
+    Story("two next messages", [*CHAT, MORE, MORE], GOES_ON),
+    Story("the next message, a session demanded", [*CHAT, MORE], GOES_ON, mode=SessionMode.REQUIRED),
+    Story("the next message with an image", [*CHAT, message(Role.USER, PNG)], GOES_ON),
     Story(
         "our answer with its reasoning",
         [SYSTEM, HELLO, message(Role.ASSISTANT, Reasoning("hm"), "hi there\n"), MORE],
-        Continue(KNOWN),
+        GOES_ON,
     ),
-    Story("another model goes on", [*CHAT, MORE], Continue(KNOWN), model="other"),
+    Story("another model goes on", [*CHAT, MORE], GOES_ON, model="other"),
     Story("fresh demanded for the next message", [*CHAT, MORE], Replay("fresh was asked for"), mode=SessionMode.FRESH),
     Story("another system prompt", [message(Role.SYSTEM, "be bad"), HELLO, ANSWER, MORE], UNKNOWN),
     Story("an edited question", [SYSTEM, message(Role.USER, "hullo"), ANSWER, MORE], UNKNOWN),
@@ -191,7 +193,11 @@ STORIES: Final = [
         abilities=Abilities(parks=True),
     ),
     Story(
-        "a chat with tools in it goes on", [*BOTH, ANSWER, MORE], Continue(KNOWN), known=(*BOTH, ANSWER), parked=PAST
+        "a chat with tools in it goes on",
+        [*BOTH, ANSWER, MORE],
+        GOES_ON,
+        known=(*BOTH, ANSWER),
+        parked=PAST,
     ),
 ]
 
@@ -249,3 +255,16 @@ def test_the_store_is_asked_for_transcripts_only() -> None:
     ):
         request = TurnRequest("m", tuple(messages), tools=(READ,))
         plan(request, mode=mode, abilities=ABLE, parked=WAITING, recall=never)
+
+
+def test_a_history_that_comes_back_unchanged_is_not_spelled_out_again() -> None:
+    """However long it is: looking whether it is the same object by object is all."""
+
+    def never() -> bytes:
+        raise AssertionError("the whole history was hashed")
+
+    long = tuple(message(Role.USER if n % 2 else Role.ASSISTANT, f"message {n}") for n in range(1000))
+    waits = replace(turn("t1", "t2"), history=(*long, HELLO), answer=ASKS, transcript=never)
+    respelled = message(Role.ASSISTANT, ToolCall("t1", "read", " {} "), ToolCall("t2", "read", "{}"), "  ")
+    story = Story("", [*long, HELLO, respelled, ONE, TWO], Fresh(""), parked=dict.fromkeys(("t1", "t2"), waits))
+    assert decide(story) == resume(ONE, TWO)

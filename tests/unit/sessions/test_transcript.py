@@ -6,7 +6,7 @@ import pytest
 
 from caretway.core.fold import Reply
 from caretway.core.request import Image, Message, Part, Reasoning, Role, Text, ToolCall, ToolResult, ToolSpec
-from caretway.sessions.transcript import answer_message, fingerprint, last_answer, tools_key
+from caretway.sessions.transcript import Chain, answer_message, fingerprint, last_answer, tools_key
 
 TOOLS: Final = tools_key(())
 PNG: Final = Image(b"png", "image/png")
@@ -179,3 +179,10 @@ def test_our_answer_is_recognised_when_a_client_sends_it_back() -> None:
 
 def test_an_answer_without_text_has_no_empty_part() -> None:
     assert answer_message(Reply(calls=(call(),))) == assistant(call())
+
+
+def test_a_chain_that_grew_is_the_fingerprint_of_the_whole() -> None:
+    talk = [user("one"), assistant("two"), user("three"), assistant(call()), result("four")]
+    chain = Chain(TOOLS)
+    for count, message in enumerate(talk, 1):
+        assert chain.add([message]).digest() == fingerprint(TOOLS, talk[:count])
