@@ -24,6 +24,8 @@ from .web.shape import ShapeLimits
 if TYPE_CHECKING:
     import ssl
 
+LONGEST_LOOK_S: Final = 1.0
+"""Between two looks for what is late."""
 LAST_WORDS_S: Final = 3.0
 """How long clients have to hear that their answer was ended."""
 
@@ -122,8 +124,16 @@ def build_server(
         head_timeout=settings.header_timeout,
         drain_timeout=settings.body_idle_timeout,
         send_timeout=settings.send_timeout,
+        look_every=_look_every(settings),
     )
     return Server(door, limits, Bodies(_body_limits(settings)), _tls(settings))
+
+
+def _look_every(settings: Settings) -> float:
+    """Often enough for the shortest of the limits to mean something."""
+    requests = (settings.header_timeout, settings.body_idle_timeout, settings.body_timeout, settings.send_timeout)
+    answers = (settings.keep_alive, settings.first_event_patience, settings.response_timeout)
+    return min(LONGEST_LOOK_S, min(*requests, *answers) / 8)
 
 
 def _tls(settings: Settings) -> ssl.SSLContext | None:

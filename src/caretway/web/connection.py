@@ -6,7 +6,8 @@ takes nothing of its answer is given up. Requests that come before the last answ
 connection closes after that answer, as HTTP allows. A request to change the protocol is answered in this one.
 Malformed heads get a 400 in the route's own words, then the end.
 
-Nothing here runs per event of a stream but the write; a request that arrives in one piece arms no timer.
+Nothing here runs per event of a stream but the write. A connection has no timer: the server looks at all of them now
+and then, so what is late is found out a moment later than it could be.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ import httptools
 from ..core.errors import ErrorKind, GatewayError, bad_request
 from .body import Bodies, too_slow
 from .exchange import Exchange, HttpRequest
-from .head import head_problem, without_upgrade
+from .head import head_problem, head_size, without_upgrade
 from .limits import ConnectionLimits
 
 log = logging.getLogger(__name__)
@@ -88,16 +89,15 @@ class Connection(asyncio.Protocol):
         "_deadline",
         "_deaf",
         "_exchange",
-        "_head_bytes",
         "_headers",
         "_house",
+        "_lingers",
         "_loop",
         "_parser",
         "_phase",
         "_refusal",
-        "_send_timer",
+        "_send_deadline",
         "_spoken",
-        "_timer",
         "_transport",
         "_unseen",
         "_upgrading",
@@ -115,7 +115,6 @@ class Connection(asyncio.Protocol):
         self._phase = _Phase.BETWEEN
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
-        self._head_bytes = 0
         self._body: list[bytes] = []
         self._body_bytes = 0
         self._body_until = _NEVER
@@ -126,8 +125,9 @@ class Connection(asyncio.Protocol):
         self._spoken = False
         self._refusal: GatewayError | None = None
         self._deadline = _NEVER
-        self._timer: asyncio.TimerHandle | None = None
-        self._send_timer: asyncio.TimerHandle | None = None
+        self._send_deadline = _NEVER
+        """When the client must have taken what was written."""
+        self._lingers = False
 
     # ---- the socket
 
@@ -143,9 +143,6 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._deaf = True
         self._house.left(self)
-        for timer in (self._timer, self._send_timer):
-            if timer is not None:
-                timer.cancel()
         self._drop_body()
         exchange, self._exchange = self._exchange, None
         if exchange is None:
@@ -197,26 +194,25 @@ class Connection(asyncio.Protocol):
             raise _Stop
         self._phase = _Phase.HEAD
         self._deadline = _NEVER
-        self._head_bytes = 0
         self._url = b""
         self._headers = []
 
     def on_url(self, url: bytes) -> None:
-        self._head_bytes += len(url)
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._phase is not _Phase.HEAD:
             return  # a trailer: it must not be taken for a header that was checked
-        self._head_bytes += len(name) + len(value) + 4
-        headers, limits = self._headers, self._house.limits
+        headers = self._headers
         headers.append((name.lower(), value))
-        if self._head_bytes > limits.head_bytes or len(headers) > limits.headers:
+        if len(headers) > self._house.limits.headers:
             self._stop(self._too_large())
 
     def on_headers_complete(self) -> None:
         parser, house = self._parser, self._house
         version, method = parser.get_http_version(), parser.get_method()
+        if head_size(self._url, self._headers) > house.limits.head_bytes:
+            self._stop(self._too_large())
         if problem := head_problem(version, method, self._url, self._headers):
             self._stop(bad_request(problem, code="invalid_http"))
         if parser.should_upgrade():
@@ -352,21 +348,27 @@ class Connection(asyncio.Protocol):
             self._due_in(min(left, self._house.bodies.limits.idle))
 
     def _due_in(self, seconds: float) -> None:
-        """One timer for all of it: a later time costs nothing, the timer sees when it rings that it is early."""
         self._deadline = self._loop.time() + seconds
-        if self._timer is None or self._timer.when() > self._deadline:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer = self._loop.call_at(self._deadline, self._ring)
 
-    def _ring(self) -> None:
-        self._timer = None
+    def check(self, now: float) -> None:
+        """The server asks now and then: is somebody late?"""
+        if now >= self._send_deadline:
+            self._send_deadline = _NEVER
+            if self._lingers or self._transport.get_write_buffer_size():
+                self._transport.abort()  # close() would wait for the client to take the rest
+        elif now >= self._deadline:
+            self._deadline = _NEVER
+            self._too_late()
         exchange = self._exchange
-        if self._deadline == _NEVER or (exchange is not None and self._phase is _Phase.BETWEEN):
+        if exchange is not None and now >= exchange.due and (wake := exchange.on_due) is not None:
+            exchange.on_due = None
+            wake()
+
+    def _too_late(self) -> None:
+        exchange = self._exchange
+        if exchange is not None and self._phase is _Phase.BETWEEN:
             return  # an answer is being made
-        if self._loop.time() < self._deadline:
-            self._timer = self._loop.call_at(self._deadline, self._ring)
-        elif self._phase is _Phase.HEAD or (exchange is None and self._unseen):
+        if self._phase is _Phase.HEAD or (exchange is None and self._unseen):
             self._refuse(GatewayError(ErrorKind.SLOW_REQUEST, "The head of the request did not arrive in time."))
         elif exchange is not None and not exchange.complete:
             self._house.handler.refuse(exchange, too_slow(self._house.bodies.limits))
@@ -381,9 +383,7 @@ class Connection(asyncio.Protocol):
         self._expect_progress()
 
     def resume_writing(self) -> None:
-        if self._send_timer is not None:
-            self._send_timer.cancel()
-            self._send_timer = None
+        self._send_deadline = _NEVER
         exchange = self._exchange
         if exchange is not None:
             exchange.blocked = False
@@ -391,13 +391,8 @@ class Connection(asyncio.Protocol):
                 exchange.on_writable()
 
     def _expect_progress(self) -> None:
-        if self._send_timer is None:
-            self._send_timer = self._loop.call_later(self._house.limits.send_timeout, self._give_up)
-
-    def _give_up(self) -> None:
-        self._send_timer = None
-        if self._transport.get_write_buffer_size():
-            self._transport.abort()  # close() would wait for the client to take the rest
+        if self._send_deadline == _NEVER:
+            self._send_deadline = self._loop.time() + self._house.limits.send_timeout
 
     # ---- refusals
 
@@ -420,7 +415,8 @@ class Connection(asyncio.Protocol):
         if self._transport.can_write_eof():
             self._transport.write_eof()
         self._deadline = _NEVER
-        self._send_timer = self._loop.call_later(LINGER_S, self._transport.abort)
+        self._lingers = True
+        self._send_deadline = self._loop.time() + LINGER_S
 
 
 class _Collected:

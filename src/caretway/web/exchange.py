@@ -7,6 +7,7 @@ Whoever writes much looks at `blocked` first and goes on when `on_writable` is c
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Final, Protocol
 
 Header = tuple[bytes, bytes]
@@ -43,6 +44,9 @@ class Witness(Protocol):
     def body(self, data: bytes, *, end: bool) -> None: ...
 
 
+NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
 class HttpRequest:
     """The head of a request."""
 
@@ -65,10 +69,12 @@ class Exchange:
         "body",
         "caller",
         "complete",
+        "due",
         "entered",
         "extra",
         "http",
         "keep_alive",
+        "on_due",
         "on_writable",
         "started",
         "task",
@@ -95,6 +101,13 @@ class Exchange:
         self.blocked = False
         """The client does not take what was written already."""
         self.on_writable: Callable[[], None] | None = None
+        self.due = float("inf")
+        self.on_due: Callable[[], None] | None = None
+
+    def wake_at(self, when: float, wake: Callable[[], None]) -> None:
+        """Call `wake` once, at that time on the loop's clock or a moment later."""
+        self.due = when
+        self.on_due = wake
 
     def send(
         self, status: int, body: bytes, headers: Iterable[Header] = (), *, content_type: bytes = b"application/json"
@@ -132,10 +145,9 @@ class Exchange:
         headers += self.extra
         if self.witness is not None:
             self.witness.head(status, headers)
-        lines = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status]
-        lines += [b"%b: %b\r\n" % header for header in headers]
-        lines += (framing, b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n")
-        return b"".join(lines)
+        line = _STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
+        end = b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n"
+        return b"".join((line, b"\r\n".join(map(b": ".join, headers)), b"\r\n", framing, end))
 
     def _framed(self, data: bytes) -> bytes:
         if self.witness is not None and data:

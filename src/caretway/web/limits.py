@@ -15,3 +15,5 @@ class ConnectionLimits:
     send_timeout: float = 120.0
     keep_alive: float = 75.0
     """How long an unused connection is kept: longer than the pools of common clients do."""
+    look_every: float = 1.0
+    """How often the server looks for what is late: everything here may last this much longer."""

@@ -5,10 +5,10 @@ after that is an event in the stream. A client that hangs up cancels the work, w
 """
 
 import asyncio
-import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from os import urandom
 from typing import Any
 
 from ..core.errors import RETRYABLE, ErrorKind, GatewayError
@@ -19,7 +19,7 @@ from ..core.turn import Observer, TurnRecord
 from ..dialects import Dialect, Encoder, ResponseMeta
 from ..sessions.manager import Sessions
 from ..sessions.response import Response
-from .exchange import Exchange, Header, header_text
+from .exchange import NO_HEADERS, Exchange, Header, header_text
 from .images import ImageFetcher
 from .models import ModelDesk
 from .shape import ShapeLimits, read_json
@@ -73,13 +73,14 @@ class Responder:
             parsed = await self._images.inline(parsed)
         request = dialect.decode(parsed, http.headers)
         del parsed
+        http.headers = NO_HEADERS  # they have been read, and an answer may take long
         upstream = self._prepare(await self._models.fit(request))
         if upstream.model != request.model:
             common.append((b"x-caretway-model", header_text(upstream.model)))
         if upstream.ignored:
             common.append((b"x-caretway-ignored", header_text(", ".join(upstream.ignored))))
         response = await self._sessions.open(upstream)
-        meta = ResponseMeta(secrets.token_hex(16), int(time.time()), request.model)
+        meta = ResponseMeta(urandom(16).hex(), int(time.time()), request.model)
         answering = (Streamed if request.stream else Whole)(dialect, response, meta, common, exchange, self._pace)
         try:
             await answering.made()
@@ -126,7 +127,6 @@ class _Answer:
         "_over",
         "_pace",
         "_response",
-        "_timer",
         "first_at",
         "late",
     )
@@ -150,7 +150,6 @@ class _Answer:
         self._pace = pace
         self._loop = asyncio.get_running_loop()
         self._ends_at = self._loop.time() + pace.total
-        self._timer: asyncio.TimerHandle | None = None
         self._over = False
         self._done: asyncio.Future[None] = self._loop.create_future()
 
@@ -160,12 +159,10 @@ class _Answer:
         self._response.listen(self._go_on)
         self._go_on()
         if not self._over:
-            self._timer = self._loop.call_at(self._due(), self._ring)
+            self._exchange.wake_at(self._due(), self._ring)
         await self._done
 
     def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
         self._over = True
         self._exchange.on_writable = None
 
@@ -181,16 +178,6 @@ class _Answer:
     def _go_on(self) -> None:
         """There is something to take, or the client can take more. Called from sockets' callbacks: nothing may get
         out of here, it would end in a place that knows nothing of this answer."""
-        if self._exchange.blocked or self._over:
-            return
-        try:
-            events = self._response.take()
-            if events:
-                self._tell(events)
-        except Exception as failure:
-            self._end(failure)
-
-    def _tell(self, events: list[Event]) -> None:
         raise NotImplementedError
 
     def _due(self) -> float:
@@ -198,13 +185,13 @@ class _Answer:
         return self._ends_at
 
     def _ring(self) -> None:
-        self._timer = None
+        if self._over:
+            return
         try:
             self._ringing()
         except Exception as failure:
             self._end(failure)
-        if not self._over:
-            self._timer = self._loop.call_at(self._due(), self._ring)
+        self._exchange.wake_at(self._due(), self._ring)
 
     def _ringing(self) -> None:
         raise NotImplementedError
@@ -233,12 +220,20 @@ class _Answer:
 class Whole(_Answer):
     __slots__ = ()
 
-    def _tell(self, events: list[Event]) -> None:
-        if self.first_at is None and _real(events):
-            self.first_at = time.perf_counter()
-        response = self._response
-        if not response.over:
+    def _go_on(self) -> None:
+        if self._over:
             return
+        try:
+            events = self._response.take()
+            if self.first_at is None and _real(events):
+                self.first_at = time.perf_counter()
+            if self._response.over:
+                self._answer()
+        except Exception as failure:
+            self._end(failure)
+
+    def _answer(self) -> None:
+        response = self._response
         reply = response.reply()
         if reply.error is not None:
             self._refuse(reply.error)
@@ -261,16 +256,25 @@ class Streamed(_Answer):
         self._spoken = self._loop.time()
         self._opens_at = self._spoken + self._pace.patience
 
-    def _tell(self, events: list[Event]) -> None:
-        encoder = self._encoder
-        if encoder is not None:
-            data = encoder.feed(events)
-            if self._response.over:
-                self._finish(data)
-            else:
-                self._exchange.write(data)
-                self._spoken = self._loop.time()
+    def _go_on(self) -> None:
+        if self._exchange.blocked or self._over:
             return
+        try:
+            events = self._response.take()
+            if not events:
+                return
+            encoder = self._encoder
+            if encoder is None:
+                self._begin(events)
+            elif self._response.over:
+                self._finish(encoder.feed(events))
+            else:
+                self._exchange.write(encoder.feed(events))
+                self._spoken = self._loop.time()
+        except Exception as failure:
+            self._end(failure)
+
+    def _begin(self, events: list[Event]) -> None:
         self._early += events
         if not _real(self._early):
             return

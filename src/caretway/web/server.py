@@ -25,15 +25,29 @@ class Server:
         self._empty = asyncio.Event()
         self._empty.set()
         self._listening: asyncio.Server | None = None
+        self._loop = asyncio.get_running_loop()
+        self._looking: asyncio.TimerHandle | None = None
 
     async def start(self, listener: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        self._listening = await loop.create_server(
-            lambda: Connection(self, loop), sock=listener, ssl=self._tls, backlog=BACKLOG
+        self._listening = await self._loop.create_server(
+            lambda: Connection(self, self._loop), sock=listener, ssl=self._tls, backlog=BACKLOG
         )
+
+    def _look_round(self) -> None:
+        self._looking = None
+        if self._connections:
+            self._look_later()
+        now = self._loop.time()
+        for connection in list(self._connections):
+            connection.check(now)
+
+    def _look_later(self) -> None:
+        self._looking = self._loop.call_later(self.limits.look_every, self._look_round)
 
     def joined(self, connection: Connection) -> bool:
         self._connections.add(connection)
+        if self._looking is None:
+            self._look_later()
         self._empty.clear()
         return len(self._connections) <= self.limits.connections
 
