@@ -18,7 +18,7 @@ from caretway.backends.agent_api.calls import Refuse
 from caretway.backends.agent_api.compose import Surroundings
 from caretway.backends.agent_api.conversation import ConversationLimits
 from caretway.backends.agent_api.h2_connection import Connection
-from caretway.backends.agent_api.h2_frames import END_HEADERS, Kind, frame
+from caretway.backends.agent_api.h2_frames import END_HEADERS, Kind, field_block, frame
 from caretway.backends.agent_api.h2_transport import H2Run
 from caretway.backends.agent_api.limits import TransportLimits
 from caretway.backends.agent_api.ports import RunHandler
@@ -71,12 +71,10 @@ class Wire:
         self.connection = Connection(TransportLimits(), "host", lambda _: None)
         self.connection.connection_made(Socket())
         self.connection.data_received(frame(Kind.SETTINGS, 0, 0))
-        self.opened = asyncio.Event()
 
-    async def open_run(self, request_id: str, headers: Mapping[str, str], handler: RunHandler) -> H2Run:
+    def open_run_now(self, request_id: str, headers: Mapping[str, str], handler: RunHandler, original: str) -> H2Run:
         run = H2Run(handler, TransportLimits())
-        run.stream = self.connection.open([(":method", "POST")], run)
-        self.opened.set()
+        run.stream = self.connection.open(field_block([(":method", "POST")]), run)
         return run
 
     def answer(self, payload: bytes) -> None:
@@ -93,6 +91,9 @@ class Keeper:
 
 class NoSecret:
     renewable = False
+
+    def at_hand(self) -> str | None:
+        return "t"
 
     async def token(self, *, refused: str = "") -> str:
         return "t"
@@ -147,7 +148,7 @@ class Stream:
         response = Response(Keeper(), live, REQUEST, "fresh", "", (), no_restart)
         stream = cls(wire, response, ClientLine())
         spawn(stream._answer.made(), "answer")
-        await wire.opened.wait()
+        await asyncio.sleep(0)  # it listens now
         wire.answer(frame(Kind.HEADERS, END_HEADERS, 1, b"\x88"))
         stream.carry([delta(0)])
         return stream

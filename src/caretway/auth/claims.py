@@ -22,10 +22,14 @@ CLOCK_SLACK_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """From when on to renew, and when it is over. Unix seconds on our own clock."""
+    """When it came, from when on to renew, and when it is over. Unix seconds on our own clock."""
 
+    received_at: float
     renew_at: float
     ends_at: float
+
+    def due(self, now: float) -> bool:
+        return now >= self.renew_at or now < self.received_at - CLOCK_SLACK_S
 
 
 def claims(token: str) -> dict[str, Any]:
@@ -51,15 +55,15 @@ def term(token: str, received_at: float) -> Term:
     known = claims(token)
     expires, issued = _seconds(known.get("exp")), _seconds(known.get("iat"))
     if expires is None:
-        return Term(received_at + UNKNOWN_LIFE_S, inf)
+        return Term(received_at, received_at + UNKNOWN_LIFE_S, inf)
     life = expires - (received_at if issued is None else issued)
     if life <= 0:  # no token is born dead: this clock and the issuer's do not agree
-        return Term(received_at + UNKNOWN_LIFE_S, inf)
-    return Term(received_at + max(life - EARLY_S, life / 2), received_at + life)
+        return Term(received_at, received_at + UNKNOWN_LIFE_S, inf)
+    return Term(received_at, received_at + max(life - EARLY_S, life / 2), received_at + life)
 
 
 def due(token: str, received_at: float, now: float) -> bool:
-    return now >= term(token, received_at).renew_at or now < received_at - CLOCK_SLACK_S
+    return term(token, received_at).due(now)
 
 
 def _seconds(value: object) -> float | None:

@@ -54,7 +54,7 @@ class FileVault:
 
     def stamp(self) -> object:
         try:
-            seen = self._path.stat()
+            seen = os.stat(self._path)
         except OSError:
             return None
         return seen.st_mtime_ns, seen.st_ino, seen.st_size

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from ..core.errors import KEYS_PAGE, ErrorKind, GatewayError
 from ..tasks import spawn
 from .account import Account
-from .claims import due, term
+from .claims import Term, term
 from .renewal import Call, refusal, renew
 
 log = logging.getLogger(__name__)
@@ -36,6 +36,9 @@ class FixedToken:
     def __init__(self, token: str) -> None:
         self._token = token
 
+    def at_hand(self) -> str | None:
+        return self._token
+
     async def token(self, *, refused: str = "") -> str:
         return self._token
 
@@ -51,6 +54,9 @@ class NoToken:
     def __init__(self, message: str = "Not signed in to Cursor.", hint: str = SIGN_IN_HINT) -> None:
         self._message = message
         self._hint = hint
+
+    def at_hand(self) -> str | None:
+        return None
 
     async def token(self, *, refused: str = "") -> str:
         raise GatewayError(ErrorKind.SIGNED_OUT, self._message, hint=self._hint)
@@ -114,19 +120,28 @@ class RenewedToken:
         self._clock = clock
         self._hint = hint
         self._last = _Outcome(None)
+        self._read: tuple[Account, Term] | None = None
         self._stamp: object = None
         self._again_at = 0.0
         """When the next renewal may be tried; only after one that failed."""
         self._renewal: asyncio.Task[_Outcome] | None = None
 
-    async def token(self, *, refused: str = "") -> str:
-        """A token to send; `refused` is one that was sent and not accepted."""
+    def at_hand(self) -> str | None:
+        return self._at_hand("", self._clock())
+
+    def _at_hand(self, refused: str, now: float) -> str | None:
         if self._stamp != self._shelf.stamp():
             self._last, self._again_at = _Outcome(None), 0.0  # somebody signed in, signed out, or renewed it
-        now = self._clock()
         account = self._last.account
         if account is not None and account.access_token != refused and self._fresh(account, now):
             return account.access_token
+        return None
+
+    async def token(self, *, refused: str = "") -> str:
+        """A token to send; `refused` is one that was sent and not accepted."""
+        now = self._clock()
+        if (token := self._at_hand(refused, now)) is not None:
+            return token
         if now >= self._again_at or not self._settled(refused, now):
             if self._renewal is None:
                 self._renewal = spawn(self._attempt(refused), "token-renewal")
@@ -141,7 +156,7 @@ class RenewedToken:
             await asyncio.wait([self._renewal], timeout=SETTLE_S)
 
     def _fresh(self, account: Account, now: float) -> bool:
-        return bool(account.access_token) and not due(account.access_token, account.received_at, now)
+        return bool(account.access_token) and not self._term(account).due(now)
 
     def _settled(self, refused: str, now: float) -> bool:
         """True when the last failure answers this question too, so that nobody has to be asked again so soon."""
@@ -151,7 +166,13 @@ class RenewedToken:
         return account is not None and account.access_token != refused and self._alive(account, now)
 
     def _alive(self, account: Account, now: float) -> bool:
-        return bool(account.access_token) and now < term(account.access_token, account.received_at).ends_at
+        return bool(account.access_token) and now < self._term(account).ends_at
+
+    def _term(self, account: Account) -> Term:
+        """Read once for each account: it is asked for before every request."""
+        if self._read is None or self._read[0] is not account:
+            self._read = account, term(account.access_token, account.received_at)
+        return self._read[1]
 
     def _verdict(self, refused: str) -> str:
         account, failure = self._last.account, self._last.failure

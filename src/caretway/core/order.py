@@ -34,7 +34,7 @@ class OrderBroken(RuntimeError):
     """A bug in whoever made the events."""
 
 
-_ANYWHERE: Final = (
+_ANYWHERE: Final[tuple[type, ...]] = (
     TextDelta,
     ReasoningDelta,
     ToolCallStarted,
@@ -56,12 +56,11 @@ MOVES: Final[dict[State, dict[type, State]]] = {
 
 
 class EventOrder:
-    __slots__ = ("_open", "_started", "state")
+    __slots__ = ("_calls", "state")
 
     def __init__(self) -> None:
         self.state = State.FRESH
-        self._open: set[str] = set()
-        self._started: set[str] = set()
+        self._calls: dict[str, bool] = {}  # every call so far; True: it is open
 
     def check(self, event: Event) -> None:
         after = MOVES[self.state].get(type(event))
@@ -69,20 +68,19 @@ class EventOrder:
             raise OrderBroken(f"{type(event).__name__} is not allowed {self.state.value}")
         match event:
             case ToolCallStarted(id=call):
-                if call in self._started:  # also after it was ready: a client answers by id, so an id is used once
+                if call in self._calls:  # also after it was ready: a client answers by id, so an id is used once
                     raise OrderBroken(f"call {call} was started twice")
-                self._started.add(call)
-                self._open.add(call)
+                self._calls[call] = True
             case ToolCallDelta(id=call):
-                if call not in self._open:
+                if not self._calls.get(call):
                     raise OrderBroken(f"arguments for call {call}, which is not open")
             case ToolCallReady(id=call):
-                if call not in self._open:
+                if not self._calls.get(call):
                     raise OrderBroken(f"call {call} is ready and was never started")
-                self._open.discard(call)
+                self._calls[call] = False
             case TurnPaused() | TurnEnded():
-                if self._open:
-                    raise OrderBroken(f"{type(event).__name__} while calls are open: {sorted(self._open)}")
+                if self._calls and (still := sorted(call for call, is_open in self._calls.items() if is_open)):
+                    raise OrderBroken(f"{type(event).__name__} while calls are open: {still}")
             case _:
                 pass
         self.state = after

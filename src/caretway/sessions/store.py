@@ -13,7 +13,7 @@ import hashlib
 import logging
 import secrets
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -42,7 +42,9 @@ _INSERT: Final = """INSERT OR REPLACE INTO conversations (id, key, line, turn, u
     VALUES (?, ?, ?, ?, ?, ?, ?)"""
 _COPY: Final = """INSERT INTO refs (line, name, turn, blob)
     SELECT ?, name, turn, blob FROM refs WHERE line = ? AND turn <= ?"""
-_REFER: Final = "INSERT OR REPLACE INTO refs (line, name, turn, blob) VALUES (?, ?, ?, ?)"
+_KEEP: Final = "INSERT OR IGNORE INTO blobs (digest, data) VALUES (?, ?)"
+_REFER: Final = """INSERT OR REPLACE INTO refs (line, name, turn, blob)
+    SELECT ?, ?, ?, id FROM blobs WHERE digest = ?"""
 _DROP_ORPHAN: Final = "DELETE FROM blobs WHERE id = ? AND NOT EXISTS (SELECT 1 FROM refs WHERE refs.blob = blobs.id)"
 
 
@@ -151,8 +153,8 @@ class SqliteStore:
                 # client's history at once than after Cursor has asked in vain.
                 return None
             line, turn = place
-        refs = [(line, name, turn, self._blob(data)) for name, data in snapshot.blobs.items()]
-        self._db.executemany(_REFER, refs)
+        if snapshot.blobs:
+            self._refer(line, turn, snapshot.blobs)
         replaced = self._db.execute("SELECT line FROM conversations WHERE key = ?", (key,)).fetchone()
         row = (conversation, key, line, turn, self._clock(), snapshot.backend, snapshot.state)
         self._db.execute(_INSERT, row)
@@ -172,15 +174,11 @@ class SqliteStore:
         self._db.execute(_COPY, (conversation, line, turn))
         return conversation, turn + 1
 
-    def _blob(self, data: bytes) -> int:
-        """The row of this content; its own digest, because the names are upstream's and only said to be digests."""
-        digest = hashlib.sha256(data).digest()
-        row = self._db.execute("SELECT id FROM blobs WHERE digest = ?", (digest,)).fetchone()
-        if row is not None:
-            return int(row[0])
-        made = self._db.execute("INSERT INTO blobs (digest, data) VALUES (?, ?)", (digest, data)).lastrowid
-        assert made is not None  # an INSERT into a table with row ids
-        return made
+    def _refer(self, line: int, turn: int, blobs: Mapping[bytes, bytes]) -> None:
+        """Keep the pieces that are new. By our own digests: the names are upstream's and only said to be digests."""
+        pieces = [(name, hashlib.sha256(data).digest(), data) for name, data in blobs.items()]
+        self._db.executemany(_KEEP, [(digest, data) for _, digest, data in pieces])
+        self._db.executemany(_REFER, [(line, name, turn, digest) for name, digest, _ in pieces])
 
     def _drop(self, conversation: int) -> int:
         """Forget a conversation. The number of rows that it took."""
@@ -193,8 +191,9 @@ class SqliteStore:
         newest = self._db.execute(_NEWEST_TURN, (line,)).fetchone()[0]
         beyond = (line, -1 if newest is None else newest)
         blobs = self._db.execute("SELECT blob FROM refs WHERE line = ? AND turn > ?", beyond).fetchall()
-        self._db.execute("DELETE FROM refs WHERE line = ? AND turn > ?", beyond)
-        self._db.executemany(_DROP_ORPHAN, blobs)
+        if blobs:
+            self._db.execute("DELETE FROM refs WHERE line = ? AND turn > ?", beyond)
+            self._db.executemany(_DROP_ORPHAN, blobs)
         return len(blobs)
 
     def _prune(self, *, keep: int) -> None:

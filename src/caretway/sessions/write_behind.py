@@ -24,16 +24,16 @@ class BatchStore(Protocol):
 class WriteBehind:
     def __init__(self, store: BatchStore) -> None:
         self._store = store
-        self._waiting: list[tuple[bytes, Snapshot]] = []
+        self._waiting: dict[bytes, Snapshot] = {}  # of two with one key the later one counts
         self._timer: asyncio.TimerHandle | None = None
 
     def recall(self, key: bytes) -> Snapshot | None:
-        if any(key == waiting for waiting, _ in self._waiting):
+        if key in self._waiting:
             self.flush()
         return self._store.recall(key)
 
     def remember(self, key: bytes, snapshot: Snapshot) -> None:
-        self._waiting.append((key, snapshot))
+        self._waiting[key] = snapshot
         if len(self._waiting) >= MAX_WAITING:
             self.flush()
         elif self._timer is None:
@@ -43,6 +43,6 @@ class WriteBehind:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting = self._waiting, {}
         if waiting:
-            self._store.remember_all(waiting)
+            self._store.remember_all(list(waiting.items()))

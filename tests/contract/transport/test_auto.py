@@ -41,8 +41,10 @@ async def test_http2_in_the_clear_is_found_and_remembered() -> None:
     async with h2_site(Unary()) as site:
         transport = open_transport(site.url)
         assert transport.name == "auto"
+        assert transport.open_run_now("r", {}, Listener()) is None
         await asyncio.gather(*(echo(transport) for _ in range(5)))
         assert transport.name == "h2"
+        assert transport.open_run_now("r", {}, Listener()) is not None
         assert (await transport.call("POST", "/x", {}, b"b")).body == b"b"
         assert len(site.connections) == 1
         await transport.aclose()
@@ -53,6 +55,7 @@ async def test_an_http1_server_is_found_and_remembered() -> None:
         transport = open_transport(site.url)
         await echo(transport)
         assert transport.name == "http1"
+        assert transport.open_run_now("r", {}, Listener()) is None
         before = len(site.connections)
         assert (await transport.call("POST", "/x", {}, b"b")).body == b"b"
         assert len(site.connections) == before  # no second greeting, and a kept connection

@@ -15,11 +15,12 @@ from caretway.backends.agent_api.dial import socket_dial
 from caretway.backends.agent_api.h2_transport import H2Transport
 from caretway.backends.agent_api.limits import MIB, TransportLimits
 from caretway.core.errors import ErrorKind, GatewayError
+from caretway.tasks import spawn
 from caretway.wire.envelope import COMPRESSED, End, pack
 from caretway.wire.errors import write_end
 from caretway.wire.paths import RUN
 
-from .h2_client import client, echo_twenty
+from .h2_client import HEADERS, client, echo_twenty
 from .h2_peer import H2Site, PeerStream, Script, h2_site, in_process
 from .listener import Listener, soon
 
@@ -42,6 +43,31 @@ async def test_each_message_is_answered_before_the_next_is_sent() -> None:
             "authorization": "Bearer t",
             "x-cursor-client-type": "sdk",
         }
+
+
+async def test_a_run_that_need_not_wait() -> None:
+    limits = TransportLimits(streams_per_connection=2, max_connections=1)
+    async with h2_site(Script()) as site, client(site, limits) as transport:
+        listener = Listener()
+        assert transport.open_run_now("r-1", HEADERS, listener) is None, "there is no connection yet"
+        first = await transport.open_run("r-1", HEADERS, listener)
+        second = transport.open_run_now("r-2", HEADERS, listener, "r-1")
+        assert second is not None
+        second.send(b"x")
+        assert await listener.heard(1) == [b"x"]
+        one, other = site.streams[0].headers, site.streams[1].headers
+        assert other == one | {"x-request-id": "r-2", "x-original-request-id": "r-1"}
+        assert transport.open_run_now("r-3", HEADERS, listener) is None, "the connection is full"
+        waiting = spawn(transport.open_run("r-3", HEADERS, listener), "waits")
+        await asyncio.sleep(0)
+        first.close()
+        assert transport.open_run_now("r-4", HEADERS, listener) is None, "somebody else waited for the place"
+        (await waiting).close()
+        for request_id, headers in (("r\n5", HEADERS), ("r-5", {"authorization": "a\nb"})):
+            with pytest.raises(GatewayError) as unsendable:
+                transport.open_run_now(request_id, headers, listener)
+            assert unsendable.value.kind is ErrorKind.BAD_REQUEST
+        assert transport.open_run_now("r-5", HEADERS, listener) is not None
 
 
 def on_uvloop(work: Coroutine[Any, Any, None]) -> None:

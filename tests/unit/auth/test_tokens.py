@@ -160,6 +160,16 @@ async def test_a_token_without_anything_to_renew_it_ends(desk: SignInDesk) -> No
     assert (await failure(login)).kind is ErrorKind.SIGNED_OUT
 
 
+async def test_what_is_at_hand_without_asking(desk: SignInDesk) -> None:
+    key = key_of(desk)
+    assert key.at_hand() is None
+    token = await key.token()
+    assert key.at_hand() == token
+    desk.now += 3600 - 299
+    assert key.at_hand() is None, "it is due: somebody has to be asked"
+    assert (FixedToken("t").at_hand(), NoToken().at_hand()) == ("t", None)
+
+
 async def test_those_that_do_not_renew() -> None:
     assert await FixedToken("t").token(refused="t") == "t"
     with pytest.raises(GatewayError, match="caretway login"):

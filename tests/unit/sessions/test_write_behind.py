@@ -43,6 +43,15 @@ async def test_what_is_asked_for_is_written_first() -> None:
     assert store.recall(b"key") == snapshot(1)
 
 
+async def test_of_two_with_one_key_the_later_counts() -> None:
+    shelf = Shelf()
+    store = WriteBehind(shelf)
+    store.remember(b"key", snapshot(1))
+    store.remember(b"key", snapshot(2))
+    store.flush()
+    assert (shelf.writes, shelf.kept) == (1, {b"key": snapshot(2)})
+
+
 async def test_no_more_than_so_many_wait() -> None:
     shelf = Shelf()
     store = WriteBehind(shelf)

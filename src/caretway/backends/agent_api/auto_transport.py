@@ -30,8 +30,15 @@ class AutoTransport:
         carriers: dict[Mode, Transport] = {"h2": self._h2, "http1": self._http1}
         self._chosen = carriers.get(mode)
 
-    async def open_run(self, request_id: str, headers: Mapping[str, str], handler: RunHandler) -> RunStream:
-        return await self._with_carrier(lambda carrier: carrier.open_run(request_id, headers, handler))
+    async def open_run(
+        self, request_id: str, headers: Mapping[str, str], handler: RunHandler, original: str = ""
+    ) -> RunStream:
+        return await self._with_carrier(lambda carrier: carrier.open_run(request_id, headers, handler, original))
+
+    def open_run_now(
+        self, request_id: str, headers: Mapping[str, str], handler: RunHandler, original: str = ""
+    ) -> RunStream | None:
+        return None if self._chosen is None else self._chosen.open_run_now(request_id, headers, handler, original)
 
     async def open_stream(
         self, path: str, headers: Mapping[str, str], message: bytes, handler: RunHandler

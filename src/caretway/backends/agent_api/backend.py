@@ -5,9 +5,9 @@ The simulator backend is this one with another `Transport` under it and another 
 
 import base64
 import hashlib
-import uuid
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from ...core.errors import ErrorKind, GatewayError
@@ -15,11 +15,12 @@ from ...core.request import TurnRequest
 from ...core.turn import Abilities, BackendStatus, ModelInfo, Snapshot
 from ...wire import paths
 from ...wire.messages import pb
-from .compose import Surroundings, compose
+from .compose import Composer, Surroundings
 from .conversation import Conversation, ConversationLimits
 from .faults import fault_from_status
-from .ports import Transport
-from .snapshots import blob_source, read_snapshot
+from .heads import REQUEST_ID
+from .ports import RunHandler, RunStream, Transport
+from .snapshots import blob_source, no_blobs, read_snapshot
 from .tool_policy import ToolPolicy
 from .turn import AgentTurn
 
@@ -31,6 +32,10 @@ ParameterSource = Callable[[], Awaitable[Mapping[str, Parameters]]]
 class TokenSource(Protocol):
     renewable: bool
     """A token that was refused can be replaced by a new one."""
+
+    def at_hand(self) -> str | None:
+        """The token, when it is known without asking anybody; None: it has to be awaited."""
+        ...
 
     async def token(self, *, refused: str = "") -> str:
         """A bearer token; `refused` is one that was used and not accepted."""
@@ -79,50 +84,36 @@ class AgentBackend:
         self.name = setup.name
         self.standing = setup.standing
         self._setup = setup
+        self._composer = Composer(setup.surroundings)
         self._transport = transport
         self._tokens = tokens
-        self._clock = clock
+        self._caller = _Caller(setup.identity, transport, tokens, clock)
         self._parameters = parameters
 
     async def start(self, request: TurnRequest, snapshot: Snapshot | None = None) -> AgentTurn:
-        conversation_id, checkpoint = read_snapshot(snapshot) if snapshot else (str(uuid.uuid4()), None)
+        conversation_id, checkpoint = read_snapshot(snapshot) if snapshot else (new_id(), None)
         setup = self._setup
         rules = setup.tools(request)
-        opening = compose(
+        run_id = new_id()
+        opening = self._composer.compose(
             request,
             conversation_id=conversation_id,
-            surroundings=_within(setup.surroundings, rules.workspace),
+            run_id=run_id,
             checkpoint=checkpoint,
+            workspace=rules.workspace,
         )
-        run_id = str(uuid.uuid4())
         conversation = Conversation(
             opening,
             request,
-            run_id=run_id,
             policy=rules.policy,
             limits=setup.limits,
-            fetch_blob=blob_source(snapshot),
+            fetch_blob=blob_source(snapshot) if snapshot else no_blobs,
             parent=snapshot.parent if snapshot else None,
         )
-        attempts = 0
-        token = ""
-
-        async def headers(refused: bool) -> tuple[str, Mapping[str, str]]:
-            nonlocal attempts, token
-            attempts += 1
-            # The first attempt's id is the run's id; later attempts have one of their own and name the first.
-            request_id = run_id if attempts == 1 else str(uuid.uuid4())
-            token = await self._tokens.token(refused=token if refused else "")
-            known = self._identify(request_id, token)
-            known["x-original-request-id"] = run_id
-            known["x-cursor-agent-allowed-tools"] = rules.allowed
-            return request_id, known
-
         turn = AgentTurn(
             self.name,
             conversation,
-            self._transport,
-            headers,
+            _Opener(self._caller, run_id, rules.allowed),
             renewable=self._tokens.renewable,
             buffer_bytes=setup.buffer_bytes,
             jobs=rules.jobs,
@@ -132,8 +123,8 @@ class AgentBackend:
 
     async def models(self) -> Sequence[ModelInfo]:
         token = await self._tokens.token()
-        headers = self._identify(str(uuid.uuid4()), token)
-        headers |= {"content-type": paths.UNARY_TYPE, "connect-protocol-version": "1"}
+        headers = self._caller.headers(token)
+        headers |= {REQUEST_ID: new_id(), "content-type": paths.UNARY_TYPE, "connect-protocol-version": "1"}
         response = await self._transport.call("POST", paths.USABLE_MODELS, headers)
         if response.status == 401 and self._tokens.renewable:
             headers["authorization"] = f"Bearer {await self._tokens.token(refused=token)}"
@@ -156,25 +147,70 @@ class AgentBackend:
         await self._tokens.aclose()
         await self._transport.aclose()
 
-    def _identify(self, request_id: str, token: str) -> dict[str, str]:
-        identity = self._setup.identity
-        headers = {
-            "authorization": f"Bearer {token}",
+
+class _Caller:
+    """Who calls Cursor, with which token, over what."""
+
+    def __init__(
+        self, identity: Identity, transport: Transport, tokens: TokenSource, clock: Callable[[], float]
+    ) -> None:
+        self.transport = transport
+        self.tokens = tokens
+        self._checksum = identity.checksum
+        self._clock = clock
+        self._known = {
             "user-agent": identity.client_version,
             "x-cursor-client-type": identity.client_type,
             "x-cursor-client-version": identity.client_version,
             "x-ghost-mode": "true" if identity.ghost_mode else "false",
-            "x-request-id": request_id,
         }
         if identity.time_zone:
-            headers["x-cursor-timezone"] = identity.time_zone
-        if identity.checksum:
+            self._known["x-cursor-timezone"] = identity.time_zone
+
+    def headers(self, token: str) -> dict[str, str]:
+        headers = {"authorization": f"Bearer {token}", **self._known}
+        if self._checksum:
             headers["x-cursor-checksum"] = checksum(token, self._clock())
         return headers
 
 
-def _within(surroundings: Surroundings, workspace: str | None) -> Surroundings:
-    return surroundings if workspace == surroundings.workspace else replace(surroundings, workspace=workspace)
+class _Opener:
+    """Opens the attempts of one run. The first one's id is the run's id; later ones have one of their own."""
+
+    __slots__ = ("_allowed", "_caller", "_run_id", "_token", "_tried")
+
+    def __init__(self, caller: _Caller, run_id: str, allowed: str) -> None:
+        self._caller = caller
+        self._run_id = run_id
+        self._allowed = allowed
+        self._token = ""
+        self._tried = False
+
+    def open_now(self, handler: RunHandler) -> RunStream | None:
+        token = self._caller.tokens.at_hand()
+        if token is None:
+            return None
+        self._token = token
+        stream = self._caller.transport.open_run_now(self._run_id, self._headers(token), handler, self._run_id)
+        self._tried = stream is not None
+        return stream
+
+    async def open(self, handler: RunHandler, *, refused: bool) -> RunStream:
+        request_id, self._tried = new_id() if self._tried else self._run_id, True
+        self._token = token = await self._caller.tokens.token(refused=self._token if refused else "")
+        return await self._caller.transport.open_run(request_id, self._headers(token), handler, self._run_id)
+
+    def _headers(self, token: str) -> dict[str, str]:
+        headers = self._caller.headers(token)
+        headers["x-cursor-agent-allowed-tools"] = self._allowed
+        return headers
+
+
+def new_id() -> str:
+    """A random UUID, as text. (The standard library's goes by way of an object, which takes twice the time.)"""
+    digits = os.urandom(16).hex()
+    variant = "89ab"[int(digits[16], 16) & 3]
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
 def _model(model: pb.ModelDetails, parameters: Parameters) -> ModelInfo:

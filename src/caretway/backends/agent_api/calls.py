@@ -55,6 +55,8 @@ class Call:
     arguments: str = ""
     exec_id: int | None = None
     """The exec that waits for the result, on the current attempt."""
+    growing: bool = False
+    """The server began to tell us about it, and its exec has not come."""
     streamed: list[str] = field(default_factory=list)
     typed: bool = False
     """The answer has a fixed shape (a redirected exec) and no room for other words."""
@@ -64,12 +66,12 @@ class Call:
 
 
 class CallDesk:
-    __slots__ = ("_announced", "_calls", "_listed", "_parallel", "_reopened", "_step", "_waiting")
+    __slots__ = ("_calls", "_growing", "_listed", "_parallel", "_reopened", "_step", "_waiting")
 
     def __init__(self, *, parallel: bool) -> None:
         self._calls: dict[str, Call] = {}
         self._parallel = parallel
-        self._announced: set[str] = set()  # calls the server began to tell us about, whose exec has not come
+        self._growing = 0  # how many of them are
         self._listed = 0
         self._reopened = False
         self._step: list[Call] = []  # calls shown in this response
@@ -85,13 +87,13 @@ class CallDesk:
         """The server began to write a call: show it as it grows."""
         if call_id in self._calls or not self._may_show():
             return []
-        self._calls[call_id] = Call(call_id, name, convert)
-        self._announced.add(call_id)
+        self._calls[call_id] = Call(call_id, name, convert, growing=True)
+        self._growing += 1
         return [ToolCallStarted(call_id, name)]
 
     def grow(self, call_id: str, arguments: str) -> list[Event]:
         call = self._calls.get(call_id)
-        if call is None or call_id not in self._announced or not arguments:
+        if call is None or not call.growing or not arguments:
             return []
         call.streamed.append(arguments)
         return [ToolCallDelta(call_id, arguments)]
@@ -112,8 +114,10 @@ class CallDesk:
         call.arguments = arguments
         call.convert = convert
         call.typed = typed
-        started = call_id in self._announced
-        self._announced.discard(call_id)
+        started = call.growing
+        if started:
+            call.growing = False
+            self._growing -= 1
         if not started and not self._may_show():
             self._waiting.append(call)
             return [], False
@@ -133,7 +137,7 @@ class CallDesk:
         return events
 
     def _may_show(self) -> bool:
-        return self._parallel or not (self._step or self._announced)
+        return self._parallel or not (self._step or self._growing)
 
     def _same(self, name: str, arguments: str) -> Call | None:
         """After a drop a model may repeat a call under a new id: what was answered is not run a second time."""
@@ -170,13 +174,13 @@ class CallDesk:
 
     def complete(self) -> bool:
         """True when nothing more can be expected of this step; False when only silence can tell."""
-        if self._announced or not self._step:
+        if self._growing or not self._step:
             return False
         return not self._parallel or (self._listed > 0 and len(self._step) + len(self._waiting) >= self._listed)
 
     @property
     def growing(self) -> bool:
-        return bool(self._announced)
+        return self._growing > 0
 
     # ---- what the client answers
 

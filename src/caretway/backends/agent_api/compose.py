@@ -6,24 +6,40 @@ A history that ends with tool results has no new user message: its action is `re
 """
 
 import base64
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
 
 import msgspec
-from google.protobuf.json_format import ParseDict
-from google.protobuf.struct_pb2 import Value
 
 from ...core.estimate import prompt_chars
-from ...core.request import Image, Message, Reasoning, Role, Text, ToolCall, ToolResult, ToolSpec, TurnRequest
+from ...core.request import Image, Message, Reasoning, Role, Text, ToolCall, ToolResult, TurnRequest
 from ...wire.blobs import blob_id, image_part, text_part, tool_call_part, tool_result_part, write_message
+from ...wire.embedding import embed, tag
 from ...wire.messages import pb
+from .offered_tools import OfferedTools
 
-PROVIDER = "caretway"
-"""The MCP server name under which the client's tools are offered."""
-
-GO_ON = "Continue."
+GO_ON: Final = "Continue."
 """A run needs words of the user. A history that ends with the assistant's own says only this."""
+
+_RUN_REQUEST: Final = tag(pb.AgentClientMessage, "run_request")
+_STATE: Final = tag(pb.AgentRunRequest, "conversation_state")
+_ACTION: Final = tag(pb.AgentRunRequest, "action")
+_CONVERSATION: Final = tag(pb.AgentRunRequest, "conversation_id")
+_MODEL: Final = tag(pb.AgentRunRequest, "requested_model")
+_RUN: Final = tag(pb.AgentRunRequest, "run_id")
+_NO_QUERIES: Final = pb.AgentRunRequest(next_interaction_query_id=0).SerializeToString()
+_SAY: Final = tag(pb.ConversationAction, "user_message_action")
+_RESUME: Final = tag(pb.ConversationAction, "resume_action")
+_WORDS: Final = tag(pb.UserMessageAction, "user_message")
+_CONTEXT: Final = tag(pb.UserMessageAction, "request_context")
+_HISTORY: Final = tag(pb.UserMessageAction, "conversation_history")
+_RESUME_CONTEXT: Final = tag(pb.ResumeAction, "request_context")
+_ENVIRONMENT: Final = tag(pb.RequestContext, "env")
+_RULE: Final = tag(pb.RequestContext, "cloud_rule")
+_COMPLETE: Final = pb.RequestContext(
+    rules_info_complete=True, env_info_complete=True, mcp_info_complete=True
+).SerializeToString()
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,146 +49,123 @@ class Surroundings:
     os_version: str = ""
     shell: str = ""
     time_zone: str = ""
-    workspace: str | None = None
-    """Only set when tools run here, inside this directory."""
     system_delivery: Literal["rule", "root"] = "rule"
     history_carrier: Literal["root", "typed"] = "root"
 
 
-@dataclass(frozen=True, slots=True)
-class Opening:
-    """Everything needed to open (and, after a drop, to reopen) one run."""
+class Opening(msgspec.Struct, frozen=True):
+    """Everything needed to open (and, after a drop, to reopen) one run, as serialised messages. They are put together
+    when they are sent: what many runs have in common, such as an agent's tools, is held once by all of them."""
 
     conversation_id: str
+    name: bytes
+    """Of an AgentRunRequest: its ids and its model."""
     state: bytes
-    """Serialised ConversationStateStructure."""
-    action: pb.ConversationAction
-    context: pb.RequestContext
-    model: pb.RequestedModel
-    tools: tuple[pb.McpToolDefinition, ...]
-    blobs: dict[bytes, bytes] = field(default_factory=dict)
-    prompt_chars: int = 0
+    """ConversationStateStructure."""
+    words: bytes | None
+    """UserMessage; None: the history ends with tool results."""
+    history: bytes
+    """Of a UserMessageAction: the history, when it travels in typed fields."""
+    context: tuple[bytes, ...]
+    """RequestContext, in parts."""
+    tools: bytes
+    """Of an AgentRunRequest: its tools."""
+    blobs: dict[bytes, bytes]
+    """The pieces of the state by their ids; the conversation takes them over."""
+    prompt_chars: int
     """Length of everything that was sent as prompt; for usage estimates only."""
 
-    def run_request(self, run_id: str, checkpoint: bytes | None = None) -> bytes:
-        """The serialised AgentClientMessage that opens an attempt; with a checkpoint it resumes from there."""
-        request = pb.AgentRunRequest(
-            conversation_id=self.conversation_id, requested_model=self.model, run_id=run_id, next_interaction_query_id=0
-        )
-        # Present even when empty: without the field the server says "Conversation state is required".
-        request.conversation_state.SetInParent()
-        request.mcp_tools.SetInParent()
-        request.mcp_tools.mcp_tools.extend(self.tools)
-        if checkpoint is None:
-            request.conversation_state.ParseFromString(self.state)
-            request.action.CopyFrom(self.action)
+    def run_request(self, checkpoint: bytes | None = None) -> bytes:
+        """The AgentClientMessage that opens an attempt; with a checkpoint it resumes from there."""
+        context = b"".join(self.context)
+        if self.words is None or checkpoint is not None:
+            action = embed(_RESUME, embed(_RESUME_CONTEXT, context))
         else:
-            request.conversation_state.ParseFromString(checkpoint)
-            request.action.resume_action.request_context.CopyFrom(self.context)
-        return pb.AgentClientMessage(run_request=request).SerializeToString()
+            action = embed(_SAY, embed(_WORDS, self.words) + embed(_CONTEXT, context) + self.history)
+        # Present even when empty: without the field the server says "Conversation state is required".
+        state = embed(_STATE, self.state if checkpoint is None else checkpoint)
+        return embed(_RUN_REQUEST, state + embed(_ACTION, action) + self.tools + self.name)
 
 
-def tool_definitions(tools: Iterable[ToolSpec]) -> tuple[pb.McpToolDefinition, ...]:
-    return tuple(
-        pb.McpToolDefinition(
-            name=tool.name,
-            description=tool.description,
-            input_schema=ParseDict(_plain(tool.schema) or {"type": "object"}, Value()),
-            provider_identifier=PROVIDER,
-            tool_name=tool.name,
+class Composer:
+    """Writes openings. Remembered: what is the same in many of them."""
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self._surroundings = surroundings
+        self._nowhere = _environment(surroundings, None)
+        self._tools = OfferedTools()
+
+    def compose(
+        self,
+        request: TurnRequest,
+        *,
+        conversation_id: str,
+        run_id: str,
+        checkpoint: bytes | None = None,
+        workspace: str | None = None,
+    ) -> Opening:
+        """The opening of a run. With a checkpoint only what follows the last assistant message travels. `workspace`:
+        only when tools run here, inside this directory."""
+        talk = [message for message in request.messages if message.role is not Role.SYSTEM]
+        # Instructions and nothing else are what is to be answered.
+        history, newest = split_newest(talk) if talk else ([], _joined(request.messages))
+        system = _system(request, instructed=0 < len(talk) < len(request.messages))
+        as_rule = self._surroundings.system_delivery == "rule"
+        state, typed, blobs = b"" if checkpoint is None else checkpoint, b"", {}
+        if checkpoint is None:
+            root = [] if as_rule or not system else [write_message("system", system)]
+            if self._surroundings.history_carrier == "typed" and newest is not None:
+                typed = embed(_HISTORY, typed_history(history).SerializeToString())
+            else:
+                root += root_messages(history)
+            if root:
+                ids = [blob_id(data) for data in root]
+                blobs = dict(zip(ids, root, strict=True))
+                state = pb.ConversationStateStructure(root_prompt_messages_json=ids).SerializeToString()
+        offer = self._tools.offer(request.tools if request.tool_choice.mode != "none" else ())
+        where = self._nowhere if workspace is None else _environment(self._surroundings, workspace)
+        rule = embed(_RULE, system.encode()) if system and as_rule else b""
+        model = embed(_MODEL, _requested_model(request).SerializeToString())
+        return Opening(
+            conversation_id=conversation_id,
+            name=embed(_CONVERSATION, conversation_id.encode()) + model + embed(_RUN, run_id.encode()) + _NO_QUERIES,
+            state=state,
+            words=_user_message(newest).SerializeToString() if newest is not None else None,
+            history=typed,
+            context=(where, offer.in_context, rule, _COMPLETE),
+            tools=offer.in_run,
+            blobs=blobs,
+            prompt_chars=prompt_chars(request),
         )
-        for tool in tools
+
+
+def _environment(surroundings: Surroundings, workspace: str | None) -> bytes:
+    env = pb.RequestContextEnv(
+        os_version=surroundings.os_version, shell=surroundings.shell, time_zone=surroundings.time_zone
     )
+    if workspace is not None:
+        env.workspace_paths.append(workspace)
+        env.process_working_directory = workspace
+    return embed(_ENVIRONMENT, env.SerializeToString())
 
 
-def _plain(value: Any) -> Any:
-    """A JSON schema as protobuf's Value can hold it: integers beyond 2**53 and the like become floats anyway."""
-    if isinstance(value, dict):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    return value
-
-
-def request_context(
-    surroundings: Surroundings, tools: Sequence[pb.McpToolDefinition], system: str
-) -> pb.RequestContext:
-    context = pb.RequestContext(tools=tools, rules_info_complete=True, env_info_complete=True, mcp_info_complete=True)
-    context.env.os_version = surroundings.os_version
-    context.env.shell = surroundings.shell
-    context.env.time_zone = surroundings.time_zone
-    if surroundings.workspace is not None:
-        context.env.workspace_paths.append(surroundings.workspace)
-        context.env.process_working_directory = surroundings.workspace
-    if system and surroundings.system_delivery == "rule":
-        context.cloud_rule = system
-    return context
-
-
-def requested_model(request: TurnRequest) -> pb.RequestedModel:
+def _requested_model(request: TurnRequest) -> pb.RequestedModel:
     model = pb.RequestedModel(model_id=request.model)
     for name, value in request.parameters:
         model.parameters.add(id=name, value=value)
     return model
 
 
-def compose(
-    request: TurnRequest,
-    *,
-    conversation_id: str,
-    surroundings: Surroundings,
-    checkpoint: bytes | None = None,
-) -> Opening:
-    """The opening of a run. With a checkpoint only what follows the last assistant message travels."""
-    offered = request.tools if request.tool_choice.mode != "none" else ()
-    tools = tool_definitions(offered)
-    history, newest = split_newest(request.messages)
-    instructions = request.system if any(message.role is not Role.SYSTEM for message in request.messages) else ""
-    system = "\n\n".join(part for part in (instructions, _tool_rule(request)) if part)
-    context = request_context(surroundings, tools, system)
-    blobs: dict[bytes, bytes] = {}
-    action = pb.ConversationAction()
-    if newest is None:
-        action.resume_action.request_context.CopyFrom(context)
-    else:
-        action.user_message_action.user_message.CopyFrom(_user_message(newest))
-        action.user_message_action.request_context.CopyFrom(context)
-    if checkpoint is not None:
-        state = checkpoint
-    else:
-        structure = pb.ConversationStateStructure()
-        root: list[bytes] = []
-        if system and surroundings.system_delivery == "root":
-            root.append(write_message("system", system))
-        if surroundings.history_carrier == "typed" and newest is not None:
-            action.user_message_action.conversation_history.CopyFrom(typed_history(history))
-        else:
-            root.extend(root_messages(history))
-        for data in root:
-            key = blob_id(data)
-            blobs[key] = data
-            structure.root_prompt_messages_json.append(key)
-        state = structure.SerializeToString()
-    return Opening(
-        conversation_id=conversation_id,
-        state=state,
-        action=action,
-        context=context,
-        model=requested_model(request),
-        tools=tools,
-        blobs=blobs,
-        prompt_chars=prompt_chars(request),
-    )
+def _system(request: TurnRequest, *, instructed: bool) -> str:
+    instructions, rule = request.system if instructed else "", _tool_rule(request)
+    return f"{instructions}\n\n{rule}" if instructions and rule else instructions or rule
 
 
-def split_newest(messages: Sequence[Message]) -> tuple[list[Message], Message | None]:
-    """(history without system messages, the user's newest words or None when the history ends with tool results).
+def split_newest(talk: list[Message]) -> tuple[list[Message], Message | None]:
+    """(the history, the user's newest words or None when the history ends with tool results).
 
     What the user said since the last assistant or tool message is one new message: clients split it as they like.
     """
-    talk = [message for message in messages if message.role is not Role.SYSTEM]
-    if not talk:  # instructions and nothing else: they are what is to be answered
-        return [], _joined(messages)
     cut = len(talk)
     while cut and talk[cut - 1].role is Role.USER:
         cut -= 1
@@ -208,7 +201,7 @@ def _tool_rule(request: TurnRequest) -> str:
 
 def _user_message(message: Message) -> pb.UserMessage:
     user = pb.UserMessage(text=message.text)
-    for number, image in enumerate(part for part in message.parts if isinstance(part, Image)):
+    for number, image in enumerate([part for part in message.parts if isinstance(part, Image)]):
         user.selected_context.selected_images.add(
             uuid=f"{blob_id(image.data).hex()[:32]}-{number}", mime_type=image.mime_type, data=image.data
         )

@@ -9,7 +9,7 @@ a thing twice. Every KV request and every exec request is answered in the same c
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
@@ -37,6 +37,7 @@ from .snapshots import write_state
 from .tally import Tally
 
 NO_PERSON: Final = "Nobody can be asked: this client answers through an API. Decide yourself and go on."
+_NONE: Final[frozenset[Any]] = frozenset()  # shared: most turns have no tools and no jobs, and a set is large
 _HEARTBEAT: Final = pb.AgentClientMessage(client_heartbeat=pb.ClientHeartbeat()).SerializeToString()
 
 
@@ -82,7 +83,6 @@ class Conversation:
         "_pause_at",
         "_policy",
         "_progressed",
-        "_run_id",
         "_running_jobs",
         "_tally",
         "_tools",
@@ -99,7 +99,6 @@ class Conversation:
         opening: Opening,
         request: TurnRequest,
         *,
-        run_id: str,
         policy: Policy,
         limits: ConversationLimits,
         fetch_blob: Callable[[bytes], bytes | None],
@@ -108,26 +107,27 @@ class Conversation:
         self.phase = Phase.NEW
         self.outgoing: list[bytes] = []
         self.events: list[Event] = []
-        self.jobs: list[pb.ExecServerMessage] = []
-        self.aborted_jobs: list[int] = []
+        self.jobs: Sequence[pb.ExecServerMessage] = ()
+        """To be run; whoever takes them leaves `()`."""
+        self.aborted_jobs: Sequence[int] = ()
+        """The same, to be given up."""
         self.visible = False
         """The client has seen something of this response."""
         self._opening = opening
-        self._tools = {tool.name for tool in request.tools} if request.tool_choice.mode != "none" else set()
-        self._run_id = run_id
+        self._tools = _names(request)
         self._policy = policy
         self._limits = limits
         self._fetch_blob = fetch_blob
         self._parent = parent
-        self._blobs = dict(opening.blobs)
-        self._blob_bytes = sum(map(len, self._blobs.values()))
+        self._blobs = opening.blobs
+        self._blob_bytes = sum(map(len, self._blobs.values())) if self._blobs else 0
         self._checkpoint: bytes | None = None
         self._attempts = 0
         self._ended = False
         self._patience = 1
         self._echo = Echo()
         self._desk = CallDesk(parallel=request.tool_choice.parallel)
-        self._running_jobs: set[int] = set()
+        self._running_jobs: frozenset[int] = _NONE
         self._tally = Tally(opening.prompt_chars)
         self._heard = self._progressed = 0.0
         self._heartbeat_at = self._exec_heartbeat_at = 0.0
@@ -141,11 +141,11 @@ class Conversation:
             self.events.append(TurnStarted())
         self.phase = Phase.RUNNING
         self._attempts += 1
-        self.aborted_jobs.extend(self._running_jobs)  # a new attempt asks for them anew, under other ids
-        self._running_jobs.clear()
+        self.aborted_jobs = (*self.aborted_jobs, *self._running_jobs)  # a new attempt asks for them under other ids
+        self._running_jobs = _NONE
         self._pause_at = None
         self._clock(now)
-        self.outgoing.append(self._opening.run_request(self._run_id, self._checkpoint))
+        self.outgoing.append(self._opening.run_request(self._checkpoint))
 
     def _clock(self, now: float) -> None:
         self._heard = self._progressed = now
@@ -296,7 +296,7 @@ class Conversation:
     def finish_job(self, exec_: pb.ExecServerMessage, messages: Sequence[bytes], now: float) -> None:
         """The outcome of a job that ran on this side."""
         if exec_.id in self._running_jobs:
-            self._running_jobs.discard(exec_.id)
+            self._running_jobs -= {exec_.id}
             self._progressed = now
             self.outgoing.extend(messages)
 
@@ -332,8 +332,8 @@ class Conversation:
     def _abort(self, exec_id: int) -> None:
         self._desk.aborted(exec_id)
         if exec_id in self._running_jobs:
-            self._running_jobs.discard(exec_id)
-            self.aborted_jobs.append(exec_id)
+            self._running_jobs -= {exec_id}
+            self.aborted_jobs = (*self.aborted_jobs, exec_id)
 
     def _update(self, update: pb.InteractionUpdate, now: float) -> None:
         match update.WhichOneof("message"):
@@ -423,8 +423,8 @@ class Conversation:
         self._progressed = now
         match exec_.WhichOneof("message"):
             case "request_context_args":
-                reply = execs.context_result(exec_.id, self._opening.context)
-                self.outgoing += [execs.answer(reply), execs.stream_close(exec_.id)]
+                context = b"".join(self._opening.context)
+                self.outgoing += [execs.context_answer(exec_.id, context), execs.stream_close(exec_.id)]
             case "mcp_args":
                 args = exec_.mcp_args
                 name = _client_name(args)
@@ -441,8 +441,8 @@ class Conversation:
             case Redirect(name=name, arguments=arguments, convert=convert):
                 self._ask(exec_, _exec_call_id(exec_), name, arguments, convert, now, typed=True)
             case RunHere():
-                self._running_jobs.add(exec_.id)
-                self.jobs.append(exec_)
+                self._running_jobs |= {exec_.id}
+                self.jobs = (*self.jobs, exec_)
             case Refuse(reason=reason):
                 self.outgoing.extend(execs.refuse(exec_, reason))
 
@@ -480,6 +480,12 @@ class Conversation:
         self.phase = Phase.PAUSED
         self.events.append(UsageReported(self._tally.estimate()))
         self.events.append(TurnPaused())
+
+
+def _names(request: TurnRequest) -> frozenset[str]:
+    if not request.tools or request.tool_choice.mode == "none":
+        return _NONE
+    return frozenset([tool.name for tool in request.tools])
 
 
 def _client_name(args: pb.McpArgs) -> str:

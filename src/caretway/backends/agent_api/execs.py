@@ -8,10 +8,16 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ...core.request import Image, Text, ToolResult
+from ...wire.embedding import embed, tag
 from ...wire.messages import pb
 
 ExecReply = pb.ExecClientMessage
 Refuse = Callable[[pb.ExecServerMessage, str], ExecReply]
+
+_MESSAGE_REPLY: Final = tag(pb.AgentClientMessage, "exec_client_message")
+_REPLY_RESULT: Final = tag(pb.ExecClientMessage, "request_context_result")
+_RESULT_SUCCESS: Final = tag(pb.RequestContextResult, "success")
+_SUCCESS_CONTEXT: Final = tag(pb.RequestContextSuccess, "request_context")
 
 
 def stream_close(exec_id: int) -> bytes:
@@ -51,9 +57,11 @@ def tool_not_found(exec_id: int, name: str, available: Sequence[str]) -> ExecRep
     return ExecReply(id=exec_id, mcp_result=pb.McpResult(tool_not_found=missing))
 
 
-def context_result(exec_id: int, context: pb.RequestContext) -> ExecReply:
-    success = pb.RequestContextSuccess(request_context=context)
-    return ExecReply(id=exec_id, request_context_result=pb.RequestContextResult(success=success))
+def context_answer(exec_id: int, context: bytes) -> bytes:
+    """`context` is a serialised RequestContext: an agent's tools make it large."""
+    result = embed(_RESULT_SUCCESS, embed(_SUCCESS_CONTEXT, context))
+    reply = ExecReply(id=exec_id).SerializeToString() + embed(_REPLY_RESULT, result)
+    return embed(_MESSAGE_REPLY, reply)
 
 
 def _shell_rejected(args: pb.ShellArgs | pb.BackgroundShellSpawnArgs, reason: str) -> pb.ShellRejected:

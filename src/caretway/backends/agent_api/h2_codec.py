@@ -7,12 +7,12 @@ other frame is rare. A frame that breaks RFC 9113 raises `Http2Broken`, with the
 """
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
-from hpack import Decoder
 from hpack.exceptions import HPACKError
 
+from .h2_fields import MAX_FIELDS_BYTES, FieldReader
 from .h2_frames import (
     ACK,
     END_HEADERS,
@@ -40,15 +40,12 @@ from .h2_frames import (
     StreamEnded,
     StreamReset,
     WindowOpened,
-    field_block,
     frame,
     head_frames,
     settings,
     window_update,
 )
 
-MAX_FIELDS_BYTES: Final = 64 * 1024
-"""A response's header list, as it is spelled and as it is counted."""
 MAX_STREAMS: Final = 2**31 - 1
 
 _unpack_head = HEAD.unpack_from
@@ -72,7 +69,7 @@ class _Halves:
 class Framing:
     __slots__ = (
         "_block",
-        "_decoder",
+        "_fields",
         "_first_receive_window",
         "_first_send_window",
         "_receive_window",
@@ -100,7 +97,7 @@ class Framing:
         self._streams: dict[int, _Halves] = {}
         self._rest = b""
         self._block: tuple[int, int, bytearray] | None = None  # an unfinished block of fields: stream, flags, bytes
-        self._decoder = Decoder(MAX_FIELDS_BYTES)
+        self._fields = FieldReader()
         self.outgoing: list[bytes] = []
         """Frames that are to be sent; `data_to_send` takes them."""
         self._table_told = False
@@ -136,12 +133,11 @@ class Framing:
         if self._receive_window > FIRST_WINDOW:
             self.outgoing.append(window_update(0, self._receive_window - FIRST_WINDOW))
 
-    def open(self, fields: Iterable[tuple[str, str]], *, end: bool) -> int:
-        """Begin a request; the number of its stream."""
+    def open(self, block: bytes, *, end: bool) -> int:
+        """Begin a request whose fields are spelled already; the number of its stream."""
         self.last_stream_id = stream_id = self.last_stream_id + 2 if self.last_stream_id else 1
         halves = self._streams[stream_id] = _Halves(self._first_send_window, self._first_receive_window)
         halves.our_end = end
-        block = field_block(fields)
         if not self._table_told:
             self._table_told, block = True, NO_TABLE + block
         self.outgoing.append(head_frames(stream_id, block, end=end, limit=self.max_frame_bytes))
@@ -154,9 +150,9 @@ class Framing:
 
     def send(self, stream_id: int, data: bytes, *, end: bool) -> None:
         """One DATA frame; at most `room` bytes."""
-        halves = self._streams[stream_id]
-        halves.send_window -= len(data)
-        self._send_window -= len(data)
+        halves, size = self._streams[stream_id], len(data)
+        halves.send_window -= size
+        self._send_window -= size
         self.outgoing.append(frame(Kind.DATA, END_STREAM if end else 0, stream_id, data))
         halves.our_end |= end
 
@@ -221,18 +217,18 @@ class Framing:
     def _take(self, kind: int, flags: int, stream_id: int, payload: bytes, heard: list[Heard]) -> None:
         if self._block is not None and (kind != Kind.CONTINUATION or stream_id != self._block[0]):
             raise Http2Broken(Code.PROTOCOL_ERROR, f"a frame of type {kind} inside a block of header fields")
-        taker = self._takers.get(kind)
-        if taker is not None:  # unknown ones are to be ignored
-            taker(stream_id, flags, payload, heard)
+        if kind in self._takers:  # unknown ones are to be ignored
+            self._takers[kind](stream_id, flags, payload, heard)
 
-    def _known(self, stream_id: int, what: str) -> _Halves | None:
-        """The stream, or None when it is over. One that never was is the peer's mistake."""
+    def _must_be_over(self, stream_id: int, what: str) -> None:
+        """A stream that is not there. One that never was is the peer's mistake."""
         if not stream_id & 1 or stream_id > self.last_stream_id:
             raise Http2Broken(Code.PROTOCOL_ERROR, f"{what} on stream {stream_id}, which was never opened")
-        return self._streams.get(stream_id)
 
     def _take_data(self, stream_id: int, flags: int, payload: bytes, heard: list[Heard]) -> None:
-        halves = self._known(stream_id, "DATA")
+        halves = self._streams.get(stream_id)
+        if halves is None:
+            self._must_be_over(stream_id, "DATA")
         size = len(payload)
         self._receive_window -= size
         if self._receive_window < 0:
@@ -266,28 +262,28 @@ class Framing:
             payload = _unpadded(payload)
         if flags & WITH_PRIORITY:
             payload = payload[5:]
-        self._known(stream_id, "HEADERS")
-        self._block = (stream_id, flags, bytearray(payload))
+        if stream_id not in self._streams:
+            self._must_be_over(stream_id, "HEADERS")
         if flags & END_HEADERS:
-            self._finish_block(heard)
+            self._take_fields(stream_id, flags, payload, heard)
+        else:
+            self._block = (stream_id, flags, bytearray(payload))
 
     def _take_continuation(self, stream_id: int, flags: int, payload: bytes, heard: list[Heard]) -> None:
         if self._block is None:
             raise Http2Broken(Code.PROTOCOL_ERROR, "CONTINUATION without HEADERS")
-        block = self._block[2]
+        _, first_flags, block = self._block
         block += payload
         if len(block) > MAX_FIELDS_BYTES:
             raise Http2Broken(Code.ENHANCE_YOUR_CALM, f"a block of more than {MAX_FIELDS_BYTES} bytes of header fields")
         if flags & END_HEADERS:
-            self._finish_block(heard)
+            self._block = None
+            self._take_fields(stream_id, first_flags, bytes(block), heard)
 
-    def _finish_block(self, heard: list[Heard]) -> None:
-        assert self._block is not None
-        (stream_id, flags, block), self._block = self._block, None
+    def _take_fields(self, stream_id: int, flags: int, block: bytes, heard: list[Heard]) -> None:
         try:
-            # Also when nobody wants it: the table must stay the same as the peer's.
-            fields = [(bytes(name), bytes(value)) for name, value in self._decoder.decode(bytes(block), raw=True)]
-        except (HPACKError, IndexError) as broken:
+            fields = self._fields.read(block)
+        except (HPACKError, IndexError, ValueError) as broken:
             raise Http2Broken(Code.COMPRESSION_ERROR, f"header fields that cannot be read: {broken}") from broken
         halves = self._streams.get(stream_id)
         if halves is None:
@@ -297,16 +293,14 @@ class Framing:
                 raise Http2Broken(Code.PROTOCOL_ERROR, "a second block of header fields in the middle of a stream")
             self._ended(stream_id, halves, heard)
             return
-        known = dict(fields)
-        status = known.get(b":status", b"")
-        if not status.isdigit():
+        status = fields.status
+        if status is None:
             raise Http2Broken(Code.PROTOCOL_ERROR, "a response without a status")
-        if status.startswith(b"1") and not flags & END_STREAM:
+        if 100 <= status < 200 and not flags & END_STREAM:
             return  # an informational response; the real one follows
         halves.headed = True
-        length = known.get(b"content-length", b"")
-        halves.expected = int(length) if length.isdigit() else None
-        heard.append(HeadReceived(stream_id, fields))
+        halves.expected = fields.length
+        heard.append(HeadReceived(stream_id, status, fields.headers))
         if flags & END_STREAM:
             halves.expected = None  # of an answer without a body, such as 304, it says something else
             self._ended(stream_id, halves, heard)
@@ -314,9 +308,10 @@ class Framing:
     def _take_reset(self, stream_id: int, flags: int, payload: bytes, heard: list[Heard]) -> None:
         if len(payload) != 4:
             raise Http2Broken(Code.FRAME_SIZE_ERROR, f"a RST_STREAM of {len(payload)} bytes")
-        if self._known(stream_id, "RST_STREAM") is not None:
-            del self._streams[stream_id]
+        if self._streams.pop(stream_id, None) is not None:
             heard.append(StreamReset(stream_id, int.from_bytes(payload, "big")))
+        else:
+            self._must_be_over(stream_id, "RST_STREAM")
 
     def _take_settings(self, stream_id: int, flags: int, payload: bytes, heard: list[Heard]) -> None:
         if stream_id:
@@ -367,8 +362,9 @@ class Framing:
         if len(payload) != 4 or not size:
             raise Http2Broken(Code.PROTOCOL_ERROR, f"a WINDOW_UPDATE of {len(payload)} bytes by {size}")
         if stream_id:
-            halves = self._known(stream_id, "WINDOW_UPDATE")
+            halves = self._streams.get(stream_id)
             if halves is None:
+                self._must_be_over(stream_id, "WINDOW_UPDATE")
                 return
             halves.send_window = opened = halves.send_window + size
         else:

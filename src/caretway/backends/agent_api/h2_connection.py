@@ -7,10 +7,11 @@ window, so a slow reader and a slow peer stop one stream and nobody else. Refuse
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final, assert_never, cast
 
 from ...core.errors import ErrorKind, GatewayError
+from .alarm import Alarm
 from .dial import ALPN_H2
 from .faults import HINTS
 from .h2_codec import Framing
@@ -28,7 +29,6 @@ from .h2_frames import (
 )
 from .h2_framing import NotHttp2, reset_fault, speaks_http2, unprocessed
 from .h2_stream import Stream
-from .heads import read_fields
 from .limits import TransportLimits
 from .run_reader import cut
 from .sink import NOBODY, Sink
@@ -49,6 +49,7 @@ PING_PAYLOAD: Final = b"caretway"
 class Connection(asyncio.Protocol):
     __slots__ = (
         "_acknowledge_at",
+        "_alarm",
         "_cause",
         "_draining",
         "_flush_due",
@@ -60,11 +61,12 @@ class Connection(asyncio.Protocol):
         "_loop",
         "_on_change",
         "_pinged",
+        "_places",
         "_reading",
         "_reopen_at",
         "_sendable",
         "_streams",
-        "_timer",
+        "_stuck",
         "_transport",
         "_unread",
         "_write_blocked",
@@ -86,34 +88,34 @@ class Connection(asyncio.Protocol):
         self.ready: asyncio.Future[None] = self._loop.create_future()
         self.closed: asyncio.Future[None] = self._loop.create_future()
         self._draining = False
+        self._places = 0  # for streams; none before the peer's settings are known
         self._cause: GatewayError | None = None  # set once, when the connection has failed or was shut
         self._streams: dict[int, Stream] = {}
         self._sendable: dict[int, Stream] = {}  # in turn: each sends one frame and goes to the back
+        self._stuck = False  # a stream found its window shut and is not among them
         self._unread = 0
         self._reading = False
         self._flush_due = False
         self._write_blocked = False
         self._last_heard = self._loop.time()
         self._pinged = 0.0
-        self._timer: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(self._loop)
 
     # -- for the pool -------------------------------------------------------------------------------------------------
 
     @property
     def has_room(self) -> bool:
-        if self._draining or not self.ready.done():
-            return False
-        cap = min(self._limits.streams_per_connection, self._framing.max_concurrent_streams)
-        return len(self._streams) < cap
+        return len(self._streams) < self._places and not self._draining
 
     @property
     def fresh(self) -> bool:
         """No request has gone out yet, so it cannot be a kept connection that the peer gave up meanwhile."""
         return self._framing.last_stream_id == 0
 
-    def open(self, fields: Sequence[tuple[str, str]], sink: Sink, *, body: bytes | None = None) -> Stream:
-        """Start a request, after `has_room` said yes. With `body` it is complete; without, `send` goes on with it."""
-        stream_id = self._framing.open(fields, end=body == b"")
+    def open(self, block: bytes, sink: Sink, body: bytes | None = None) -> Stream:
+        """Start a request, after `has_room` said yes; `block` are its fields. With `body` it is complete; without,
+        `send` goes on with it."""
+        stream_id = self._framing.open(block, end=body == b"")
         stream = self._streams[stream_id] = Stream(self, stream_id, sink, complete=body is not None)
         if body:
             stream.outbox.add(body)
@@ -258,7 +260,7 @@ class Connection(asyncio.Protocol):
                         touched.setdefault(stream, None)
                 case HeadReceived():
                     if stream is not None:
-                        self._tell_head(stream, read_fields(event.fields))
+                        self._tell_head(stream, event)
                 case StreamEnded():
                     if stream is not None:
                         stream.ended = True
@@ -270,9 +272,12 @@ class Connection(asyncio.Protocol):
                 case WindowOpened() if event.stream_id:
                     if stream is not None and stream.outbox.size:
                         self._sendable[stream.id] = stream
-                case WindowOpened() | SettingsChanged():
-                    self._sendable.update((each.id, each) for each in self._streams.values() if each.outbox.size)
-                    if isinstance(event, SettingsChanged) and not self.ready.done():
+                case WindowOpened():
+                    self._send_again()
+                case SettingsChanged():
+                    self._send_again()
+                    self._places = min(self._limits.streams_per_connection, self._framing.max_concurrent_streams)
+                    if not self.ready.done():
                         self.ready.set_result(None)
                 case PingAnswered():
                     self._watch()
@@ -290,6 +295,11 @@ class Connection(asyncio.Protocol):
             self._deliver(stream, error)
         if self._draining:
             self._shut_when_drained()
+
+    def _send_again(self) -> None:
+        if self._stuck:
+            self._stuck = False
+            self._sendable.update((each.id, each) for each in self._streams.values() if each.outbox.size)
 
     def _deliver(self, stream: Stream, error: GatewayError | None) -> None:
         if stream.arrived and not stream.over:
@@ -310,9 +320,9 @@ class Connection(asyncio.Protocol):
         elif stream.unread >= self._reopen_at:
             self.reopen_window(stream)
 
-    def _tell_head(self, stream: Stream, headers: dict[str, str]) -> None:
+    def _tell_head(self, stream: Stream, head: HeadReceived) -> None:
         try:
-            stream.sink.on_head(int(headers.get(":status", "0")), headers)
+            stream.sink.on_head(head.status, head.headers)
         except Exception as failure:  # as above
             self._give_up(stream, failure)
 
@@ -348,7 +358,8 @@ class Connection(asyncio.Protocol):
                 stream = sendable.pop(stream_id)
                 data = stream.outbox.take(framing.room(stream_id))
                 if not data:
-                    continue  # its window is shut; the update that opens it puts the stream back
+                    self._stuck = True  # its window is shut; the update that opens it puts the stream back
+                    continue
                 framing.send(stream_id, data, end=stream.complete and not stream.outbox.size)
                 framed += len(data)
                 if stream.outbox.size:
@@ -369,15 +380,15 @@ class Connection(asyncio.Protocol):
     def _watch(self) -> None:
         """With streams: PING in a while (at once if the connection has been silent that long). Without: idle out."""
         if not self._streams:
-            self._set_timer(self._limits.idle_timeout_s, self._retire)
+            self._alarm.set(self._limits.idle_timeout_s, self._retire)
             return
         silent = self._loop.time() - self._last_heard
         due = self._limits.ping_interval_s
-        self._set_timer(0.0 if silent > due else due, self._ping)
+        self._alarm.set(0.0 if silent > due else due, self._ping)
 
     def _ping(self) -> None:
         self._pinged = self._loop.time()
-        self._set_timer(self._limits.ping_timeout_s, self._judge_silence)
+        self._alarm.set(self._limits.ping_timeout_s, self._judge_silence)
         self._framing.ping(PING_PAYLOAD)
         self._flush()
 
@@ -389,11 +400,6 @@ class Connection(asyncio.Protocol):
 
     def _retire(self) -> None:
         self.shut(cut(f"the idle connection to {self._host} was closed"))
-
-    def _set_timer(self, delay: float, callback: Callable[[], None]) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._loop.call_later(delay, callback)
 
     def _end_our_half(self, stream: Stream) -> None:
         unsent = stream.outbox.size
@@ -435,8 +441,7 @@ class Connection(asyncio.Protocol):
             return
         self._cause = cause
         self._draining = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._alarm.cancel()
         if not self.ready.done():
             self.ready.set_exception(cause)
             self.ready.exception()  # seen: nobody may be waiting any more

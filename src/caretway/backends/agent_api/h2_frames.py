@@ -5,8 +5,7 @@ right; their few hundred bytes are nothing beside what a run carries.
 """
 
 import struct
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from functools import lru_cache
 from typing import Final
@@ -81,51 +80,45 @@ class Http2Broken(Exception):
         self.code = code
 
 
-# -- what a client hears
+# -- what a client hears. Structs: there is one for each delta
 
 
-class DataReceived(Struct, gc=False):  # a struct: one for each delta
+class DataReceived(Struct, gc=False):
     stream_id: int
     data: bytes
     size: int
     """Bytes that count against the windows: padding too."""
 
 
-@dataclass(frozen=True, slots=True)
-class HeadReceived:
+class HeadReceived(Struct, frozen=True):
     stream_id: int
-    fields: list[tuple[bytes, bytes]]
+    status: int
+    headers: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class StreamEnded:
+class StreamEnded(Struct, frozen=True, gc=False):
     stream_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class StreamReset:
+class StreamReset(Struct, frozen=True, gc=False):
     stream_id: int
     code: int
 
 
-@dataclass(frozen=True, slots=True)
-class WindowOpened:
+class WindowOpened(Struct, frozen=True, gc=False):
     stream_id: int
     """0: the connection's."""
 
 
-@dataclass(frozen=True, slots=True)
-class SettingsChanged:
+class SettingsChanged(Struct, frozen=True, gc=False):
     stream_id: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class PingAnswered:
+class PingAnswered(Struct, frozen=True, gc=False):
     stream_id: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class GoAway:
+class GoAway(Struct, frozen=True, gc=False):
     last_stream_id: int
     stream_id: int = 0
 
@@ -150,17 +143,11 @@ def window_update(stream_id: int, size: int) -> bytes:
 
 def head_frames(stream_id: int, block: bytes, *, end: bool, limit: int) -> bytes:
     """HEADERS, and CONTINUATION for what does not fit."""
-    pieces = [block[at : at + limit] for at in range(0, len(block), limit)]
-    last = len(pieces) - 1
-    return b"".join(
-        frame(
-            Kind.CONTINUATION if number else Kind.HEADERS,
-            (END_HEADERS if number == last else 0) | (END_STREAM if end and not number else 0),
-            stream_id,
-            piece,
-        )
-        for number, piece in enumerate(pieces)
-    )
+    kind, flags, frames = Kind.HEADERS, END_STREAM if end else 0, b""
+    while len(block) > limit:
+        frames += frame(kind, flags, stream_id, block[:limit])
+        kind, flags, block = Kind.CONTINUATION, 0, block[limit:]
+    return frames + frame(kind, flags | END_HEADERS, stream_id, block)
 
 
 NO_TABLE: Final = b"\x20"
@@ -181,14 +168,14 @@ def field_block(fields: Iterable[tuple[str, str]]) -> bytes:
     return b"".join([_field(name, value) for name, value in fields])
 
 
-@lru_cache(maxsize=256)  # of a request's fields nearly all are those of the request before it
 def _field(name: str, value: str) -> bytes:
-    if (whole := _INDEXED.get((name, value))) is not None:
-        return whole
-    begin = _NAMED.get(name) or _SECRET.get(name)
-    if begin is None:
-        begin = b"\x00" + _text(name)
-    return begin + _text(value)
+    pair = (name, value)
+    return _INDEXED[pair] if pair in _INDEXED else _begin(name) + _text(value)
+
+
+@lru_cache(maxsize=64)  # of names only: they are few, and none is secret
+def _begin(name: str) -> bytes:
+    return _NAMED.get(name) or _SECRET.get(name) or b"\x00" + _text(name)
 
 
 def _text(text: str) -> bytes:

@@ -5,7 +5,6 @@ and everybody who waits shares the attempt. What a run carries is packed and unp
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
@@ -16,9 +15,10 @@ from ...wire.envelope import pack
 from ...wire.paths import RUN
 from .dial import Dial
 from .h2_connection import Connection
+from .h2_frames import field_block
 from .h2_framing import Unprocessed
 from .h2_stream import Stream
-from .heads import RUN_HEADERS, head
+from .heads import RUN_HEADERS, head, run_ids
 from .limits import DEFAULT_LIMITS, TransportLimits
 from .ports import Response, RunHandler
 from .run_reader import RunReader, cut, stopping
@@ -26,6 +26,8 @@ from .unary import UnaryAnswer, late
 
 CLOSE_GRACE_S: Final = 1.0
 """How long `aclose` waits for sockets to close in order."""
+MAX_HEADS: Final = 16
+"""Heads of runs that are remembered as they were spelled: one for each token and set of allowed tools in use."""
 
 
 class H2Transport:
@@ -35,34 +37,57 @@ class H2Transport:
         self._limits = limits
         self._connections: list[Connection] = []
         self._attempt: asyncio.Task[GatewayError | None] | None = None
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: list[asyncio.Future[None]] = []
+        self._heads: dict[tuple[tuple[str, str], ...], bytes] = {}
         self._closed = False
 
     @property
     def connection_count(self) -> int:
         return len(self._connections)
 
-    async def open_run(self, request_id: str, headers: Mapping[str, str], handler: RunHandler) -> "H2Run":
-        fields = self._fields("POST", RUN, head(RUN_HEADERS, {"x-request-id": request_id, **headers}))
-        run = H2Run(handler, self._limits)
+    async def open_run(
+        self, request_id: str, headers: Mapping[str, str], handler: RunHandler, original: str = ""
+    ) -> "H2Run":
+        block = self._run_head(headers) + field_block(run_ids(request_id, original))
         connection = await self._acquire()
-        run.stream = connection.open(fields, run)
+        return self._run(connection, block, handler)
+
+    def open_run_now(
+        self, request_id: str, headers: Mapping[str, str], handler: RunHandler, original: str = ""
+    ) -> "H2Run | None":
+        connection = None if self._waiting else self._with_room()  # who waits for a place comes first
+        if connection is None:
+            return None
+        return self._run(connection, self._run_head(headers) + field_block(run_ids(request_id, original)), handler)
+
+    def _run(self, connection: Connection, block: bytes, handler: RunHandler, body: bytes | None = None) -> "H2Run":
+        run = H2Run(handler, self._limits)
+        run.stream = connection.open(block, run, body)
         return run
+
+    def _run_head(self, headers: Mapping[str, str]) -> bytes:
+        """What the heads of many runs have in common, checked and spelled once."""
+        key = tuple(headers.items())
+        known = self._heads
+        if key not in known:
+            if len(known) >= MAX_HEADS:
+                known.clear()
+            known[key] = self._block("POST", RUN, head(RUN_HEADERS, headers))
+        return known[key]
 
     async def open_stream(self, path: str, headers: Mapping[str, str], message: bytes, handler: RunHandler) -> "H2Run":
-        fields = self._fields("POST", path, head(RUN_HEADERS, headers))
-        run = H2Run(handler, self._limits)
+        block = self._block("POST", path, head(RUN_HEADERS, headers))
         connection = await self._acquire()
-        run.stream = connection.open(fields, run, body=pack(message))
-        return run
+        return self._run(connection, block, handler, pack(message))
 
     async def call(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> Response:
-        fields = self._fields(method, path, head({}, headers))
+        fields = head({}, headers)
         if body:
             fields.append(("content-length", str(len(body))))
+        block = self._block(method, path, fields)
         try:
             async with asyncio.timeout(self._limits.call_timeout_s):
-                return await self._call(fields, body)
+                return await self._call(block, body)
         except TimeoutError as passed:
             raise late(path, self._limits.call_timeout_s) from passed
 
@@ -84,22 +109,22 @@ class H2Transport:
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
-    def _fields(self, method: str, path: str, fields: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    def _block(self, method: str, path: str, fields: list[tuple[str, str]]) -> bytes:
         origin = self._dial.origin
-        return [
+        own = (
             (":method", method),
             (":scheme", origin.scheme),
             (":authority", origin.authority),
             (":path", origin.prefix + path),
-            *fields,
-        ]
+        )
+        return field_block((*own, *fields))
 
-    async def _call(self, fields: list[tuple[str, str]], body: bytes) -> Response:
+    async def _call(self, block: bytes, body: bytes) -> Response:
         for last in (False, True):
             connection = await self._acquire()
             kept = not connection.fresh
             answer = UnaryAnswer(self._limits.max_call_bytes)
-            stream = connection.open(fields, answer, body=body)
+            stream = connection.open(block, answer, body)
             try:
                 return await answer.response
             except GatewayError as error:
@@ -116,16 +141,20 @@ class H2Transport:
     async def _acquire(self) -> Connection:
         """A connection with room. The caller opens its stream before it awaits anything."""
         until = asyncio.get_running_loop().time() + self._limits.slot_timeout_s
-        while True:
-            if self._closed:
-                raise stopping()
-            for connection in self._connections:
-                if connection.has_room:
-                    return connection
+        while (connection := self._with_room()) is None:
             if self._attempt is not None or len(self._connections) < self._limits.max_connections:
                 await self._connect()
             else:
                 await self._place_free(until)
+        return connection
+
+    def _with_room(self) -> Connection | None:
+        if self._closed:
+            raise stopping()
+        for connection in self._connections:
+            if connection.has_room:
+                return connection
+        return None
 
     async def _connect(self) -> None:
         """Join the attempt that is under way, or begin one. It outlives a waiter that is cancelled."""
@@ -175,19 +204,19 @@ class H2Transport:
                 self._wake(1)  # the place was ours and we cannot use it
             raise
         finally:
-            with suppress(ValueError):
-                self._waiting.remove(place)
+            self._waiting.remove(place)
 
     def _changed(self, connection: Connection) -> None:
         if connection.closed.done() and connection in self._connections:
             self._connections.remove(connection)
             self._wake(len(self._waiting))
-        else:
+        elif self._waiting:
             self._wake(1)
 
     def _wake(self, count: int) -> None:
-        while count and self._waiting:
-            place = self._waiting.popleft()
+        for place in self._waiting:  # each takes itself out when it has had its turn: until then nobody overtakes it
+            if not count:
+                return
             if not place.done():
                 place.set_result(None)
                 count -= 1
@@ -216,7 +245,7 @@ class H2Run:
     def close(self) -> None:
         self.stream.close()
 
-    def on_head(self, status: int, headers: dict[str, str]) -> None:
+    def on_head(self, status: int, headers: Mapping[str, str]) -> None:
         self._reader.head(status, headers)
 
     def on_data(self, data: bytes) -> None:
@@ -225,6 +254,4 @@ class H2Run:
             self._handler.on_messages(messages)
 
     def on_end(self, error: GatewayError | None) -> None:
-        if self._reader.refused:
-            error = self._reader.refusal()  # says more than how the stream ended
-        self._handler.on_closed(error or self._reader.finish())
+        self._handler.on_closed(self._reader.finish(error))

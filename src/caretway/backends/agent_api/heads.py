@@ -12,6 +12,8 @@ RUN_HEADERS: Final[Mapping[str, str]] = {
     "connect-protocol-version": "1",
     "connect-accept-encoding": "gzip",
 }
+REQUEST_ID: Final = "x-request-id"
+ORIGINAL_ID: Final = "x-original-request-id"
 APPEND_HEADERS: Final[Mapping[str, str]] = {
     "content-type": UNARY_TYPE,
     "connect-protocol-version": "1",
@@ -33,12 +35,23 @@ def head(defaults: Mapping[str, str], headers: Mapping[str, str]) -> list[tuple[
     fields = [(name, value) for name, value in merged.items() if name not in _CARRIERS_OWN]
     for name, value in fields:
         if not _NAME.fullmatch(name) or _NOT_IN_VALUES.search(value):
-            raise GatewayError(
-                ErrorKind.BAD_REQUEST,
-                f"the header {name!r} for Cursor cannot be sent: it holds characters that HTTP does not allow",
-                hint="If it is a key or a token, copy it again without line breaks.",
-            )
+            raise _unsendable(name)
     return fields
+
+
+def run_ids(request_id: str, original: str) -> list[tuple[str, str]]:
+    """What of a run's head is another for each attempt; `original` may be empty."""
+    if _NOT_IN_VALUES.search(request_id + original):
+        raise _unsendable(REQUEST_ID)
+    return [(REQUEST_ID, request_id), (ORIGINAL_ID, original)] if original else [(REQUEST_ID, request_id)]
+
+
+def _unsendable(name: str) -> GatewayError:
+    return GatewayError(
+        ErrorKind.BAD_REQUEST,
+        f"the header {name!r} for Cursor cannot be sent: it holds characters that HTTP does not allow",
+        hint="If it is a key or a token, copy it again without line breaks.",
+    )
 
 
 def read_fields(fields: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:

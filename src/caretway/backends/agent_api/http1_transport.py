@@ -16,7 +16,7 @@ from ...wire.messages import ai
 from ...wire.paths import BIDI_APPEND, RUN_SSE
 from .dial import Dial, Origin
 from .faults import fault_from_status
-from .heads import APPEND_HEADERS, RUN_HEADERS, head
+from .heads import APPEND_HEADERS, RUN_HEADERS, head, run_ids
 from .http1_connection import Exchange
 from .http1_pool import Http1Pool
 from .limits import DEFAULT_LIMITS, TransportLimits
@@ -36,11 +36,18 @@ class Http1Transport:
     def connection_count(self) -> int:
         return self._pool.connection_count
 
-    async def open_run(self, request_id: str, headers: Mapping[str, str], handler: RunHandler) -> "Http1Run":
-        mine = {"x-request-id": request_id, "x-cursor-streaming": "true", **headers}
+    async def open_run(
+        self, request_id: str, headers: Mapping[str, str], handler: RunHandler, original: str = ""
+    ) -> "Http1Run":
+        mine = {"x-cursor-streaming": "true", **headers, **dict(run_ids(request_id, original))}
         run = Http1Run(self._pool, self._origin, self._limits, request_id, mine, handler)
         await self._pool.start(run.listening)
         return run
+
+    def open_run_now(
+        self, request_id: str, headers: Mapping[str, str], handler: RunHandler, original: str = ""
+    ) -> "Http1Run | None":
+        return None  # every run has a connection of its own, which is rarely at hand
 
     async def open_stream(
         self, path: str, headers: Mapping[str, str], message: bytes, handler: RunHandler
@@ -85,7 +92,7 @@ class Http1Stream:
     def close(self) -> None:
         self.listening.abandon()
 
-    def on_head(self, status: int, headers: dict[str, str]) -> None:
+    def on_head(self, status: int, headers: Mapping[str, str]) -> None:
         self._reader.head(status, headers)
 
     def on_data(self, data: bytes) -> None:
@@ -94,9 +101,7 @@ class Http1Stream:
             self._handler.on_messages(messages)
 
     def on_end(self, error: GatewayError | None) -> None:
-        if self._reader.refused:
-            error = self._reader.refusal()  # says more than how the connection ended
-        self._handler.on_closed(error or self._reader.finish())
+        self._handler.on_closed(self._reader.finish(error))
 
 
 class Http1Run(Http1Stream):
@@ -187,10 +192,10 @@ class _Append:
         self._run = run
         self._limits = limits
         self._status = 0
-        self._refusal: tuple[dict[str, str], bytearray] | None = None
+        self._refusal: tuple[Mapping[str, str], bytearray] | None = None
         self._timer = asyncio.get_running_loop().call_later(limits.append_timeout_s, self._late)
 
-    def on_head(self, status: int, headers: dict[str, str]) -> None:
+    def on_head(self, status: int, headers: Mapping[str, str]) -> None:
         self._status = status
         if status != 200:
             self._refusal = headers, bytearray()

@@ -60,9 +60,18 @@ class Transport(Protocol):
     name: str
     """`h2` or `http1`."""
 
-    async def open_run(self, request_id: str, headers: Mapping[str, str], handler: RunHandler) -> RunStream:
-        """Open a run attempt. `headers` are the caller's (authorization, x-cursor-...); the transport adds what its
-        carrier needs. Raises GatewayError(UPSTREAM_DOWN) when no connection can be had."""
+    async def open_run(
+        self, request_id: str, headers: Mapping[str, str], handler: RunHandler, original: str = ""
+    ) -> RunStream:
+        """Open a run attempt. `headers` are the caller's (authorization, x-cursor-...), the same for many runs; the
+        transport adds what its carrier needs, and the ids of this attempt and of the run's first one (`original`).
+        Raises GatewayError(UPSTREAM_DOWN) when no connection can be had."""
+        ...
+
+    def open_run_now(
+        self, request_id: str, headers: Mapping[str, str], handler: RunHandler, original: str = ""
+    ) -> RunStream | None:
+        """The same without waiting, where that can be. None: nothing was done, `open_run` has to be awaited."""
         ...
 
     async def open_stream(

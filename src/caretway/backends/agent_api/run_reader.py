@@ -14,23 +14,21 @@ _STREAM_TYPES = "application/connect+"
 
 
 class RunReader:
-    __slots__ = ("_envelope", "_headers", "_max_refusal", "_refusal", "_status")
+    __slots__ = ("_envelope", "_max_refusal", "_refusal", "_status")
 
     def __init__(self, max_frame_bytes: int, max_refusal_bytes: int) -> None:
         self._envelope = EnvelopeReader(max_frame_bytes)
         self._status = 0
-        self._headers: Mapping[str, str] = {}
-        self._refusal = bytearray()
+        self._refusal: tuple[Mapping[str, str], bytearray] | None = None  # its headers and the beginning of its body
         self._max_refusal = max_refusal_bytes
 
-    @property
-    def refused(self) -> bool:
-        return self._status not in (0, 200)
-
     def head(self, status: int, headers: Mapping[str, str]) -> None:
-        self._status, self._headers = status, headers
+        self._status = status
+        if status != 200:
+            self._refusal = headers, bytearray()
+            return
         kind = headers.get("content-type", _STREAM_TYPES)
-        if status == 200 and not kind.startswith(_STREAM_TYPES):
+        if not kind.startswith(_STREAM_TYPES):
             raise _protocol(f"the answer to a run is {kind!r} and not a Connect stream")
 
     def feed(self, data: bytes) -> list[bytes]:
@@ -39,21 +37,25 @@ class RunReader:
                 return self._envelope.feed(data)
             except EnvelopeError as broken:
                 raise _protocol(str(broken)) from broken
-        self._refusal += data[: self._max_refusal - len(self._refusal)]
-        if len(self._refusal) >= self._max_refusal:
-            raise self.refusal()  # more of it would not tell us more
+        if self._refusal is not None:
+            headers, body = self._refusal
+            body += data[: self._max_refusal - len(body)]
+            if len(body) >= self._max_refusal:
+                raise self._refused(headers, body)  # more of it would not tell us more
         return []
 
-    def finish(self) -> GatewayError | None:
-        """The response ended in order: did the stream?"""
+    def finish(self, error: GatewayError | None = None) -> GatewayError | None:
+        """The response ended, with an error or in order: did the stream?"""
+        if self._refusal is not None:
+            return self._refused(*self._refusal)  # says more than how the connection ended
+        if error is not None:
+            return error
         if self._status == 0:
             return _protocol("the stream ended without a response")
-        if self.refused:
-            return self.refusal()
         return cut("the stream ended in the middle of a message") if self._envelope.mid_frame else None
 
-    def refusal(self) -> GatewayError:
-        return fault_from_status(self._status, self._headers, bytes(self._refusal))
+    def _refused(self, headers: Mapping[str, str], body: bytearray) -> GatewayError:
+        return fault_from_status(self._status, headers, bytes(body))
 
 
 def cut(what: str) -> GatewayError:

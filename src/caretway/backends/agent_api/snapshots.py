@@ -16,10 +16,13 @@ def read_snapshot(snapshot: Snapshot) -> tuple[str, bytes]:
     return snapshot.state[2 : 2 + size].decode(), snapshot.state[2 + size :]
 
 
-def blob_source(snapshot: Snapshot | None) -> Callable[[bytes], bytes | None]:
+def no_blobs(_: bytes) -> bytes | None:
+    """Where the pieces of an earlier turn are found when there was none."""
+    return None
+
+
+def blob_source(snapshot: Snapshot) -> Callable[[bytes], bytes | None]:
     """Where the pieces of an earlier turn are found."""
-    if snapshot is None:
-        return lambda _: None
     known: Mapping[bytes, bytes] = snapshot.blobs
     fetch = snapshot.fetch
     return lambda key: known[key] if key in known else fetch(key)

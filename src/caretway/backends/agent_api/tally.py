@@ -38,11 +38,13 @@ class Tally:
         return Usage(max(1, self._prompt()), max(1, output), estimated=True)
 
     def reported(self, ended: pb.TurnEndedUpdate) -> Usage:
-        if not ended.HasField("input_tokens") and not ended.HasField("output_tokens"):
+        read = ended.input_tokens if ended.HasField("input_tokens") else None
+        written = ended.output_tokens if ended.HasField("output_tokens") else None
+        if read is None and written is None:
             return self.estimate()
         return Usage(
-            ended.input_tokens if ended.HasField("input_tokens") else None,
-            ended.output_tokens if ended.HasField("output_tokens") else None,
+            read,
+            written,
             ended.cache_read_tokens if ended.HasField("cache_read_tokens") else None,
             ended.cache_write_tokens if ended.HasField("cache_write_tokens") else None,
             ended.reasoning_tokens if ended.HasField("reasoning_tokens") else None,

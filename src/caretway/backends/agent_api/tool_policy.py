@@ -49,6 +49,8 @@ class LocalSetup:
 
 
 def tool_policy(local: LocalSetup) -> ToolPolicy:
+    nothing = ToolRules(_refuse_all(NO_TOOLS), "")
+
     def rules(request: TurnRequest) -> ToolRules:
         own = [tool for tool in request.tools if tool.name not in request.bridged]
         if own and request.tool_choice.mode != "none":
@@ -56,7 +58,7 @@ def tool_policy(local: LocalSetup) -> ToolPolicy:
         wanted = local.workspace is not None or request.workspace is not None
         if own or local.mode == "off" or not wanted:
             bridged = not own and request.tools
-            return _bridged_rules(request) if bridged else ToolRules(_refuse_all(NO_TOOLS), "")
+            return _bridged_rules(request) if bridged else nothing
         workspace = choose_workspace(request.workspace, local.workspace, local.workspaces)
         tools = LocalTools(workspace, local.mode, local.shell_timeout, local.output_bytes, local.environment)
         allowed = ",".join(filter(None, (tools.allowed_tools, MCP_TOOL_CALLS if request.tools else "")))

@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError, Message
 from ...core.errors import GatewayError
 from ...wire.envelope import End
 from ...wire.messages import pb
+from .heads import run_ids
 from .ports import Listening, Response, RunHandler, RunStream, Transport
 
 
@@ -26,16 +27,23 @@ class TracingTransport:
         self._inner = inner
         self._recorder = recorder
 
-    async def open_run(self, request_id: str, headers: Mapping[str, str], handler: RunHandler) -> RunStream:
+    async def open_run(
+        self, request_id: str, headers: Mapping[str, str], handler: RunHandler, original: str = ""
+    ) -> RunStream:
         run = self._recorder.number()
-        self._recorder.write("run", run=run, headers=sorted(headers))
+        self._recorder.write("run", run=run, headers=sorted({*headers, *dict(run_ids(request_id, original))}))
         try:
-            stream = await self._inner.open_run(request_id, headers, _Ear(handler, self._recorder, run))
+            stream = await self._inner.open_run(request_id, headers, _Ear(handler, self._recorder, run), original)
         except GatewayError as error:
             self._recorder.write("run refused", run=run, kind=error.kind.value)
             raise
         self.name = self._inner.name  # known since the carrier was chosen
         return _Mouth(stream, self._recorder, run)
+
+    def open_run_now(
+        self, request_id: str, headers: Mapping[str, str], handler: RunHandler, original: str = ""
+    ) -> RunStream | None:
+        return None  # what is written down is written down at one place
 
     async def open_stream(
         self, path: str, headers: Mapping[str, str], message: bytes, handler: RunHandler

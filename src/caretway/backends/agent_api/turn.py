@@ -6,7 +6,7 @@ are events. When it does not take them and the buffer is full, only this turn's 
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Protocol
 
@@ -20,7 +20,7 @@ from ...wire.errors import ErrorSyntax, read_end
 from ...wire.messages import pb
 from .conversation import Conversation, Phase
 from .faults import BLOB_NOT_FOUND, fault_from_connect, retryable
-from .ports import RunStream, Transport
+from .ports import RunHandler, RunStream
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +36,16 @@ class JobRunner(Protocol):
     async def run(self, exec_: pb.ExecServerMessage) -> list[bytes]: ...
 
 
-Headers = Callable[[bool], Awaitable[tuple[str, Mapping[str, str]]]]
-"""(credentials were refused) -> (request id, headers) of a new attempt."""
+class Opener(Protocol):
+    """Opens the attempts of one run."""
+
+    def open_now(self, handler: RunHandler) -> RunStream | None:
+        """The first attempt, when nothing has to be waited for; None: nothing was done."""
+        ...
+
+    async def open(self, handler: RunHandler, *, refused: bool) -> RunStream:
+        """`refused`: the credentials of the attempt before were."""
+        ...
 
 
 class AgentTurn:
@@ -48,9 +56,9 @@ class AgentTurn:
         "_buffer_bytes",
         "_closed",
         "_conversation",
-        "_headers",
         "_jobs",
         "_loop",
+        "_opener",
         "_opening",
         "_paused",
         "_ready",
@@ -59,7 +67,6 @@ class AgentTurn:
         "_running",
         "_stream",
         "_timer",
-        "_transport",
         "_unread",
         "_weighed",
     )
@@ -68,8 +75,7 @@ class AgentTurn:
         self,
         backend: str,
         conversation: Conversation,
-        transport: Transport,
-        headers: Headers,
+        opener: Opener,
         *,
         renewable: bool,
         buffer_bytes: int,
@@ -77,8 +83,7 @@ class AgentTurn:
     ) -> None:
         self._backend = backend
         self._conversation = conversation
-        self._transport = transport
-        self._headers = headers
+        self._opener = opener
         self._jobs = jobs
         self._buffer_bytes = buffer_bytes
         self._loop = asyncio.get_running_loop()
@@ -99,7 +104,16 @@ class AgentTurn:
 
     def start(self) -> None:
         self._conversation.open(self._loop.time())
-        self._opening = spawn(self._open_attempt(0.0), "agent-attempt")
+        attempt = self._new_attempt()
+        try:
+            stream = self._opener.open_now(attempt)
+        except Exception as failure:
+            self._not_opened(failure)
+            return
+        if stream is not None:
+            self._opened(attempt, stream)
+        else:
+            self._opening = spawn(self._open_attempt(0.0), "agent-attempt")
 
     def listen(self, ready: Callable[[], None]) -> None:
         self._ready = ready
@@ -135,8 +149,11 @@ class AgentTurn:
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
-        for task in (*self._running.values(), *([self._opening] if self._opening else [])):
-            task.cancel()
+            self._timer = None
+        if self._opening is not None:
+            self._opening.cancel()
+        for job in self._running.values():
+            job.cancel()
         ready, self._ready = self._ready, _nobody
         ready()
         if self._stream is not None and self._conversation.ended:
@@ -149,27 +166,42 @@ class AgentTurn:
     async def _open_attempt(self, delay: float) -> None:
         if delay:
             await asyncio.sleep(delay)
-        self._attempt += 1
-        attempt = _Attempt(self, self._attempt)
+        attempt = self._new_attempt()
         refused, self._refused = self._refused, False  # a later attempt may use what this one gets
         try:
-            request_id, headers = await self._headers(refused)
-            stream = await self._transport.open_run(request_id, headers, attempt)
-        except GatewayError as fault:
-            self._lost(fault, fault.kind in RETRYABLE_KINDS)
+            stream = await self._opener.open(attempt, refused=refused)
+        except Exception as failure:
+            self._forget_opening(attempt)
+            self._not_opened(failure)
+        else:
+            self._forget_opening(attempt)
+            self._opened(attempt, stream)
+
+    def _forget_opening(self, attempt: "_Attempt") -> None:
+        """The task is as good as done, and a finished one is worth a kilobyte. A newer attempt's is not forgotten."""
+        if attempt.number == self._attempt:
+            self._opening = None
+
+    def _new_attempt(self) -> "_Attempt":
+        self._attempt += 1
+        return _Attempt(self, self._attempt)
+
+    def _not_opened(self, failure: Exception) -> None:
+        if isinstance(failure, GatewayError):
+            self._lost(failure, failure.kind in RETRYABLE_KINDS)
             return
-        except asyncio.CancelledError:
-            raise
-        except Exception as bug:
-            log.exception("opening a run failed")
-            self._conversation.fail(GatewayError(ErrorKind.INTERNAL, f"Opening the run failed: {type(bug).__name__}."))
-            self._after()
-            return
+        log.error("opening a run failed", exc_info=failure)
+        self._conversation.fail(GatewayError(ErrorKind.INTERNAL, f"Opening the run failed: {type(failure).__name__}."))
+        self._after()
+
+    def _opened(self, attempt: "_Attempt", stream: RunStream) -> None:
         if self._closed or attempt.number != self._attempt:
             stream.close()
             return
         self._stream = stream
-        self._after()
+        messages, self._conversation.outgoing = self._conversation.outgoing, []
+        for message in messages:
+            stream.send(message)
         self._arm()
 
     def hear(self, attempt: int, messages: list[bytes]) -> None:
@@ -277,11 +309,12 @@ class AgentTurn:
 
     def _mind_jobs(self) -> None:
         conversation = self._conversation
-        while conversation.aborted_jobs:
-            if (job := self._running.pop(conversation.aborted_jobs.pop(), None)) is not None:
+        jobs, conversation.jobs = conversation.jobs, ()
+        aborted, conversation.aborted_jobs = conversation.aborted_jobs, ()
+        for exec_id in aborted:
+            if (job := self._running.pop(exec_id, None)) is not None:
                 job.cancel()
-        while conversation.jobs:
-            exec_ = conversation.jobs.pop(0)
+        for exec_ in jobs:
             self._running[exec_.id] = spawn(self._run_job(exec_), "agent-job")
 
     async def _run_job(self, exec_: pb.ExecServerMessage) -> None:
@@ -295,12 +328,15 @@ class AgentTurn:
 class _Attempt:
     """The handler of one attempt: late news of an attempt that was given up are told apart by its number."""
 
-    __slots__ = ("number", "on_closed", "on_messages")
+    __slots__ = ("_turn", "number", "on_messages")
 
     def __init__(self, turn: AgentTurn, number: int) -> None:
+        self._turn = turn
         self.number = number
         self.on_messages = partial(turn.hear, number)
-        self.on_closed = partial(turn.stream_closed, number)
+
+    def on_closed(self, error: GatewayError | None) -> None:
+        self._turn.stream_closed(self.number, error)
 
 
 def _nobody() -> None:

@@ -1,6 +1,7 @@
 """The answer to one unary call, gathered and bounded, the same on both carriers."""
 
 import asyncio
+from collections.abc import Mapping
 
 from ...core.errors import ErrorKind, GatewayError
 from .faults import HINTS
@@ -14,11 +15,11 @@ class UnaryAnswer:
         self.response: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self.heard = False
         self._status = 0
-        self._headers: dict[str, str] = {}
+        self._headers: Mapping[str, str] = {}
         self._body = bytearray()
         self._max_bytes = max_bytes
 
-    def on_head(self, status: int, headers: dict[str, str]) -> None:
+    def on_head(self, status: int, headers: Mapping[str, str]) -> None:
         self.heard = True
         self._status, self._headers = status, headers
 

@@ -7,7 +7,7 @@ from google.protobuf.json_format import ParseDict
 from google.protobuf.struct_pb2 import Value
 
 from caretway.backends.agent_api.calls import Policy, Refuse
-from caretway.backends.agent_api.compose import Surroundings, compose
+from caretway.backends.agent_api.compose import Composer, Surroundings
 from caretway.backends.agent_api.conversation import Conversation, ConversationLimits
 from caretway.core.events import Event
 from caretway.core.request import Message, Role, Text, ToolChoice, ToolSpec, TurnRequest
@@ -43,10 +43,8 @@ class Story:
             tools=tuple(ToolSpec(name) for name in tools),
             tool_choice=ToolChoice(parallel=parallel),
         )
-        opening = compose(self.request, conversation_id="conv", surroundings=Surroundings())
-        self.conversation = Conversation(
-            opening, self.request, run_id="run", policy=policy, limits=LIMITS, fetch_blob=fetch
-        )
+        opening = Composer(Surroundings()).compose(self.request, conversation_id="conv", run_id="run")
+        self.conversation = Conversation(opening, self.request, policy=policy, limits=LIMITS, fetch_blob=fetch)
         self.conversation.open(self.now)
 
     def hear(self, *messages: pb.AgentServerMessage) -> None:

@@ -138,7 +138,6 @@ def test_answers_that_are_none() -> None:
 def test_a_refusal_is_read_up_to_its_limit() -> None:
     small = reader()
     small.head(400, {"retry-after": "2"})
-    assert small.refused
     assert small.feed(write_unary(ConnectError("unavailable"))) == []
     error = small.finish()
     assert error is not None and (error.kind, error.retry_after) == (ErrorKind.UPSTREAM_DOWN, 2.0)

@@ -54,7 +54,7 @@ class Pair:
 def ready(**windows: int) -> tuple[Pair, int]:
     """A pair with one open stream whose answer has begun."""
     pair = Pair(**windows)
-    stream = pair.ours.open(FIELDS, end=False)
+    stream = pair.ours.open(f.field_block(FIELDS), end=False)
     pair.carry()
     pair.theirs.send_headers(stream, [(":status", "200"), ("content-type", "x/y")])
     pair.carry()
@@ -63,7 +63,7 @@ def ready(**windows: int) -> tuple[Pair, int]:
 
 def test_a_request_arrives_as_it_was_meant() -> None:
     pair = Pair()
-    stream = pair.ours.open(FIELDS, end=False)
+    stream = pair.ours.open(f.field_block(FIELDS), end=False)
     pair.carry()
     request = next(event for event in pair.events if isinstance(event, RequestReceived))
     assert [(name.decode(), value.decode()) for name, value in request.headers or ()] == list(FIELDS)
@@ -80,7 +80,7 @@ def test_fields_larger_than_a_frame_are_continued() -> None:
     pair.theirs.max_inbound_frame_size = f.FRAME_BYTES
     pair.theirs.update_settings({SettingCodes.MAX_HEADER_LIST_SIZE: 100_000})
     pair.carry()
-    pair.ours.open(large, end=True)
+    pair.ours.open(f.field_block(large), end=True)
     pair.carry()
     request = next(event for event in pair.events if isinstance(event, RequestReceived))
     assert dict(request.headers or ())[b"x-large"] == b"w" * 40_000
@@ -88,7 +88,7 @@ def test_fields_larger_than_a_frame_are_continued() -> None:
 
 def test_an_answer_with_padding_trailers_and_an_informational_head() -> None:
     pair = Pair()
-    stream = pair.ours.open(FIELDS, end=True)
+    stream = pair.ours.open(f.field_block(FIELDS), end=True)
     pair.carry()
     pair.theirs.send_headers(stream, [(":status", "103")])
     pair.theirs.send_headers(stream, [(":status", "200"), ("content-length", "5")])
@@ -101,7 +101,7 @@ def test_an_answer_with_padding_trailers_and_an_informational_head() -> None:
 
 def test_an_answer_shorter_than_announced_is_a_reset_stream() -> None:
     pair = Pair()
-    stream = pair.ours.open(FIELDS, end=True)
+    stream = pair.ours.open(f.field_block(FIELDS), end=True)
     pair.carry()
     head = f.frame(Kind.HEADERS, f.END_HEADERS, stream, b"\x88\x0f\x0d\x0210")
     heard = pair.ours.receive(head + frame(Kind.DATA, f.END_STREAM, stream, b"123"))
@@ -142,7 +142,7 @@ def test_resets_go_both_ways_and_late_frames_are_nobodys() -> None:
     late = frame(Kind.DATA, 0, stream, b"late")
     assert pair.ours.receive(late) == [f.DataReceived(stream, b"", 4)]  # the connection's window has to know
     assert pair.ours.receive(frame(Kind.WINDOW_UPDATE, 0, stream, struct.pack(">I", 9))) == []
-    other = pair.ours.open(FIELDS, end=False)
+    other = pair.ours.open(f.field_block(FIELDS), end=False)
     pair.carry()
     pair.theirs.reset_stream(other, 7)
     assert pair.carry() == [f.StreamReset(other, Code.REFUSED_STREAM)]
@@ -222,7 +222,7 @@ def test_a_peer_that_breaks_the_rules_is_told_which(broken: tuple[bytes, Code]) 
 
 def test_data_before_the_head_is_refused() -> None:
     pair = Pair()
-    stream = pair.ours.open(FIELDS, end=False)
+    stream = pair.ours.open(f.field_block(FIELDS), end=False)
     with pytest.raises(Http2Broken):
         pair.ours.receive(frame(Kind.DATA, 0, stream, b"x"))
 

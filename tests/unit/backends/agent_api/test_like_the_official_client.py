@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import pytest
 
 from caretway.backends.agent_api.calls import Refuse
-from caretway.backends.agent_api.compose import Surroundings, compose
+from caretway.backends.agent_api.compose import Composer, Surroundings
 from caretway.backends.agent_api.conversation import Conversation, Phase
 from caretway.core.events import ToolCallReady
 from caretway.core.request import Message, Role, Text, ToolResult, ToolSpec, TurnRequest
@@ -34,11 +34,10 @@ def play(run: Run) -> list[str]:
     tools = tuple(ToolSpec(tool.tool_name) for tool in recorded.mcp_tools.mcp_tools)
     prompt = recorded.action.user_message_action.user_message.text
     request = TurnRequest("sim", (Message(Role.USER, (Text(prompt),)),), tools=tools)
-    opening = compose(request, conversation_id=recorded.conversation_id, surroundings=Surroundings())
+    opening = Composer(Surroundings()).compose(request, conversation_id=recorded.conversation_id, run_id="run")
     conversation = Conversation(
         opening,
         request,
-        run_id="run",
         policy=lambda _: Refuse("no"),
         limits=LIMITS,
         fetch_blob=lambda _: None,

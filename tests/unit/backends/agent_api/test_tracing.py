@@ -40,7 +40,14 @@ class Carrier:
         self.handler: RunHandler | None = None
         self.trouble: GatewayError | None = None
 
-    async def open_run(self, request_id: str, headers: Mapping[str, str], handler: RunHandler) -> RunStream:
+    def open_run_now(
+        self, request_id: str, headers: Mapping[str, str], handler: RunHandler, original: str = ""
+    ) -> RunStream | None:
+        raise AssertionError("what is recorded is never opened on the side")
+
+    async def open_run(
+        self, request_id: str, headers: Mapping[str, str], handler: RunHandler, original: str = ""
+    ) -> RunStream:
         if self.trouble is not None:
             raise self.trouble
         self.handler = handler
@@ -93,6 +100,7 @@ def test_what_passes_and_what_is_told() -> None:
     transport = TracingTransport(carrier, recorder)
 
     async def story() -> None:
+        assert transport.open_run_now("r", HEADERS, listener) is None
         run = await transport.open_run("r", HEADERS, listener)
         run.send(pb.AgentClientMessage(client_heartbeat=pb.ClientHeartbeat()).SerializeToString())
         run.pause()

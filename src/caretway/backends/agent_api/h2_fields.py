@@ -1,0 +1,65 @@
+"""A response's header fields: HPACK's decoder, with a memory for blocks that leave its table as it was.
+
+The answers to one kind of request are headed alike, and reading a block costs as much as reading a short answer. What
+a block means depends on its bytes and on the table, so what was read is known until a block changes the table.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from hpack import Decoder
+
+from .heads import read_fields
+
+MAX_FIELDS_BYTES: Final = 64 * 1024
+"""A response's header list, as it is spelled and as it is counted."""
+MAX_KNOWN: Final = 16
+"""Blocks that are remembered. A peer whose every block differs has no use of it, and gets no more memory than this."""
+MAX_KNOWN_BYTES: Final = 1024
+"""Longer ones are not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    headers: Mapping[str, str]
+    status: int | None
+    """None: there is none, as in trailers."""
+    length: int | None
+    """What `content-length` promises."""
+
+
+class FieldReader:
+    __slots__ = ("_decoder", "_known")
+
+    def __init__(self) -> None:
+        self._decoder = Decoder(MAX_FIELDS_BYTES)
+        self._known: dict[bytes, Fields] = {}
+
+    def read(self, block: bytes) -> Fields:
+        """Raises what the decoder raises. Every block must pass through here, also when nobody wants it: the table must
+        stay the same as the peer's."""
+        known = self._known
+        if block in known:
+            return known[block]
+        table = self._decoder.header_table
+        before = table.maxsize, tuple(table.dynamic_entries)
+        fields = _judged([(bytes(name), bytes(value)) for name, value in self._decoder.decode(block, raw=True)])
+        if before != (table.maxsize, tuple(table.dynamic_entries)):
+            known.clear()
+        elif len(block) <= MAX_KNOWN_BYTES:
+            if len(known) >= MAX_KNOWN:
+                known.clear()
+            known[block] = fields
+        return fields
+
+
+def _judged(fields: list[tuple[bytes, bytes]]) -> Fields:
+    known = dict(fields)
+    status, length = known.get(b":status", b""), known.get(b"content-length", b"")
+    return Fields(
+        MappingProxyType(read_fields(fields)),
+        int(status) if status.isdigit() else None,
+        int(length) if length.isdigit() else None,
+    )

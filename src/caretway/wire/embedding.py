@@ -1,0 +1,31 @@
+"""Messages put together from ready bytes: a message inside another one is its tag, its length and its own bytes.
+
+For large parts that are the same in many messages, and would otherwise be built, copied and written anew for each one.
+Whoever joins parts keeps them in the order of their field numbers, so that the bytes are those of the real encoder.
+"""
+
+from typing import Final
+
+from google.protobuf.message import Message
+
+_LENGTH_DELIMITED: Final = 2
+_SHORT: Final = tuple(bytes((size,)) for size in range(128))
+
+
+def tag(of: type[Message], field: str) -> bytes:
+    """How this field begins. For messages, texts and bytes: whatever has a length."""
+    return _varint(of.DESCRIPTOR.fields_by_name[field].number << 3 | _LENGTH_DELIMITED)
+
+
+def embed(field_tag: bytes, payload: bytes) -> bytes:
+    size = len(payload)
+    return field_tag + (_SHORT[size] if size < 128 else _varint(size)) + payload
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    while number >= 128:
+        out.append(number & 127 | 128)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
