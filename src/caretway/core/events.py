@@ -1,9 +1,9 @@
 """What happens during a turn: a closed union. `match` on it ends in `assert_never`.
 
-The last three are terminal for a response: after `TurnPaused` the turn lives on and waits for tool results.
+The last three are terminal for a response: after `TurnPaused` the turn lives on and waits for tool results. Structs,
+like the values of a request: there are hundreds in a turn.
 """
 
-from dataclasses import dataclass
 from enum import Enum
 
 from msgspec import Struct
@@ -12,8 +12,7 @@ from .errors import GatewayError
 from .request import ToolCall
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True, gc=False):
     """Tokens. `None` means nobody said so; a number is never made up. Cached tokens are part of `input_tokens`."""
 
     input_tokens: int | None = None
@@ -32,12 +31,11 @@ class StopReason(Enum):
     REFUSAL = "refusal"
 
 
-@dataclass(frozen=True, slots=True)
-class TurnStarted:
+class TurnStarted(Struct, frozen=True, gc=False):
     """Upstream accepted the turn and began to work on it."""
 
 
-class TextDelta(Struct, frozen=True, gc=False):  # a struct: hundreds of these in a turn
+class TextDelta(Struct, frozen=True, gc=False):
     text: str
 
 
@@ -45,20 +43,17 @@ class ReasoningDelta(Struct, frozen=True, gc=False):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCallStarted:
+class ToolCallStarted(Struct, frozen=True, gc=False):
     id: str
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCallDelta:
+class ToolCallDelta(Struct, frozen=True, gc=False):
     id: str
     arguments: str
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCallReady:
+class ToolCallReady(Struct, frozen=True, gc=False):
     """The call is complete. `arguments` is the whole JSON text, equal to the deltas of this call joined."""
 
     id: str
@@ -66,8 +61,7 @@ class ToolCallReady:
     arguments: str
 
 
-@dataclass(frozen=True, slots=True)
-class AgentActivity:
+class AgentActivity(Struct, frozen=True):
     """A tool that was run on this side (by the agent itself or by a bridge): shown, never answered."""
 
     title: str
@@ -75,32 +69,27 @@ class AgentActivity:
     """Given when clients that only look on are to see the call itself. It does not make the turn one that called."""
 
 
-@dataclass(frozen=True, slots=True)
-class UsageReported:
+class UsageReported(Struct, frozen=True):
     usage: Usage
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(Struct, frozen=True, gc=False):
     """A finding about the answer that belongs beside it, not in it (e.g. that it does not match its JSON schema)."""
 
     key: str
     value: str
 
 
-@dataclass(frozen=True, slots=True)
-class TurnPaused:
+class TurnPaused(Struct, frozen=True, gc=False):
     """Every call of this step is out; the turn waits for their results."""
 
 
-@dataclass(frozen=True, slots=True)
-class TurnEnded:
+class TurnEnded(Struct, frozen=True, gc=False):
     reason: StopReason = StopReason.END
     stop_sequence: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TurnFailed:
+class TurnFailed(Struct, frozen=True):
     error: GatewayError
 
 

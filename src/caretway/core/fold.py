@@ -5,7 +5,7 @@ A run of text (or reasoning) ends where the other kind, or a call, begins. Event
 itself would cost every delta of a stream a walk through here.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, assert_never
 
@@ -64,8 +64,8 @@ class Fold:
     _kind: type[Text] | type[Reasoning] | None = None
     _run: list[str] = field(default_factory=list)
     _ready: dict[str, ToolCall] = field(default_factory=dict)
-    _notes: list[Note] = field(default_factory=list)
-    _shown: list[ToolCall] = field(default_factory=list)
+    _notes: tuple[Note, ...] = ()
+    _shown: tuple[ToolCall, ...] = ()
     _usage: Usage | None = None
     _end: TurnEnded | TurnPaused | TurnFailed | None = None
 
@@ -81,66 +81,65 @@ class Fold:
     def _catch_up(self) -> None:
         unfolded, self._unfolded = self._unfolded, []
         for event in unfolded:
-            self._take(event)
-
-    def _take(self, event: Event) -> None:
-        match event:
-            case TextDelta(text=text):
-                if text:
-                    if self._kind is not Text:
-                        self._open(Text)
-                    self._run.append(text)
-            case ReasoningDelta(text=text):
-                if text:
-                    if self._kind is not Reasoning:
-                        self._open(Reasoning)
-                    self._run.append(text)
-            case ToolCallStarted(id=call):
-                self._began.append(call)
-                self._kind = None
-            case ToolCallReady(id=call, name=name, arguments=arguments):
-                self._ready[call] = ToolCall(call, name, arguments)
-            case UsageReported(usage=usage):
-                self._usage = usage
-            case Note():
-                self._notes.append(event)
-            case TurnEnded() | TurnPaused() | TurnFailed():
-                self._end = event
-            case AgentActivity(call=call) if call is not None:
-                self._shown.append(call)
-            case TurnStarted() | ToolCallDelta() | AgentActivity():
-                pass
-            case _:
-                assert_never(event)
+            match event:
+                case TextDelta(text=text):
+                    if text:
+                        if self._kind is not Text:
+                            self._open(Text)
+                        self._run.append(text)
+                case ReasoningDelta(text=text):
+                    if text:
+                        if self._kind is not Reasoning:
+                            self._open(Reasoning)
+                        self._run.append(text)
+                case ToolCallStarted(id=call):
+                    self._began.append(call)
+                    self._kind = None
+                case ToolCallReady(id=call, name=name, arguments=arguments):
+                    self._ready[call] = ToolCall(call, name, arguments)
+                case UsageReported(usage=usage):
+                    self._usage = usage
+                case Note():
+                    self._notes += (event,)
+                case TurnEnded() | TurnPaused() | TurnFailed():
+                    self._end = event
+                case AgentActivity(call=call) if call is not None:
+                    self._shown += (call,)
+                case TurnStarted() | ToolCallDelta() | AgentActivity():
+                    pass
+                case _:
+                    assert_never(event)
 
     def _open(self, kind: type[Text] | type[Reasoning]) -> None:
         self._kind, self._run = kind, []
         self._began.append((kind, self._run))
 
-    def _parts(self) -> Iterator[Text | Reasoning | ToolCall]:
+    def _parts(self) -> list[Text | Reasoning | ToolCall]:
+        parts: list[Text | Reasoning | ToolCall] = []
         for began in self._began:
             if not isinstance(began, str):
                 kind, pieces = began
-                yield kind("".join(pieces))
+                parts.append(kind("".join(pieces)))
             elif began in self._ready:
-                yield self._ready[began]
+                parts.append(self._ready[began])
+        return parts
 
     def reply(self) -> Reply:
         self._catch_up()
         end = self._end
-        parts = tuple(self._parts())
+        parts = self._parts()
         return Reply(
-            text="".join(part.text for part in parts if isinstance(part, Text)),
-            reasoning="".join(part.text for part in parts if isinstance(part, Reasoning)),
-            calls=tuple(part for part in parts if isinstance(part, ToolCall)),
-            shown=tuple(self._shown),
+            text="".join([part.text for part in parts if isinstance(part, Text)]),
+            reasoning="".join([part.text for part in parts if isinstance(part, Reasoning)]),
+            calls=tuple([part for part in parts if isinstance(part, ToolCall)]),
+            shown=self._shown,
             usage=self._usage,
-            notes=tuple(self._notes),
+            notes=self._notes,
             reason=end.reason if isinstance(end, TurnEnded) else StopReason.END,
             stop_sequence=end.stop_sequence if isinstance(end, TurnEnded) else None,
             paused=isinstance(end, TurnPaused),
             error=end.error if isinstance(end, TurnFailed) else None,
-            parts=parts,
+            parts=tuple(parts),
         )
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from msgspec import Struct
+
 from .events import Event
 from .request import Text, ToolResult, TurnRequest
 
@@ -122,8 +124,7 @@ StageFactory = Callable[[TurnRequest], Stage | None]
 """Builds the stage for one request; None when the request has no need of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class TurnRecord:
+class TurnRecord(Struct, frozen=True):
     """What is worth knowing about one response after it ended. No prompt, no answer, no secret."""
 
     request_id: str
@@ -138,7 +139,7 @@ class TurnRecord:
     first_event_ms: float | None = None
     total_ms: float = 0.0
     usage: object | None = None
-    ignored: tuple[str, ...] = field(default=())
+    ignored: tuple[str, ...] = ()
 
 
 class Observer(Protocol):

@@ -5,8 +5,9 @@ same events, folded. What a decoder understood but cannot honour goes into `requ
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from ..core.errors import GatewayError
 from ..core.events import Event
@@ -15,8 +16,7 @@ from ..core.request import TurnRequest
 from ..core.turn import ModelInfo
 
 
-@dataclass(frozen=True, slots=True)
-class ResponseMeta:
+class ResponseMeta(Struct, frozen=True, gc=False):
     """What an answer needs and its events do not hold."""
 
     id: str

@@ -6,6 +6,8 @@ For every dialect's decoder. `null` counts as absent wherever a field is optiona
 from collections.abc import Mapping
 from typing import Final
 
+from msgspec import Struct
+
 from ..core.errors import ErrorKind, GatewayError, bad_request
 
 _KINDS: Final[dict[type, str]] = {
@@ -19,64 +21,85 @@ _KINDS: Final[dict[type, str]] = {
 }
 
 
+class Place(Struct, frozen=True):
+    """Where something stands in a request, e.g. `messages[3].content[0]`. It is spelled out when something is wrong
+    there and not before: a long history has thousands of places, and hardly ever an error."""
+
+    holder: "Place | str"
+    """Empty: the body itself."""
+    key: str
+    index: int | None = None
+
+    def __str__(self) -> str:
+        path = f"{self.holder}.{self.key}" if self.holder else self.key
+        return path if self.index is None else f"{path}[{self.index}]"
+
+
+At = Place | str
+
+
 def kind_of(value: object) -> str:
     return _KINDS.get(type(value), type(value).__name__)
 
 
-def wrong_type(param: str, expected: str, value: object) -> GatewayError:
+def wrong_type(param: At, expected: str, value: object) -> GatewayError:
     return bad_request(
-        f"Invalid type for '{param}': expected {expected}, got {kind_of(value)}.", param=param, code="invalid_type"
+        f"Invalid type for '{param}': expected {expected}, got {kind_of(value)}.", param=str(param), code="invalid_type"
     )
 
 
-def invalid_value(param: str, message: str) -> GatewayError:
-    return bad_request(f"Invalid value for '{param}': {message}", param=param, code="invalid_value")
+def invalid_value(param: At, message: str) -> GatewayError:
+    return bad_request(f"Invalid value for '{param}': {message}", param=str(param), code="invalid_value")
 
 
-def missing(param: str, *, code: str = "missing_required_parameter") -> GatewayError:
-    return bad_request(f"Missing required parameter: '{param}'.", param=param, code=code)
+def missing(param: At, *, code: str = "missing_required_parameter") -> GatewayError:
+    return bad_request(f"Missing required parameter: '{param}'.", param=str(param), code=code)
 
 
-def unsupported(param: str, message: str, *, code: str | None = None, hint: str = "") -> GatewayError:
-    return GatewayError(ErrorKind.UNSUPPORTED, message, hint=hint, param=param, code=code)
+def unsupported(param: At, message: str, *, code: str | None = None, hint: str = "") -> GatewayError:
+    return GatewayError(ErrorKind.UNSUPPORTED, message, hint=hint, param=str(param), code=code)
 
 
-def an_object(value: object, param: str) -> Mapping[str, object]:
+def an_object(value: object, param: At) -> Mapping[str, object]:
     if not isinstance(value, dict):
         raise wrong_type(param, "an object", value)
     return value
 
 
-def an_array(value: object, param: str) -> list[object]:
+def an_array(value: object, param: At) -> list[object]:
     if not isinstance(value, list):
         raise wrong_type(param, "an array", value)
     return value
 
 
-def a_string(value: object, param: str) -> str:
+def a_string(value: object, param: At) -> str:
     if not isinstance(value, str):
         raise wrong_type(param, "a string", value)
     return value
 
 
-def needed_string(holder: Mapping[str, object], key: str, prefix: str = "") -> str:
+def needed_string(holder: Mapping[str, object], key: str, at: At = "") -> str:
     """A string that must be there and say something."""
-    param = f"{prefix}.{key}" if prefix else key
     value = holder.get(key)
+    if isinstance(value, str) and value.strip():
+        return value
+    param = Place(at, key)
     if value is None:
         raise missing(param)
-    if not a_string(value, param).strip():
-        raise invalid_value(param, "it must not be empty.")
-    return str(value)
+    if not isinstance(value, str):
+        raise wrong_type(param, "a string", value)
+    raise invalid_value(param, "it must not be empty.")
 
 
-def optional_string(holder: Mapping[str, object], key: str, prefix: str = "") -> str | None:
+def optional_string(holder: Mapping[str, object], key: str, at: At = "") -> str | None:
     value = holder.get(key)
-    return None if value is None else a_string(value, f"{prefix}.{key}" if prefix else key)
+    if value is not None and not isinstance(value, str):
+        raise wrong_type(Place(at, key), "a string", value)
+    return value
 
 
-def optional_bool(holder: Mapping[str, object], key: str, prefix: str = "") -> bool | None:
+def optional_bool(holder: Mapping[str, object], key: str, at: At = "") -> bool | None:
     value = holder.get(key)
     if value is not None and not isinstance(value, bool):
-        raise wrong_type(f"{prefix}.{key}" if prefix else key, "a boolean", value)
+        raise wrong_type(Place(at, key), "a boolean", value)
     return value

@@ -9,7 +9,8 @@ from .fields import invalid_value
 
 def session_mode(headers: Mapping[str, str]) -> SessionMode | None:
     """None: the gateway's setting decides."""
-    value = headers.get("x-caretway-session", "").strip()
+    given = headers.get("x-caretway-session")
+    value = given.strip() if given else ""
     if not value:
         return None
     try:
@@ -20,7 +21,8 @@ def session_mode(headers: Mapping[str, str]) -> SessionMode | None:
 
 
 def workspace(headers: Mapping[str, str]) -> str | None:
-    return headers.get("x-caretway-workspace", "").strip() or None
+    given = headers.get("x-caretway-workspace")
+    return given.strip() or None if given else None
 
 
 _SWITCH: Final = {
@@ -31,7 +33,8 @@ _SWITCH: Final = {
 
 def bridge(headers: Mapping[str, str]) -> bool | None:
     """Whether the gateway's MCP tools are wanted. None: its setting decides."""
-    value = headers.get("x-caretway-mcp", "").strip().lower()
+    given = headers.get("x-caretway-mcp")
+    value = given.strip().lower() if given else ""
     if not value:
         return None
     if value not in _SWITCH:

@@ -7,7 +7,7 @@ import binascii
 from typing import Final
 
 from ..core.request import Image
-from .fields import invalid_value, unsupported
+from .fields import At, invalid_value, unsupported
 
 _TYPES: Final[dict[str, str]] = {
     "image/png": "image/png",
@@ -19,7 +19,7 @@ _TYPES: Final[dict[str, str]] = {
 _SUPPORTED: Final = "PNG, JPEG, GIF and WebP images are supported"
 
 
-def decode_image_url(url: str, param: str) -> Image:
+def decode_image_url(url: str, param: At) -> Image:
     """`data:image/png;base64,...` -> Image. Anything else is an error that says what to send instead."""
     head, comma, payload = url.partition(",")
     scheme, colon, rest = head.partition(":")
@@ -40,7 +40,7 @@ def decode_image_url(url: str, param: str) -> Image:
     return decode_base64_image(payload, mime_type, param)
 
 
-def image_type(declared: str, param: str) -> str:
+def image_type(declared: str, param: At) -> str:
     """The registered name of a type that is supported."""
     mime_type = _TYPES.get(declared.strip().lower())
     if mime_type is None:
@@ -48,7 +48,7 @@ def image_type(declared: str, param: str) -> str:
     return mime_type
 
 
-def decode_base64_image(payload: str, mime_type: str, param: str) -> Image:
+def decode_base64_image(payload: str, mime_type: str, param: At) -> Image:
     """Strict: a damaged picture is an error here, not a riddle for the model."""
     try:
         data = binascii.a2b_base64(payload, strict_mode=True)

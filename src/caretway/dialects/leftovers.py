@@ -5,7 +5,7 @@ unknown. The list travels in a header, so it is short and plain whatever the cli
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -36,6 +36,8 @@ FLAG: Final = ("a boolean", (bool,))
 
 def idle_names(body: Mapping[str, object], table: Mapping[str, Idle]) -> Iterator[str]:
     """The fields of the table that ask for something. A wrong type is an error all the same."""
+    if table.keys().isdisjoint(body.keys()):
+        return
     for name, field in table.items():
         value = body.get(name)
         if value is None:
@@ -46,13 +48,15 @@ def idle_names(body: Mapping[str, object], table: Mapping[str, Idle]) -> Iterato
             yield name
 
 
-def unknown_names(holder: Mapping[str, object], *known: Collection[str]) -> list[str]:
-    """The fields that are in none of the tables, as the client spelled them: `listable` comes after this."""
-    return [name for name, value in holder.items() if value is not None and not any(name in table for table in known)]
+def unknown_names(holder: Mapping[str, object], known: Collection[str]) -> list[str]:
+    """The other fields, as the client spelled them: `listable` comes after this."""
+    return [name for name, value in holder.items() if name not in known and value is not None]
 
 
-def listable(names: Iterable[str]) -> list[str]:
+def listable(names: Collection[str]) -> list[str]:
     """Names a client made up, fit for a header: plain characters, not too many."""
+    if not names:
+        return []
     plain = list(dict.fromkeys(name if _HEADER_SAFE.fullmatch(name) else "(unprintable)" for name in names))
     if len(plain) > MAX_LISTED:
         plain[MAX_LISTED:] = [f"(and {len(plain) - MAX_LISTED} more)"]

@@ -1,28 +1,33 @@
 """The names of tools a client declares: which are possible, and that each is used once."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ..core.request import ToolSpec
-from .fields import invalid_value
+from .fields import At, Place, invalid_value, needed_string
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
 """Wider than any API's own rule: MCP clients put dots, colons and slashes into names."""
 
 
-def check_name(name: str, param: str) -> str:
+def needed_name(tool: Mapping[str, object], at: At) -> str:
+    """The name of a tool, which must have one."""
+    return check_name(needed_string(tool, "name", at), Place(at, "name"))
+
+
+def check_name(name: str, param: At) -> str:
     if not _NAME.fullmatch(name):
         raise invalid_value(param, "use 1 to 128 letters, digits, or any of _ . : / -")
     return name
 
 
-def check_unique(tools: Iterable[tuple[str, ToolSpec]]) -> tuple[ToolSpec, ...]:
-    """The tools, each given with the place of its name in the request."""
+def check_unique(tools: Sequence[tuple[At, ToolSpec]]) -> tuple[ToolSpec, ...]:
+    """The tools, each given with the place in the request that holds its name."""
     seen: dict[str, ToolSpec] = {}
-    for param, tool in tools:
+    for at, tool in tools:
         if tool.name in seen:
-            raise invalid_value(param, f"the tool name '{tool.name}' is used twice.")
+            raise invalid_value(Place(at, "name"), f"the tool name '{tool.name}' is used twice.")
         seen[tool.name] = tool
     return tuple(seen.values())
 

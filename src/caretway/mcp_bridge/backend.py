@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
+from msgspec import structs
+
 from ..core.errors import GatewayError
 from ..core.request import ToolResult, TurnRequest
 from ..core.turn import Backend, BackendStatus, ModelInfo, Snapshot, Turn
@@ -95,4 +97,4 @@ class BridgedBackend:
 
 def _with(request: TurnRequest, tools: Mapping[str, BridgedTool]) -> TurnRequest:
     specs = tuple(tool.spec() for tool in tools.values())
-    return replace(request, tools=(*request.tools, *specs), bridged=frozenset(tools))
+    return structs.replace(request, tools=(*request.tools, *specs), bridged=frozenset(tools))

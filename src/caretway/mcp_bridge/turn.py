@@ -10,9 +10,11 @@ client too, the turn parks for them and the bridged results wait with it.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Literal
+
+from msgspec.structs import replace
 
 from ..core.errors import ErrorKind, GatewayError
 from ..core.events import (

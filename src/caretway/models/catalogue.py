@@ -8,8 +8,9 @@ import asyncio
 import difflib
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from ..core.errors import ErrorKind, GatewayError
 from ..core.request import TurnRequest
@@ -23,6 +24,9 @@ FRESH_S: Final = 300.0
 RETRY_S: Final = 10.0
 PREFIXES: Final = ("cursor/", "caretway/", "openai/", "anthropic/")
 """What routers put in front of a model's name."""
+MAX_MEANT: Final = 256
+MAX_MEANT_CHARS: Final = 128
+"""Names come from clients: the last so many are remembered, and none that is longer."""
 
 
 AUTOMATIC_CHOICE: Final = ModelInfo("default", "Auto")
@@ -46,6 +50,8 @@ class Catalogue:
         self._clock = clock
         self._lock = asyncio.Lock()
         self._models: dict[str, ModelInfo] = {}
+        self._meant: dict[str, str] = {}
+        """What clients' own names were found to mean, for as long as the list is the same."""
         self._known_until = 0.0
 
     async def models(self) -> list[ModelInfo]:
@@ -65,6 +71,7 @@ class Catalogue:
         self._models = {model.id: model for model in found}
         for name in self._extra:
             self._models.setdefault(name, ModelInfo(name, name))
+        self._meant.clear()
         self._known_until = self._clock() + FRESH_S
 
     async def find(self, name: str) -> ModelInfo | None:
@@ -75,20 +82,23 @@ class Catalogue:
         """The request with Cursor's id for its model, and with the parameters that this model has."""
         if not self._models:
             await self.models()
-        name = await self._resolve(request.model)
-        effort = fit_effort(request.effort, self._models[name].parameters if name in self._models else ())
-        parameters = () if effort is None else (effort,)
+        name = request.model
+        if name not in self._models:
+            name = await self._resolve(name)
+        parameters: tuple[tuple[str, str], ...] = ()
         ignored = request.ignored
-        if request.effort is not None and effort is None:
-            ignored = (*ignored, "reasoning_effort")
+        if request.effort is not None:
+            effort = fit_effort(request.effort, self._models[name].parameters if name in self._models else ())
+            if effort is None:
+                ignored = (*ignored, "reasoning_effort")
+            else:
+                parameters = (effort,)
         if (name, parameters, ignored) == (request.model, request.parameters, request.ignored):
             return request
         return replace(request, model=name, parameters=parameters, ignored=ignored)
 
     async def _resolve(self, name: str) -> str:
-        if name in self._models:
-            return name
-        resolved = self._upstream_name(name, self._models)
+        resolved = self._meaning(name)
         if self._strict and resolved not in {model.id for model in await self.models()}:
             near = difflib.get_close_matches(resolved, self._models, n=3, cutoff=0.4)
             raise GatewayError(
@@ -98,6 +108,17 @@ class Catalogue:
                 param="model",
             )
         return resolved
+
+    def _meaning(self, name: str) -> str:
+        """Clients ask for the same name each time, and finding out takes a look at every model."""
+        found = self._meant.get(name)
+        if found is None:
+            found = self._upstream_name(name, self._models)
+            if len(name) <= MAX_MEANT_CHARS:
+                self._meant[name] = found
+                if len(self._meant) > MAX_MEANT:
+                    del self._meant[next(iter(self._meant))]
+        return found
 
     def _upstream_name(self, name: str, known: Mapping[str, ModelInfo]) -> str:
         if name in self._aliases:

@@ -8,6 +8,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import asdict
+
 from ..core.events import Usage
 from ..core.turn import Observer, TurnRecord
 
@@ -16,23 +19,24 @@ BUCKETS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 MAX_MODELS: Final = 100
 OTHER: Final = "other"
 
-_TOKENS: Final = {
-    "input": "input_tokens",
-    "output": "output_tokens",
-    "cache_read": "cache_read_tokens",
-    "cache_write": "cache_write_tokens",
-    "reasoning": "reasoning_tokens",
-}
+
+class _Tokens(Struct):
+    """Those of one model."""
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
 
 
 class Metrics:
     def __init__(self) -> None:
         self._responses: Counter[tuple[str, str, str, str]] = Counter()
-        self._tokens: Counter[tuple[str, str]] = Counter()
+        self._tokens: dict[str, _Tokens] = {}
         self._calls = 0
         self._first = [0] * (len(BUCKETS) + 1)
         self._first_sum = 0.0
-        self._models: set[str] = set()
 
     def response_ended(self, record: TurnRecord) -> None:
         self._responses[record.dialect, record.backend, record.session, record.outcome] += 1
@@ -41,15 +45,17 @@ class Metrics:
             seconds = record.first_event_ms / 1000
             self._first[bisect_left(BUCKETS, seconds)] += 1
             self._first_sum += seconds
-        if isinstance(record.usage, Usage) and not record.usage.estimated:
-            model = self._label(record.model)
-            for kind, field in _TOKENS.items():
-                self._tokens[kind, model] += getattr(record.usage, field) or 0
+        usage = record.usage
+        if isinstance(usage, Usage) and not usage.estimated:
+            tokens = self._tokens.get(record.model) or self._more_tokens(record.model)
+            tokens.input += usage.input_tokens or 0
+            tokens.output += usage.output_tokens or 0
+            tokens.cache_read += usage.cache_read_tokens or 0
+            tokens.cache_write += usage.cache_write_tokens or 0
+            tokens.reasoning += usage.reasoning_tokens or 0
 
-    def _label(self, model: str) -> str:
-        if model not in self._models and len(self._models) < MAX_MODELS:
-            self._models.add(model)
-        return model if model in self._models else OTHER
+    def _more_tokens(self, model: str) -> _Tokens:
+        return self._tokens.setdefault(model if len(self._tokens) < MAX_MODELS else OTHER, _Tokens())
 
     def render(self, gauges: Mapping[str, int]) -> bytes:
         """The text format, version 0.0.4."""
@@ -61,9 +67,8 @@ class Metrics:
         lines += [f"caretway_responses_total{_braces(labels, key)} {n}" for key, n in sorted(self._responses.items())]
         lines += ["# TYPE caretway_tool_calls_total counter", f"caretway_tool_calls_total {self._calls}"]
         lines.append("# TYPE caretway_tokens_total counter")
-        lines += [
-            f"caretway_tokens_total{_braces(('kind', 'model'), key)} {n}" for key, n in sorted(self._tokens.items())
-        ]
+        tokens = [((kind, model), n) for model, counts in self._tokens.items() for kind, n in asdict(counts).items()]
+        lines += [f"caretway_tokens_total{_braces(('kind', 'model'), key)} {n}" for key, n in sorted(tokens)]
         lines.append("# TYPE caretway_first_event_seconds histogram")
         below = 0
         for limit, count in zip((*map(str, BUCKETS), "+Inf"), self._first, strict=True):

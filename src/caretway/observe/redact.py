@@ -15,13 +15,19 @@ HIDDEN: Final = "[secret]"
 SHORTEST_SECRET: Final = 6
 """Shorter ones are words; hiding them would tear every line to pieces."""
 
-_SHAPES: Final = re.compile(
-    r"(?<=[Bb]earer )[^\s\"',;]+"  # whatever is sent as a token
-    r"|\b(?:cw-|sk-|key_|crsr_|user_[A-Za-z0-9]+%3A%3A|ghp_|xox[a-z]-)[A-Za-z0-9._~+/=-]{8,}"
-    r"|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*"  # JSON web tokens
-    r"|(?<=key': ')[^']{6,}(?=')|(?<=key\": \")[^\"]{6,}(?=\")"
-    r"|(?<=authorization', b')[^']+(?=')|(?<=authorization': ')[^']+(?=')"
-)
+_SHAPES: Final[dict[str, tuple[str, ...]]] = {
+    r"(?<=[Bb]earer )[^\s\"',;]+": ("earer ",),  # whatever is sent as a token
+    r"\b(?:cw-|sk-|key_|crsr_|ghp_)[A-Za-z0-9._~+/=-]{8,}": ("cw-", "sk-", "key_", "crsr_", "ghp_"),
+    r"\b(?:user_[A-Za-z0-9]+%3A%3A|xox[a-z]-)[A-Za-z0-9._~+/=-]{8,}": ("%3A%3A", "xox"),
+    r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*": ("eyJ",),  # JSON web tokens
+    r"(?<=key': ')[^']{6,}(?=')": ("key': '",),
+    r"(?<=key\": \")[^\"]{6,}(?=\")": ('key": "',),
+    r"(?<=authorization', b')[^']+(?=')|(?<=authorization': ')[^']+(?=')": ("authorization'",),
+}
+"""What a secret looks like -> signs of it: one of these is in every text that holds such a secret. Most texts hold
+none, and looking for them costs a small part of trying every shape at every character."""
+_SHAPED: Final = re.compile("|".join(_SHAPES))
+_SIGNS: Final = tuple(sign for signs in _SHAPES.values() for sign in signs)
 
 _HEADERS: Final = frozenset(
     {
@@ -69,15 +75,14 @@ _OPAQUE: Final = frozenset({"arguments", "parameters", "input_schema", "schema",
 class Redactor:
     def __init__(self, secrets: Iterable[str] = (), *, content: bool = False, salt: bytes = b"") -> None:
         known = sorted({secret for secret in secrets if len(secret) >= SHORTEST_SECRET}, key=len, reverse=True)
-        self._known = re.compile("|".join(map(re.escape, known))) if known else None
+        self._known = re.compile("|".join(map(re.escape, known)))
+        self._secrets = tuple(known)
         self._content = content
         self._salt = salt
 
     def text(self, text: str) -> str:
         """A line that is shown otherwise as it is, without the secrets in it."""
-        if self._known is not None:
-            text = self._known.sub(HIDDEN, text)
-        return _SHAPES.sub(HIDDEN, text)
+        return _hide(_hide(text, self._known, self._secrets), _SHAPED, _SIGNS)
 
     def headers(self, headers: Iterable[tuple[str, str]]) -> dict[str, str]:
         return {
@@ -106,12 +111,29 @@ class Redactor:
         return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6, key=self._salt).hexdigest()
 
 
+def _hide(text: str, secrets: re.Pattern[str], signs: Iterable[str]) -> str:
+    """Without a sign there is nothing to hide."""
+    for sign in signs:
+        if sign in text:
+            return secrets.sub(HIDDEN, text)
+    return text
+
+
 class RedactingFormatter(logging.Formatter):
     """The last stop of a log line, traceback included: whatever a library put into it, no secret leaves."""
 
     def __init__(self, fmt: str, redactor: Redactor) -> None:
         super().__init__(fmt)
         self._redactor = redactor
+        self._second = -1
+        self._spelt = ""
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802 - logging names it
+        """As by default; the lines of one second share its spelling."""
+        second = int(record.created)
+        if second != self._second:
+            self._second, self._spelt = second, super().formatTime(record, self.default_time_format)
+        return f"{self._spelt},{int(record.msecs):03d}"
 
     def format(self, record: logging.LogRecord) -> str:
         return self._redactor.text(super().format(record))

@@ -5,8 +5,9 @@ share one. Legal in every dialect: at most 64 characters of [A-Za-z0-9_-].
 """
 
 import secrets
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from ..core.events import Event, ToolCallDelta, ToolCallReady, ToolCallStarted
 from ..core.request import ToolResult

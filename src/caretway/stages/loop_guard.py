@@ -18,9 +18,11 @@ At the limit the model is told (`Correct`), at the next repeat the turn ends (`S
 import logging
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
+
+from msgspec.structs import replace
 
 from ..core.canonical import canonical_json
 from ..core.errors import ErrorKind, GatewayError
@@ -107,8 +109,9 @@ class LoopGuard:
     generous: frozenset[str] = LOOKING
 
     def verdict(self, history: Sequence[Message]) -> Verdict:
-        """On the calls whose results come last in the history. Takes time in proportion to its length."""
-        if self.max_repeat <= 0:
+        """On the calls whose results come last in the history. Takes time in proportion to its length, and hardly any
+        when they brought something new, or when there are none."""
+        if self.max_repeat <= 0 or not _came_before(history):
             return Ok()
         circling = [run for run in _last_runs(history) if run.repeats >= self.limit(run)]
         if not circling:
@@ -133,14 +136,14 @@ def loop_guard(max_repeat: int) -> Callable[[TurnRequest], TurnRequest]:
 
     def guarded(request: TurnRequest) -> TurnRequest:
         match guard.verdict(request.messages):
+            case Ok():
+                return request
             case Correct(tools=tools, repeats=repeats) as verdict:
                 log.warning("loop guard: %s repeated %d times, the model is told", ", ".join(tools), repeats)
                 return corrected(request, verdict)
             case Stop(error=error, tools=tools, repeats=repeats):
                 log.warning("loop guard: %s repeated %d times, the turn is ended", ", ".join(tools), repeats)
                 raise error
-            case Ok():
-                return request
 
     return guarded
 
@@ -192,6 +195,26 @@ class _Step:
 
     results: list[tuple[_Print, str]] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
+
+
+def _came_before(history: Sequence[Message]) -> bool:
+    """False when the newest step has no results, or one that no earlier step had: then none of its calls repeats, and
+    there is nothing to count. Compares results as they are; reading each call of a long history costs far more."""
+    end = _last_answer(history)
+    brought = _results(history[end - 1 :]) if end else []
+    if not brought:
+        return False
+    called = {part.id for part in history[end - 1].parts if isinstance(part, ToolCall)}
+    if len(called.intersection([result.call_id for result in brought])) < len(brought):
+        return True  # one of them answers something older, or nothing: only counting tells
+    new = [_content(result) for result in brought]
+    for result in _results(history[: end - 1]):
+        content = _content(result)
+        if content in new:
+            new = [other for other in new if other != content]
+            if not new:
+                return True
+    return False
 
 
 def _last_runs(history: Iterable[Message]) -> list[Run]:
@@ -248,14 +271,22 @@ def _steps(history: Iterable[Message]) -> Iterable[_Step]:
     yield step
 
 
+def _results(messages: Sequence[Message]) -> list[ToolResult]:
+    return [part for message in messages for part in message.parts if isinstance(part, ToolResult)]
+
+
 def _content(result: ToolResult) -> _Content:
     """The result itself, not a digest of it: strings keep their own hash."""
-    images = (part.data for part in result.content if isinstance(part, Image))
+    images = [part.data for part in result.content if isinstance(part, Image)]
     return (result.text.strip(), *images)
 
 
 def _last_answer(messages: Sequence[Message]) -> int:
-    return max((n for n, message in enumerate(messages, 1) if message.role is Role.ASSISTANT), default=0)
+    """How many messages there are up to it; 0 without one."""
+    for n in range(len(messages), 0, -1):
+        if messages[n - 1].role is Role.ASSISTANT:
+            return n
+    return 0
 
 
 def _repeats(run: Run) -> int:

@@ -10,11 +10,11 @@ a kilobyte), and the text so far up to a limit, because a schema can only be che
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from enum import Enum, auto
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from ..core.events import (
     Event,

@@ -8,6 +8,8 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from msgspec import structs
+
 from ..core.errors import GatewayError
 from ..core.estimate import prompt_chars
 from ..core.request import Message, Role, Text, TurnRequest
@@ -60,7 +62,7 @@ class TextToolBackend:
 
     async def start(self, request: TurnRequest, snapshot: Snapshot | None = None) -> TextTurn:
         model, thinks = base_model(request.model, await self._known(request.model))
-        request = replace(request, model=model)
+        request = structs.replace(request, model=model)
         if not self._inner.abilities.images:
             request = without_images(request)
         trigger = self._trigger(request)
@@ -83,7 +85,7 @@ class TextToolBackend:
                 for i, bad in enumerate(wrong, 1)
             ]
             more = (Message(Role.ASSISTANT, (Text(said),)), Message(Role.USER, (Text("\n\n".join(answers)),)))
-            return await self._inner.start(replace(told, messages=(*told.messages, *more)), kept)
+            return await self._inner.start(structs.replace(told, messages=(*told.messages, *more)), kept)
 
         limits = self._limits if corrects else replace(self._limits, corrections=0)
         if not request.tool_choice.parallel:

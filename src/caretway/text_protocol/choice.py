@@ -1,6 +1,6 @@
 """`tool_strict`: offered tools are demanded, for orchestrators that cannot go on with an answer that calls none."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from ..core.request import TurnRequest
 

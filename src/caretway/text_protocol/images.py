@@ -1,6 +1,6 @@
 """Images on the way to a backend that carries text only: refused where the user sent them, named where a tool did."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from ..core.errors import ErrorKind, GatewayError
 from ..core.request import Image, Message, Part, Text, ToolResult, TurnRequest

@@ -6,9 +6,11 @@ thinking is passed on untouched (a transcript of more than one message aside). R
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, Literal
+
+from msgspec.structs import replace
 
 from ..core.request import Image, Message, Role, Text, ToolCall, ToolChoice, ToolResult, TurnRequest
 from .instructions import HINT, THINKING_RULES, bridge, reminder

@@ -2,8 +2,8 @@
 
 import logging
 import re
-import secrets
 import time
+from os import urandom
 from typing import Final
 from urllib.parse import unquote
 
@@ -36,7 +36,7 @@ class Application:
     ) -> None:
         self._reception = reception
         self._metrics = metrics
-        self._backend = backend.encode()
+        self._backend: Header = (b"x-caretway-backend", backend.encode())
         self._shape = shape
         self._max_concurrent = max_concurrent
         self._running = 0
@@ -63,8 +63,8 @@ class Application:
     async def answer(self, exchange: Exchange) -> None:
         http = exchange.http
         given = http.headers.get("x-request-id")
-        request_id = given if given and _REQUEST_ID.fullmatch(given) else f"req_{secrets.token_hex(16)}"
-        common: list[Header] = [(b"x-request-id", request_id.encode()), (b"x-caretway-backend", self._backend)]
+        request_id = given if given and _REQUEST_ID.fullmatch(given) else f"req_{urandom(16).hex()}"
+        common: list[Header] = [(b"x-request-id", request_id.encode()), self._backend]
         try:
             async with self._reception.receive(http) as desk:
                 dialect = desk.routes.get(http.path)

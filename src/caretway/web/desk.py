@@ -4,8 +4,8 @@ Two accounts have two desks and share none of these, so nothing of one can be fo
 that could be forgotten. Which request goes to which desk is the reception's business.
 """
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Protocol
 
 from ..core.errors import ErrorKind, GatewayError
@@ -80,10 +80,10 @@ class OneDesk:
 
     def __init__(self, desk: Desk) -> None:
         self.lobby = desk
+        self._always_open = nullcontext(desk)
 
-    @asynccontextmanager
-    async def receive(self, http: HttpRequest) -> AsyncIterator[Desk]:
-        yield self.lobby
+    def receive(self, http: HttpRequest) -> AbstractAsyncContextManager[Desk]:
+        return self._always_open
 
     async def end_turns(self) -> None:
         await self.lobby.sessions.aclose()

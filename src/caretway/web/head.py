@@ -7,6 +7,7 @@ read differently than we do.
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 from typing import Final
 
 Header = tuple[bytes, bytes]
@@ -17,6 +18,11 @@ _ONCE: Final = (b"host", b"origin", b"authorization", b"x-api-key", b"x-caretway
 _KEPT: Final = (b"close", b"keep-alive")
 
 
+def head_size(target: bytes, headers: Sequence[Header]) -> int:
+    """Bytes, as a head is counted: what stands on its lines, and four for each header's colon, space and end."""
+    return len(target) + 4 * len(headers) + sum(map(len, chain.from_iterable(headers)))
+
+
 def head_problem(version: str, method: bytes, target: bytes, headers: Sequence[Header]) -> str | None:
     """Why this head is refused, as a sentence; None when it is fine. Header names are in lower case."""
     if version not in VERSIONS:
@@ -24,10 +30,8 @@ def head_problem(version: str, method: bytes, target: bytes, headers: Sequence[H
     if method == b"CONNECT":
         return "This is not a proxy."
     values = dict(headers)
-    counts = Counter(name for name, _ in headers if name in _ONCE)
-    for name, count in counts.items():
-        if count > 1:
-            return f"The header {name.decode()} is there {count} times."
+    if len(values) < len(headers) and (doubled := _doubled(headers)):
+        return doubled
     if version == "1.1" and b"host" not in values:
         return "The Host header is missing."
     encoding = values.get(b"transfer-encoding")
@@ -37,6 +41,14 @@ def head_problem(version: str, method: bytes, target: bytes, headers: Sequence[H
         authority = target.partition(b"://")[2].partition(b"/")[0]
         if not authority or authority.lower() != values.get(b"host", b"").lower():
             return "The request line names another host than the Host header."
+    return None
+
+
+def _doubled(headers: Sequence[Header]) -> str | None:
+    counts = Counter(name for name, _ in headers if name in _ONCE)
+    for name, count in counts.items():
+        if count > 1:
+            return f"The header {name.decode()} is there {count} times."
     return None
 
 

@@ -4,7 +4,7 @@ Everything behind a decoder may then walk a body recursively: it is never deeper
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -12,6 +12,7 @@ from ..core.errors import ErrorKind, GatewayError, bad_request
 
 _LISTS: Final = ("messages", "input")
 """The conversation, by the names of the three APIs."""
+_NESTED: Final = (dict, list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class ShapeLimits:
 
 def read_json(body: bytes, limits: ShapeLimits) -> object:
     """The parsed body, or GatewayError."""
-    if not body.strip():
+    if not body or body.isspace():
         raise bad_request("The request has no body.", code="invalid_json", hint="Send a JSON object.")
     try:
         parsed: object = msgspec.json.decode(body)
@@ -48,15 +49,14 @@ def read_json(body: bytes, limits: ShapeLimits) -> object:
 
 
 def _deeper(parsed: object, limit: int) -> bool:
-    level = [parsed]
+    level: list[Any] = [parsed] if isinstance(parsed, _NESTED) else []
     for _ in range(limit):
-        inner: list[object] = []
-        for value in level:
-            if isinstance(value, dict):
-                inner += value.values()
-            elif isinstance(value, list):
-                inner += value
-        level = [value for value in inner if isinstance(value, dict | list)]
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, _NESTED)
+        ]
         if not level:
             return False
     return True

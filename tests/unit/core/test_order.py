@@ -53,7 +53,7 @@ WAYS: Final[dict[State, list[Event]]] = {
 }
 
 #                       FRESH  OPEN  CALLED  OVER
-ALLOWED: Final = {
+ALLOWED: Final[dict[type, tuple[bool, bool, bool, bool]]] = {
     TurnStarted: (True, False, False, False),
     TextDelta: (False, True, True, False),
     ReasoningDelta: (False, True, True, False),

@@ -8,7 +8,7 @@ import pytest
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.request import Message, Role, Text, TurnRequest
 from caretway.core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Turn
-from caretway.models.catalogue import Catalogue
+from caretway.models.catalogue import FRESH_S, Catalogue
 
 THINKER = ModelInfo("thinker", aliases=("deep",), parameters=(("effort", ("low", "high")),))
 
@@ -23,12 +23,13 @@ class Listing:
     def __init__(self) -> None:
         self.asked = 0
         self.down = False
+        self.found = [ModelInfo("plain"), THINKER]
 
     async def models(self) -> Sequence[ModelInfo]:
         self.asked += 1
         if self.down:
             raise GatewayError(ErrorKind.SIGNED_OUT, "who are you")
-        return [ModelInfo("plain"), THINKER]
+        return self.found
 
     async def status(self) -> BackendStatus:
         return BackendStatus(not self.down)
@@ -70,6 +71,18 @@ NAMES = [
 @pytest.mark.parametrize(("asked", "upstream"), NAMES)
 async def test_names_lead_to_cursors_ids(asked: str, upstream: str) -> None:
     assert (await catalogue(Listing()).fit(asking(asked))).model == upstream
+
+
+async def test_what_a_name_means_is_found_out_anew_with_a_new_list() -> None:
+    listing, clock = Listing(), Clock()
+    known = catalogue(listing, clock)
+    for _ in range(2):
+        assert (await known.fit(asking("claude-haiku-4-5-20251001"))).model == "claude-haiku-4-5-20251001"
+    listing.found = [ModelInfo("claude-4.5-haiku")]
+    clock.now += FRESH_S
+    await known.models()
+    for _ in range(2):
+        assert (await known.fit(asking("claude-haiku-4-5-20251001"))).model == "claude-4.5-haiku"
 
 
 async def test_strict_refuses_unknown_names_and_suggests() -> None:

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.request import Image, Message, Role, Text, ToolCall, ToolChoice, ToolResult, ToolSpec, TurnRequest
@@ -39,7 +40,7 @@ HISTORY = (
 
 
 def ask(*messages: Message, **more: object) -> TurnRequest:
-    return replace(TurnRequest("m", messages or HISTORY, (READ, LIST)), **more)  # type: ignore[arg-type]  # test data
+    return structs.replace(TurnRequest("m", messages or HISTORY, (READ, LIST)), **more)
 
 
 def texts(request: TurnRequest) -> list[tuple[str, str]]:
@@ -204,4 +205,4 @@ def test_quoting_inside_json_changes_nothing() -> None:
 def test_strict_demands_what_was_only_offered(choice: ToolChoice, after: ToolChoice) -> None:
     request = ask(tool_choice=choice)
     assert demand_tools(request).tool_choice == after
-    assert demand_tools(replace(request, tools=())).tool_choice == request.tool_choice
+    assert demand_tools(structs.replace(request, tools=())).tool_choice == request.tool_choice

@@ -11,6 +11,7 @@ from typing import Final
 from ...core.errors import bad_request
 from ...core.request import OutputFormat, TurnRequest
 from ..fields import (
+    Place,
     a_string,
     an_array,
     an_object,
@@ -63,6 +64,7 @@ READ: Final = frozenset(
 SILENT: Final = frozenset({"max_tokens", "metadata", "cache_control", "betas", "anthropic_version", "anthropic_beta"})
 """`max_tokens` is required by the API, so every client sends one: naming it each time would be noise. The others ask
 for nothing in the answer."""
+_KNOWN: Final = READ | _IDLE.keys() | SILENT
 _BUDGETS: Final = ((4_096, "low"), (16_384, "medium"))
 """A thinking budget up to so many tokens is this effort; above the last one it is `high`."""
 _THINKS: Final = frozenset({"enabled", "adaptive", "between_tools"})
@@ -102,7 +104,7 @@ def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
                     *ignored_output,
                     *sorted(tools.ignored),
                     *sorted(reader.ignored),
-                    *unknown_names(body, READ, _IDLE, SILENT),
+                    *unknown_names(body, _KNOWN),
                 )
             )
         ),
@@ -132,7 +134,7 @@ def _stop(value: object) -> tuple[str, ...]:
     given = an_array(value, "stop_sequences")
     if len(given) > MAX_STOP_SEQUENCES:
         raise invalid_value("stop_sequences", f"at most {MAX_STOP_SEQUENCES} are possible, not {len(given)}.")
-    sequences = [a_string(one, f"stop_sequences[{i}]") for i, one in enumerate(given)]
+    sequences = [a_string(one, Place("", "stop_sequences", i)) for i, one in enumerate(given)]
     return tuple(dict.fromkeys(one for one in sequences if one))
 
 
@@ -156,6 +158,8 @@ def _thinking(value: object) -> tuple[bool, str | None, list[str]]:
 def _output(body: Mapping[str, object]) -> tuple[OutputFormat | None, str | None, list[str]]:
     """`output_config`, and `output_format`, which was there before it."""
     config = body.get("output_config")
+    if config is None and body.get("output_format") is None:
+        return None, None, []
     wanted = {} if config is None else an_object(config, "output_config")
     effort = optional_string(wanted, "effort", "output_config")
     ignored = [f"output_config.{name}" for name in unknown_names(wanted, ("effort", "format"))]

@@ -6,7 +6,6 @@ first block of the line is live, what belongs to later ones waits until it is cl
 is rendered once, so a text delta is prefix + JSON string + suffix. Refuses to know the clock: ids and times are given.
 """
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, assert_never
@@ -76,13 +75,28 @@ class _Block:
 class MessagesEncoder:
     """One streamed response."""
 
+    __slots__ = (
+        "_begun",
+        "_blocks",
+        "_calls",
+        "_characters",
+        "_line",
+        "_live_text",
+        "_meta",
+        "_notes",
+        "_over",
+        "_request",
+        "_show_thinking",
+        "_usage",
+    )
+
     keep_alive: bytes = sse.event("ping", b'{"type":"ping"}')
 
     def __init__(self, request: TurnRequest, meta: ResponseMeta) -> None:
         self._request = request
         self._meta = meta
         self._show_thinking = request.echo.get(SHOW_THINKING) is True
-        self._line: deque[_Block] = deque()
+        self._line: list[_Block] = []
         self._blocks = 0
         self._live_text = b""
         """How a text delta begins while the only block of the line is text; empty otherwise. The hot path."""
@@ -190,7 +204,7 @@ class MessagesEncoder:
         self._live_text = b""
         line = self._line
         while line and line[0].complete:
-            out.append(line.popleft().stop)
+            out.append(line.pop(0).stop)
             if line:
                 out.append(line[0].start)
                 out += line[0].waiting

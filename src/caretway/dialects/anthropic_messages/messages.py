@@ -13,6 +13,8 @@ import msgspec
 from ...core.errors import bad_request
 from ...core.request import Image, Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
 from ..fields import (
+    At,
+    Place,
     a_string,
     an_array,
     an_object,
@@ -25,7 +27,6 @@ from ..fields import (
 )
 from .sources import document_heading, read_document_source, read_image, search_result_text
 
-_MESSAGE: Final = frozenset({"role", "content"})
 _SYSTEM: Final = frozenset({"system"})
 _USER: Final = frozenset({"user"})
 _ASSISTANT: Final = frozenset({"assistant"})
@@ -34,6 +35,8 @@ _ANY: Final = _SYSTEM | _USER | _ASSISTANT | _RESULT
 
 SILENT_IN_BLOCKS: Final = frozenset({"cache_control", "caller", "toolset_name"})
 """Accepted everywhere and without a word: hints for Anthropic's own cache and its own tools."""
+_MESSAGE: Final = SILENT_IN_BLOCKS | {"role", "content"}
+_SAID: Final = (Text, Image)
 
 
 class MessageReader:
@@ -46,7 +49,7 @@ class MessageReader:
         """One message for each block, so that blocks stay as apart as the client sent them."""
         if value is None:
             return []
-        parts = self._content(value, "system", "system")
+        parts = self._content(value, "", "system", "system")
         return [Message(Role.SYSTEM, (part,)) for part in parts]
 
     def read(self, value: object) -> list[Message]:
@@ -57,42 +60,46 @@ class MessageReader:
             raise bad_request("'messages' must have at least one message.", param="messages", code="missing_messages")
         read: list[Message] = []
         for i, one in enumerate(messages):
-            read += self._message(one, f"messages[{i}]")
+            read += self._message(one, Place("", "messages", i))
         return read
 
-    def _message(self, value: object, at: str) -> Iterable[Message]:
+    def _message(self, value: object, at: Place) -> Iterable[Message]:
         message = an_object(value, at)
         role = needed_string(message, "role", at)
         ours = _ROLES.get(role)
         if ours is None:
             raise invalid_value(f"{at}.role", f"use one of {', '.join(_ROLES)}, not {role[:60]!r}.")
-        self._note_unknown(message, _MESSAGE, "messages")
+        if not message.keys() <= _MESSAGE:
+            self._note_unknown(message, _MESSAGE, "messages")
         content = message.get("content")
         if content is None:
             if ours is not Role.SYSTEM:  # such a message may carry settings alone
                 raise missing(f"{at}.content")
             return ()
-        parts = self._content(content, f"{at}.content", role)
+        parts = self._content(content, at, "content", role)
         results = [Message(Role.TOOL, (part,)) for part in parts if isinstance(part, ToolResult)]
+        if not results:
+            return (Message(ours, tuple(parts)),)
         rest = tuple([part for part in parts if not isinstance(part, ToolResult)])
-        return results if results and not rest else [*results, Message(ours, rest)]
+        return [*results, Message(ours, rest)] if rest else results
 
-    def _content(self, value: object, at: str, place: str) -> list[Part]:
+    def _content(self, value: object, holder: At, key: str, place: str) -> list[Part]:
         """`place` is the role of the message, or `tool_result`; it decides which blocks are possible."""
         if isinstance(value, str):
             return [Text(value)] if value else []
         if not isinstance(value, list):
-            raise wrong_type(at, "a string or an array of blocks", value)
+            raise wrong_type(Place(holder, key), "a string or an array of blocks", value)
         parts: list[Part] = []
         for i, one in enumerate(value):
-            parts += self._block(one, f"{at}[{i}]", place)
+            parts += self._block(one, Place(holder, key, i), place)
         return parts
 
-    def _plain(self, value: object, at: str) -> list[Text | Image]:
-        """Content that can hold text and images only, whatever else was in it."""
-        return [part for part in self._content(value, at, "tool_result") if isinstance(part, Text | Image)]
+    def _plain(self, value: object, holder: At) -> list[Text | Image]:
+        """The `content` of a block that can hold text and images only, whatever else was in it."""
+        parts = self._content(value, holder, "content", "tool_result")
+        return [part for part in parts if isinstance(part, _SAID)]
 
-    def _block(self, value: object, at: str, place: str) -> Iterable[Part]:
+    def _block(self, value: object, at: Place, place: str) -> Iterable[Part]:
         block = an_object(value, at)
         kind = needed_string(block, "type", at)
         known = _BLOCKS.get(kind)
@@ -102,60 +109,61 @@ class MessageReader:
         places, fields, reader = known
         if place not in places:
             raise invalid_value(f"{at}.type", f"a block of type {kind!r} is not possible in {_PLACES[place]}.")
-        self._note_unknown(block, fields, f"content.{kind}")
+        if not block.keys() <= fields:
+            self._note_unknown(block, fields, f"content.{kind}")
         return reader(self, block, at)
 
     def _note_unknown(self, holder: Mapping[str, object], fields: frozenset[str], prefix: str) -> None:
-        for name in holder.keys() - fields - SILENT_IN_BLOCKS:
+        for name in holder.keys() - fields:
             if holder[name] is not None:
                 self.ignored[f"{prefix}.{name}"] = None
 
-    def _text(self, block: Mapping[str, object], at: str) -> Iterable[Part]:
+    def _text(self, block: Mapping[str, object], at: Place) -> Iterable[Part]:
         if block.get("text") is None:
             raise missing(f"{at}.text")
-        text = a_string(block["text"], f"{at}.text")
+        text = a_string(block["text"], Place(at, "text"))
         return (Text(text),) if text else ()
 
-    def _image(self, block: Mapping[str, object], at: str) -> Iterable[Part]:
+    def _image(self, block: Mapping[str, object], at: Place) -> Iterable[Part]:
         return (read_image(block, at),)
 
-    def _document(self, block: Mapping[str, object], at: str) -> Iterable[Part]:
+    def _document(self, block: Mapping[str, object], at: Place) -> Iterable[Part]:
         heading = document_heading(block, at)
         kind, content = read_document_source(block, at)
         if kind == "text":
             return (Text(f"{heading}\n\n{content}\n"),)
-        return (Text(f"{heading}\n\n"), *self._plain(content, f"{at}.source.content"), Text("\n"))
+        return (Text(f"{heading}\n\n"), *self._plain(content, Place(at, "source")), Text("\n"))
 
-    def _search_result(self, block: Mapping[str, object], at: str) -> Iterable[Part]:
+    def _search_result(self, block: Mapping[str, object], at: Place) -> Iterable[Part]:
         content = block.get("content")
-        found = [] if content is None else self._plain(content, f"{at}.content")
+        found = [] if content is None else self._plain(content, at)
         return (search_result_text(block, at, found),)
 
-    def _tool_use(self, block: Mapping[str, object], at: str) -> Iterable[Part]:
+    def _tool_use(self, block: Mapping[str, object], at: Place) -> Iterable[Part]:
         given = block.get("input")
-        arguments = "{}" if given is None else msgspec.json.encode(an_object(given, f"{at}.input")).decode()
+        arguments = "{}" if given is None else msgspec.json.encode(an_object(given, Place(at, "input"))).decode()
         return (ToolCall(needed_string(block, "id", at), needed_string(block, "name", at), arguments),)
 
-    def _tool_result(self, block: Mapping[str, object], at: str) -> Iterable[Part]:
+    def _tool_result(self, block: Mapping[str, object], at: Place) -> Iterable[Part]:
         call = needed_string(block, "tool_use_id", at)
         content = block.get("content")
-        parts = [] if content is None else self._plain(content, f"{at}.content")
+        parts = [] if content is None else self._plain(content, at)
         return (ToolResult(call, tuple(parts), optional_bool(block, "is_error", at) is True),)
 
-    def _tool_reference(self, block: Mapping[str, object], at: str) -> Iterable[Part]:
+    def _tool_reference(self, block: Mapping[str, object], at: Place) -> Iterable[Part]:
         """What a tool search found. Deferred tools are offered from the start, so its name is all the model needs."""
         return (Text(f"Tool: {needed_string(block, 'tool_name', at)}\n"),)
 
-    def _thinking(self, block: Mapping[str, object], at: str) -> Iterable[Part]:
+    def _thinking(self, block: Mapping[str, object], at: Place) -> Iterable[Part]:
         text = optional_string(block, "thinking", at) or ""
         signature = optional_string(block, "signature", at) or ""
         return (Reasoning(text, signature),) if text or signature else ()
 
-    def _redacted_thinking(self, block: Mapping[str, object], at: str) -> Iterable[Part]:
+    def _redacted_thinking(self, block: Mapping[str, object], at: Place) -> Iterable[Part]:
         """Readable to Anthropic alone, so nothing is lost by leaving it out."""
         return ()
 
-    def _compaction(self, block: Mapping[str, object], at: str) -> Iterable[Part]:
+    def _compaction(self, block: Mapping[str, object], at: Place) -> Iterable[Part]:
         """A summary that stands for what was before it."""
         text = optional_string(block, "content", at)
         return (Text(text),) if text else ()
@@ -169,21 +177,26 @@ _PLACES: Final = {
     "tool_result": "this place",
 }
 
-_Reader = Callable[[MessageReader, Mapping[str, object], str], Iterable[Part]]
+
+def _fields(*names: str) -> frozenset[str]:
+    return SILENT_IN_BLOCKS.union(names)
+
+
+_Reader = Callable[[MessageReader, Mapping[str, object], Place], Iterable[Part]]
 _BLOCKS: Final[dict[str, tuple[frozenset[str], frozenset[str], _Reader]]] = {
-    "text": (_ANY, frozenset({"type", "text"}), MessageReader._text),
-    "image": (_USER | _RESULT, frozenset({"type", "source"}), MessageReader._image),
-    "document": (_USER | _RESULT, frozenset({"type", "source", "title", "context"}), MessageReader._document),
+    "text": (_ANY, _fields("type", "text"), MessageReader._text),
+    "image": (_USER | _RESULT, _fields("type", "source"), MessageReader._image),
+    "document": (_USER | _RESULT, _fields("type", "source", "title", "context"), MessageReader._document),
     "search_result": (
         _USER | _RESULT,
-        frozenset({"type", "source", "title", "content"}),
+        _fields("type", "source", "title", "content"),
         MessageReader._search_result,
     ),
-    "tool_use": (_ASSISTANT, frozenset({"type", "id", "name", "input"}), MessageReader._tool_use),
-    "tool_result": (_USER, frozenset({"type", "tool_use_id", "content", "is_error"}), MessageReader._tool_result),
-    "tool_reference": (_RESULT, frozenset({"type", "tool_name"}), MessageReader._tool_reference),
-    "thinking": (_ASSISTANT, frozenset({"type", "thinking", "signature"}), MessageReader._thinking),
-    "redacted_thinking": (_ASSISTANT, frozenset({"type", "data"}), MessageReader._redacted_thinking),
-    "compaction": (_USER | _ASSISTANT, frozenset({"type", "content"}), MessageReader._compaction),
+    "tool_use": (_ASSISTANT, _fields("type", "id", "name", "input"), MessageReader._tool_use),
+    "tool_result": (_USER, _fields("type", "tool_use_id", "content", "is_error"), MessageReader._tool_result),
+    "tool_reference": (_RESULT, _fields("type", "tool_name"), MessageReader._tool_reference),
+    "thinking": (_ASSISTANT, _fields("type", "thinking", "signature"), MessageReader._thinking),
+    "redacted_thinking": (_ASSISTANT, _fields("type", "data"), MessageReader._redacted_thinking),
+    "compaction": (_USER | _ASSISTANT, _fields("type", "content"), MessageReader._compaction),
 }
-"""Block type -> where it may stand, which fields are read, who reads it."""
+"""Block type -> where it may stand, which fields are read or accepted in silence, who reads it."""

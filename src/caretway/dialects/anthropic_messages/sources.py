@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ...core.request import Image, Text
-from ..fields import a_string, an_object, invalid_value, missing, needed_string, optional_string, unsupported
+from ..fields import At, Place, a_string, an_object, invalid_value, missing, needed_string, optional_string, unsupported
 from ..images import decode_base64_image, image_type
 
 _ELSEWHERE: Final[dict[str, str]] = {
@@ -17,15 +17,16 @@ _ELSEWHERE: Final[dict[str, str]] = {
 }
 
 
-def read_image(block: Mapping[str, object], at: str) -> Image:
+def read_image(block: Mapping[str, object], at: At) -> Image:
     source, kind = _source(block, at, "An image", "image_url_not_supported")
+    place = Place(at, "source")
     if kind != "base64":
-        raise invalid_value(f"{at}.source.type", f"use base64, not {kind[:60]!r}.")
-    declared = image_type(needed_string(source, "media_type", f"{at}.source"), f"{at}.source.media_type")
-    return decode_base64_image(_data(source, f"{at}.source"), declared, f"{at}.source.data")
+        raise invalid_value(f"{place}.type", f"use base64, not {kind[:60]!r}.")
+    declared = image_type(needed_string(source, "media_type", place), Place(place, "media_type"))
+    return decode_base64_image(_data(source, place), declared, Place(place, "data"))
 
 
-def document_heading(block: Mapping[str, object], at: str) -> str:
+def document_heading(block: Mapping[str, object], at: At) -> str:
     """What the client said about the document: the lines above its text."""
     title = optional_string(block, "title", at)
     context = optional_string(block, "context", at)
@@ -35,23 +36,24 @@ def document_heading(block: Mapping[str, object], at: str) -> str:
     return "\n".join(lines)
 
 
-def read_document_source(block: Mapping[str, object], at: str) -> tuple[str, object]:
+def read_document_source(block: Mapping[str, object], at: At) -> tuple[str, object]:
     """("text", its text), or ("content", what the block reader has to read)."""
     source, kind = _source(block, at, "A document", "document_not_supported")
+    place = Place(at, "source")
     if kind == "content":
         if source.get("content") is None:
-            raise missing(f"{at}.source.content")
+            raise missing(f"{place}.content")
         return kind, source["content"]
     if kind not in ("text", "base64"):
-        raise invalid_value(f"{at}.source.type", f"use text, base64 or content, not {kind[:60]!r}.")
-    declared = (optional_string(source, "media_type", f"{at}.source") or "text/plain").strip().lower()
-    data = _data(source, f"{at}.source")
+        raise invalid_value(f"{place}.type", f"use text, base64 or content, not {kind[:60]!r}.")
+    declared = (optional_string(source, "media_type", place) or "text/plain").strip().lower()
+    data = _data(source, place)
     if kind == "text":
         return kind, data
     if not declared.startswith("text/"):
         what = "PDF documents" if declared == "application/pdf" else f"Documents of type {declared[:60]!r}"
         raise unsupported(
-            f"{at}.source.media_type",
+            f"{place}.media_type",
             f"{what} cannot be sent to Cursor.",
             code="document_not_supported",
             hint="Send the document's text.",
@@ -60,30 +62,31 @@ def read_document_source(block: Mapping[str, object], at: str) -> tuple[str, obj
         return "text", binascii.a2b_base64(data, strict_mode=True).decode()
     except ValueError as error:
         raise invalid_value(
-            f"{at}.source.data", f"the document is not UTF-8 text in base64 ({str(error)[:80]})."
+            f"{place}.data", f"the document is not UTF-8 text in base64 ({str(error)[:80]})."
         ) from error
 
 
-def search_result_text(block: Mapping[str, object], at: str, found: list[Text | Image]) -> Text:
+def search_result_text(block: Mapping[str, object], at: At, found: list[Text | Image]) -> Text:
     title = optional_string(block, "title", at) or ""
     source = optional_string(block, "source", at) or ""
     text = "".join(part.text for part in found if isinstance(part, Text))
     return Text(f"Search result: {title} ({source})\n{text}\n")
 
 
-def _source(block: Mapping[str, object], at: str, what: str, code: str) -> tuple[Mapping[str, object], str]:
+def _source(block: Mapping[str, object], at: At, what: At, code: str) -> tuple[Mapping[str, object], str]:
+    place = Place(at, "source")
     if block.get("source") is None:
-        raise missing(f"{at}.source")
-    source = an_object(block["source"], f"{at}.source")
-    kind = needed_string(source, "type", f"{at}.source")
+        raise missing(place)
+    source = an_object(block["source"], place)
+    kind = needed_string(source, "type", place)
     if kind in _ELSEWHERE:
         raise unsupported(
-            f"{at}.source.type", f"{what} {_ELSEWHERE[kind]}.", code=code, hint="Send its content in the request."
+            f"{place}.type", f"{what} {_ELSEWHERE[kind]}.", code=code, hint="Send its content in the request."
         )
     return source, kind
 
 
-def _data(source: Mapping[str, object], at: str) -> str:
+def _data(source: Mapping[str, object], at: At) -> str:
     if source.get("data") is None:
         raise missing(f"{at}.data")
-    return a_string(source["data"], f"{at}.data")
+    return a_string(source["data"], Place(at, "data"))

@@ -10,6 +10,8 @@ from typing import Final
 
 from ...core.request import ToolChoice, ToolSpec
 from ..fields import (
+    At,
+    Place,
     an_array,
     an_object,
     invalid_value,
@@ -17,7 +19,7 @@ from ..fields import (
     optional_bool,
     optional_string,
 )
-from ..tool_names import check_declared, check_name, check_unique
+from ..tool_names import check_declared, check_unique, needed_name
 
 _READ: Final = frozenset({"type", "name", "description", "input_schema"})
 SILENT_IN_TOOLS: Final = frozenset({"cache_control", "defer_loading", "eager_input_streaming", "strict"})
@@ -39,24 +41,25 @@ class Tools:
 def decode_tools(body: Mapping[str, object]) -> Tools:
     tools = Tools()
     declared = body.get("tools")
-    specs: list[tuple[str, ToolSpec]] = []
+    specs: list[tuple[At, ToolSpec]] = []
     for i, one in enumerate(() if declared is None else an_array(declared, "tools")):
-        spec = _tool(one, f"tools[{i}]", tools)
+        at = Place("", "tools", i)
+        spec = _tool(one, at, tools)
         if spec is not None:
-            specs.append((f"tools[{i}].name", spec))
+            specs.append((at, spec))
     tools.offered = check_unique(specs)
     tools.choice = _choice(body.get("tool_choice"), tools)
     return tools
 
 
-def _tool(value: object, at: str, tools: Tools) -> ToolSpec | None:
+def _tool(value: object, at: Place, tools: Tools) -> ToolSpec | None:
     tool = an_object(value, at)
     kind = optional_string(tool, "type", at)
     if kind not in (None, "custom"):
         tools.ignored[f"tools.{kind}"] = None
         tools.left_out.add(optional_string(tool, "name", at) or "")
         return None
-    name = check_name(needed_string(tool, "name", at), f"{at}.name")
+    name = needed_name(tool, at)
     for key in tool.keys() - _READ - SILENT_IN_TOOLS:
         if tool[key] is not None:
             tools.ignored[f"tools.{key}"] = None
@@ -64,7 +67,7 @@ def _tool(value: object, at: str, tools: Tools) -> ToolSpec | None:
     return ToolSpec(
         name,
         optional_string(tool, "description", at) or "",
-        {} if schema is None else an_object(schema, f"{at}.input_schema"),
+        {} if schema is None else an_object(schema, Place(at, "input_schema")),
     )
 
 

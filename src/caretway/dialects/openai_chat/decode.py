@@ -6,11 +6,13 @@ request can be served is decided elsewhere.
 """
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from ...core.errors import bad_request
 from ...core.request import OutputFormat, TurnRequest
 from ..fields import (
+    Place,
     a_string,
     an_array,
     an_object,
@@ -70,6 +72,9 @@ _READ: Final = frozenset(
 )
 _SILENT: Final = frozenset({"user", "metadata", "prompt_cache_key", "prompt_cache_retention", "safety_identifier"})
 """They ask for nothing in the answer."""
+_LEGACY: Final[Mapping[str, object]] = MappingProxyType({LEGACY_FUNCTIONS: True})
+_NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
+_KNOWN: Final = _READ | _IDLE.keys() | _SILENT
 
 
 def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
@@ -98,9 +103,9 @@ def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
             *idle_names(body, _IDLE),
             *ignored_reasoning,
             *reader.ignored,
-            *listable(unknown_names(body, _READ, _IDLE, _SILENT)),
+            *listable(unknown_names(body, _KNOWN)),
         ),
-        echo={LEGACY_FUNCTIONS: True} if legacy else {},
+        echo=_LEGACY if legacy else _NOTHING,
     )
 
 
@@ -119,7 +124,7 @@ def _stop(value: object) -> tuple[str, ...]:
         raise wrong_type("stop", "a string or an array of strings", value)
     if len(value) > MAX_STOP_SEQUENCES:
         raise invalid_value("stop", f"at most {MAX_STOP_SEQUENCES} sequences are possible, not {len(value)}.")
-    sequences = [a_string(one, f"stop[{i}]") for i, one in enumerate(value)]
+    sequences = [a_string(one, Place("", "stop", i)) for i, one in enumerate(value)]
     return tuple(dict.fromkeys(one for one in sequences if one))
 
 

@@ -2,11 +2,13 @@
 
 In: the events of one response. Out: SSE bytes, one piece per batch. Remembered: which call has which index and how much
 of its arguments is out, usage and notes until the end. What never changes within a response is rendered once, so a text
-delta is prefix + JSON string + suffix. Refuses to know the clock and where events come from: ids and times are given.
+delta is head + prefix + JSON string + suffix, and the head is all that differs between two open streams. Refuses to
+know the clock and where events come from: ids and times are given.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, assert_never
 
 import msgspec
@@ -42,7 +44,12 @@ _FINISH: Final[dict[StopReason, str]] = {
     StopReason.LENGTH: "length",
     StopReason.REFUSAL: "content_filter",
 }
+_DELTA: Final = b'"choices":[{"index":0,"delta":{'
+_TEXT: Final = _DELTA + b'"content":'
+_REASONING: Final = _DELTA + b'"reasoning_content":'
 _UNFINISHED: Final = b'},"finish_reason":null}]}\n\n'
+
+_NO_NOTES: Final[Mapping[str, str]] = MappingProxyType({})
 
 _json = msgspec.json.Encoder().encode
 
@@ -60,16 +67,13 @@ class ChatEncoder:
     __slots__ = (
         "_begun",
         "_calls",
-        "_delta",
         "_head",
         "_include_usage",
         "_legacy",
         "_notes",
         "_over",
-        "_reasoning",
         "_runs_tools",
         "_shown",
-        "_text",
         "_usage",
     )
 
@@ -78,16 +82,13 @@ class ChatEncoder:
     def __init__(self, request: TurnRequest, meta: ResponseMeta) -> None:
         head = {"id": _id(meta), "object": "chat.completion.chunk", "created": meta.created, "model": meta.model}
         self._head = b"data: " + _json(head)[:-1] + b","
-        self._delta = self._head + b'"choices":[{"index":0,"delta":{'
-        self._text = self._delta + b'"content":'
-        self._reasoning = self._delta + b'"reasoning_content":'
         self._include_usage = request.include_usage
         self._legacy = LEGACY_FUNCTIONS in request.echo
         self._calls: dict[str, _Call] = {}
         self._shown = 0
         self._runs_tools = bool(request.tools) or self._legacy
         self._usage: Usage | None = None
-        self._notes: dict[str, str] = {}
+        self._notes: Mapping[str, str] = _NO_NOTES
         self._begun = False
         self._over = False
 
@@ -95,18 +96,18 @@ class ChatEncoder:
         if self._over:
             return b""
         if len(events) == 1 and type(events[0]) is TextDelta and self._begun:
-            return b"".join((self._text, _json(events[0].text), _UNFINISHED))
+            return b"".join((self._head, _TEXT, _json(events[0].text), _UNFINISHED))
         out: list[bytes] = []
         for event in events:
             match event:
                 case TextDelta(text=text):
                     if not self._begun:
                         self._begin(out)
-                    out += (self._text, _json(text), _UNFINISHED)
+                    out += (self._head, _TEXT, _json(text), _UNFINISHED)
                 case ReasoningDelta(text=text):
                     if not self._begun:
                         self._begin(out)
-                    out += (self._reasoning, _json(text), _UNFINISHED)
+                    out += (self._head, _REASONING, _json(text), _UNFINISHED)
                 case TurnStarted():
                     self._begin(out)
                 case ToolCallStarted(id=call, name=name):
@@ -120,7 +121,7 @@ class ChatEncoder:
                 case UsageReported(usage=usage):
                     self._usage = usage
                 case Note(key=key, value=value):
-                    self._notes[key] = value
+                    self._notes = {**self._notes, key: value}
                 case TurnPaused() | TurnEnded():
                     self._begin(out)
                     self._finish(event.reason if isinstance(event, TurnEnded) else StopReason.END, out)
@@ -138,17 +139,17 @@ class ChatEncoder:
         """Clients learn the role from the first delta; some throw without it."""
         if not self._begun:
             self._begun = True
-            out += (self._delta, b'"role":"assistant","content":""', _UNFINISHED)
+            out += (self._head, _DELTA, b'"role":"assistant","content":""', _UNFINISHED)
 
     def _start_call(self, call: str, name: str, out: list[bytes]) -> None:
         """Id, type and name exactly once: some clients append what is repeated."""
         known = self._calls[call] = _Call(len(self._calls) + self._shown)
         if self._legacy:
             if known.index == 0:
-                out += (self._delta, b'"function_call":{"name":', _json(name), b',"arguments":""}', _UNFINISHED)
+                out += (self._head, _DELTA, b'"function_call":{"name":', _json(name), b',"arguments":""}', _UNFINISHED)
             return
         head = b'"tool_calls":[{"index":%d,"id":%b,"type":"function","function":{"name":%b,"arguments":""}}]'
-        out += (self._delta, head % (known.index, _json(call), _json(name)), _UNFINISHED)
+        out += (self._head, _DELTA, head % (known.index, _json(call), _json(name)), _UNFINISHED)
 
     def _show_call(self, ran: ToolCall, out: list[bytes]) -> None:
         """A call that was run already: seen like any other, and the finish reason does not ask for its result. Not by a
@@ -159,7 +160,7 @@ class ChatEncoder:
         function = {"name": ran.name, "arguments": ran.arguments}
         call = {"index": len(self._calls) + self._shown, "id": ran.id, "type": "function", "function": function}
         self._shown += 1
-        out += (self._delta, b'"tool_calls":[', _json(call), b"]", _UNFINISHED)
+        out += (self._head, _DELTA, b'"tool_calls":[', _json(call), b"]", _UNFINISHED)
 
     def _add_arguments(self, call: _Call, arguments: str, out: list[bytes]) -> None:
         if not arguments:
@@ -167,16 +168,16 @@ class ChatEncoder:
         call.sent += len(arguments)
         if self._legacy:
             if call.index == 0:
-                out += (self._delta, b'"function_call":{"arguments":', _json(arguments), b"}", _UNFINISHED)
+                out += (self._head, _DELTA, b'"function_call":{"arguments":', _json(arguments), b"}", _UNFINISHED)
             return
         body = b'"tool_calls":[{"index":%d,"function":{"arguments":%b}}]' % (call.index, _json(arguments))
-        out += (self._delta, body, _UNFINISHED)
+        out += (self._head, _DELTA, body, _UNFINISHED)
 
     def _finish(self, reason: StopReason, out: list[bytes]) -> None:
         self._over = True
         notes = b',"caretway":' + _json(self._notes) if self._notes else b""
         finish = _json(_finish_reason(reason, called=bool(self._calls), legacy=self._legacy))
-        out += (self._delta, b'},"finish_reason":', finish, b"}]", notes, b"}\n\n")
+        out += (self._head, _DELTA, b'},"finish_reason":', finish, b"}]", notes, b"}\n\n")
         usage = usage_object(self._usage) if self._include_usage else None
         if usage is not None:
             out += (self._head, b'"choices":[],"usage":', _json(usage), b"}\n\n")

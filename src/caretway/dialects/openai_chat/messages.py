@@ -10,6 +10,7 @@ from typing import Final
 from ...core.errors import bad_request
 from ...core.request import Image, Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
 from ..fields import (
+    Place,
     an_array,
     an_object,
     invalid_value,
@@ -40,9 +41,9 @@ class MessageReader:
         messages = an_array(value, "messages")
         if not messages:
             raise bad_request("'messages' must have at least one message.", param="messages", code="missing_messages")
-        return tuple([self._message(one, f"messages[{i}]") for i, one in enumerate(messages)])
+        return tuple([self._message(one, Place("", "messages", i)) for i, one in enumerate(messages)])
 
-    def _message(self, value: object, at: str) -> Message:
+    def _message(self, value: object, at: Place) -> Message:
         message = an_object(value, at)
         role = needed_string(message, "role", at)
         reader = _READERS.get(role)
@@ -50,16 +51,19 @@ class MessageReader:
             raise invalid_value(f"{at}.role", f"use one of {', '.join(_READERS)}, not {role[:60]!r}.")
         return reader(self, message, at)
 
-    def _system(self, message: Mapping[str, object], at: str) -> Message:
-        self._note_name(message, at)
-        return Message(Role.SYSTEM, tuple(self._content(message, at, _NO_IMAGES)))
+    def _system(self, message: Mapping[str, object], at: Place) -> Message:
+        if "name" in message:
+            self._note_name(message, at)
+        return Message(Role.SYSTEM, self._content(message, at, _NO_IMAGES))
 
-    def _user(self, message: Mapping[str, object], at: str) -> Message:
-        self._note_name(message, at)
-        return Message(Role.USER, tuple(self._content(message, at, _ANY_PART)))
+    def _user(self, message: Mapping[str, object], at: Place) -> Message:
+        if "name" in message:
+            self._note_name(message, at)
+        return Message(Role.USER, self._content(message, at, _ANY_PART))
 
-    def _assistant(self, message: Mapping[str, object], at: str) -> Message:
-        self._note_name(message, at)
+    def _assistant(self, message: Mapping[str, object], at: Place) -> Message:
+        if "name" in message:
+            self._note_name(message, at)
         parts: list[Part] = []
         reasoning = optional_string(message, "reasoning_content", at)
         if reasoning:
@@ -67,20 +71,21 @@ class MessageReader:
         content = self._content(message, at, _NO_IMAGES)
         refusal = optional_string(message, "refusal", at)
         if refusal and not content:
-            content.append(Text(refusal))
+            content = (Text(refusal),)
         parts += content
         calls = message.get("tool_calls")
         if calls is not None:
-            parts += [_call(one, f"{at}.tool_calls[{i}]") for i, one in enumerate(an_array(calls, f"{at}.tool_calls"))]
+            listed = an_array(calls, Place(at, "tool_calls"))
+            parts += [_call(one, Place(at, "tool_calls", i)) for i, one in enumerate(listed)]
         function = message.get("function_call")
         if function is not None:
             self._numbered += 1  # the same history gives the same ids, so that a resent one can be recognised
-            legacy = _function(function, f"function_{self._numbered}", f"{at}.function_call")
+            legacy = _function(function, f"function_{self._numbered}", Place(at, "function_call"))
             self._functions[legacy.name] = legacy.id
             parts.append(legacy)
         return Message(Role.ASSISTANT, tuple(parts))
 
-    def _tool(self, message: Mapping[str, object], at: str) -> Message:
+    def _tool(self, message: Mapping[str, object], at: Place) -> Message:
         call = message.get("tool_call_id")
         if call is None or call == "":
             raise bad_request(
@@ -90,28 +95,28 @@ class MessageReader:
             )
         return self._result(needed_string(message, "tool_call_id", at), message, at)
 
-    def _function_result(self, message: Mapping[str, object], at: str) -> Message:
+    def _function_result(self, message: Mapping[str, object], at: Place) -> Message:
         name = needed_string(message, "name", at)
         call = self._functions.pop(name, None)
         if call is None:
             raise invalid_value(f"{at}.name", f"no earlier message calls the function {name[:128]!r}.")
         return self._result(call, message, at)
 
-    def _result(self, call: str, message: Mapping[str, object], at: str) -> Message:
-        return Message(Role.TOOL, (ToolResult(call, tuple(self._content(message, at, _ANY_PART))),))
+    def _result(self, call: str, message: Mapping[str, object], at: Place) -> Message:
+        return Message(Role.TOOL, (ToolResult(call, self._content(message, at, _ANY_PART)),))
 
-    def _content(self, message: Mapping[str, object], at: str, allowed: frozenset[str]) -> list[Text | Image]:
+    def _content(self, message: Mapping[str, object], at: Place, allowed: frozenset[str]) -> tuple[Text | Image, ...]:
         content = message.get("content")
         if isinstance(content, str):
-            return [Text(content)] if content else []
+            return (Text(content),) if content else ()
         if content is None:
-            return []
+            return ()
         if not isinstance(content, list):
             raise wrong_type(f"{at}.content", "a string or an array of parts", content)
-        parts = [self._part(one, f"{at}.content[{i}]", allowed) for i, one in enumerate(content)]
-        return [part for part in parts if not isinstance(part, Text) or part.text]
+        parts = [self._part(one, Place(at, "content", i), allowed) for i, one in enumerate(content)]
+        return tuple([part for part in parts if not isinstance(part, Text) or part.text])
 
-    def _part(self, value: object, at: str, allowed: frozenset[str]) -> Text | Image:
+    def _part(self, value: object, at: Place, allowed: frozenset[str]) -> Text | Image:
         part = an_object(value, at)
         kind = needed_string(part, "type", at)
         refused = _REFUSED.get(kind)
@@ -128,25 +133,26 @@ class MessageReader:
             raise wrong_type(f"{at}.{kind}", "a string", text)
         return Text(text)
 
-    def _image(self, part: Mapping[str, object], at: str) -> Image:
+    def _image(self, part: Mapping[str, object], at: Place) -> Image:
         image = part.get("image_url")
         if isinstance(image, str):  # the Responses API's form; some clients send it here too
-            return decode_image_url(image, f"{at}.image_url")
+            return decode_image_url(image, Place(at, "image_url"))
         if image is None:
             raise missing(f"{at}.image_url")
-        holder = an_object(image, f"{at}.image_url")
-        if optional_string(holder, "detail", f"{at}.image_url") not in (None, "auto"):
+        place = Place(at, "image_url")
+        holder = an_object(image, place)
+        if optional_string(holder, "detail", place) not in (None, "auto"):
             self.ignored["image_url.detail"] = None
-        return decode_image_url(needed_string(holder, "url", f"{at}.image_url"), f"{at}.image_url.url")
+        return decode_image_url(needed_string(holder, "url", place), Place(place, "url"))
 
-    def _note_name(self, message: Mapping[str, object], at: str) -> None:
+    def _note_name(self, message: Mapping[str, object], at: Place) -> None:
         if optional_string(message, "name", at):
             self.ignored["messages.name"] = None
 
 
 _REFUSED: Final[dict[str, str]] = {"input_audio": "Audio", "file": "Files"}
 
-_READERS: Final[dict[str, Callable[[MessageReader, Mapping[str, object], str], Message]]] = {
+_READERS: Final[dict[str, Callable[[MessageReader, Mapping[str, object], Place], Message]]] = {
     "system": MessageReader._system,
     "developer": MessageReader._system,
     "user": MessageReader._user,
@@ -156,7 +162,7 @@ _READERS: Final[dict[str, Callable[[MessageReader, Mapping[str, object], str], M
 }
 
 
-def _call(value: object, at: str) -> ToolCall:
+def _call(value: object, at: Place) -> ToolCall:
     call = an_object(value, at)
     kind = optional_string(call, "type", at)
     if kind not in (None, "function"):
@@ -164,10 +170,10 @@ def _call(value: object, at: str) -> ToolCall:
     name = needed_string(call, "id", at)
     if call.get("function") is None:
         raise missing(f"{at}.function")
-    return _function(call["function"], name, f"{at}.function")
+    return _function(call["function"], name, Place(at, "function"))
 
 
-def _function(value: object, call: str, at: str) -> ToolCall:
+def _function(value: object, call: str, at: Place) -> ToolCall:
     """Arguments stay text. Only a call that was sent without any gets the empty object it stands for."""
     function = an_object(value, at)
     return ToolCall(call, needed_string(function, "name", at), optional_string(function, "arguments", at) or "{}")

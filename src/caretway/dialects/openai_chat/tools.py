@@ -9,6 +9,7 @@ from typing import Final, Literal
 from ...core.errors import bad_request
 from ...core.request import ToolChoice, ToolSpec
 from ..fields import (
+    Place,
     an_array,
     an_object,
     invalid_value,
@@ -19,28 +20,31 @@ from ..fields import (
     unsupported,
     wrong_type,
 )
-from ..tool_names import check_declared, check_name, check_unique
+from ..tool_names import check_declared, check_unique, needed_name
 
 _MODES: Final[dict[str, Literal["auto", "none", "required"]]] = {
     "auto": "auto",
     "none": "none",
     "required": "required",
 }
+_FIELDS: Final = frozenset({"tools", "functions", "tool_choice", "function_call", "parallel_tool_calls"})
 _FORMS: Final = "'auto', 'none', 'required' or {'type': 'function', 'function': {'name': ...}}"
 
 
 def decode_tools(body: Mapping[str, object]) -> tuple[tuple[ToolSpec, ...], ToolChoice, bool]:
     """The tools, the choice, and whether the client speaks the legacy form."""
-    modern = [_tool(one, f"tools[{i}]") for i, one in _each(body, "tools")]
-    legacy = [_function(one, f"functions[{i}]") for i, one in _each(body, "functions")]
+    if _FIELDS.isdisjoint(body):
+        return (), ToolChoice(), False
+    modern = [_tool(one, Place("", "tools", i)) for i, one in _each(body, "tools")]
+    legacy = [_function(one, Place("", "functions", i)) for i, one in _each(body, "functions")]
     if modern and legacy:
         raise bad_request("Send either 'tools' or 'functions', not both.", param="functions", code="invalid_value")
     parallel = optional_bool(body, "parallel_tool_calls") is not False
     if legacy:
-        tools = check_unique((f"functions[{i}].name", tool) for i, tool in enumerate(legacy))
+        tools = check_unique(legacy)
         # One call at a time: the legacy answer has room for no more.
         return tools, _legacy_choice(body.get("function_call"), tools), True
-    tools = check_unique((f"tools[{i}].function.name", tool) for i, tool in enumerate(modern))
+    tools = check_unique(modern)
     return *_choose(body.get("tool_choice"), tools, parallel), False
 
 
@@ -49,24 +53,25 @@ def _each(body: Mapping[str, object], key: str) -> enumerate[object]:
     return enumerate(() if value is None else an_array(value, key))
 
 
-def _tool(value: object, param: str) -> ToolSpec:
-    tool = an_object(value, param)
-    kind = needed_string(tool, "type", param)
+def _tool(value: object, at: Place) -> tuple[Place, ToolSpec]:
+    tool = an_object(value, at)
+    kind = needed_string(tool, "type", at)
     if kind != "function":
-        raise unsupported(f"{param}.type", f"Tools of type {kind[:60]!r} are not supported, only 'function'.")
+        raise unsupported(f"{at}.type", f"Tools of type {kind[:60]!r} are not supported, only 'function'.")
     if tool.get("function") is None:
-        raise missing(f"{param}.function")
-    return _function(tool["function"], f"{param}.function")
+        raise missing(f"{at}.function")
+    return _function(tool["function"], Place(at, "function"))
 
 
-def _function(value: object, param: str) -> ToolSpec:
-    function = an_object(value, param)
-    name = check_name(needed_string(function, "name", param), f"{param}.name")
-    description = optional_string(function, "description", param) or ""
+def _function(value: object, at: Place) -> tuple[Place, ToolSpec]:
+    """The tool, and where it was described."""
+    function = an_object(value, at)
+    name = needed_name(function, at)
+    description = optional_string(function, "description", at) or ""
     schema = function.get("parameters")
     # `strict` is accepted and changes nothing: arguments are passed on exactly as the model wrote them.
-    optional_bool(function, "strict", param)
-    return ToolSpec(name, description, {} if schema is None else an_object(schema, f"{param}.parameters"))
+    optional_bool(function, "strict", at)
+    return at, ToolSpec(name, description, {} if schema is None else an_object(schema, Place(at, "parameters")))
 
 
 def _choose(value: object, tools: tuple[ToolSpec, ...], parallel: bool) -> tuple[tuple[ToolSpec, ...], ToolChoice]:

@@ -6,11 +6,12 @@ API has it. Three tables say what happens to a field that has no reader: accepte
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from ...core.errors import bad_request
 from ...core.request import Message, OutputFormat, Role, Text, TurnRequest
 from ..fields import (
+    Place,
     a_string,
     an_array,
     an_object,
@@ -26,8 +27,8 @@ from ..fields import (
 from ..headers import bridge, session_mode, workspace
 from ..leftovers import ARRAY, NUMBER, OBJECT, WHOLE, WORD, Idle, idle_names, listable, unknown_names
 from .echo import Echo
-from .items import ItemReader, kind_of_item
-from .store import Item, ResponseStore
+from .items import ItemReader, Placed, kind_of_item
+from .store import ResponseStore
 from .tools import decode_tools
 
 _IDLE: Final[dict[str, Idle]] = {
@@ -75,6 +76,7 @@ _SILENT: Final = frozenset(
     }
 )
 """They ask for nothing in the answer."""
+_KNOWN: Final = _READ | _IDLE.keys() | _SILENT
 _INCLUDED_ANYWAY: Final = frozenset({"reasoning.encrypted_content", "message.input_image.image_url"})
 """`include` values that need no mention: there is no encrypted reasoning to give, and images come back as sent."""
 _UNSERVED: Final[dict[str, str]] = {
@@ -102,8 +104,7 @@ def decode(body: object, headers: Mapping[str, str], store: ResponseStore) -> Tu
     previous = optional_string(body, "previous_response_id") or None
     asked = _input(body.get("input"), store, optional=previous is not None)
     reader = ItemReader(box)
-    history = [("previous_response_id", item) for item in _before(previous, store)]
-    messages = reader.read([*history, *((f"input[{i}]", item) for i, item in enumerate(asked))])
+    messages = reader.read([*_before(previous, store), *asked])
     if not messages:
         raise bad_request("'input' must say something.", param="input", code="invalid_value")
     instructions = _instructions(body.get("instructions"))
@@ -141,14 +142,14 @@ def decode(body: object, headers: Mapping[str, str], store: ResponseStore) -> Tu
             *_stream_options(body.get("stream_options")),
             *box.ignored,
             *reader.ignored,
-            *unknown_names(body, _READ, _IDLE, _SILENT),
+            *unknown_names(body, _KNOWN),
         ),
         echo=Echo(
             repeated=repeated,
             tools=box.renamed,
             show_reasoning=summary,
             store=keep,
-            input=tuple(asked) if keep else (),
+            input=tuple([item for _, item in asked]) if keep else (),
             previous=previous,
         ).put(),
     )
@@ -166,7 +167,7 @@ def _refuse_unserved(body: Mapping[str, object]) -> None:
 # ---- what is asked
 
 
-def _input(value: object, store: ResponseStore, *, optional: bool) -> list[Item]:
+def _input(value: object, store: ResponseStore, *, optional: bool) -> list[Placed]:
     """The items of this request, references replaced by what they refer to."""
     if value is None:
         if optional:
@@ -175,17 +176,19 @@ def _input(value: object, store: ResponseStore, *, optional: bool) -> list[Item]
     if isinstance(value, str):
         if not value.strip():
             raise invalid_value("input", "it must not be empty.")
-        return [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": value}]}]
+        text = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": value}]}
+        return [(Place("", "input", 0), text)]
     if not isinstance(value, list):
         raise wrong_type("input", "a string or an array of items", value)
     if not value and not optional:
         raise bad_request("'input' must have at least one item.", param="input", code="invalid_value")
-    return [_resolved(an_object(one, f"input[{i}]"), f"input[{i}]", store) for i, one in enumerate(value)]
+    return [_resolved(one, Place("", "input", i), store) for i, one in enumerate(value)]
 
 
-def _resolved(item: Mapping[str, Any], at: str, store: ResponseStore) -> Item:
+def _resolved(value: object, at: Place, store: ResponseStore) -> Placed:
+    item = an_object(value, at)
     if kind_of_item(item, at) != "item_reference":
-        return item
+        return at, item
     name = needed_string(item, "id", at)
     found = store.item(name)
     if found is None:
@@ -195,10 +198,10 @@ def _resolved(item: Mapping[str, Any], at: str, store: ResponseStore) -> Item:
             param=f"{at}.id",
             code="item_not_found",
         )
-    return found
+    return at, found
 
 
-def _before(previous: str | None, store: ResponseStore) -> list[Item]:
+def _before(previous: str | None, store: ResponseStore) -> list[Placed]:
     """Everything that was said up to the response that the request continues."""
     if previous is None:
         return []
@@ -210,7 +213,8 @@ def _before(previous: str | None, store: ResponseStore) -> list[Item]:
             param="previous_response_id",
             code="previous_response_not_found",
         )
-    return [item for stored in chain for item in (*stored.input_items(), *stored.output_items())]
+    items = [item for stored in chain for item in (*stored.input_items(), *stored.output_items())]
+    return [("previous_response_id", item) for item in items]
 
 
 def _instructions(value: object) -> str:
@@ -222,7 +226,9 @@ def _instructions(value: object) -> str:
 
 def _reasoning(value: object) -> tuple[dict[str, object], str | None, bool, list[str]]:
     """What to repeat, the effort, whether summaries are shown, and what has no effect."""
-    wanted = {} if value is None else an_object(value, "reasoning")
+    if value is None:
+        return {"effort": None, "summary": None}, None, False, []
+    wanted = an_object(value, "reasoning")
     effort = optional_string(wanted, "effort", "reasoning") or None
     old = optional_string(wanted, "generate_summary", "reasoning")  # the field's name before it was `summary`
     summary = optional_string(wanted, "summary", "reasoning") or old or None
@@ -232,8 +238,10 @@ def _reasoning(value: object) -> tuple[dict[str, object], str | None, bool, list
 
 
 def _text(value: object) -> tuple[Mapping[str, object], OutputFormat | None, list[str]]:
-    wanted = {} if value is None else an_object(value, "text")
     plain: Mapping[str, object] = {"type": "text"}
+    if value is None:
+        return {"format": plain}, None, []
+    wanted = an_object(value, "text")
     given = plain if wanted.get("format") is None else an_object(wanted["format"], "text.format")
     ignored = [f"text.{name}" for name in unknown_names(wanted, ("format", "verbosity"))]
     if optional_string(wanted, "verbosity", "text") not in (None, "medium"):
@@ -260,12 +268,16 @@ def _format(wanted: Mapping[str, object]) -> OutputFormat | None:
 
 
 def _include(value: object) -> list[str]:
-    wanted = [a_string(one, f"include[{i}]") for i, one in enumerate(an_array(value or [], "include"))]
-    return listable(f"include.{name}" for name in wanted if name not in _INCLUDED_ANYWAY)
+    if not value:
+        return []
+    wanted = [a_string(one, Place("", "include", i)) for i, one in enumerate(an_array(value, "include"))]
+    return listable([f"include.{name}" for name in wanted if name not in _INCLUDED_ANYWAY])
 
 
 def _stream_options(value: object) -> list[str]:
-    wanted = {} if value is None else an_object(value, "stream_options")
+    if value is None:
+        return []
+    wanted = an_object(value, "stream_options")
     ignored = [f"stream_options.{name}" for name in unknown_names(wanted, ("include_obfuscation", "include_usage"))]
     if optional_bool(wanted, "include_obfuscation", "stream_options"):
         ignored.append("stream_options.include_obfuscation")

@@ -1,16 +1,16 @@
 """What an answer of this dialect must know of its request, kept in `request.echo` and opaque to everybody else."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, Literal
+
+from msgspec import Struct, field
 
 from ...core.request import TurnRequest
 
 _KEY: Final = "openai_responses"
 
 
-@dataclass(frozen=True, slots=True)
-class Declared:
+class Declared(Struct, frozen=True, gc=False):
     """A tool as its client knows it. Upstream it is a function, under a name of its own."""
 
     kind: Literal["function", "custom"]
@@ -18,8 +18,7 @@ class Declared:
     namespace: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Echo:
+class Echo(Struct, frozen=True):
     repeated: Mapping[str, object] = field(default_factory=dict)
     """Fields of the response object that say what was asked for."""
     tools: Mapping[str, Declared] = field(default_factory=dict)

@@ -102,6 +102,20 @@ class _Call:
 class ResponsesEncoder:
     """One streamed response."""
 
+    __slots__ = (
+        "_calls",
+        "_echo",
+        "_meta",
+        "_notes",
+        "_opening",
+        "_output",
+        "_over",
+        "_run",
+        "_seq",
+        "_store",
+        "_usage",
+    )
+
     def __init__(self, request: TurnRequest, meta: ResponseMeta, store: ResponseStore) -> None:
         self._meta = meta
         self._echo = echo_of(request)

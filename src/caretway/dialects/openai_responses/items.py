@@ -13,6 +13,8 @@ import msgspec
 
 from ...core.request import Image, Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
 from ..fields import (
+    At,
+    Place,
     a_string,
     an_array,
     an_object,
@@ -42,6 +44,9 @@ _TEXTS: Final[dict[str, str]] = {
 """Type of a content part -> the key of its text."""
 _REFUSED: Final[dict[str, str]] = {"input_file": "Files", "input_audio": "Audio"}
 
+Placed = tuple[At, Mapping[str, object]]
+"""An item with its place in the request."""
+
 _json = msgspec.json.Encoder().encode
 
 
@@ -58,10 +63,8 @@ class ItemReader:
     def ignored(self) -> list[str]:
         return listable(self._ignored)
 
-    def read(self, items: Iterable[tuple[str, object]]) -> tuple[Message, ...]:
-        """Each item with its place in the request."""
-        for at, value in items:
-            item = an_object(value, at)
+    def read(self, items: Iterable[Placed]) -> tuple[Message, ...]:
+        for at, item in items:
             kind = kind_of_item(item, at)
             reader = _READERS.get(kind)
             if reader is None:
@@ -78,40 +81,41 @@ class ItemReader:
 
     # ---- what is said
 
-    def _message(self, item: Mapping[str, object], at: str) -> None:
+    def _message(self, item: Mapping[str, object], at: At) -> None:
         name = needed_string(item, "role", at)
         role = _ROLES.get(name)
         if role is None:
             raise invalid_value(f"{at}.role", f"use one of {', '.join(_ROLES)}, not {name[:60]!r}.")
-        content = self._content(item.get("content"), f"{at}.content", images=role is Role.USER)
+        content = self._content(item.get("content"), at, "content", images=role is Role.USER)
         if role is Role.ASSISTANT:
             self._answer += content
         else:
             self._flush()
             self._messages.append(Message(role, tuple(content)))
 
-    def _reasoning(self, item: Mapping[str, object], at: str) -> None:
+    def _reasoning(self, item: Mapping[str, object], at: At) -> None:
         texts: list[str] = []
         for key in ("summary", "content"):
-            for i, one in enumerate(an_array(item.get(key) or [], f"{at}.{key}")):
-                part = f"{at}.{key}[{i}]"
+            for i, one in enumerate(an_array(item.get(key) or [], Place(at, key))):
+                part = Place(at, key, i)
                 texts.append(optional_string(an_object(one, part), "text", part) or "")
         text = "\n\n".join(filter(None, texts))
         signature = optional_string(item, "encrypted_content", at) or ""
         if text or signature:
             self._answer.append(Reasoning(text, signature))
 
-    def _content(self, value: object, at: str, *, images: bool) -> list[Text | Image]:
+    def _content(self, value: object, holder: At, key: str, *, images: bool) -> list[Text | Image]:
         if isinstance(value, str):
             return [Text(value)] if value else []
         if value is None:
             return []
         if not isinstance(value, list):
-            raise wrong_type(at, "a string or an array of parts", value)
-        parts = [self._part(an_object(one, f"{at}[{i}]"), f"{at}[{i}]", images) for i, one in enumerate(value)]
+            raise wrong_type(Place(holder, key), "a string or an array of parts", value)
+        parts = [self._part(one, Place(holder, key, i), images) for i, one in enumerate(value)]
         return [part for part in parts if not isinstance(part, Text) or part.text]
 
-    def _part(self, part: Mapping[str, object], at: str, images: bool) -> Text | Image:
+    def _part(self, value: object, at: Place, images: bool) -> Text | Image:
+        part = an_object(value, at)
         kind = needed_string(part, "type", at)
         refused = _REFUSED.get(kind)
         if refused is not None:
@@ -124,9 +128,9 @@ class ItemReader:
             raise invalid_value(f"{at}.type", f"use one of {possible} here, not {kind[:60]!r}.")
         if part.get(key) is None:
             raise missing(f"{at}.{key}")
-        return Text(a_string(part[key], f"{at}.{key}"))
+        return Text(a_string(part[key], Place(at, key)))
 
-    def _image(self, part: Mapping[str, object], at: str) -> Image:
+    def _image(self, part: Mapping[str, object], at: Place) -> Image:
         if part.get("image_url") is None and part.get("file_id") is not None:
             raise unsupported(
                 f"{at}.file_id",
@@ -136,34 +140,34 @@ class ItemReader:
             )
         if optional_string(part, "detail", at) not in (None, "auto"):
             self._ignored["input_image.detail"] = None
-        return decode_image_url(needed_string(part, "image_url", at), f"{at}.image_url")
+        return decode_image_url(needed_string(part, "image_url", at), Place(at, "image_url"))
 
     # ---- calls and their results
 
-    def _function_call(self, item: Mapping[str, object], at: str) -> None:
+    def _function_call(self, item: Mapping[str, object], at: At) -> None:
         """Arguments stay text. Only a call that was sent without any gets the empty object it stands for."""
         self._call(item, at, optional_string(item, "arguments", at) or "{}")
 
-    def _custom_call(self, item: Mapping[str, object], at: str) -> None:
+    def _custom_call(self, item: Mapping[str, object], at: At) -> None:
         self._call(item, at, _json({FREE_TEXT: optional_string(item, "input", at) or ""}).decode())
 
-    def _call(self, item: Mapping[str, object], at: str, arguments: str) -> None:
+    def _call(self, item: Mapping[str, object], at: At, arguments: str) -> None:
         name = self._tools.offered(needed_string(item, "name", at), optional_string(item, "namespace", at))
         self._answer.append(ToolCall(needed_string(item, "call_id", at), name, arguments))
 
-    def _local_call(self, item: Mapping[str, object], at: str) -> None:
+    def _local_call(self, item: Mapping[str, object], at: At) -> None:
         """A call of a tool that only OpenAI's models are given; it may stand in a history that came from there."""
         kind = str(item["type"]).removesuffix("_call")
         what = item.get("action") or item.get("operation") or {}
         self._answer.append(ToolCall(_call_id(item, at), kind, _json(what).decode()))
 
-    def _result(self, item: Mapping[str, object], at: str) -> None:
+    def _result(self, item: Mapping[str, object], at: At) -> None:
         if item.get("output") is None:
             raise missing(f"{at}.output")
-        content = self._content(item["output"], f"{at}.output", images=True)
+        content = self._content(item["output"], at, "output", images=True)
         self._add_result(_call_id(item, at), tuple(content))
 
-    def _local_result(self, item: Mapping[str, object], at: str) -> None:
+    def _local_result(self, item: Mapping[str, object], at: At) -> None:
         output = item.get("output")
         text = output if isinstance(output, str) else _json(output).decode() if output is not None else ""
         self._add_result(_call_id(item, at), (Text(text),) if text else ())
@@ -173,7 +177,7 @@ class ItemReader:
         self._messages.append(Message(Role.TOOL, (ToolResult(call, content),)))
 
 
-def kind_of_item(item: Mapping[str, object], at: str) -> str:
+def kind_of_item(item: Mapping[str, object], at: At) -> str:
     """The type may be left out of messages and of references."""
     kind = optional_string(item, "type", at)
     if kind is not None:
@@ -185,14 +189,14 @@ def kind_of_item(item: Mapping[str, object], at: str) -> str:
     raise missing(f"{at}.type")
 
 
-def _call_id(item: Mapping[str, object], at: str) -> str:
+def _call_id(item: Mapping[str, object], at: At) -> str:
     """Older items of local shells are named by their `id` alone."""
     if item.get("call_id") is None and item.get("id") is not None:
         return needed_string(item, "id", at)
     return needed_string(item, "call_id", at)
 
 
-_READERS: Final[dict[str, Callable[[ItemReader, Mapping[str, object], str], None]]] = {
+_READERS: Final[dict[str, Callable[[ItemReader, Mapping[str, object], At], None]]] = {
     "message": ItemReader._message,
     "reasoning": ItemReader._reasoning,
     "function_call": ItemReader._function_call,

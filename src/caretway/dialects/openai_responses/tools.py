@@ -11,6 +11,8 @@ from typing import Final, Literal
 
 from ...core.request import ToolChoice, ToolSpec
 from ..fields import (
+    At,
+    Place,
     an_array,
     an_object,
     invalid_value,
@@ -21,7 +23,7 @@ from ..fields import (
     wrong_type,
 )
 from ..leftovers import listable
-from ..tool_names import check_declared, check_name
+from ..tool_names import check_declared, check_name, needed_name
 from .echo import Declared
 
 FREE_TEXT: Final = "input"
@@ -42,11 +44,13 @@ class Toolbox:
     specs: dict[str, ToolSpec] = field(default_factory=dict)
     """By the name under which they are offered."""
     declared: dict[str, Declared] = field(default_factory=dict)
+    names: dict[tuple[str, str | None], str] = field(default_factory=dict)
+    """A client's name for a tool, with its namespace -> the name under which it is offered."""
     not_served: list[str] = field(default_factory=list)
 
     @property
     def ignored(self) -> list[str]:
-        return listable(f"tools.{kind}" for kind in self.not_served)
+        return listable([f"tools.{kind}" for kind in self.not_served])
 
     @property
     def renamed(self) -> dict[str, Declared]:
@@ -55,12 +59,9 @@ class Toolbox:
 
     def offered(self, name: str, namespace: str | None) -> str:
         """The name under which a client's tool is known upstream. One that is not declared any more keeps its own."""
-        for offered, tool in self.declared.items():
-            if tool.name == name and tool.namespace == namespace:
-                return offered
-        return name
+        return self.names.get((name, namespace), name)
 
-    def add(self, tool: Declared, spec: ToolSpec, param: str) -> None:
+    def add(self, tool: Declared, spec: ToolSpec, param: At) -> None:
         name = spec.name
         if name in self.specs and tool.namespace is not None:
             # Another tool has the bare name: the namespace tells them apart.
@@ -70,12 +71,13 @@ class Toolbox:
             raise invalid_value(param, f"the tool name '{name}' is used twice.")
         self.specs[name] = spec
         self.declared[name] = tool
+        self.names.setdefault((tool.name, tool.namespace), name)
 
 
 def decode_tools(body: Mapping[str, object]) -> tuple[Toolbox, tuple[ToolSpec, ...], ToolChoice]:
     """Everything declared, what of it may be used, and the choice."""
     box = Toolbox()
-    tools = [(an_object(one, f"tools[{i}]"), f"tools[{i}]") for i, one in enumerate(_list(body, "tools"))]
+    tools = [(an_object(one, at := Place("", "tools", i)), at) for i, one in enumerate(_list(body, "tools"))]
     # Plain tools first: they keep their names whatever a namespace before them holds.
     for namespaces in (False, True):
         for tool, at in tools:
@@ -92,52 +94,51 @@ def _list(holder: Mapping[str, object], key: str) -> list[object]:
     return [] if value is None else an_array(value, key)
 
 
-def _add(box: Toolbox, tool: Mapping[str, object], kind: str, at: str) -> None:
+def _add(box: Toolbox, tool: Mapping[str, object], kind: str, at: Place) -> None:
     if kind == "namespace":
         namespace = needed_string(tool, "name", at)
-        for i, one in enumerate(an_array(tool.get("tools"), f"{at}.tools")):
-            inner = an_object(one, f"{at}.tools[{i}]")
-            _add_one(box, inner, needed_string(inner, "type", f"{at}.tools[{i}]"), f"{at}.tools[{i}]", namespace)
+        for i, one in enumerate(an_array(tool.get("tools"), Place(at, "tools"))):
+            place = Place(at, "tools", i)
+            inner = an_object(one, place)
+            _add_one(box, inner, needed_string(inner, "type", place), place, namespace)
     else:
         _add_one(box, tool, kind, at, None)
 
 
-def _add_one(box: Toolbox, tool: Mapping[str, object], kind: str, at: str, namespace: str | None) -> None:
+def _add_one(box: Toolbox, tool: Mapping[str, object], kind: str, at: Place, namespace: str | None) -> None:
     if kind == "function":
-        box.add(Declared("function", _name(tool, at), namespace), _function(tool, at), f"{at}.name")
+        name = needed_name(tool, at)
+        box.add(Declared("function", name, namespace), _function(tool, name, at), Place(at, "name"))
     elif kind == "custom":
-        box.add(Declared("custom", _name(tool, at), namespace), _custom(tool, at), f"{at}.name")
+        name = needed_name(tool, at)
+        box.add(Declared("custom", name, namespace), _custom(tool, name, at), Place(at, "name"))
     else:
         box.not_served.append(kind)
 
 
-def _name(tool: Mapping[str, object], at: str) -> str:
-    return check_name(needed_string(tool, "name", at), f"{at}.name")
-
-
-def _function(tool: Mapping[str, object], at: str) -> ToolSpec:
+def _function(tool: Mapping[str, object], name: str, at: Place) -> ToolSpec:
     schema = tool.get("parameters")
     # `strict` is accepted and changes nothing: arguments are passed on exactly as the model wrote them.
     optional_bool(tool, "strict", at)
     return ToolSpec(
-        _name(tool, at),
+        name,
         optional_string(tool, "description", at) or "",
-        {} if schema is None else an_object(schema, f"{at}.parameters"),
+        {} if schema is None else an_object(schema, Place(at, "parameters")),
     )
 
 
-def _custom(tool: Mapping[str, object], at: str) -> ToolSpec:
+def _custom(tool: Mapping[str, object], name: str, at: Place) -> ToolSpec:
     description = optional_string(tool, "description", at) or ""
-    rule = _grammar(tool.get("format"), f"{at}.format")
+    rule = _grammar(tool.get("format"), Place(at, "format"))
     text = {"type": "string", "description": "The whole input of the tool, as plain text."}
     return ToolSpec(
-        _name(tool, at),
+        name,
         "\n\n".join(piece for piece in (description, rule) if piece),
         {"type": "object", "properties": {FREE_TEXT: text}, "required": [FREE_TEXT], "additionalProperties": False},
     )
 
 
-def _grammar(value: object, at: str) -> str:
+def _grammar(value: object, at: Place) -> str:
     """Nobody upstream enforces a grammar: the model is told."""
     if value is None:
         return ""

@@ -1,6 +1,5 @@
 """Responses requests -> TurnRequest: items, tools, the fields around them, and what an earlier response adds."""
 
-import dataclasses
 from typing import Any
 
 import msgspec
@@ -256,7 +255,7 @@ def test_tool_choice(name: str) -> None:
     tools = [SHELL, {"type": "custom", "name": "patch"}]
     assert decode(tools=tools, tool_choice=given).tool_choice == expected
     alone = decode(tools=tools, tool_choice=given, parallel_tool_calls=False)
-    assert alone.tool_choice == dataclasses.replace(expected, parallel=False)
+    assert alone.tool_choice == msgspec.structs.replace(expected, parallel=False)
 
 
 def test_allowed_tools() -> None:
