@@ -6,6 +6,7 @@
 import asyncio
 from collections.abc import Callable
 
+from ..tasks import spawn
 from .events import Event, TurnEnded, TurnFailed, TurnPaused
 from .turn import Source
 
@@ -32,6 +33,12 @@ class Pulled:
 
     async def receive(self) -> list[Event]:
         raise NotImplementedError
+
+    async def aclose(self) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        spawn(self.aclose(), "close-turn")
 
     def listen(self, ready: Callable[[], None]) -> None:
         self._ready = ready

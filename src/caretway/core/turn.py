@@ -83,8 +83,12 @@ class Turn(Source, Protocol):
         """What a later turn needs to continue this conversation; None when there is nothing to continue."""
         ...
 
+    def close(self) -> None:
+        """End the turn upstream, without waiting for it. Idempotent, from any state."""
+        ...
+
     async def aclose(self) -> None:
-        """End the turn upstream. Idempotent, from any state."""
+        """The same, and wait until nothing of it is left."""
         ...
 
 

@@ -26,9 +26,9 @@ class LiveTurn:
     answer: Message = NOTHING
     """The newest answer: the one that made the open calls."""
     state: State = State.RUNNING
-    open: set[str] = field(default_factory=set)
+    open: list[str] = field(default_factory=list)
     """Tickets the client holds and has not answered."""
-    issued: set[str] = field(default_factory=set)
+    issued: list[str] = field(default_factory=list)
     timer: asyncio.TimerHandle | None = None
 
     def happened(self, happening: Happening) -> None:

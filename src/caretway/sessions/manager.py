@@ -163,8 +163,8 @@ class Sessions:
     # ---- what a response reports
 
     def issue(self, live: LiveTurn, ticket: str) -> None:
-        live.open.add(ticket)
-        live.issued.add(ticket)
+        live.open.append(ticket)
+        live.issued.append(ticket)
         self._by_ticket[ticket] = live
 
     def settle(self, live: LiveTurn, happening: Happening, reply: Reply) -> None:
@@ -219,7 +219,7 @@ class Sessions:
         self._parked.pop(sid, None)
         for ticket in live.issued:
             self._by_ticket.pop(ticket, None)
-        spawn(live.turn.aclose(), "close-turn")
+        live.turn.close()
 
     async def aclose(self) -> None:
         self._closing = True

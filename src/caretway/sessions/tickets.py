@@ -13,6 +13,7 @@ from ..core.events import Event, ToolCallDelta, ToolCallReady, ToolCallStarted
 from ..core.request import ToolResult
 
 _SID_BYTES: Final = 8
+_CALLS: Final = (ToolCallStarted, ToolCallDelta, ToolCallReady)
 
 
 def new_sid() -> str:
@@ -41,7 +42,7 @@ class Tickets:
         return ours
 
     def outward(self, event: Event) -> Event:
-        if isinstance(event, ToolCallStarted | ToolCallDelta | ToolCallReady):
+        if isinstance(event, _CALLS):
             return replace(event, id=self.ticket(event.id))
         return event
 

@@ -225,6 +225,8 @@ class Whole(_Answer):
             return
         try:
             events = self._response.take()
+            if not events:
+                return  # also when the turn is being closed by what is just being taken
             if self.first_at is None and _real(events):
                 self.first_at = time.perf_counter()
             if self._response.over:

@@ -75,14 +75,16 @@ class EnvelopeReader:
 
     def _read(self, data: bytes, frames: list[bytes]) -> None:
         rest = self._rest
-        rest += data
-        at, size = 0, len(rest)
+        if rest:
+            rest += data
+        waiting = rest or data  # nothing is copied when nothing was left over
+        at, size = 0, len(waiting)
         while at < size:
             if self._ended:
                 raise EnvelopeError("bytes after the end-of-stream frame")
             if size - at < HEADER_BYTES:
                 break
-            flags, length = _HEADER.unpack_from(rest, at)
+            flags, length = _HEADER.unpack_from(waiting, at)
             if flags & ~(COMPRESSED | END_OF_STREAM):
                 raise EnvelopeError(f"unknown frame flags 0x{flags:02x}")
             if length > self._cap:
@@ -90,14 +92,16 @@ class EnvelopeReader:
             stop = at + HEADER_BYTES + length
             if stop > size:
                 break
-            payload = bytes(rest[at + HEADER_BYTES : stop])
+            payload = bytes(waiting[at + HEADER_BYTES : stop])
             if flags & COMPRESSED and payload:  # nothing is nothing, also with the flag set
                 payload = gunzip(payload, self._cap)
             self._ended = bool(flags & END_OF_STREAM)
             frames.append(End(payload) if self._ended else payload)
             at = stop
-        if at:
+        if rest:
             del rest[:at]
+        else:
+            rest += data[at:]
 
 
 def gunzip(data: bytes, cap: int) -> bytes:

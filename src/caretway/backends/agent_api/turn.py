@@ -144,6 +144,9 @@ class AgentTurn:
         return self._conversation.snapshot(self._backend)
 
     async def aclose(self) -> None:
+        self.close()
+
+    def close(self) -> None:
         if self._closed:
             return
         self._closed = True
@@ -157,9 +160,13 @@ class AgentTurn:
         ready, self._ready = self._ready, _nobody
         ready()
         if self._stream is not None and self._conversation.ended:
-            self._loop.call_later(LINGER_S, self._stream.close)
+            self._loop.call_soon(self._linger)  # soon: the end of the stream may come in this very read
         elif self._stream is not None:
             self._stream.close()
+
+    def _linger(self) -> None:
+        if self._stream is not None:
+            self._loop.call_later(LINGER_S, self._stream.close)
 
     # ---- attempts
 

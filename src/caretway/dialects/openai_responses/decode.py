@@ -142,7 +142,7 @@ def decode(body: object, headers: Mapping[str, str], store: ResponseStore) -> Tu
             *_stream_options(body.get("stream_options")),
             *box.ignored,
             *reader.ignored,
-            *unknown_names(body, _KNOWN),
+            *listable(unknown_names(body, _KNOWN)),
         ),
         echo=Echo(
             repeated=repeated,
@@ -234,7 +234,7 @@ def _reasoning(value: object) -> tuple[dict[str, object], str | None, bool, list
     summary = optional_string(wanted, "summary", "reasoning") or old or None
     ignored = unknown_names(wanted, ("effort", "summary", "generate_summary"))
     shown = summary not in (None, "none")
-    return {"effort": effort, "summary": summary}, effort, shown, [f"reasoning.{name}" for name in ignored]
+    return {"effort": effort, "summary": summary}, effort, shown, [f"reasoning.{name}" for name in listable(ignored)]
 
 
 def _text(value: object) -> tuple[Mapping[str, object], OutputFormat | None, list[str]]:
@@ -243,7 +243,7 @@ def _text(value: object) -> tuple[Mapping[str, object], OutputFormat | None, lis
         return {"format": plain}, None, []
     wanted = an_object(value, "text")
     given = plain if wanted.get("format") is None else an_object(wanted["format"], "text.format")
-    ignored = [f"text.{name}" for name in unknown_names(wanted, ("format", "verbosity"))]
+    ignored = [f"text.{name}" for name in listable(unknown_names(wanted, ("format", "verbosity")))]
     if optional_string(wanted, "verbosity", "text") not in (None, "medium"):
         ignored.append("text.verbosity")
     repeated = {"format": given} | {key: wanted[key] for key in ("verbosity",) if wanted.get(key) is not None}
@@ -278,7 +278,8 @@ def _stream_options(value: object) -> list[str]:
     if value is None:
         return []
     wanted = an_object(value, "stream_options")
-    ignored = [f"stream_options.{name}" for name in unknown_names(wanted, ("include_obfuscation", "include_usage"))]
+    unknown = unknown_names(wanted, ("include_obfuscation", "include_usage"))
+    ignored = [f"stream_options.{name}" for name in listable(unknown)]
     if optional_bool(wanted, "include_obfuscation", "stream_options"):
         ignored.append("stream_options.include_obfuscation")
     return ignored

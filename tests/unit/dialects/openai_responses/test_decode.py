@@ -21,6 +21,7 @@ from caretway.core.request import (
     TurnRequest,
 )
 from caretway.dialects import Dialect, ResponseMeta
+from caretway.dialects.leftovers import MAX_LISTED
 from caretway.dialects.openai_chat import OPENAI_CHAT
 from caretway.dialects.openai_responses import ResponseStore, openai_responses
 from caretway.sessions.transcript import fingerprint, tools_key
@@ -292,6 +293,14 @@ IGNORED: list[tuple[dict[str, Any], tuple[str, ...]]] = [
 @pytest.mark.parametrize(("fields", "expected"), IGNORED)
 def test_what_has_no_effect_is_named(fields: dict[str, Any], expected: tuple[str, ...]) -> None:
     assert decode(**fields).ignored == expected
+
+
+def test_the_list_of_unknown_fields_is_bounded() -> None:
+    many: dict[str, Any] = {f"x{i}": 1 for i in range(1000)}
+    for fields in (many, {"reasoning": many}, {"text": many}, {"stream_options": many}):
+        ignored = decode(**fields).ignored
+        assert len(ignored) == MAX_LISTED + 1
+        assert ignored[-1].endswith(f"(and {1000 - MAX_LISTED} more)")
 
 
 def test_formats_effort_session_stream() -> None:
