@@ -12,6 +12,8 @@ from .peers import PEERS, LeftOut, start_peer
 from .processes import Watched, free_port, launch
 
 DIRECT: Final = "direct"
+DIRECT_AGENT: Final = "direct agent"
+"""The gateway's own upstream, the Agent API; `direct` is the one of everybody else."""
 RELAY: Final = "relay"
 GATEWAY: Final = "caretway"
 AGAIN: Final = "caretway-again"

@@ -2,21 +2,35 @@
 
 import statistics
 
+from ..agent_client import AgentReader
 from ..ledger import Ledger
 from ..load import Answer, chat, many
 from ..script import Order
 from ..sizes import Sizes
-from ..targets import House, Target, rotated
+from ..targets import DIRECT_AGENT, GATEWAY, House, Target, rotated
 
 
 async def measure(house: House, sizes: Sizes, ledger: Ledger) -> None:
     for number in range(sizes.rounds):
         for target in rotated(house.targets, number):
+            if target.name == GATEWAY:
+                await _direct_agent(house, sizes, ledger)
             for stream in (True, False):
                 if stream and not target.streams:
                     continue
                 for workers, requests in sizes.slow_requests if target.slow else sizes.requests:
                     await _round(target, sizes, ledger, stream, workers, requests)
+
+
+async def _direct_agent(house: House, sizes: Sizes, ledger: Ledger) -> None:
+    """What the gateway's upstream takes by itself, right before the gateway is asked."""
+    reader = await AgentReader.connect(house.agent.port)
+    try:
+        order = Order(sizes.answer_deltas)
+        took = [await reader.first_piece_ms(order) for _ in range(dict(sizes.requests)[1] + 5)]
+    finally:
+        reader.close()
+    ledger.add("stream x1: first piece ms", DIRECT_AGENT, statistics.median(took[5:]))
 
 
 async def _round(target: Target, sizes: Sizes, ledger: Ledger, stream: bool, workers: int, requests: int) -> None:

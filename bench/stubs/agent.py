@@ -40,6 +40,7 @@ def _head(content_type: bytes) -> bytes:
     return b"\x88" + _literal(b"content-type", content_type)
 
 
+_RUN: Final = RUN.encode()
 _RUN_HEAD: Final = _head(b"application/connect+proto")
 _UNARY_HEAD: Final = _head(b"application/proto")
 _JSON_HEAD: Final = _head(b"application/json")
@@ -225,8 +226,9 @@ class Connection(asyncio.Protocol):
             self._headers = (number, block, bool(ends))
             if flags & END_HEADERS:
                 self._headers = None
-                fields = dict(self._hpack.decode(bytes(block), raw=True))
-                self._streams[number] = Stream(self, number, fields[b":path"].decode(), self._stream_window)
+                # The gateway adds nothing to the table, so the head of a run need not be read to be known as one.
+                path = RUN if _RUN in block else dict(self._hpack.decode(bytes(block), raw=True))[b":path"].decode()
+                self._streams[number] = Stream(self, number, path, self._stream_window)
                 if ends:
                     self._half_closed(number)
         elif kind == WINDOW:

@@ -203,6 +203,7 @@ class Sessions:
 
     def _park(self, live: LiveTurn) -> None:
         live.happened(Happening.PAUSED)
+        live.transcript()  # now, with the answer out, and not while a client waits for what its results lead to
         sid = live.tickets.sid
         self._parked[sid] = live
         loop = asyncio.get_running_loop()

@@ -182,6 +182,29 @@ class Framing:
 
     # -- hearing ------------------------------------------------------------------------------------------------------
 
+    def piece(self, data: bytes) -> tuple[int, bytes] | None:
+        """(stream, its bytes) when a read is one whole DATA frame in the middle of a stream and nothing else, as nearly
+        all are; otherwise `receive` has the word."""
+        size = len(data) - HEAD_BYTES
+        if size <= 0 or self._rest or self._block is not None:
+            return None
+        word, flags, stream_id = _unpack_head(data)
+        halves = self._streams.get(stream_id)
+        if (
+            halves is None
+            or flags
+            or word != size << 8
+            or not halves.headed
+            or size > FRAME_BYTES
+            or size > halves.receive_window
+            or size > self._receive_window
+        ):
+            return None
+        halves.receive_window -= size
+        self._receive_window -= size
+        halves.received += size
+        return stream_id, data[HEAD_BYTES:]
+
     def receive(self, data: bytes) -> list[Heard]:
         if self._rest:
             data = self._rest + data  # never more than one frame and one read

@@ -190,11 +190,11 @@ class Connection(asyncio.Protocol):
             data, self._greeting = bytes(self._greeting), None
         self._reading = True
         try:
-            heard = self._framing.receive(data)
-            if len(heard) == 1 and type(heard[0]) is DataReceived:
-                self._take_piece(heard[0])
+            piece = self._framing.piece(data)
+            if piece is None:
+                self._dispatch(self._framing.receive(data))
             else:
-                self._dispatch(heard)
+                self._take_piece(*piece)
         except Http2Broken as broken:
             hint = HINTS[ErrorKind.UPSTREAM_PROTOCOL]
             self._fail(GatewayError(ErrorKind.UPSTREAM_PROTOCOL, f"{self._host} broke HTTP/2: {broken}", hint=hint))
@@ -224,20 +224,19 @@ class Connection(asyncio.Protocol):
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def _take_piece(self, event: DataReceived) -> None:
-        """A read that brought a piece of one stream and nothing else, as nearly all do."""
-        self._unread += event.size
+    def _take_piece(self, stream_id: int, data: bytes) -> None:
+        """A read that brought a piece of one stream and nothing else."""
+        self._unread += len(data)
         if self._unread >= self._acknowledge_at:
             self._acknowledge()
-        stream = self._streams.get(event.stream_id)
+        stream = self._streams.get(stream_id)
         if stream is None:
             return
-        stream.unread += event.size
-        if event.data:
-            try:
-                stream.sink.on_data(event.data)
-            except Exception as failure:  # one run's failure must not cut the other runs of the connection
-                self._give_up(stream, failure)
+        stream.unread += len(data)
+        try:
+            stream.sink.on_data(data)
+        except Exception as failure:  # one run's failure must not cut the other runs of the connection
+            self._give_up(stream, failure)
         if stream.unread >= self._reopen_at:
             self.reopen_window(stream)
 

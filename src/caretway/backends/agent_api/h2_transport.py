@@ -222,16 +222,15 @@ class H2Transport:
                 count -= 1
 
 
-class H2Run:
+class H2Run(RunReader):
     """A RunStream whose messages are envelopes in one stream's DATA frames."""
 
-    __slots__ = ("_handler", "_reader", "stream")
+    __slots__ = ("stream",)
 
     stream: Stream
 
     def __init__(self, handler: RunHandler, limits: TransportLimits) -> None:
-        self._handler = handler
-        self._reader = RunReader(limits.max_frame_bytes, limits.max_refusal_bytes)
+        super().__init__(handler, max_frame_bytes=limits.max_frame_bytes, max_refusal_bytes=limits.max_refusal_bytes)
 
     def send(self, message: bytes) -> None:
         self.stream.send(pack(message))
@@ -244,14 +243,3 @@ class H2Run:
 
     def close(self) -> None:
         self.stream.close()
-
-    def on_head(self, status: int, headers: Mapping[str, str]) -> None:
-        self._reader.head(status, headers)
-
-    def on_data(self, data: bytes) -> None:
-        messages = self._reader.feed(data)
-        if messages:
-            self._handler.on_messages(messages)
-
-    def on_end(self, error: GatewayError | None) -> None:
-        self._handler.on_closed(self._reader.finish(error))

@@ -74,14 +74,13 @@ class Http1Transport:
         await self._pool.aclose()
 
 
-class Http1Stream:
+class Http1Stream(RunReader):
     """The answer to one exchange as frames, whose sink this is."""
 
     listening: Exchange
 
     def __init__(self, handler: RunHandler, limits: TransportLimits) -> None:
-        self._handler = handler
-        self._reader = RunReader(limits.max_frame_bytes, limits.max_refusal_bytes)
+        super().__init__(handler, max_frame_bytes=limits.max_frame_bytes, max_refusal_bytes=limits.max_refusal_bytes)
 
     def pause(self) -> None:
         self.listening.pause()
@@ -91,17 +90,6 @@ class Http1Stream:
 
     def close(self) -> None:
         self.listening.abandon()
-
-    def on_head(self, status: int, headers: Mapping[str, str]) -> None:
-        self._reader.head(status, headers)
-
-    def on_data(self, data: bytes) -> None:
-        messages = self._reader.feed(data)
-        if messages:
-            self._handler.on_messages(messages)
-
-    def on_end(self, error: GatewayError | None) -> None:
-        self._handler.on_closed(self._reader.finish(error))
 
 
 class Http1Run(Http1Stream):

@@ -100,49 +100,69 @@ def test_the_first_bytes_of_a_peer(first: bytes, verdict: bool | None) -> None:
 STREAM = pack(b"one") + pack(b"") + pack(b"two" * 50) + pack(b"{}", end=True)
 
 
+class Heard:
+    """Whoever opened a run, and how it was told about it."""
+
+    def __init__(self) -> None:
+        self.messages: list[bytes] = []
+        self.closings: list[GatewayError | None] = []
+
+    def on_messages(self, messages: list[bytes]) -> None:
+        self.messages += messages
+
+    def on_closed(self, error: GatewayError | None) -> None:
+        self.closings.append(error)
+
+    def failure(self) -> GatewayError:
+        (error,) = self.closings
+        assert error is not None
+        return error
+
+
+def reader() -> tuple[RunReader, Heard]:
+    heard = Heard()
+    return RunReader(heard, max_frame_bytes=1000, max_refusal_bytes=100), heard
+
+
 def test_a_runs_answer_in_any_chunking() -> None:
-    whole = reader()
-    whole.head(200, {"content-type": "application/connect+proto"})
-    expected = whole.feed(STREAM)
-    assert expected == [b"one", b"", b"two" * 50, b"{}"]
-    for size in range(1, 12):
-        drip = reader()
-        drip.head(200, {})
-        frames: list[bytes] = []
+    for size in (len(STREAM), *range(1, 12)):
+        drip, heard = reader()
+        drip.on_head(200, {"content-type": "application/connect+proto"} if size % 2 else {})
         for start, stop in pairwise([*range(0, len(STREAM), size), len(STREAM)]):
-            frames += drip.feed(STREAM[start:stop])
-        assert frames == expected
-        assert drip.finish() is None
-
-
-def reader() -> RunReader:
-    return RunReader(max_frame_bytes=1000, max_refusal_bytes=100)
+            drip.on_data(STREAM[start:stop])
+        drip.on_end(None)
+        assert heard.messages == [b"one", b"", b"two" * 50, b"{}"]
+        assert heard.closings == [None]
 
 
 def test_answers_that_are_none() -> None:
-    none = reader().finish()
-    assert none is not None and none.kind is ErrorKind.UPSTREAM_PROTOCOL
+    silent, heard = reader()
+    silent.on_end(None)
+    assert heard.failure().kind is ErrorKind.UPSTREAM_PROTOCOL
     with pytest.raises(GatewayError, match="text/html"):
-        reader().head(200, {"content-type": "text/html"})
-    large = reader()
-    large.head(200, {})
+        reader()[0].on_head(200, {"content-type": "text/html"})
+    large, _ = reader()
+    large.on_head(200, {})
     with pytest.raises(GatewayError, match="over the limit"):
-        large.feed(b"\x00\x00\x01\x00\x00")
-    cut = reader()
-    cut.head(200, {})
-    assert cut.feed(pack(b"abc")[:-1]) == []
-    error = cut.finish()
-    assert error is not None and error.kind is ErrorKind.UPSTREAM_DOWN
+        large.on_data(b"\x00\x00\x01\x00\x00")
+    cut, heard = reader()
+    cut.on_head(200, {})
+    cut.on_data(pack(b"abc")[:-1])
+    cut.on_end(None)
+    assert not heard.messages
+    assert heard.failure().kind is ErrorKind.UPSTREAM_DOWN
 
 
 def test_a_refusal_is_read_up_to_its_limit() -> None:
-    small = reader()
-    small.head(400, {"retry-after": "2"})
-    assert small.feed(write_unary(ConnectError("unavailable"))) == []
-    error = small.finish()
-    assert error is not None and (error.kind, error.retry_after) == (ErrorKind.UPSTREAM_DOWN, 2.0)
-    large = reader()
-    large.head(403, {})
+    small, heard = reader()
+    small.on_head(400, {"retry-after": "2"})
+    small.on_data(write_unary(ConnectError("unavailable")))
+    small.on_end(None)
+    error = heard.failure()
+    assert not heard.messages
+    assert (error.kind, error.retry_after) == (ErrorKind.UPSTREAM_DOWN, 2.0)
+    large, _ = reader()
+    large.on_head(403, {})
     with pytest.raises(GatewayError) as refused:
-        large.feed(b"x" * 5000)
+        large.on_data(b"x" * 5000)
     assert refused.value.kind is ErrorKind.FORBIDDEN

@@ -1,0 +1,42 @@
+"""What a request costs, counted and not timed: calls of the gateway's functions from its head to the end of its answer.
+
+Over real sockets, with the simulator as the other side, whose own calls do not count. What differs from run to run (how
+bytes fall into reads) is small beside the limit; whoever raises it says why in the commit.
+"""
+
+import sys
+from pathlib import Path
+from types import FrameType
+
+import caretway
+from contract.gateways import gateway
+
+MAX_CALLS = 1300
+"""1,234 on CPython 3.11, of a run that also asks for its context and stores its pieces."""
+OURS = str(Path(caretway.__file__).parent)
+THEIRS = str(Path(OURS) / "simulator")
+
+
+class Counter:
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, where: FrameType, event: str, _: object) -> None:
+        name = where.f_code.co_filename
+        if event in ("call", "c_call") and name.startswith(OURS) and not name.startswith(THEIRS):
+            self.calls += 1
+
+
+async def test_calls_per_request() -> None:
+    async with gateway() as client:
+        for _ in range(5):
+            await client.chat("sim: say hello")  # connections are opened and what can be remembered is
+        counter, before = Counter(), sys.getprofile()
+        sys.setprofile(counter)
+        try:
+            for _ in range(20):
+                assert (await client.chat("sim: say hello")).text == "hello"
+        finally:
+            sys.setprofile(before)
+    per_request = counter.calls / 20
+    assert per_request <= MAX_CALLS, f"{per_request:.0f} calls per request"
