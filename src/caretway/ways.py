@@ -268,7 +268,9 @@ def _traced(transport: Transport, settings: Settings, stack: AsyncExitStack) -> 
 
 
 def _transport_limits(settings: Settings) -> TransportLimits:
-    return TransportLimits(call_timeout_s=settings.call_timeout, max_frame_bytes=settings.max_frame_bytes)
+    return TransportLimits(
+        call_timeout_s=settings.call_timeout, max_frame_bytes=settings.max_frame_bytes, gather_s=settings.gather
+    )
 
 
 def _setup(settings: Settings, name: str, standing: Any) -> AgentSetup:

@@ -473,6 +473,13 @@ class Settings:
     cli_max_line_bytes: int = field(
         default=16 * 2**20, metadata=_limit(_BUFFER, "Longest line that is accepted from cursor-agent.")
     )
+    gather: float = field(
+        default=0.012,
+        metadata=_limit(
+            _GRACE,
+            "While several runs speak at a time, wait this long and read what they say together; 0: never.",
+        ),
+    )
     client_heartbeat: float = field(
         default=5.0, metadata=_limit(_TIME, "Interval of signs of life to Cursor during a run.")
     )

@@ -22,6 +22,9 @@ class TransportLimits:
     """HTTP/2 only: a PING this often while streams are open."""
     ping_timeout_s: float = 20.0
     """A connection that gave no sign of life for this long after a PING is dead."""
+    gather_s: float = 0.012
+    """HTTP/2 only: while several runs speak at a time, nothing is read for this long after small reads that came thick.
+    0: never wait."""
     idle_timeout_s: float = 240.0
     """An unused connection is kept warm for this long."""
 
