@@ -37,11 +37,11 @@ from caretway.web.respond import Pace, Streamed
 from caretway.wire.envelope import pack
 from caretway.wire.messages import pb
 
-MAX_CALLS = 44
-"""Per delta, Python functions and C functions alike, the client's socket included. 42.6 on CPython 3.11."""
-MAX_CALLS_COALESCED = 15
-"""The same when a hundred deltas arrive in one read: 14.4."""
-MAX_KEPT = 2.0
+MAX_CALLS = 42
+"""Per delta, Python functions and C functions alike, the client's socket included. 40.3 on CPython 3.11."""
+MAX_CALLS_COALESCED = 14.5
+"""The same when a hundred deltas arrive in one read: 13.4."""
+MAX_KEPT = 1.5
 """Objects that stay per delta: the text, with its places in the fold and in the memory for a lost connection."""
 
 OURS = str(Path(caretway.__file__).parent)
