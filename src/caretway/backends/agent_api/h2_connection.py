@@ -197,11 +197,10 @@ class Connection(asyncio.Protocol):
         try:
             piece = self._framing.piece(data)
             if piece is not None:
-                self._take_piece(*piece)
+                stream_id, payload = piece
+                self._take_piece(stream_id, payload, len(payload))
             else:
-                heard = self._framing.receive(data)
-                self._dispatch(heard)
-                thick = self._gather_s > 0 and len(heard) > 1 and all(type(event) is DataReceived for event in heard)
+                thick = self._take(self._framing.receive(data)) and self._gather_s > 0
         except Http2Broken as broken:
             hint = HINTS[ErrorKind.UPSTREAM_PROTOCOL]
             self._fail(GatewayError(ErrorKind.UPSTREAM_PROTOCOL, f"{self._host} broke HTTP/2: {broken}", hint=hint))
@@ -245,19 +244,35 @@ class Connection(asyncio.Protocol):
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def _take_piece(self, stream_id: int, data: bytes) -> None:
-        """A read that brought a piece of one stream and nothing else."""
-        self._unread += len(data)
+    def _take(self, heard: list[Heard]) -> bool:
+        """All of one read. True when it brought pieces of several streams and nothing else."""
+        streams = set()
+        for event in heard:
+            if type(event) is not DataReceived:
+                self._dispatch(heard)
+                return False
+            streams.add(event.stream_id)
+        if len(streams) < len(heard):
+            self._dispatch(heard)  # it gathers what belongs together
+        else:
+            for piece in cast(list[DataReceived], heard):
+                self._take_piece(piece.stream_id, piece.data, piece.size)
+        return len(heard) > 1
+
+    def _take_piece(self, stream_id: int, data: bytes, size: int) -> None:
+        """All that a read brought for this stream, and it goes on. `size` counts against the windows."""
+        self._unread += size
         if self._unread >= self._acknowledge_at:
             self._acknowledge()
         stream = self._streams.get(stream_id)
         if stream is None:
             return
-        stream.unread += len(data)
-        try:
-            stream.sink.on_data(data)
-        except Exception as failure:  # one run's failure must not cut the other runs of the connection
-            self._give_up(stream, failure)
+        stream.unread += size
+        if data:
+            try:
+                stream.sink.on_data(data)
+            except Exception as failure:  # one run's failure must not cut the other runs of the connection
+                self._give_up(stream, failure)
         if stream.unread >= self._reopen_at:
             self.reopen_window(stream)
 

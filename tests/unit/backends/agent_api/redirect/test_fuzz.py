@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from jsonschema.validators import validator_for
+from jsonschema.validators import extend, validator_for
 from referencing import Registry
 
 from caretway.backends.agent_api.redirect import Redirector
@@ -83,8 +83,14 @@ def test_any_schema(tools: list[ToolSpec], asked: pb.ExecServerMessage) -> None:
     redirect = Redirector(tools).translate(asked)
     if redirect is not None:
         schema = dict(next(tool.schema for tool in tools if tool.name == redirect.name))
-        judge = validator_for(schema, default=Draft202012Validator)(schema, registry=Registry())
+        rules = validator_for(schema, default=Draft202012Validator)
+        # Foreign regular expressions are not run by us; what stands for one here need not even be a text.
+        lenient = extend(rules, dict.fromkeys(("pattern", "patternProperties"), _no_rule))  # type: ignore[no-untyped-call]
+        judge = lenient(schema, registry=Registry())
         judge.validate(msgspec.json.decode(redirect.arguments))
+
+
+def _no_rule(*_: Any) -> None: ...
 
 
 TOOLS = {client: Redirector(tools_of(client)) for client in CLIENTS}
