@@ -94,12 +94,13 @@ class Connection(asyncio.Protocol):
         "_lingers",
         "_loop",
         "_parser",
+        "_paused",
         "_phase",
         "_refusal",
-        "_send_deadline",
-        "_spoken",
+        "_stuck_since",
         "_transport",
         "_unseen",
+        "_unsent",
         "_upgrading",
         "_url",
         "write",
@@ -122,12 +123,14 @@ class Connection(asyncio.Protocol):
         """Bytes that the parser took since it last handed something over: a head, a chunk, a piece of a body."""
         self._upgrading = False
         self._deaf = False
-        self._spoken = False
         self._refusal: GatewayError | None = None
         self._deadline = _NEVER
-        self._send_deadline = _NEVER
-        """When the client must have taken what was written."""
         self._lingers = False
+        self._paused = False
+        """The client does not take what is written."""
+        self._unsent = 0
+        """What waited to be taken at the server's last look, and since when it has not become less."""
+        self._stuck_since = _NEVER
 
     # ---- the socket
 
@@ -158,7 +161,6 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._deaf:
             return
-        self._spoken = True
         self._unseen += len(data)
         try:
             self._feed(data)
@@ -223,6 +225,8 @@ class Connection(asyncio.Protocol):
         modern = version == "1.1"
         keep_alive = modern and not house.stopping and parser.should_keep_alive()
         exchange = self._exchange = Exchange(self, http, keep_alive=keep_alive, chunked=modern)
+        exchange.blocked = self._paused
+        expects = modern and headers.get("expect", "").lower() == "100-continue"
         self._headers = []
         self._phase = _Phase.BODY
         self._unseen = 0
@@ -231,9 +235,11 @@ class Connection(asyncio.Protocol):
             if not exchange.complete:
                 house.bodies.expect(headers)
                 self._body_until = self._loop.time() + house.bodies.limits.total
-                if headers.get("expect", "").lower() == "100-continue":
+                if expects:
                     self._transport.write(_CONTINUE)
         except GatewayError as error:
+            if expects:
+                exchange.keep_alive = False  # whether its body comes all the same, nobody can know
             house.handler.refuse(exchange, error)
 
     def _path(self) -> str:
@@ -308,10 +314,7 @@ class Connection(asyncio.Protocol):
         exchange = self._exchange
         if exchange is None:
             return  # the client is gone
-        if self._transport.get_write_buffer_size():  # also below the mark at which writing pauses: it must go out
-            self._expect_progress()
-        if exchange.task is None:
-            self._leave(exchange)
+        self._leave(exchange)  # not when its task is done: the client's next request may be here before that
         if self._phase is _Phase.BETWEEN:
             self._next()
         else:  # closing now would reset the connection, and the client would lose the answer
@@ -352,11 +355,16 @@ class Connection(asyncio.Protocol):
 
     def check(self, now: float) -> None:
         """The server asks now and then: is somebody late?"""
-        if now >= self._send_deadline:
-            self._send_deadline = _NEVER
-            if self._lingers or self._transport.get_write_buffer_size():
-                self._transport.abort()  # close() would wait for the client to take the rest
-        elif now >= self._deadline:
+        unsent = self._transport.get_write_buffer_size()
+        if not unsent:
+            self._stuck_since = _NEVER
+        elif unsent < self._unsent or self._stuck_since == _NEVER:
+            self._stuck_since = now  # the client takes something, however slowly
+        elif now - self._stuck_since >= self._house.limits.send_timeout:
+            self._transport.abort()  # close() would wait for the client to take the rest
+            return
+        self._unsent = unsent
+        if now >= self._deadline and not (unsent and (self._lingers or self._idle)):
             self._deadline = _NEVER
             self._too_late()
         exchange = self._exchange
@@ -364,35 +372,37 @@ class Connection(asyncio.Protocol):
             exchange.on_due = None
             wake()
 
+    @property
+    def _idle(self) -> bool:
+        return self._exchange is None and self._phase is _Phase.BETWEEN and not self._unseen
+
     def _too_late(self) -> None:
         exchange = self._exchange
+        if self._lingers:
+            self._transport.abort()
+            return
         if exchange is not None and self._phase is _Phase.BETWEEN:
             return  # an answer is being made
         if self._phase is _Phase.HEAD or (exchange is None and self._unseen):
             self._refuse(GatewayError(ErrorKind.SLOW_REQUEST, "The head of the request did not arrive in time."))
         elif exchange is not None and not exchange.complete:
+            exchange.keep_alive = False
             self._house.handler.refuse(exchange, too_slow(self._house.bodies.limits))
-        elif self._transport.get_write_buffer_size():
-            self._transport.abort()
         else:
             self._transport.close()
 
     def pause_writing(self) -> None:
+        self._paused = True
         if self._exchange is not None:
             self._exchange.blocked = True
-        self._expect_progress()
 
     def resume_writing(self) -> None:
-        self._send_deadline = _NEVER
+        self._paused = False
         exchange = self._exchange
         if exchange is not None:
             exchange.blocked = False
             if exchange.on_writable is not None:
                 exchange.on_writable()
-
-    def _expect_progress(self) -> None:
-        if self._send_deadline == _NEVER:
-            self._send_deadline = self._loop.time() + self._house.limits.send_timeout
 
     # ---- refusals
 
@@ -404,19 +414,21 @@ class Connection(asyncio.Protocol):
         )
 
     def _refuse(self, error: GatewayError) -> None:
-        """Answer, hang up, and listen no more. While an answer is made there is nothing to be said: it is the last."""
+        """Answer, hang up, and listen no more. While an answer is made there is nothing to be said: it is the last. Nor
+        is there when the request was answered already and the rest of its body is no HTTP."""
         self._deaf = True
         if self._transport.is_closing():
             return
-        if self._exchange is not None and not self._exchange.complete and self._phase is _Phase.BETWEEN:
-            self._exchange.keep_alive = False
+        exchange = self._exchange
+        if exchange is not None and not exchange.complete and self._phase is _Phase.BETWEEN:
+            exchange.keep_alive = False
             return
-        self._transport.write(last_words(self._house.handler, self._url, error))
+        if exchange is None or not exchange.started:
+            self._transport.write(last_words(self._house.handler, self._url, error))
         if self._transport.can_write_eof():
             self._transport.write_eof()
-        self._deadline = _NEVER
         self._lingers = True
-        self._send_deadline = self._loop.time() + LINGER_S
+        self._due_in(LINGER_S)
 
 
 class _Collected:

@@ -14,7 +14,7 @@ from ..dialects import Dialect
 from ..observe.trace import Trace
 from .access import Access, admit, preflight
 from .admission import Admission
-from .exchange import Exchange, Header
+from .exchange import NO_CONTENT, Exchange, Header
 from .respond import send_error
 
 
@@ -51,7 +51,7 @@ class Door:
             exchange.witness = _Recording(self._trace, exchange)
         asked = preflight(self._access, http.method, http.scheme, http.headers)
         if asked is not None:
-            exchange.send(204, b"", asked)
+            exchange.send(NO_CONTENT, b"", asked)
             return
         admitted = admit(self._access, http.method, http.path, http.scheme, http.headers)
         exchange.extra = admitted.headers

@@ -15,6 +15,7 @@ Header = tuple[bytes, bytes]
 _STATUS_LINES: Final = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode("ascii") for status in HTTPStatus
 }
+NO_CONTENT: Final = 204
 _CHUNKED: Final = b"transfer-encoding: chunked\r\n"
 _LAST_CHUNK: Final = b"0\r\n\r\n"
 
@@ -113,7 +114,9 @@ class Exchange:
         self, status: int, body: bytes, headers: Iterable[Header] = (), *, content_type: bytes = b"application/json"
     ) -> None:
         """A whole answer."""
-        told = [(b"content-type", content_type), (b"content-length", b"%d" % len(body)), *headers]
+        told = [*headers]
+        if status != NO_CONTENT:
+            told[:0] = (b"content-type", content_type), (b"content-length", b"%d" % len(body))
         if self.http.method == "HEAD":
             body = b""
         head = self._head(status, told, b"")

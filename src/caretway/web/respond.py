@@ -294,6 +294,8 @@ class Streamed(_Answer):
         self._spoken = self._loop.time()
         if self._response.over:
             self._finish(b"")
+        else:
+            self._exchange.wake_at(self._due(), self._ring)  # from now on silence counts
 
     def _finish(self, data: bytes) -> None:
         self._exchange.finish(data)

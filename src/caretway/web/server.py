@@ -6,7 +6,7 @@ import ssl
 from typing import Final
 
 from .body import Bodies
-from .connection import Connection, Handler
+from .connection import LINGER_S, Connection, Handler
 from .limits import ConnectionLimits
 
 BACKLOG: Final = 2048
@@ -29,8 +29,15 @@ class Server:
         self._looking: asyncio.TimerHandle | None = None
 
     async def start(self, listener: socket.socket) -> None:
+        # A client that does not say goodbye in TLS is not waited for longer than one that was refused.
+        waits = (self.limits.head_timeout, LINGER_S) if self._tls is not None else (None, None)
         self._listening = await self._loop.create_server(
-            lambda: Connection(self, self._loop), sock=listener, ssl=self._tls, backlog=BACKLOG
+            lambda: Connection(self, self._loop),
+            sock=listener,
+            ssl=self._tls,
+            backlog=BACKLOG,
+            ssl_handshake_timeout=waits[0],
+            ssl_shutdown_timeout=waits[1],
         )
 
     def _look_round(self) -> None:
