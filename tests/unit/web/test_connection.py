@@ -1,0 +1,191 @@
+"""When a client is given up, and when it is not: a connection on a fake socket, with the time in the test's hands."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from caretway.core.errors import GatewayError
+from caretway.web.body import Bodies, BodyLimits
+from caretway.web.connection import LINGER_S, Connection, Handler
+from caretway.web.exchange import Exchange
+from caretway.web.limits import ConnectionLimits
+
+GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+LIMITS = ConnectionLimits(head_timeout=20, drain_timeout=30, send_timeout=120, keep_alive=75)
+
+
+class Socket(asyncio.Transport):
+    def __init__(self) -> None:
+        super().__init__()
+        self.said = b""
+        self.unsent = 0
+        self.end: str = ""
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
+
+    def write(self, data: Any) -> None:
+        self.said += data
+
+    def is_closing(self) -> bool:
+        return bool(self.end)
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        self.end = self.end or "closed"
+
+    def abort(self) -> None:
+        self.end = self.end or "aborted"
+
+
+class House:
+    """A server and a handler in one; `answer` waits until it is told to."""
+
+    limits = LIMITS
+    scheme = "http"
+    stopping = False
+
+    def __init__(self) -> None:
+        self.handler: Handler = self
+        self.bodies = Bodies(BodyLimits(size=100, idle=30, total=300))
+        self.inside = 0
+        self.asked: list[Exchange] = []
+
+    def joined(self, connection: Connection) -> bool:
+        return True
+
+    def left(self, connection: Connection) -> None: ...
+
+    def enter(self, exchange: Exchange) -> None:
+        exchange.entered = True
+        self.inside += 1
+
+    def leave(self, exchange: Exchange) -> None:
+        self.inside -= 1
+
+    def refuse(self, exchange: Exchange, error: GatewayError) -> None:
+        exchange.send(400, error.message.encode())
+
+    async def answer(self, exchange: Exchange) -> None:
+        self.asked.append(exchange)
+        await asyncio.Event().wait()
+
+
+@pytest.fixture
+async def line() -> tuple[House, Socket, Connection]:
+    house, socket = House(), Socket()
+    connection = Connection(house, asyncio.get_running_loop())
+    connection.connection_made(socket)
+    return house, socket, connection
+
+
+Line = tuple[House, Socket, Connection]
+
+
+async def ask(line: Line, data: bytes = GET) -> Exchange:
+    house, _, connection = line
+    connection.data_received(data)
+    await asyncio.sleep(0)
+    return house.asked[-1]
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def test_an_answer_that_is_complete_counts_no_more(line: Line) -> None:
+    house, _, _ = line
+    (await ask(line)).send(200, b"one")
+    assert house.inside == 0  # though its task has not ended: the client may ask again at once
+    (await ask(line)).send(200, b"two")
+    assert house.inside == 0
+
+
+async def test_a_client_that_takes_nothing_is_given_up(line: Line) -> None:
+    _, socket, connection = line
+    (await ask(line)).send(200, b"much")
+    socket.unsent, begin = 50_000, now()
+    for seconds, unsent in ((0, 50_000), (100, 40_000), (200, 39_999), (319, 39_999)):
+        socket.unsent = unsent  # slowly, and less each time it is looked at
+        connection.check(begin + seconds)
+        assert not socket.end, seconds
+    connection.check(begin + 320)
+    assert socket.end == "aborted"
+
+
+async def test_what_was_taken_late_does_not_count_against_the_next_answer(line: Line) -> None:
+    _, socket, connection = line
+    (await ask(line)).send(200, b"much")
+    socket.unsent, begin = 50_000, now()
+    connection.check(begin)
+    socket.unsent = 0
+    connection.check(begin + 60)
+    await ask(line)
+    socket.unsent = 70_000
+    connection.check(begin + 119)
+    connection.check(begin + 125)
+    assert not socket.end
+
+
+async def test_an_unused_connection_is_closed_when_its_last_answer_is_taken(line: Line) -> None:
+    _, socket, connection = line
+    (await ask(line)).send(200, b"much")
+    begin = now()
+    for seconds in (0, 40, 80, 110):
+        socket.unsent = 100_000 - seconds
+        connection.check(begin + seconds)
+        assert not socket.end
+    socket.unsent = 0
+    connection.check(begin + 111)
+    assert socket.end == "closed"
+
+
+async def test_a_new_answer_is_held_back_while_the_last_one_is_not_taken(line: Line) -> None:
+    _, _, connection = line
+    (await ask(line)).send(200, b"much")
+    connection.pause_writing()
+    second = await ask(line)
+    assert second.blocked
+    woken: list[bool] = []
+    second.on_writable = lambda: woken.append(second.blocked)
+    connection.resume_writing()
+    assert woken == [False]
+
+
+async def test_rubbish_behind_an_answer_that_is_still_taken_does_not_cut_it(line: Line) -> None:
+    _, socket, connection = line
+    (await ask(line)).send(200, b"much")
+    socket.unsent, begin = 50_000, now()
+    connection.data_received(b"\x00rubbish\r\n\r\n")
+    connection.check(begin + LINGER_S + 1)
+    assert socket.end == ""
+    socket.unsent = 0
+    connection.check(begin + LINGER_S + 2)
+    assert socket.end == "aborted"
+
+
+async def test_a_body_that_turns_malformed_after_its_refusal_gets_no_second_one(line: Line) -> None:
+    _, socket, connection = line
+    head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n"
+    connection.data_received(head + b"5\r\nhelloXX\r\nZZZ\r\n")
+    assert socket.said.count(b"HTTP/1.1 ") == 1
+    connection.check(now() + LINGER_S + 1)
+    assert socket.end == "aborted"
+
+
+@pytest.mark.parametrize(("version", "length", "expected"), [("1.1", 5, b"100"), ("1.0", 5, b""), ("1.1", 500, b"400")])
+async def test_a_client_that_asks_before_it_sends(line: Line, version: str, length: int, expected: bytes) -> None:
+    _, socket, connection = line
+    head = f"POST / HTTP/{version}\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: {length}\r\n\r\n"
+    connection.data_received(head.encode())
+    assert socket.said[9:12] == expected
+    assert (b"connection: close" in socket.said) == (expected == b"400")
+
+
+async def test_no_content_has_no_length(line: Line) -> None:
+    _, socket, _ = line
+    (await ask(line)).send(204, b"", [(b"vary", b"origin")])
+    assert socket.said == b"HTTP/1.1 204 No Content\r\nvary: origin\r\n\r\n"
