@@ -231,3 +231,39 @@ def test_unknown_frames_are_ignored() -> None:
     pair, stream = ready()
     assert pair.ours.receive(frame(0xBE, 0xFF, stream, b"grease")) == []
     assert pair.ours.receive(frame(Kind.PRIORITY, 0, stream, bytes(5))) == []
+
+
+READS = some.one_of(
+    some.builds(
+        lambda flags, of, size: frame(Kind.DATA, flags, of, bytes(size)),
+        some.sampled_from([0, 0, 0, f.END_STREAM, f.PADDED]),
+        some.sampled_from([1, 1, 1, 0, 3, 2**31 + 1]),
+        some.sampled_from([0, 1, 2, 100, f.FRAME_BYTES, f.FRAME_BYTES + 1]),
+    ),
+    some.builds(lambda kind, size: frame(kind, 0, 1, bytes(size)), some.sampled_from(list(Kind)), some.integers(0, 9)),
+    some.binary(max_size=20),
+    some.just(frame(Kind.DATA, 0, 1, b"a") * 2),
+    some.just(frame(Kind.DATA, 0, 1, b"cut")[:-1]),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(some.lists(READS, max_size=8))
+def test_the_short_way_for_a_lone_piece_is_the_long_way_in_short(reads: list[bytes]) -> None:
+    """Two of us hear the same; one takes the short way wherever it is offered."""
+    (short, stream), (long, _) = ready(stream_window=70_000), ready(stream_window=70_000)
+    for data in reads:
+        piece = short.ours.piece(data)
+        try:
+            expected = long.ours.receive(data)
+        except Http2Broken:
+            assert piece is None
+            with pytest.raises(Http2Broken):
+                short.ours.receive(data)
+            return
+        if piece is not None:
+            assert expected == [f.DataReceived(piece[0], piece[1], len(piece[1]))]
+        else:
+            assert short.ours.receive(data) == expected
+        assert short.ours.outgoing == long.ours.outgoing
+    assert short.ours.room(stream) == long.ours.room(stream)
