@@ -64,16 +64,17 @@ async def _compare(gateway: Watched, program: Path, order: Order, sizes: Sizes, 
     body = chat(order, stream=True).replace(b"gpt-4o-mini", _MODEL.encode())
     try:
         (await client.ask(body)).check(order, stream=True)
-        floor, through = [], []
-        for _ in range(sizes.cli_requests):
-            floor.append(await asyncio.to_thread(spawn_and_read, program))
-            answer = await client.ask(body)
-            answer.check(order, stream=True)
-            through.append(answer.first_ms)
+        for _ in range(sizes.rounds):
+            floor, through = [], []
+            for _ in range(sizes.cli_requests):
+                floor.append(await asyncio.to_thread(spawn_and_read, program))
+                answer = await client.ask(body)
+                answer.check(order, stream=True)
+                through.append(answer.first_ms)
+            ledger.add("cli: first piece ms", FLOOR, statistics.median(floor))
+            ledger.add("cli: first piece ms", GATEWAY, statistics.median(through))
     finally:
         client.close()
-    ledger.add("cli: first piece ms", FLOOR, statistics.median(floor))
-    ledger.add("cli: first piece ms", GATEWAY, statistics.median(through))
 
 
 def spawn_and_read(program: Path) -> float:

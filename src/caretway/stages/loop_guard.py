@@ -272,7 +272,8 @@ def _steps(history: Iterable[Message]) -> Iterable[_Step]:
 
 
 def _results(messages: Sequence[Message]) -> list[ToolResult]:
-    return [part for message in messages for part in message.parts if isinstance(part, ToolResult)]
+    assistant, result = Role.ASSISTANT, ToolResult  # who calls does not answer; looked up once, histories are long
+    return [part for told in messages if told.role is not assistant for part in told.parts if type(part) is result]
 
 
 def _content(result: ToolResult) -> _Content:
