@@ -4,6 +4,7 @@
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from ..tasks import spawn
@@ -22,7 +23,7 @@ async def receive(source: Source) -> list[Event]:
     return events
 
 
-class Pulled:
+class Pulled(ABC):
     """For turns that await their events: a task of ours waits, and whoever listens is told when it is done.
 
     One batch is fetched ahead. After a terminal event nothing is fetched until somebody asks again.
@@ -31,11 +32,11 @@ class Pulled:
     _pulling: asyncio.Task[list[Event] | Exception] | None = None
     _ready: Callable[[], None] | None = None
 
-    async def receive(self) -> list[Event]:
-        raise NotImplementedError
+    @abstractmethod
+    async def receive(self) -> list[Event]: ...
 
-    async def aclose(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    async def aclose(self) -> None: ...
 
     def close(self) -> None:
         spawn(self.aclose(), "close-turn")

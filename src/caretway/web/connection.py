@@ -24,6 +24,7 @@ from ..core.errors import ErrorKind, GatewayError, bad_request
 from .body import Bodies, too_slow
 from .exchange import Exchange, HttpRequest
 from .head import head_problem, head_size, without_upgrade
+from .last_words import last_words, not_http
 from .limits import ConnectionLimits
 
 log = logging.getLogger(__name__)
@@ -166,7 +167,7 @@ class Connection(asyncio.Protocol):
             self._feed(data)
         except httptools.HttpParserError as broken:
             if not self._deaf:
-                self._refuse(self._refusal or _not_http(broken))
+                self._refuse(self._refusal or not_http(broken))
             return
         if self._unseen > self._house.limits.head_bytes:
             self._refuse(self._too_large())
@@ -424,36 +425,8 @@ class Connection(asyncio.Protocol):
             exchange.keep_alive = False
             return
         if exchange is None or not exchange.started:
-            self._transport.write(last_words(self._house.handler, self._url, error))
+            self._transport.write(last_words(self._house.handler.refuse, self._url, error))
         if self._transport.can_write_eof():
             self._transport.write_eof()
         self._lingers = True
         self._due_in(LINGER_S)
-
-
-class _Collected:
-    """A line that keeps what is said."""
-
-    def __init__(self) -> None:
-        self.said = b""
-
-    def write(self, data: bytes) -> None:
-        self.said += data
-
-    def answered(self) -> None: ...
-
-    def abort(self) -> None: ...
-
-
-def last_words(handler: Handler, url: bytes, error: GatewayError) -> bytes:
-    """The bytes of a refusal to a client whose request could not be read."""
-    line = _Collected()
-    http = HttpRequest("GET", url.decode("latin-1").partition("?")[0], {})
-    handler.refuse(Exchange(line, http, keep_alive=False, chunked=False), error)
-    return line.said
-
-
-def _not_http(broken: httptools.HttpParserError) -> GatewayError:
-    """The parser's reasons name no data; what a callback raised may."""
-    reason = "" if isinstance(broken, httptools.HttpParserCallbackError) else f": {broken}"
-    return bad_request(f"This is not valid HTTP{reason}.", code="invalid_http")

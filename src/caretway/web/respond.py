@@ -6,6 +6,7 @@ after that is an event in the stream. A client that hangs up cancels the work, w
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from os import urandom
@@ -113,7 +114,7 @@ def _outcome(response: Response, reply: Reply, *, late: bool) -> str:
     return reply.error.kind.value if reply.error else "paused" if reply.paused else reply.reason.value
 
 
-class _Answer:
+class _Answer(ABC):
     """A response on its way out. It works in the callbacks that bring events; its task only waits for the end."""
 
     __slots__ = (
@@ -175,10 +176,10 @@ class _Answer:
         else:
             self._done.set_exception(failure)
 
+    @abstractmethod
     def _go_on(self) -> None:
         """There is something to take, or the client can take more. Called from sockets' callbacks: nothing may get
         out of here, it would end in a place that knows nothing of this answer."""
-        raise NotImplementedError
 
     def _due(self) -> float:
         """When, on the loop's clock, something must be done even if nothing comes."""
@@ -193,8 +194,9 @@ class _Answer:
             self._end(failure)
         self._exchange.wake_at(self._due(), self._ring)
 
+    @abstractmethod
     def _ringing(self) -> None:
-        raise NotImplementedError
+        """`_due` may have come."""
 
     def _refuse(self, error: GatewayError) -> None:
         send_error(self._exchange, self._dialect, error, self._headers())
