@@ -5,6 +5,7 @@ like the values of a request: there are hundreds in a turn.
 """
 
 from enum import Enum
+from typing import Final
 
 from msgspec import Struct
 
@@ -107,3 +108,6 @@ Event = (
     | TurnEnded
     | TurnFailed
 )
+
+TERMINAL: Final = (TurnPaused, TurnEnded, TurnFailed)
+"""One of these is the last event of a response."""

@@ -135,3 +135,11 @@ class TurnRequest(Struct, frozen=True):
     def system(self) -> str:
         """All system (and developer) text, in order, as one instruction."""
         return "\n\n".join([m.text for m in self.messages if m.role is Role.SYSTEM and m.text])
+
+
+def last_answer(messages: Sequence[Message]) -> int:
+    """How many messages there are up to and including the last one of the assistant; 0 without one."""
+    for count in range(len(messages), 0, -1):
+        if messages[count - 1].role is Role.ASSISTANT:
+            return count
+    return 0

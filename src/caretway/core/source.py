@@ -8,10 +8,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from ..tasks import spawn
-from .events import Event, TurnEnded, TurnFailed, TurnPaused
+from .events import TERMINAL, Event
 from .turn import Source
-
-TERMINAL = (TurnPaused, TurnEnded, TurnFailed)
 
 
 async def receive(source: Source) -> list[Event]:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from ..core.errors import ErrorKind, GatewayError
 from ..core.fold import Reply
-from ..core.request import SessionMode, ToolResult, TurnRequest
+from ..core.request import SessionMode, ToolResult, TurnRequest, last_answer
 from ..core.source import receive
 from ..core.turn import Backend, Snapshot, StageFactory
 from ..tasks import spawn
@@ -22,7 +22,7 @@ from .live import LiveTurn
 from .plan import Continue, Fresh, Parked, Replay, Resume, plan
 from .response import Label, Response
 from .tickets import Tickets, new_sid
-from .transcript import answer_message, last_answer
+from .transcript import answer_message
 
 log = logging.getLogger(__name__)
 

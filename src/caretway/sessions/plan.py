@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..core.errors import ErrorKind, GatewayError, bad_request
-from ..core.request import Image, Message, Role, SessionMode, Text, ToolResult, ToolSpec, TurnRequest
+from ..core.request import Image, Message, Role, SessionMode, Text, ToolResult, ToolSpec, TurnRequest, last_answer
 from ..core.turn import Abilities, Snapshot
-from .transcript import Chain, canonical, fingerprint, last_answer, tools_key
+from .transcript import Chain, canonical, fingerprint, tools_key
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 from ..core.errors import ErrorKind, GatewayError
 from ..core.estimate import estimated_usage
 from ..core.events import (
+    TERMINAL,
     Event,
     ReasoningDelta,
     TextDelta,
@@ -35,7 +36,6 @@ log = logging.getLogger(__name__)
 
 Label = Literal["fresh", "replayed", "resumed", "continued"]
 
-_TERMINAL = (TurnPaused, TurnEnded, TurnFailed)
 _DELTAS = (TextDelta, ReasoningDelta)
 
 
@@ -216,15 +216,15 @@ class Response:
                     self._keeper.issue(self.live, event.id)
             passed = self._staged(event) if self._stages else [event]
             for shown in passed:
-                made_up = isinstance(shown, TurnEnded) and not isinstance(event, _TERMINAL)
+                made_up = isinstance(shown, TurnEnded) and not isinstance(event, TERMINAL)
                 if made_up:  # upstream is stopped before it could count
                     usage = UsageReported(estimated_usage(self.request, self._fold.reply().text))
                     self._fold.feed(usage)
                     out.append(usage)
                 self._fold.feed(shown)
                 out.append(shown)
-                if isinstance(shown, _TERMINAL):
-                    self._end(shown, made_up=made_up or not isinstance(event, _TERMINAL))
+                if isinstance(shown, TERMINAL):
+                    self._end(shown, made_up=made_up or not isinstance(event, TERMINAL))
                     break
         return out
 

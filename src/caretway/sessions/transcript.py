@@ -90,14 +90,6 @@ def canonical(message: Message) -> list[str]:
     return [message.role.value, *pieces, "end"] if pieces else []
 
 
-def last_answer(messages: Sequence[Message]) -> int:
-    """How many messages there are up to and including the last one of the assistant; 0 without one."""
-    for count in range(len(messages), 0, -1):
-        if messages[count - 1].role is Role.ASSISTANT:
-            return count
-    return 0
-
-
 def answer_message(reply: Reply) -> Message:
     """Our own answer, as the client will send it back."""
     text: tuple[Any, ...] = (Text(reply.text),) if reply.text else ()

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from ..core.canonical import canonical_json
 from ..core.errors import ErrorKind, GatewayError
-from ..core.request import Image, Message, Part, Role, Text, ToolCall, ToolResult, TurnRequest
+from ..core.request import Image, Message, Part, Role, Text, ToolCall, ToolResult, TurnRequest, last_answer
 
 log = logging.getLogger(__name__)
 
@@ -150,7 +150,7 @@ def loop_guard(max_repeat: int) -> Callable[[TurnRequest], TurnRequest]:
 
 def corrected(request: TurnRequest, verdict: Correct) -> TurnRequest:
     """The request as the model should see it. The client's own history stays what it was: remember that one."""
-    last = _last_answer(request.messages)
+    last = last_answer(request.messages)
     wanted = frozenset(verdict.call_ids)
     note = Text(f"\n\n{verdict.message}")
 
@@ -200,7 +200,7 @@ class _Step:
 def _came_before(history: Sequence[Message]) -> bool:
     """False when the newest step has no results, or one that no earlier step had: then none of its calls repeats, and
     there is nothing to count. Compares results as they are; reading each call of a long history costs far more."""
-    end = _last_answer(history)
+    end = last_answer(history)
     brought = _results(history[end - 1 :]) if end else []
     if not brought:
         return False
@@ -280,14 +280,6 @@ def _content(result: ToolResult) -> _Content:
     """The result itself, not a digest of it: strings keep their own hash."""
     images = [part.data for part in result.content if isinstance(part, Image)]
     return (result.text.strip(), *images)
-
-
-def _last_answer(messages: Sequence[Message]) -> int:
-    """How many messages there are up to it; 0 without one."""
-    for n in range(len(messages), 0, -1):
-        if messages[n - 1].role is Role.ASSISTANT:
-            return n
-    return 0
 
 
 def _repeats(run: Run) -> int:

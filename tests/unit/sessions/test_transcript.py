@@ -5,8 +5,19 @@ from typing import Final
 import pytest
 
 from caretway.core.fold import Reply
-from caretway.core.request import Image, Message, Part, Reasoning, Role, Text, ToolCall, ToolResult, ToolSpec
-from caretway.sessions.transcript import Chain, answer_message, fingerprint, last_answer, tools_key
+from caretway.core.request import (
+    Image,
+    Message,
+    Part,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    last_answer,
+)
+from caretway.sessions.transcript import Chain, answer_message, fingerprint, tools_key
 
 TOOLS: Final = tools_key(())
 PNG: Final = Image(b"png", "image/png")
