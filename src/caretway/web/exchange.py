@@ -125,15 +125,17 @@ class Exchange:
     def start(self, headers: Iterable[Header], data: bytes) -> None:
         """A stream's head, with the first of it."""
         head = self._head(200, [*headers], _CHUNKED if self._chunked else b"")
+        if self.witness is not None and data:
+            self.witness.body(data, end=False)
         self._line.write(head + self._framed(data))
 
     def write(self, data: bytes) -> None:
         if not data:
             return
-        if self._chunked and self.witness is None:
-            self._line.write(b"%x\r\n%b\r\n" % (len(data), data))
-        else:
-            self._line.write(self._framed(data))
+        if self.witness is not None:
+            self.witness.body(data, end=False)
+        # As `_framed` would; a call less for every delta.
+        self._line.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
 
     def finish(self, data: bytes = b"") -> None:
         """The last of a stream."""
@@ -150,11 +152,9 @@ class Exchange:
             self.witness.head(status, headers)
         line = _STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
         end = b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n"
-        return b"".join((line, b"\r\n".join(map(b": ".join, headers)), b"\r\n", framing, end))
+        return b"".join((line, *[b"%b: %b\r\n" % header for header in headers], framing, end))
 
     def _framed(self, data: bytes) -> bytes:
-        if self.witness is not None and data:
-            self.witness.body(data, end=False)
         return b"%x\r\n%b\r\n" % (len(data), data) if self._chunked and data else data
 
     def _end(self, last: bytes, data: bytes) -> None:

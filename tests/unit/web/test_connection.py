@@ -189,3 +189,29 @@ async def test_no_content_has_no_length(line: Line) -> None:
     _, socket, _ = line
     (await ask(line)).send(204, b"", [(b"vary", b"origin")])
     assert socket.said == b"HTTP/1.1 204 No Content\r\nvary: origin\r\n\r\n"
+
+
+class Witness:
+    def __init__(self) -> None:
+        self.seen: list[tuple[bytes, bool]] = []
+
+    def request_body(self, body: bytes) -> None: ...
+
+    def hung_up(self) -> None: ...
+
+    def head(self, status: int, headers: object) -> None: ...
+
+    def body(self, data: bytes, *, end: bool) -> None:
+        self.seen.append((data, end))
+
+
+async def test_a_witness_sees_every_piece_once(line: Line) -> None:
+    _, socket, _ = line
+    exchange, witness = await ask(line), Witness()
+    exchange.witness = witness
+    exchange.start([], b"one")
+    exchange.write(b"two")
+    exchange.finish(b"three")
+    assert witness.seen == [(b"one", False), (b"two", False), (b"three", True)]
+    assert socket.said.endswith(b"\r\n\r\n3\r\none\r\n3\r\ntwo\r\n5\r\nthree\r\n0\r\n\r\n")
+    assert socket.said.count(b"\r\n\r\n") == 2
