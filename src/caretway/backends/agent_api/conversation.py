@@ -30,6 +30,7 @@ from ...wire import deltas
 from ...wire.deltas import read_delta
 from ...wire.messages import pb
 from . import execs
+from .blob_desk import BlobDesk
 from .calls import CallDesk, CallMismatch, Convert, Policy, Redirect, Refuse, RunHere, arguments_json
 from .compose import Opening
 from .echo import Diverged, Echo
@@ -66,14 +67,12 @@ class Phase(Enum):
 class Conversation:
     __slots__ = (
         "_attempts",
-        "_blob_bytes",
         "_blobs",
         "_checkpoint",
         "_desk",
         "_echo",
         "_ended",
         "_exec_heartbeat_at",
-        "_fetch_blob",
         "_heard",
         "_heartbeat_at",
         "_limits",
@@ -117,10 +116,8 @@ class Conversation:
         self._tools = _names(request)
         self._policy = policy
         self._limits = limits
-        self._fetch_blob = fetch_blob
         self._parent = parent
-        self._blobs = opening.blobs
-        self._blob_bytes = sum(map(len, self._blobs.values())) if self._blobs else 0
+        self._blobs = BlobDesk(opening.blobs, fetch_blob, limits.max_blob_bytes)
         self._checkpoint: bytes | None = None
         self._attempts = 0
         self._ended = False
@@ -304,7 +301,7 @@ class Conversation:
         if self._checkpoint is None or not self.ended:
             return None
         state = write_state(self._opening.conversation_id, self._checkpoint)
-        return Snapshot(backend, state, dict(self._blobs), self._fetch_blob, self._parent)
+        return Snapshot(backend, state, dict(self._blobs.own), self._blobs.fetch, self._parent)
 
     # ---- the server's side
 
@@ -393,29 +390,13 @@ class Conversation:
     # ---- KV: answered at once, also while parked
 
     def _kv(self, kv: pb.KvServerMessage) -> None:
-        reply = pb.KvClientMessage(id=kv.id)
-        match kv.WhichOneof("message"):
-            case "get_blob_args":
-                key = kv.get_blob_args.blob_id
-                data = self._blobs.get(key)
-                if data is None:
-                    data = self._fetch_blob(key)
-                if data is None:
-                    # Never an empty answer: the model would go on with a hole in its memory.
-                    self._fail(ErrorKind.TURN_GONE, "Cursor asked for a part of the conversation that is gone.")
-                    return
-                reply.get_blob_result.blob_data = data
-            case "set_blob_args":
-                data = kv.set_blob_args.blob_data
-                self._blob_bytes += len(data)
-                if self._blob_bytes > self._limits.max_blob_bytes:
-                    self._fail(ErrorKind.UPSTREAM_PROTOCOL, "Cursor stores more in this conversation than is allowed.")
-                    return
-                self._blobs[kv.set_blob_args.blob_id] = data
-                reply.set_blob_result.SetInParent()
-            case _:
-                return
-        self.outgoing.append(pb.AgentClientMessage(kv_client_message=reply).SerializeToString())
+        try:
+            answer = self._blobs.answer(kv)
+        except GatewayError as fault:
+            self.fail(fault)
+            return
+        if answer is not None:
+            self.outgoing.append(answer)
 
     # ---- execs: every one gets an answer
 
