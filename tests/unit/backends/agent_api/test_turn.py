@@ -26,6 +26,8 @@ class Stream:
 
     def resume(self) -> None: ...
 
+    def doubt(self) -> None: ...
+
     def close(self) -> None:
         self.closed = True
 
