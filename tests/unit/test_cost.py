@@ -105,7 +105,7 @@ def nothing(request: TurnRequest) -> ToolRules:
     return ToolRules(lambda _: Refuse("no"), "")
 
 
-async def no_restart() -> LiveTurn:
+async def no_restart(reopened: int) -> LiveTurn:
     raise AssertionError("nothing was lost")
 
 
