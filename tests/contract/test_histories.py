@@ -65,6 +65,7 @@ async def test_a_call_that_was_edited_before_it_ran_is_told_to_a_new_run(client:
 async def test_ids_look_like_the_dialect_s_own(client: Client, route: str) -> None:
     prompt = 'sim: call lookup {"key": "a"}'
     schema = LOOKUP["function"]["parameters"]
+    body: dict[str, Any]
     if route == "chat":
         body = {"messages": [user(prompt)], "tools": [LOOKUP]}
         answer = await client.http.post("/v1/chat/completions", json={"model": "sim-auto", **body})
@@ -137,6 +138,7 @@ async def test_a_tool_that_was_loaded_can_be_called(client: Client) -> None:
     third = await client.chat(talk, tools=[LOOKUP, SEARCH, NOTE])
     assert [first.session, second.session, third.session] == ["fresh", "resumed", "replayed"]
     assert third.headers["x-caretway-session-reason"] == "a tool was loaded: note"
+    assert client.gateway.sessions.live == 1, "the run that could not call it is let go"
     assert [call["function"]["name"] for call in third.calls] == ["note"]
     talk += [third.message, result(third.calls[0], "NOTED")]
     last = await client.chat(talk, tools=[LOOKUP, SEARCH, NOTE])
@@ -148,7 +150,7 @@ async def test_a_tool_that_was_loaded_can_be_called(client: Client) -> None:
 
 
 async def test_forced_calls_never_cost_an_agent_its_loop() -> None:
-    forced = {"tools": [NOTE], "tool_choice": {"type": "function", "function": {"name": "note"}}}
+    forced: dict[str, Any] = {"tools": [NOTE], "tool_choice": {"type": "function", "function": {"name": "note"}}}
     async with gateway(max_parked=2) as client:
         prompt = 'sim: call lookup {"key": "a"}\nsim: result'
         agent = await client.chat(prompt, tools=[LOOKUP])

@@ -105,8 +105,10 @@ class Sessions:
                     return self._respond(live, request, told, "resumed", reason)
             case Continue(reason=reason):
                 known, label = decision, "continued"
-            case Replay(reason=reason):
+            case Replay(reason=reason, instead_of=sid):
                 label = "replayed"
+                if sid is not None:
+                    self._finish(self._live[sid], Happening.STOPPED)
             case Fresh(reason=reason):
                 label = "fresh"
         return self._respond(await self._start(request, told, known), request, told, label, reason)

@@ -44,6 +44,8 @@ class Fresh:
 @dataclass(frozen=True, slots=True)
 class Replay:
     reason: str
+    instead_of: str | None = None
+    """A live turn that this one takes the place of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +125,9 @@ def _by_ticket(
     new = grown(turn.tools, request.tools)
     if new is None:
         return Replay("the tools changed")
-    if new and (loaded := asked_for(new, turn.answer, tail)) is not None:
-        return Replay(f"a tool was loaded: {loaded}")  # the live run was not offered it and cannot call it
     before = request.messages[: len(request.messages) - len(tail)]
-    known = known_before(before, turn.history, turn.answer, turn.before)
-    if known is None:
+    told_before = known_before(before, turn.history, turn.answer, turn.before)
+    if told_before is None:
         return Replay("the history changed")  # the live run remembers another one
     if missing := sorted(turn.tickets - given):
         raise bad_request(
@@ -136,11 +136,13 @@ def _by_ticket(
             code="missing_tool_results",
             hint="To go on without them, send `x-caretway-session: fresh`.",
         )
+    if new and (loaded := asked_for(new, turn.answer, tail)) is not None:
+        return Replay(f"a tool was loaded: {loaded}", turn.sid)  # the live run was not offered it and cannot call it
     beside = _beside(before, tail)
     if beside is None:
         return Replay("an image beside tool results")
     reason = "tool results for a parked turn; new tools wait" if new else "tool results for a parked turn"
-    return Resume(turn.sid, results, beside, known, reason)
+    return Resume(turn.sid, results, beside, told_before, reason)
 
 
 def _beside(history: Sequence[Message], tail: Sequence[Message]) -> tuple[Text, ...] | None:

@@ -90,7 +90,7 @@ def test_drip_fed(name: str) -> None:
 
 
 def test_plain_batches_are_not_copied() -> None:
-    batch = [TurnStarted(), T("x"), ReasoningDelta("y")]
+    batch: list[Event] = [TurnStarted(), T("x"), ReasoningDelta("y")]
     assert InTurn().order(batch) is batch
 
 

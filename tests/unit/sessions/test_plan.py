@@ -114,7 +114,7 @@ def call(ticket: str, arguments: str, name: str = "read") -> ToolCall:
 
 LOAD: Final = message(Role.ASSISTANT, ToolCall("t1", "ToolSearch", '{"query":"select:write"}'))
 LOADING: Final = {"t1": turn("t1", history=(SYSTEM, HELLO, LOAD))}
-LOADED: Final = Replay("a tool was loaded: write")
+LOADED: Final = Replay("a tool was loaded: write", "s")
 CHANGED_TOOLS: Final = Replay("the tools changed")
 SEARCH: Final = ToolSpec("search", "Searches.")
 
@@ -273,7 +273,7 @@ STORIES: Final = [
     Story(
         "tools loaded by one that does not say which",
         [SYSTEM, HELLO, LOAD, ONE],
-        Replay("a tool was loaded: search"),
+        Replay("a tool was loaded: search", "s"),
         parked=LOADING,
         tools=(READ, SEARCH),
     ),
