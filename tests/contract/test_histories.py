@@ -130,7 +130,7 @@ async def test_a_tool_that_was_loaded_can_be_called(client: Client) -> None:
     script = (
         'sim: call lookup {"key": "a"}\nsim: call ToolSearch {"query": "select:note"}\nsim: call note {"text": "n"}'
     )
-    talk = [user(script + "\nsim: result")]
+    talk = [user(script + "\nsim: result"), user("Go on.")]
     first = await client.chat(talk, tools=[LOOKUP, SEARCH])
     talk += [first.message, result(first.calls[0], "ONE")]
     second = await client.chat(talk, tools=[LOOKUP, SEARCH, NOTE])

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from ..core.request import Message, Text, ToolCall, ToolResult, ToolSpec
+from ..core.request import Message, Role, ToolCall, ToolResult, ToolSpec
 from .transcript import tools_key
 
 MOST_OF_ONE: Final = 16_384
@@ -31,21 +31,23 @@ def grown(offered: Sequence[ToolSpec], now: Sequence[ToolSpec]) -> tuple[str, ..
     return tuple(by_name)
 
 
-def asked_for(new: Sequence[str], answer: Message, tail: Iterable[Message]) -> str | None:
-    """The first of the new tools that is meant by our calls or by what came back; None when none is."""
+def asked_for(new: Sequence[str], answer: Message, tail: Sequence[Message], history: Sequence[Message]) -> str | None:
+    """The first of the new tools that somebody means: our calls, what came back, or the user; None when none is. Words
+    that are meant for the model may name a tool's server instead (`vault` for `mcp__vault__reveal`)."""
     calls = [part for part in answer.parts if isinstance(part, ToolCall)]
-    named = _words([call.arguments for call in calls] + list(_texts(tail)))
-    found = next((name for name in new if name in named), None)
-    if found is None and any(_LOADS.search(call.name) for call in calls):
+    prompt = next((message for message in reversed(history) if message.role is Role.USER), None)
+    beside = [message.text for message in tail]
+    said = _words([*(call.arguments for call in calls), *beside, prompt.text if prompt is not None else ""])
+    given = _words(part.text for message in tail for part in message.parts if isinstance(part, ToolResult))
+    meant = [name for name in new if name in said or name in given] or [name for name in new if _server(name) in said]
+    if not meant and any(_LOADS.search(call.name) for call in calls):
         return new[0]  # some do not say what they loaded
-    return found
+    return meant[0] if meant else None
 
 
-def _texts(messages: Iterable[Message]) -> Iterable[str]:
-    for message in messages:
-        for part in message.parts:
-            if isinstance(part, ToolResult | Text):
-                yield part.text
+def _server(tool: str) -> str:
+    parts = tool.split("__", 2)
+    return parts[1] if len(parts) == 3 and parts[0] == "mcp" else tool
 
 
 def _words(texts: Iterable[str]) -> set[str]:

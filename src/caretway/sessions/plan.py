@@ -136,7 +136,7 @@ def _by_ticket(
             code="missing_tool_results",
             hint="To go on without them, send `x-caretway-session: fresh`.",
         )
-    if new and (loaded := asked_for(new, turn.answer, tail)) is not None:
+    if new and (loaded := asked_for(new, turn.answer, tail, before)) is not None:
         return Replay(f"a tool was loaded: {loaded}", turn.sid)  # the live run was not offered it and cannot call it
     beside = _beside(before, tail)
     if beside is None:

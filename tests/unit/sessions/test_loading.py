@@ -11,6 +11,7 @@ READ: Final = ToolSpec("read", "Reads.", {"type": "object", "properties": {"a": 
 WRITE: Final = ToolSpec("write", "Writes.")
 RESPELLED: Final = ToolSpec("read", " Reads.\n", {"properties": {"b": {}, "a": {}}, "type": "object"})
 NEW: Final = ("mcp__vault__reveal", "write")
+HELLO: Final = Message(Role.USER, (Text("hello"),))
 
 
 def called(name: str, arguments: str) -> Message:
@@ -45,6 +46,8 @@ ASKED: Final = {
     "named by what came back": (called("find", "{}"), "Tool: mcp__vault__reveal\n", "mcp__vault__reveal"),
     "named in a list": (called("find", '{"names":"a,write,b"}'), "", "write"),
     "part of a longer name": (called("find", "{}"), "mcp__vault__reveal_all write_file re-write writes", None),
+    "its server named by our call": (called("connect", '{"server":"vault"}'), "ok", "mcp__vault__reveal"),
+    "its server in what came back": (called("bash", "{}"), "a vault", None),
     "not named": (called("bash", '{"command":"ls"}'), "a b c", None),
     "loaded by a tool that does not say what": (called("enable_toolset", '{"set":"files"}'), "ok", NEW[0]),
     "a search with another name of the tool": (called("ToolSearch", '{"query":"vault"}'), "write", "write"),
@@ -54,17 +57,19 @@ ASKED: Final = {
 @pytest.mark.parametrize("name", ASKED)
 def test_what_was_asked_for(name: str) -> None:
     answer, text, expected = ASKED[name]
-    assert asked_for(NEW, answer, [came_back(text)]) == expected
+    assert asked_for(NEW, answer, [came_back(text)], [HELLO]) == expected
 
 
 def test_the_user_may_ask_too() -> None:
-    said = Message(Role.USER, (Text("now call write, please"),))
-    assert asked_for(NEW, called("bash", "{}"), [came_back("ok"), said]) == "write"
+    said, ran = Message(Role.USER, (Text("now call write, please"),)), called("bash", "{}")
+    assert asked_for(NEW, ran, [came_back("ok"), said], [HELLO]) == "write"
+    assert asked_for(NEW, ran, [came_back("ok")], [said, ran]) == "write"
+    assert asked_for(NEW, ran, [came_back("ok")], [said, ran, HELLO]) is None, "that was an earlier turn"
 
 
 def test_a_long_result_is_not_read_to_its_end_and_hides_no_other() -> None:
     long = came_back("x " * MOST_OF_ONE + " write")
-    assert asked_for(NEW, called("bash", "{}"), [long]) is None
-    assert asked_for(NEW, called("bash", "{}"), [long, came_back("write")]) == "write"
+    assert asked_for(NEW, called("bash", "{}"), [long], []) is None
+    assert asked_for(NEW, called("bash", "{}"), [long, came_back("write")], []) == "write"
     many = [came_back("x " * (MOST_OF_ONE // 2))] * (MOST_IN_ALL // MOST_OF_ONE)
-    assert asked_for(NEW, called("bash", "{}"), [*many, came_back("write")]) is None
+    assert asked_for(NEW, called("bash", "{}"), [*many, came_back("write")], []) is None
