@@ -388,7 +388,10 @@ class Settings:
     sibling_quiet: float = field(
         default=0.15, metadata=_sessions(_GRACE, "How long to wait for further parallel tool calls.")
     )
-    parked_timeout: float = field(default=900.0, metadata=_sessions(_TIME, "How long a turn waits for tool results."))
+    parked_timeout: float = field(
+        default=900.0,
+        metadata=_sessions(_TIME, "How long a turn waits for tool results; a minute at most after one forced call."),
+    )
     max_parked: int = field(
         default=200, metadata=_sessions(integer(1), "How many turns may wait for tool results at once.")
     )

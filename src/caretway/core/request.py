@@ -130,6 +130,8 @@ class TurnRequest(Struct, frozen=True):
     include_usage: bool = False
     ignored: tuple[str, ...] = ()
     """Fields that were understood and cannot be honoured; sent back as a header."""
+    call_prefix: str = "call_"
+    """How the ids of calls begin in the API that the client speaks; some clients rewrite ids that look foreign."""
     echo: Mapping[str, object] = field(default_factory=dict)
     """What the dialect must repeat in its answer. Opaque to everybody else."""
 

@@ -42,7 +42,8 @@ class Metrics:
     def response_ended(self, record: TurnRecord) -> None:
         self._responses[record.dialect, record.backend, record.session, record.outcome] += 1
         self._calls += record.calls
-        self._recoveries.update(record.recoveries)
+        for recovery in record.recoveries:
+            self._recoveries[recovery] += 1
         if record.first_event_ms is not None:
             seconds = record.first_event_ms / 1000
             self._first[bisect_left(BUCKETS, seconds)] += 1

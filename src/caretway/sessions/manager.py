@@ -21,6 +21,7 @@ from ..core.turn import Backend, Snapshot, StageFactory
 from ..tasks import spawn
 from .lifecycle import Happening, State
 from .live import LiveTurn
+from .parking import first_to_go, patience
 from .plan import Continue, Fresh, Parked, Repeat, Replay, Resume, plan
 from .repeated_answer import REPEATER, RepeatedTurn
 from .response import Label, Response
@@ -83,9 +84,10 @@ class Sessions:
     async def open(self, request: TurnRequest) -> Response:
         """A response for this request; raises GatewayError when there is none to be had."""
         told = self._guarded(request)
+        mode = request.session or self._limits.mode
         decision = plan(
             told,
-            mode=request.session or self._limits.mode,
+            mode=mode,
             abilities=self._backend.abilities,
             parked=self._known(request),
             recall=self._recall,
@@ -102,6 +104,8 @@ class Sessions:
                         raise
                     log.info("a parked turn is gone, its history is replayed: %s", gone.message)
                     self._finish(live, Happening.LOST)
+                    if mode is SessionMode.REQUIRED:
+                        raise
                     label, reason = "replayed", "the parked turn was lost"
                 else:
                     return self._respond(live, request, told, "resumed", reason)
@@ -147,11 +151,11 @@ class Sessions:
             raise GatewayError(ErrorKind.CANCELLED, "The gateway is stopping.")
         if known is None:
             turn = await self._backend.start(told)
-            live = LiveTurn(turn, Tickets(new_sid()), request, unchained=request.messages)
+            live = LiveTurn(turn, Tickets(new_sid(), request.call_prefix), request, unchained=request.messages)
         else:
             turn = await self._backend.start(told, known.snapshot)
             news = request.messages[last_answer(request.messages) :]
-            live = LiveTurn(turn, Tickets(new_sid()), request, known.chain, news)
+            live = LiveTurn(turn, Tickets(new_sid(), request.call_prefix), request, known.chain, news)
         self._live[live.tickets.sid] = live
         return live
 
@@ -159,9 +163,8 @@ class Sessions:
         live.happened(Happening.RESULTS)  # claimed: a second request for this ticket finds it running
         self._parked.pop(live.tickets.sid, None)
         live.open.clear()
-        live.request = request
         live.given = decision.results
-        live.unchained = (*live.unchained, *decision.news)
+        live.goes_on(request, request.messages[decision.known :])
         await live.turn.submit([live.tickets.inward(result) for result in decision.results], decision.extra)
 
     def _respond(self, live: LiveTurn, request: TurnRequest, told: TurnRequest, label: Label, reason: str) -> Response:
@@ -181,7 +184,7 @@ class Sessions:
     def settle(self, live: LiveTurn, happening: Happening, reply: Reply) -> None:
         if live.state is State.OVER:
             return  # the gateway stopped it in between
-        live.answered(answer_message(reply))
+        live.answer = answer_message(reply)
         if happening is Happening.PAUSED:
             self._park(live)
             return
@@ -214,15 +217,15 @@ class Sessions:
 
     def _park(self, live: LiveTurn) -> None:
         live.happened(Happening.PAUSED)
-        live.transcript()  # now, with the answer out, and not while a client waits for what its results lead to
+        live.before()  # now, with the answer out, and not while a client waits for what its results lead to
         sid = live.tickets.sid
         self._parked[sid] = live
         loop = asyncio.get_running_loop()
-        live.timer = loop.call_later(self._limits.parked_timeout, self._finish, live, Happening.EXPIRED)
+        wait = patience(live.request, self._limits.parked_timeout)
+        live.timer = loop.call_later(wait, self._finish, live, Happening.EXPIRED)
         while len(self._parked) > self._limits.max_parked:
-            oldest = next(iter(self._parked.values()))
-            log.info("more than %d turns are parked: the oldest is let go", self._limits.max_parked)
-            self._finish(oldest, Happening.EVICTED)
+            log.info("more than %d turns are parked: one is let go", self._limits.max_parked)
+            self._finish(first_to_go(self._parked.values()), Happening.EVICTED)
 
     def _finish(self, live: LiveTurn, happening: Happening) -> None:
         live.happened(happening)

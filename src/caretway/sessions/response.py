@@ -221,7 +221,7 @@ class Response:
         for event in batch:
             if self.over:
                 break
-            if isinstance(event, Recovered):
+            if type(event) is Recovered:
                 self._recovered(event)
                 continue
             if isinstance(event, _DELTAS) and self._order.state is State.OPEN:
@@ -233,7 +233,7 @@ class Response:
                     # Known before the client can see it: no client beats the registry.
                     self._keeper.issue(self.live, event.id)
             passed = self._staged(event) if self._stages else [event]
-            if isinstance(event, TurnStarted):
+            if type(event) is TurnStarted:
                 if self._started:  # by a run that was lost before it said anything
                     self._fold.feed(event)
                     continue

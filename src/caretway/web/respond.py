@@ -274,8 +274,10 @@ class Streamed(_Answer):
             elif self._response.over:
                 self._finish(encoder.feed(events))
             else:
-                self._exchange.write(encoder.feed(events))
-                self._spoken = self._loop.time()
+                said = encoder.feed(events)
+                if said:  # not all that comes is shown, and a client must not take that for silence
+                    self._exchange.write(said)
+                    self._spoken = self._loop.time()
         except Exception as failure:
             self._end(failure)
 

@@ -290,7 +290,7 @@ class AgentTurn:
                 stream.send(message)
         if conversation.jobs or conversation.aborted_jobs:
             self._mind_jobs()
-        if conversation.deadline() < self._alarm:
+        if conversation.watch.due() < self._alarm:
             self._arm()
         if conversation.events:
             self._ready()
@@ -314,7 +314,7 @@ class AgentTurn:
         if self._closed or self._conversation.phase not in (Phase.RUNNING, Phase.PAUSED):
             self._alarm = 0.0
             return
-        self._alarm = self._conversation.deadline()
+        self._alarm = self._conversation.watch.due()
         self._timer = self._loop.call_at(self._alarm, self._tick)
 
     def _tick(self) -> None:

@@ -32,6 +32,7 @@ from .messages import MessageReader
 from .tools import decode_tools
 
 MAX_STOP_SEQUENCES: Final = 64
+CALL_PREFIX: Final = "toolu_"
 
 _IDLE: Final[dict[str, Idle]] = {
     "temperature": Idle(*NUMBER, (1,)),
@@ -108,6 +109,7 @@ def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
                 )
             )
         ),
+        call_prefix=CALL_PREFIX,
         echo={SHOW_THINKING: thinking},
     )
 

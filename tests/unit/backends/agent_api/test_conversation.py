@@ -134,7 +134,7 @@ def test_unannounced_calls_wait_for_a_short_quiet() -> None:
     story = Story("a", "b")
     story.hear(mcp(1, "c1", "a"))
     assert TurnPaused() not in story.events()
-    assert story.conversation.deadline() == pytest.approx(story.now + 0.5)
+    assert story.conversation.watch.due() == pytest.approx(story.now + 0.5)
     story.now += 0.3
     story.hear(mcp(2, "c2", "b"))
     story.wait(0.4)
