@@ -18,6 +18,7 @@ from ...core.events import (
     Event,
     ReasoningDelta,
     TextDelta,
+    ToolCallReady,
     TurnEnded,
     TurnFailed,
     TurnPaused,
@@ -35,7 +36,7 @@ from .calls import CallDesk, CallMismatch, Convert, Policy, Redirect, Refuse, Ru
 from .compose import Opening
 from .echo import Diverged, Echo
 from .snapshots import write_state
-from .tally import Tally
+from .tally import AgentTally
 
 NO_PERSON: Final = "Nobody can be asked: this client answers through an API. Decide yourself and go on."
 _NONE: Final[frozenset[Any]] = frozenset()  # shared: most turns have no tools and no jobs, and a set is large
@@ -125,7 +126,7 @@ class Conversation:
         self._echo = Echo()
         self._desk = CallDesk(parallel=request.tool_choice.parallel)
         self._running_jobs: frozenset[int] = _NONE
-        self._tally = Tally(opening.prompt_chars)
+        self._tally = AgentTally(opening.prompt_chars, opening.known_tokens)
         self._heard = self._progressed = 0.0
         self._heartbeat_at = self._exec_heartbeat_at = 0.0
         self._pause_at: float | None = None
@@ -135,9 +136,10 @@ class Conversation:
     def open(self, now: float) -> None:
         """The first message of an attempt: the whole opening, or from the last checkpoint on."""
         if self.phase is Phase.NEW:
-            self.events.append(TurnStarted())
+            self.events.append(TurnStarted(self._tally.expected))
         self.phase = Phase.RUNNING
         self._attempts += 1
+        self._tally.opened()
         self.aborted_jobs = (*self.aborted_jobs, *self._running_jobs)  # a new attempt asks for them under other ids
         self._running_jobs = _NONE
         self._pause_at = None
@@ -270,13 +272,14 @@ class Conversation:
             results = self._with_extra(results, extra)
         self.phase = Phase.RUNNING
         self.visible = False
-        self.events = [TurnStarted()]  # whatever the last response left unread is not this response's business
+        self._tally.next_response(results)
+        # Whatever the last response left unread is not this response's business.
+        self.events = [TurnStarted(self._tally.expected)]
         self.outgoing.extend(self._desk.submit(results))
         self._progressed = now
-        self._tally.next_response()
         if waiting := self._desk.next_waiting():
-            self.events.extend(waiting)
-            self.visible = True
+            for event in waiting:
+                self._show(event)
             self._settle_step(now)
 
     def _with_extra(self, results: Sequence[ToolResult], extra: Sequence[Text]) -> list[ToolResult]:
@@ -306,6 +309,7 @@ class Conversation:
     # ---- the server's side
 
     def _take(self, message: pb.AgentServerMessage, now: float) -> None:
+        self._tally.take(message)
         match message.WhichOneof("message"):
             case "interaction_update":
                 self._update(message.interaction_update, now)
@@ -316,7 +320,6 @@ class Conversation:
             case "conversation_checkpoint_update":
                 if not self._ended:
                     self._checkpoint = message.conversation_checkpoint_update.SerializeToString()
-                    self._tally.checkpoint(message.conversation_checkpoint_update.token_details)
                     self._echo.saved()
                     self._desk.checkpointed()
             case "exec_server_control_message":
@@ -338,9 +341,7 @@ class Conversation:
                 self._delta(deltas.TEXT, update.text_delta.text, now)
             case "thinking_delta":
                 self._delta(deltas.THINKING, update.thinking_delta.text, now)
-            case "token_delta":
-                self._tally.spoken_tokens += update.token_delta.tokens
-            case "heartbeat" | None:
+            case "token_delta" | "heartbeat" | None:
                 pass
             case "partial_tool_call":
                 self._progressed = now
@@ -361,10 +362,13 @@ class Conversation:
                 self.visible = True
                 self.events.append(TextDelta(text))
         elif thought := self._echo.reasoning(words):
+            self._tally.spoken_chars += len(thought)
             self.visible = True
             self.events.append(ReasoningDelta(thought))
 
     def _show(self, event: Event) -> None:
+        if isinstance(event, ToolCallReady):
+            self._tally.called(event.name, event.arguments)
         self.visible = True
         self.events.append(event)
 
@@ -382,7 +386,7 @@ class Conversation:
     def _turn_ended(self, ended: pb.TurnEndedUpdate) -> None:
         if self.phase is not Phase.RUNNING:
             return
-        self.events.append(UsageReported(self._tally.reported(ended)))
+        self.events.append(UsageReported(self._tally.turn_ended(ended)))
         self.events.append(TurnEnded())
         self._ended = True
         self.phase = Phase.OVER
@@ -459,7 +463,7 @@ class Conversation:
     def _pause(self) -> None:
         self._pause_at = None
         self.phase = Phase.PAUSED
-        self.events.append(UsageReported(self._tally.estimate()))
+        self.events.append(UsageReported(self._tally.paused()))
         self.events.append(TurnPaused())
 
 
