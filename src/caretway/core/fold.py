@@ -44,6 +44,8 @@ class Reply:
     stop_sequence: str | None = None
     paused: bool = False
     error: GatewayError | None = None
+    context_tokens: int | None = None
+    """The estimate with which the turn started."""
     shown: tuple[ToolCall, ...] = ()
     """Calls that were run on this side and are shown to clients that only look on."""
     parts: tuple[Text | Reasoning | ToolCall, ...] = field(default=(), compare=False)
@@ -68,6 +70,7 @@ class Fold:
     _notes: tuple[Note, ...] = ()
     _shown: tuple[ToolCall, ...] = ()
     _usage: Usage | None = None
+    _context: int | None = None
     _end: TurnEnded | TurnPaused | TurnFailed | None = None
 
     def feed(self, event: Event) -> None:
@@ -106,7 +109,9 @@ class Fold:
                     self._end = event
                 case AgentActivity(call=call) if call is not None:
                     self._shown += (call,)
-                case TurnStarted() | ToolCallDelta() | AgentActivity() | Recovered():
+                case TurnStarted(context_tokens=context):
+                    self._context = context
+                case ToolCallDelta() | AgentActivity() | Recovered():
                     pass
                 case _:
                     assert_never(event)
@@ -133,6 +138,7 @@ class Fold:
             text="".join([part.text for part in parts if isinstance(part, Text)]),
             reasoning="".join([part.text for part in parts if isinstance(part, Reasoning)]),
             calls=tuple([part for part in parts if isinstance(part, ToolCall)]),
+            context_tokens=self._context,
             shown=self._shown,
             usage=self._usage,
             notes=self._notes,

@@ -14,6 +14,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from ..core.errors import ErrorKind, GatewayError
+from ..core.events import RunUsage
 from ..core.fold import Reply
 from ..core.request import SessionMode, ToolResult, TurnRequest, last_answer
 from ..core.source import receive
@@ -45,6 +46,14 @@ Guard = Callable[[TurnRequest], TurnRequest]
 """The request as the model is to be told it; raises GatewayError(TOOL_LOOP) when the loop must end."""
 
 
+Counted = Callable[[str, RunUsage], None]
+"""(model, what Cursor counted): a run has ended, whether or not somebody read its answer to the end."""
+
+
+def _nobody_counts(_model: str, _run: RunUsage) -> None:
+    pass
+
+
 class ConversationStore(Protocol):
     """Finished conversations, by the fingerprint of their transcript."""
 
@@ -62,8 +71,10 @@ class Sessions:
         limits: SessionLimits,
         store: ConversationStore,
         guard: Guard,
+        counted: Counted = _nobody_counts,
     ) -> None:
         self._guard = guard
+        self._counted = counted
         self._backend = backend
         self._stages = tuple(stages)
         self._limits = limits
@@ -182,6 +193,8 @@ class Sessions:
         self._by_ticket[ticket] = live
 
     def settle(self, live: LiveTurn, happening: Happening, reply: Reply) -> None:
+        if reply.usage is not None and reply.usage.run is not None:
+            self._counted(live.request.model, reply.usage.run)
         if live.state is State.OVER:
             return  # the gateway stopped it in between
         live.answer = answer_message(reply)

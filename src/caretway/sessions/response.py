@@ -241,7 +241,7 @@ class Response:
             for shown in passed:
                 made_up = isinstance(shown, TurnEnded) and not isinstance(event, TERMINAL)
                 if made_up:  # upstream is stopped before it could count
-                    usage = UsageReported(estimated_usage(self.request, self._fold.reply().text))
+                    usage = UsageReported(estimated_usage(self.request, self._fold.reply()))
                     self._fold.feed(usage)
                     out.append(usage)
                 self._fold.feed(shown)

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import msgspec
+from google.protobuf.message import DecodeError
 
-from ...core.estimate import prompt_chars
+from ...core.estimate import message_chars, prompt_chars
 from ...core.request import Image, Message, Reasoning, Role, Text, ToolCall, ToolResult, TurnRequest
 from ...wire.blobs import blob_id, image_part, text_part, tool_call_part, tool_result_part, write_message
 from ...wire.embedding import embed, tag
@@ -74,6 +75,8 @@ class Opening(msgspec.Struct, frozen=True):
     """The pieces of the state by their ids; the conversation takes them over."""
     prompt_chars: int
     """Length of everything that was sent as prompt; for usage estimates only."""
+    known_tokens: int = 0
+    """What the continued conversation holds already, as Cursor counted it; then `prompt_chars` is only what is new."""
 
     def run_request(self, checkpoint: bytes | None = None) -> bytes:
         """The AgentClientMessage that opens an attempt; with a checkpoint it resumes from there."""
@@ -126,6 +129,7 @@ class Composer:
         where = self._nowhere if workspace is None else _environment(self._surroundings, workspace)
         rule = embed(_RULE, system.encode()) if system and as_rule else b""
         model = embed(_MODEL, _requested_model(request).SerializeToString())
+        known = 0 if checkpoint is None else _used_tokens(checkpoint)
         return Opening(
             conversation_id=conversation_id,
             name=embed(_CONVERSATION, conversation_id.encode()) + model + embed(_RUN, run_id.encode()) + _NO_QUERIES,
@@ -135,8 +139,20 @@ class Composer:
             context=(where, offer.in_context, rule, _COMPLETE),
             tools=offer.in_run,
             blobs=blobs,
-            prompt_chars=prompt_chars(request),
+            prompt_chars=_new_chars(newest) if known else prompt_chars(request, len(offer.in_run)),
+            known_tokens=known,
         )
+
+
+def _new_chars(newest: Message | None) -> int:
+    return 0 if newest is None else message_chars(newest)
+
+
+def _used_tokens(checkpoint: bytes) -> int:
+    try:
+        return pb.ConversationStateStructure.FromString(checkpoint).token_details.used_tokens
+    except DecodeError:
+        return 0  # whoever reads it as a conversation will say what is wrong with it
 
 
 def _environment(surroundings: Surroundings, workspace: str | None) -> bytes:

@@ -19,6 +19,7 @@ from ...core.events import (
     ReasoningDelta,
     Recovered,
     TextDelta,
+    ToolCallReady,
     TurnEnded,
     TurnFailed,
     TurnPaused,
@@ -40,7 +41,7 @@ from .decisions import Convert, Policy, Redirect, Refuse, RunHere
 from .echo import Diverged, Echo
 from .held import NAMELESS, held_results
 from .snapshots import write_state
-from .tally import Tally
+from .tally import AgentTally
 from .watch import ConversationLimits, GivenUp, Watch
 
 NO_PERSON: Final = "Nobody can be asked: this client answers through an API. Decide yourself and go on."
@@ -130,7 +131,7 @@ class Conversation:
         self._ended = False
         self._echo = Echo()
         self._calls = CallTable(parallel=request.tool_choice.parallel)
-        self._tally = Tally(opening.prompt_chars)
+        self._tally = AgentTally(opening.prompt_chars, opening.known_tokens)
         self.watch = Watch(limits)
 
     # ---- the life of the turn
@@ -138,9 +139,10 @@ class Conversation:
     def open(self, now: float) -> None:
         """The first message of an attempt: the whole opening, or from the last checkpoint on."""
         if self.phase is Phase.NEW:
-            self.events.append(TurnStarted())
+            self.events.append(TurnStarted(self._tally.expected))
         self.phase = Phase.RUNNING
         self._attempts += 1
+        self._tally.opened()
         self.watch.opened(now, again=self._attempts > 1)
         self.outgoing.append(self._opening.run_request(self._checkpoint))
 
@@ -286,16 +288,16 @@ class Conversation:
             results = self._with_extra(results, extra)
         self.phase = Phase.RUNNING
         self.visible = False
-        self.events = [TurnStarted()]  # whatever the last response left unread is not this response's business
+        self._tally.next_response(results)
+        # Whatever the last response left unread is not this response's business.
+        self.events = [TurnStarted(self._tally.expected)]
         self.outgoing.extend(self._calls.submit(results))
         self.watch.progressed = now
         self._results_given = True
         self._mark = self._echo.chars
         self._progress_made()
-        self._tally.next_response()
         if waiting := self._calls.next_waiting():
-            self.events.extend(waiting)
-            self.visible = True
+            self._show(waiting)
             self._settle_step(now)
 
     def _with_extra(self, results: Sequence[ToolResult], extra: Sequence[Text]) -> list[ToolResult]:
@@ -323,6 +325,7 @@ class Conversation:
     # ---- the server's side
 
     def _take(self, message: pb.AgentServerMessage, now: float) -> None:
+        self._tally.take(message)
         match message.WhichOneof("message"):
             case "interaction_update":
                 self._update(message.interaction_update, now)
@@ -347,7 +350,6 @@ class Conversation:
     def _save(self, checkpoint: pb.ConversationStateStructure, now: float) -> None:
         self.watch.progressed = now
         self._checkpoint = checkpoint.SerializeToString()
-        self._tally.checkpoint(checkpoint.token_details)
         self._calls.checkpointed(spoke=self._echo.chars > self._mark)
         self._echo.saved()
         self._mark = self._echo.chars
@@ -362,7 +364,6 @@ class Conversation:
                 self._delta(deltas.THINKING, update.thinking_delta.text, now)
             case "token_delta":
                 self.watch.progressed = now  # long reasoning may tell nothing else for minutes
-                self._tally.spoken_tokens += update.token_delta.tokens
             case "heartbeat" | None:
                 pass
             case "partial_tool_call":
@@ -390,13 +391,16 @@ class Conversation:
                 self.visible = self._moved = True
                 self.events.append(TextDelta(text))
         elif (thought := self._echo.reasoning(words)) and not self._calls.owed:
+            self._tally.spoken_chars += len(thought)
             self.visible = self._moved = True
             self.events.append(ReasoningDelta(thought))
 
     def _show(self, events: Sequence[Event]) -> None:
-        if events:
+        for event in events:
+            if isinstance(event, ToolCallReady):
+                self._tally.called(event.name, event.arguments)
             self.visible = self._moved = True
-            self.events.extend(events)
+            self.events.append(event)
 
     def _partial(self, partial: pb.PartialToolCallUpdate) -> None:
         call = partial.tool_call
@@ -417,7 +421,7 @@ class Conversation:
             return
         if self._calls.owed or self._calls.writing or self._echo.skip:
             raise Diverged("the model ended its answer before it was where it had been")
-        self.events.append(UsageReported(self._tally.reported(ended)))
+        self.events.append(UsageReported(self._tally.turn_ended(ended)))
         self.events.append(TurnEnded())
         self._ended = True
         self.phase = Phase.OVER
@@ -483,7 +487,7 @@ class Conversation:
     def _pause(self) -> None:
         self.watch.pause_at = None
         self.phase = Phase.PAUSED
-        self.events.append(UsageReported(self._tally.estimate()))
+        self.events.append(UsageReported(self._tally.paused()))
         self.events.append(TurnPaused())
 
 

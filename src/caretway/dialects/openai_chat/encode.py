@@ -36,6 +36,7 @@ from ...core.fold import Reply
 from ...core.request import ToolCall, TurnRequest
 from .. import ResponseMeta, sse
 from ..in_turn import InTurn
+from ..usage import beside
 from .errors import encode_error
 
 LEGACY_FUNCTIONS: Final = "legacy_functions"
@@ -240,9 +241,7 @@ def usage_object(usage: Usage | None) -> Mapping[str, object] | None:
         known["prompt_tokens_details"] = {"cached_tokens": usage.cache_read_tokens}
     if usage.reasoning_tokens is not None:
         known["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
-    if usage.estimated:
-        known["estimated"] = True
-    return known
+    return known | beside(usage)
 
 
 def _finish_reason(reason: StopReason, *, called: bool, legacy: bool) -> str:
