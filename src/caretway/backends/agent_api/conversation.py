@@ -36,7 +36,7 @@ from .calls import CallDesk, CallMismatch, Convert, Policy, Redirect, Refuse, Ru
 from .compose import Opening
 from .echo import Diverged, Echo
 from .snapshots import write_state
-from .tally import AgentTally
+from .tally import AgentTally, read_total
 
 NO_PERSON: Final = "Nobody can be asked: this client answers through an API. Decide yourself and go on."
 _NONE: Final[frozenset[Any]] = frozenset()  # shared: most turns have no tools and no jobs, and a set is large
@@ -126,7 +126,7 @@ class Conversation:
         self._echo = Echo()
         self._desk = CallDesk(parallel=request.tool_choice.parallel)
         self._running_jobs: frozenset[int] = _NONE
-        self._tally = AgentTally(opening.prompt_chars, opening.known_tokens)
+        self._tally = AgentTally(opening.context_tokens)
         self._heard = self._progressed = 0.0
         self._heartbeat_at = self._exec_heartbeat_at = 0.0
         self._pause_at: float | None = None
@@ -136,10 +136,11 @@ class Conversation:
     def open(self, now: float) -> None:
         """The first message of an attempt: the whole opening, or from the last checkpoint on."""
         if self.phase is Phase.NEW:
-            self.events.append(TurnStarted(self._tally.expected))
+            self.events.append(TurnStarted(self._opening.context_tokens))
         self.phase = Phase.RUNNING
         self._attempts += 1
-        self._tally.opened()
+        if self._attempts > 1:
+            self._tally.reopened()
         self.aborted_jobs = (*self.aborted_jobs, *self._running_jobs)  # a new attempt asks for them under other ids
         self._running_jobs = _NONE
         self._pause_at = None
@@ -309,7 +310,6 @@ class Conversation:
     # ---- the server's side
 
     def _take(self, message: pb.AgentServerMessage, now: float) -> None:
-        self._tally.take(message)
         match message.WhichOneof("message"):
             case "interaction_update":
                 self._update(message.interaction_update, now)
@@ -320,11 +320,14 @@ class Conversation:
             case "conversation_checkpoint_update":
                 if not self._ended:
                     self._checkpoint = message.conversation_checkpoint_update.SerializeToString()
+                    self._tally.details(message.conversation_checkpoint_update.token_details)
                     self._echo.saved()
                     self._desk.checkpointed()
             case "exec_server_control_message":
                 self._abort(message.exec_server_control_message.abort.id)
             case "interaction_query":
+                self._tally.calling()
+                self._tally.answered()
                 self.outgoing.append(execs.refuse_query(message.interaction_query, NO_PERSON))
             case _:
                 pass  # newer servers say more than we know; silence is what the official client answers too
@@ -341,10 +344,19 @@ class Conversation:
                 self._delta(deltas.TEXT, update.text_delta.text, now)
             case "thinking_delta":
                 self._delta(deltas.THINKING, update.thinking_delta.text, now)
-            case "token_delta" | "heartbeat" | None:
+            case "token_delta":
+                self._tally.counted(update.token_delta.tokens)
+            case "heartbeat" | None:
                 pass
+            case "tool_call_started":
+                self._progressed = now
+                self._tally.calling()
+            case "tool_call_completed":
+                self._progressed = now
+                self._tally.answered()
             case "partial_tool_call":
                 self._progressed = now
+                self._tally.calling()
                 self._partial(update.partial_tool_call)
             case "tool_requests_listed":
                 self._desk.listed(update.tool_requests_listed.call_count)
@@ -386,7 +398,7 @@ class Conversation:
     def _turn_ended(self, ended: pb.TurnEndedUpdate) -> None:
         if self.phase is not Phase.RUNNING:
             return
-        self.events.append(UsageReported(self._tally.turn_ended(ended)))
+        self.events.append(UsageReported(self._tally.ended(read_total(ended))))
         self.events.append(TurnEnded())
         self._ended = True
         self.phase = Phase.OVER
@@ -416,12 +428,14 @@ class Conversation:
                 if name in self._tools:
                     self._ask(exec_, args.tool_call_id, name, arguments_json(args.args), _mcp_answer, now)
                 else:
+                    self._tally.calling()
                     reply = execs.tool_not_found(exec_.id, name, sorted(self._tools))
                     self.outgoing += [execs.answer(reply), execs.stream_close(exec_.id)]
             case _:
                 self._built_in(exec_, now)
 
     def _built_in(self, exec_: pb.ExecServerMessage, now: float) -> None:
+        self._tally.calling()
         match self._policy(exec_):
             case Redirect(name=name, arguments=arguments, convert=convert):
                 self._ask(exec_, _exec_call_id(exec_), name, arguments, convert, now, typed=True)
