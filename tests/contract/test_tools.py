@@ -47,7 +47,7 @@ async def test_call_result_and_continuation_on_one_run(client: Client, stream: b
     assert (first.session, second.session) == ("fresh", "resumed")
     assert client.stats()["runs_opened"] == 1
     assert second.usage is not None
-    assert second.usage["prompt_tokens_details"]["cached_tokens"] > 0
+    assert second.usage["caretway"]["run"]["cache_read_tokens"] > 0, "of the run, not of this response"
 
 
 async def test_ten_steps_cost_one_run(client: Client, stream: bool) -> None:

@@ -1,5 +1,6 @@
 """Token counts for when nobody else counts: four characters a token, and always marked as an estimate."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from .events import Usage
@@ -18,25 +19,23 @@ def tokens(chars: int) -> int:
     return -(-chars // CHARS_PER_TOKEN)
 
 
-def prompt_chars(request: TurnRequest, tools: int | None = None) -> int:
-    """`tools`: the size of the tools as they are sent, when that is known."""
-    if tools is None:
-        tools = sum([len(tool.description) + TOOL_CHARS for tool in request.tools])
-    return tools + sum(map(message_chars, request.messages))
+def prompt_chars(request: TurnRequest) -> int:
+    return message_chars(request.messages) + sum([len(tool.description) + TOOL_CHARS for tool in request.tools])
 
 
-def message_chars(message: Message) -> int:
+def message_chars(messages: Iterable[Message]) -> int:
     count = 0
-    for part in message.parts:
-        match part:
-            case Text(text=text) | Reasoning(text=text):
-                count += len(text)
-            case ToolCall(name=name, arguments=arguments):
-                count += len(name) + len(arguments)
-            case ToolResult():
-                count += result_chars(part)
-            case Image():
-                count += IMAGE_CHARS
+    for message in messages:
+        for part in message.parts:
+            match part:
+                case Text(text=text) | Reasoning(text=text):
+                    count += len(text)
+                case ToolCall(name=name, arguments=arguments):
+                    count += len(name) + len(arguments)
+                case ToolResult():
+                    count += result_chars(part)
+                case Image():
+                    count += IMAGE_CHARS
     return count
 
 

@@ -44,22 +44,18 @@ class Tally:
     """Results are in and the model has not spoken since."""
     _rounds: int = 1
     _responses: int = 1
-    _attempts: int = 0
+    _lost: bool = False
+    """An attempt was: nobody has counted it."""
     _repeats: bool = False
     """A new attempt may say again what this response has counted."""
-    unseen: int = 0
-    """How much more an average model call read than was known of: Cursor's own instructions. Known at the end."""
-    conversation: int = 0
-    """What the conversation holds in the end, as far as it is known."""
     _estimates: int = 0
     """Sum of the contexts of earlier responses, as they were told."""
 
     # ---- what happens
 
-    def opened(self) -> None:
-        """An attempt begins."""
-        self._attempts += 1
-        self._repeats = self._attempts > 1
+    def reopened(self) -> None:
+        """An attempt was lost and the next one begins."""
+        self._lost = self._repeats = True
 
     def checkpoint(self, used: int) -> None:
         if used > 0:
@@ -68,8 +64,15 @@ class Tally:
             self._said_then = self.output
             self._counted = True
 
+    def counted(self, said: int) -> None:
+        """Upstream has counted a piece of output."""
+        if self._answered:
+            self.speaking()
+        self.spoken_tokens += said
+
     def calling(self) -> None:
         """The model works with a tool, whoever runs it."""
+        self.speaking()
         self._worked = True
         if self._before_calls is None:
             self._before_calls = self.spoken_tokens
@@ -101,7 +104,8 @@ class Tally:
     @property
     def expected(self) -> int:
         """What the model is going to read, as far as it is known."""
-        return max(1, self.context + self._since)
+        known = self.context + self._since
+        return known if known > 0 else 1
 
     @property
     def output(self) -> int:
@@ -120,23 +124,17 @@ class Tally:
 
     def ended(self, total: RunUsage | None) -> Usage:
         """The run is over, and this is what upstream counted, if it did."""
-        self.speaking()
-        usage = self.paused() if total is None else self._of_run(total)
-        self.conversation = (usage.input_tokens or 0) + (usage.output_tokens or 0)
-        return usage
-
-    def _of_run(self, total: RunUsage) -> Usage:
+        if self._answered:
+            self.speaking()
+        if total is None:
+            return self.paused()
         steps = self._rounds if self._rounds > 1 else self._responses
-        run = replace(total, steps=steps, complete=self._attempts <= 1)
-        whole = run.input_tokens
-        if whole is not None and run.complete:
-            self.unseen = whole // steps - (self._estimates + self._input()) // self._responses
-        if self._responses == 1 and not self._worked and run.complete and (one := self._single(run)) is not None:
+        if self._responses == 1 and not self._worked and not self._lost and (one := self._single(total)) is not None:
             return one
         own = self.paused()
-        if whole is not None and not self._counted:  # the last of several calls read about as much more as the average
-            own = replace(own, input_tokens=max(1, min(self.expected + self.unseen, whole)))
-        return replace(own, run=run)
+        if total.input_tokens is not None and not self._counted:
+            own = replace(own, input_tokens=self._fitted(total.input_tokens, steps))
+        return replace(own, run=replace(total, steps=steps, complete=not self._lost))
 
     def _input(self) -> int:
         if not self._counted:
@@ -151,3 +149,9 @@ class Tally:
         if (read or 0) + (written or 0) > whole:
             read = written = None  # they are part of the input, or they are something else
         return Usage(whole, run.output_tokens, read, written, run.reasoning_tokens, run=run)
+
+    def _fitted(self, whole: int, steps: int) -> int:
+        """The context of the last of several model calls when no checkpoint told it: what we know of, and what an
+        average call read beyond what we knew of (Cursor's own instructions)."""
+        known = (self._estimates + self.expected) // self._responses
+        return max(1, min(self.expected + whole // steps - known, whole))

@@ -4,27 +4,27 @@ The key `caretway` is ours: clients pass over what they do not know. A run's fig
 its input; they stand on the response that ended the run and are no part of that response's figures.
 """
 
-from ..core.events import RunUsage, Usage
+from ..core.events import Usage
 
 
 def beside(usage: Usage) -> dict[str, object]:
     """To be added to a usage object."""
     more: dict[str, object] = {"estimated": True} if usage.estimated else {}
-    if usage.run is not None:
-        more["caretway"] = {"run": _run(usage.run)}
+    run = usage.run
+    if run is not None:
+        told: dict[str, object] = {}
+        if run.input_tokens is not None:
+            told["input_tokens"] = run.input_tokens
+        if run.output_tokens is not None:
+            told["output_tokens"] = run.output_tokens
+        if run.cache_read_tokens is not None:
+            told["cache_read_tokens"] = run.cache_read_tokens
+        if run.cache_write_tokens is not None:
+            told["cache_write_tokens"] = run.cache_write_tokens
+        if run.reasoning_tokens is not None:
+            told["reasoning_tokens"] = run.reasoning_tokens
+        told["steps"] = run.steps
+        if not run.complete:
+            told["at_least"] = True
+        more["caretway"] = {"run": told}
     return more
-
-
-def _run(run: RunUsage) -> dict[str, object]:
-    counts = {
-        "input_tokens": run.input_tokens,
-        "output_tokens": run.output_tokens,
-        "cache_read_tokens": run.cache_read_tokens,
-        "cache_write_tokens": run.cache_write_tokens,
-        "reasoning_tokens": run.reasoning_tokens,
-    }
-    told: dict[str, object] = {name: count for name, count in counts.items() if count is not None}
-    told["steps"] = run.steps
-    if not run.complete:
-        told["at_least"] = True
-    return told

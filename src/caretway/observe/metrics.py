@@ -63,7 +63,8 @@ class Metrics:
         """Every run that Cursor counted, once, also when nobody read its answer to the end."""
         tokens = self._tokens.get(model) or self._more_tokens(model)
         read, written = run.cache_read_tokens or 0, run.cache_write_tokens or 0
-        tokens.input += max(0, (run.input_tokens or 0) - read - written)
+        fresh = (run.input_tokens or 0) - read - written
+        tokens.input += max(0, fresh)
         tokens.cache_read += read
         tokens.cache_write += written
         tokens.output += run.output_tokens or 0

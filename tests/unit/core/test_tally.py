@@ -27,22 +27,18 @@ class Case:
 
 def play(case: Case) -> tuple[Usage, ...]:
     tally = Tally(case.prompt)
-    tally.opened()
     told: list[Usage] = []
     for line in case.story.splitlines():
         match line.split():
             case ["says", count]:
                 tally.spoken_chars += int(count)
             case ["tokens", count]:
-                tally.speaking()
-                tally.spoken_tokens += int(count)
+                tally.counted(int(count))
             case ["context", count]:
                 tally.checkpoint(int(count))
             case ["calls", name, count]:
-                tally.speaking()
                 tally.called(name, "x" * int(count))
             case ["works"]:
-                tally.speaking()
                 tally.calling()
             case ["done"]:
                 tally.answered()
@@ -51,7 +47,7 @@ def play(case: Case) -> tuple[Usage, ...]:
             case ["results", count]:
                 tally.next_response([ToolResult("c", (Text("x" * int(count)),))])
             case ["again"]:
-                tally.opened()
+                tally.reopened()
             case ["ends"]:
                 told.append(tally.ended(case.total))
             case []:
@@ -164,13 +160,6 @@ def test_what_is_expected_grows_with_what_was_said_and_done() -> None:
     tally.checkpoint(12_000)
     tally.next_response([ToolResult("c", (Text("x" * 400),))])
     assert tally.expected == 12_100
-
-
-def test_what_cursor_adds_is_learned_from_a_run() -> None:
-    tally = Tally(100)
-    tally.spoken_chars = 40
-    tally.ended(RunUsage(12_100, 11))
-    assert (tally.unseen, tally.conversation) == (12_000, 12_111)
 
 
 def test_two_parts_of_one_response() -> None:

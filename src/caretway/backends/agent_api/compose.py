@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 import msgspec
 from google.protobuf.message import DecodeError
 
-from ...core.estimate import message_chars, prompt_chars
+from ...core.estimate import message_chars, tokens
 from ...core.request import Image, Message, Reasoning, Role, Text, ToolCall, ToolResult, TurnRequest
 from ...wire.blobs import blob_id, image_part, text_part, tool_call_part, tool_result_part, write_message
 from ...wire.embedding import embed, tag
@@ -73,10 +73,9 @@ class Opening(msgspec.Struct, frozen=True):
     """Of an AgentRunRequest: its tools."""
     blobs: dict[bytes, bytes]
     """The pieces of the state by their ids; the conversation takes them over."""
-    prompt_chars: int
-    """Length of everything that was sent as prompt; for usage estimates only."""
-    known_tokens: int = 0
-    """What the continued conversation holds already, as Cursor counted it; then `prompt_chars` is only what is new."""
+    context_tokens: int
+    """About what the model is going to read: what a continued conversation holds already, as Cursor counted it, and
+    what is new; else everything that was sent. For usage estimates only."""
 
     def run_request(self, checkpoint: bytes | None = None) -> bytes:
         """The AgentClientMessage that opens an attempt; with a checkpoint it resumes from there."""
@@ -129,7 +128,10 @@ class Composer:
         where = self._nowhere if workspace is None else _environment(self._surroundings, workspace)
         rule = embed(_RULE, system.encode()) if system and as_rule else b""
         model = embed(_MODEL, _requested_model(request).SerializeToString())
-        known = 0 if checkpoint is None else _used_tokens(checkpoint)
+        if known := 0 if checkpoint is None else _used_tokens(checkpoint):
+            chars = message_chars([newest] if newest is not None else [])
+        else:
+            chars = message_chars(request.messages) + len(offer.in_run)
         return Opening(
             conversation_id=conversation_id,
             name=embed(_CONVERSATION, conversation_id.encode()) + model + embed(_RUN, run_id.encode()) + _NO_QUERIES,
@@ -139,13 +141,8 @@ class Composer:
             context=(where, offer.in_context, rule, _COMPLETE),
             tools=offer.in_run,
             blobs=blobs,
-            prompt_chars=_new_chars(newest) if known else prompt_chars(request, len(offer.in_run)),
-            known_tokens=known,
+            context_tokens=known + tokens(chars),
         )
-
-
-def _new_chars(newest: Message | None) -> int:
-    return 0 if newest is None else message_chars(newest)
 
 
 def _used_tokens(checkpoint: bytes) -> int:

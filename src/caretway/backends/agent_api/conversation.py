@@ -41,7 +41,7 @@ from .decisions import Convert, Policy, Redirect, Refuse, RunHere
 from .echo import Diverged, Echo
 from .held import NAMELESS, held_results
 from .snapshots import write_state
-from .tally import AgentTally
+from .tally import AgentTally, read_total
 from .watch import ConversationLimits, GivenUp, Watch
 
 NO_PERSON: Final = "Nobody can be asked: this client answers through an API. Decide yourself and go on."
@@ -131,7 +131,7 @@ class Conversation:
         self._ended = False
         self._echo = Echo()
         self._calls = CallTable(parallel=request.tool_choice.parallel)
-        self._tally = AgentTally(opening.prompt_chars, opening.known_tokens)
+        self._tally = AgentTally(opening.context_tokens)
         self.watch = Watch(limits)
 
     # ---- the life of the turn
@@ -139,10 +139,11 @@ class Conversation:
     def open(self, now: float) -> None:
         """The first message of an attempt: the whole opening, or from the last checkpoint on."""
         if self.phase is Phase.NEW:
-            self.events.append(TurnStarted(self._tally.expected))
+            self.events.append(TurnStarted(self._opening.context_tokens))
         self.phase = Phase.RUNNING
         self._attempts += 1
-        self._tally.opened()
+        if self._attempts > 1:
+            self._tally.reopened()
         self.watch.opened(now, again=self._attempts > 1)
         self.outgoing.append(self._opening.run_request(self._checkpoint))
 
@@ -325,7 +326,6 @@ class Conversation:
     # ---- the server's side
 
     def _take(self, message: pb.AgentServerMessage, now: float) -> None:
-        self._tally.take(message)
         match message.WhichOneof("message"):
             case "interaction_update":
                 self._update(message.interaction_update, now)
@@ -343,6 +343,8 @@ class Conversation:
                 if aborted is not None and aborted.here:
                     self.aborted_jobs = (*self.aborted_jobs, aborted)
             case "interaction_query":
+                self._tally.calling()
+                self._tally.answered()
                 self.outgoing.append(execs.refuse_query(message.interaction_query, NO_PERSON))
             case _:
                 pass  # newer servers say more than we know; silence is what the official client answers too
@@ -350,6 +352,7 @@ class Conversation:
     def _save(self, checkpoint: pb.ConversationStateStructure, now: float) -> None:
         self.watch.progressed = now
         self._checkpoint = checkpoint.SerializeToString()
+        self._tally.details(checkpoint.token_details)
         self._calls.checkpointed(spoke=self._echo.chars > self._mark)
         self._echo.saved()
         self._mark = self._echo.chars
@@ -364,13 +367,19 @@ class Conversation:
                 self._delta(deltas.THINKING, update.thinking_delta.text, now)
             case "token_delta":
                 self.watch.progressed = now  # long reasoning may tell nothing else for minutes
+                self._tally.counted(update.token_delta.tokens)
             case "heartbeat" | None:
                 pass
+            case "tool_call_started":
+                self.watch.progressed = now
+                self._tally.calling()
             case "partial_tool_call":
                 self.watch.progressed = now
+                self._tally.calling()
                 self._partial(update.partial_tool_call)
             case "tool_call_completed":
                 self.watch.progressed = now
+                self._tally.answered()
                 completed = update.tool_call_completed
                 self._calls.taken(_ids(completed.tool_call, completed.call_id))
             case "tool_requests_listed":
@@ -421,7 +430,7 @@ class Conversation:
             return
         if self._calls.owed or self._calls.writing or self._echo.skip:
             raise Diverged("the model ended its answer before it was where it had been")
-        self.events.append(UsageReported(self._tally.turn_ended(ended)))
+        self.events.append(UsageReported(self._tally.ended(read_total(ended))))
         self.events.append(TurnEnded())
         self._ended = True
         self.phase = Phase.OVER
@@ -440,12 +449,14 @@ class Conversation:
                 if name in self._tools:
                     self._ask(exec_, args.tool_call_id, name, arguments_json(args.args), _mcp_answer, now)
                 else:
+                    self._tally.calling()
                     reply = execs.tool_not_found(exec_.id, name, sorted(self._tools))
                     self.outgoing += [execs.answer(reply), execs.stream_close(exec_.id)]
             case _:
                 self._built_in(exec_, now)
 
     def _built_in(self, exec_: pb.ExecServerMessage, now: float) -> None:
+        self._tally.calling()
         match self._policy(exec_):
             case Redirect(name=name, arguments=arguments, convert=convert):
                 self._ask(exec_, execs.call_id(exec_), name, arguments, convert, now, typed=True)

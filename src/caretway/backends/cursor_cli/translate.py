@@ -287,7 +287,6 @@ def run_usage(total: RunUsage | None, own_calls: int, prompt_chars: int, spoken_
     for _ in range(own_calls):
         tally.calling()
         tally.answered()
-        tally.speaking()
     return tally.ended(total)
 
 

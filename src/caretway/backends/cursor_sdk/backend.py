@@ -175,7 +175,7 @@ class CursorSdkBackend:
         """At once, and not when the turn is closed: a client's next message may come sooner than that."""
         self._settling[turn.place.agent] = turn
         if not turn.place.turns:
-            self._unseen = turn.unseen
+            self._unseen = max(0, self._unseen + turn.unseen)
         for doomed in self.agents.keep(turn.reached):
             spawn(self._erase(doomed), "erase-sdk-agent")
 

@@ -38,6 +38,10 @@ class Translator:
     """Client calls that the stream has shown and that have not ended."""
     running: set[str] = field(default_factory=set)
     """The agent's own tools at work."""
+    conversation: int = 0
+    """Tokens that the conversation holds in the end, as far as it is known."""
+    unseen: int = 0
+    """How much more than we knew of the model read: Cursor's own instructions."""
     _shown: set[str] = field(default_factory=set)
     _total: RunUsage | None = None
     """What the SDK has counted so far, over all model calls of the run."""
@@ -76,7 +80,6 @@ class Translator:
         if over:
             self.tally.answered()
         else:
-            self.tally.speaking()
             self.tally.calling()
         if client_tool(message.name, message.args) is not None:
             (self.announced.discard if over else self.announced.add)(call)
@@ -91,7 +94,10 @@ class Translator:
         total = self._total or read_usage_record(result.get("usage"))
         match str(result.get("status", "")).removeprefix(STATUS_PREFIX).lower():
             case "finished":
-                return [UsageReported(self.tally.ended(total)), TurnEnded()]
+                usage = self.tally.ended(total)
+                self.unseen = (usage.input_tokens or 0) - self.tally.expected
+                self.conversation = (usage.input_tokens or 0) + (usage.output_tokens or 0)
+                return [UsageReported(usage), TurnEnded()]
             case "cancelled":
                 return [TurnFailed(GatewayError(ErrorKind.CANCELLED, "The run was cancelled."))]
             case status:

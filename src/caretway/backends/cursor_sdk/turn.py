@@ -119,7 +119,6 @@ class SdkTurn(Pulled):
         self._later: list[Event] = []
         self._calls: dict[str, Call] = {}
         self._names = frozenset(tool.name for tool in opening.tools)
-        self._known_tokens = known_tokens
         self._tally = Tally(known_tokens + tokens(opening.prompt_chars))
         self._translator = Translator(self._tally)
         self._spoken = 0
@@ -136,13 +135,13 @@ class SdkTurn(Pulled):
 
     @property
     def unseen(self) -> int:
-        """Tokens that Cursor added to what was sent, as far as this run has shown it."""
-        return max(0, self._known_tokens + self._tally.unseen)
+        """How much more the model read than was known of when the turn began; known at its end."""
+        return self._translator.unseen
 
     @property
     def reached(self) -> Place:
         """Where the conversation is when this turn has ended."""
-        return Place(self.place.agent, self.place.turns + 1, self._tally.conversation)
+        return Place(self.place.agent, self.place.turns + 1, self._translator.conversation)
 
     # ---- the reader's side
 
