@@ -9,9 +9,10 @@ import hashlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from ..core.errors import ErrorKind, GatewayError
+from ..core.events import Event, ReasoningDelta, TextDelta
 from ..core.fold import Reply
 from ..core.request import SessionMode, ToolResult, TurnRequest, last_answer
 from ..core.source import receive
@@ -20,7 +21,7 @@ from ..tasks import spawn
 from .lifecycle import Happening, State
 from .live import LiveTurn
 from .plan import Continue, Fresh, Parked, Replay, Resume, plan
-from .response import Label, Response
+from .response import MAX_ANSWER_BYTES, Label, Response
 from .tickets import Tickets, new_sid
 from .transcript import answer_message
 
@@ -33,9 +34,13 @@ class SessionLimits:
     parked_timeout: float = 900.0
     max_parked: int = 200
     disconnect_grace: float = 2.0
+    max_answer_bytes: int = MAX_ANSWER_BYTES
     scope: str = ""
     """Whose conversations these are: backend, host, account."""
 
+
+DRAINED_BYTES: Final = 256 * 1024
+"""A turn whose client hung up is closed when it says more than this. What is near its end gets there."""
 
 Guard = Callable[[TurnRequest], TurnRequest]
 """The request as the model is to be told it; raises GatewayError(TOOL_LOOP) when the loop must end."""
@@ -158,7 +163,9 @@ class Sessions:
         async def restart() -> LiveTurn:
             return await self._start(request, told)
 
-        return Response(self, live, request, label, reason, self._stages, restart)
+        return Response(
+            self, live, request, label, reason, self._stages, restart, max_bytes=self._limits.max_answer_bytes
+        )
 
     # ---- what a response reports
 
@@ -186,11 +193,14 @@ class Sessions:
             spawn(self._drain(response), "drain-after-hang-up")
 
     async def _drain(self, response: Response) -> None:
-        """Its client hung up: the turn may end or park by itself within the grace, unread."""
+        """Its client hung up: the turn may end or park by itself within the grace, unread, if it has not much to say."""
+        said = 0
         try:
             async with asyncio.timeout(self._limits.disconnect_grace):
                 while not response.over:
-                    await receive(response)
+                    said += sum(map(_size, await receive(response)))
+                    if said > DRAINED_BYTES:
+                        raise TimeoutError
         except (TimeoutError, GatewayError):
             response.give_up()
             live = response.live  # another one than before, if the response was started anew in between
@@ -228,3 +238,7 @@ class Sessions:
         for live in turns:
             self._finish(live, Happening.SHUTDOWN)
         await asyncio.gather(*(live.turn.aclose() for live in turns))
+
+
+def _size(event: Event) -> int:
+    return 64 + (len(event.text) if isinstance(event, TextDelta | ReasoningDelta) else 0)

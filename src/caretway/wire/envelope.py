@@ -97,7 +97,7 @@ class EnvelopeReader:
             self._read(data, frames, count, size)
         except EnvelopeError as fault:
             self._fault = fault
-            self._rest = bytearray()  # the old one may be looked at by what the fault's traceback holds
+            self._rest.clear()
             if not frames:
                 raise
             self.more = True
@@ -113,8 +113,7 @@ class EnvelopeReader:
         if rest:
             rest += data
         waiting = rest or data  # nothing is copied when nothing was left over
-        view = memoryview(waiting)
-        at, stop = 0, len(view)
+        at, stop = 0, len(waiting)
         while at < stop:
             if self._skip:
                 at += self._skipped(stop - at, frames)
@@ -138,15 +137,15 @@ class EnvelopeReader:
                 self.more = True
                 break
             at = inside + length
-            payload = bytes(view[inside:at])
-            if not light:
-                payload = self._payload(flags, payload)
+            if light:
+                payload = bytes(waiting[inside:at])
+            else:
+                payload = self._payload(flags, bytes(memoryview(waiting)[inside:at]))
                 length = len(payload)
                 self.heavy = length > HEAVY_BYTES
             frames.append(payload)
             count -= 1
             size -= length
-        view.release()
         if rest:
             del rest[:at]
         else:

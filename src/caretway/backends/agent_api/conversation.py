@@ -53,7 +53,7 @@ class ConversationLimits:
     tool_progress: float = 600.0
     sibling_quiet: float = 0.15
     retries: int = 3
-    max_blob_bytes: int = 256 * 1024 * 1024
+    max_blob_bytes: int = 64 * 1024 * 1024
 
 
 class Phase(Enum):
