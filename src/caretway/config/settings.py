@@ -492,7 +492,10 @@ class Settings:
     )
     max_body_bytes: int = field(default=32 * 2**20, metadata=_limit(_BUFFER, "Largest request body that is accepted."))
     max_frame_bytes: int = field(
-        default=64 * 2**20, metadata=_limit(_BUFFER, "Largest single message that is accepted from Cursor.")
+        default=16 * 2**20, metadata=_limit(_BUFFER, "Largest single message that is accepted from Cursor.")
+    )
+    max_answer_bytes: int = field(
+        default=8 * 2**20, metadata=_limit(_BUFFER, "Longest answer that is accepted from a model, calls included.")
     )
     stream_buffer_bytes: int = field(
         default=2**20, metadata=_limit(_BUFFER, "Unread events per response before Cursor is made to wait.")

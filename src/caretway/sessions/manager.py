@@ -9,12 +9,12 @@ import hashlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec.structs import replace
 
 from ..core.errors import ErrorKind, GatewayError
-from ..core.events import RunUsage
+from ..core.events import Event, ReasoningDelta, RunUsage, TextDelta
 from ..core.fold import Reply
 from ..core.request import SessionMode, ToolResult, TurnRequest, last_answer
 from ..core.source import receive
@@ -25,7 +25,7 @@ from .live import LiveTurn
 from .parking import first_to_go, patience
 from .plan import Continue, Fresh, Parked, Repeat, Replay, Resume, plan
 from .repeated_answer import REPEATER, RepeatedTurn
-from .response import Label, Response
+from .response import MAX_ANSWER_BYTES, Label, Response
 from .tickets import Tickets, new_sid
 from .transcript import answer_message
 
@@ -38,9 +38,13 @@ class SessionLimits:
     parked_timeout: float = 900.0
     max_parked: int = 200
     disconnect_grace: float = 2.0
+    max_answer_bytes: int = MAX_ANSWER_BYTES
     scope: str = ""
     """Whose conversations these are: backend, host, account."""
 
+
+DRAINED_BYTES: Final = 256 * 1024
+"""A turn whose client hung up is closed when it says more than this. What is near its end gets there."""
 
 Guard = Callable[[TurnRequest], TurnRequest]
 """The request as the model is to be told it; raises GatewayError(TOOL_LOOP) when the loop must end."""
@@ -183,7 +187,16 @@ class Sessions:
             return await self._start(request, replace(told, reopened=reopened))
 
         required = (request.session or self._limits.mode) is SessionMode.REQUIRED and label != "fresh"
-        return Response(self, live, request, label, reason, self._stages, None if required else restart)
+        return Response(
+            self,
+            live,
+            request,
+            label,
+            reason,
+            self._stages,
+            None if required else restart,
+            max_bytes=self._limits.max_answer_bytes,
+        )
 
     # ---- what a response reports
 
@@ -213,11 +226,14 @@ class Sessions:
             spawn(self._drain(response), "drain-after-hang-up")
 
     async def _drain(self, response: Response) -> None:
-        """Its client hung up: the turn may end or park by itself within the grace, unread."""
+        """Its client hung up: the turn may end or park by itself within the grace, unread, if it has not much to say."""
+        said = 0
         try:
             async with asyncio.timeout(self._limits.disconnect_grace):
                 while not response.over:
-                    await receive(response)
+                    said += sum(map(_size, await receive(response)))
+                    if said > DRAINED_BYTES:
+                        raise TimeoutError
         except (TimeoutError, GatewayError):
             response.give_up()
             live = response.live  # another one than before, if the response was started anew in between
@@ -255,3 +271,7 @@ class Sessions:
         for live in turns:
             self._finish(live, Happening.SHUTDOWN)
         await asyncio.gather(*(live.turn.aclose() for live in turns))
+
+
+def _size(event: Event) -> int:
+    return 64 + (len(event.text) if isinstance(event, TextDelta | ReasoningDelta) else 0)

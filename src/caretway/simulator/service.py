@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError, Message
 
 from ..wire import paths
 from ..wire.bidi import AppendOutOfRange, AppendSyntax, read_append
-from ..wire.envelope import MAX_FRAME_BYTES, End, EnvelopeError, EnvelopeReader, gunzip
+from ..wire.envelope import End, EnvelopeError, EnvelopeReader, gunzip
 from ..wire.errors import ConnectError, write_unary
 from ..wire.messages import ai, pb
 from . import faults, models, updates
@@ -27,7 +27,8 @@ from .world import World
 
 log = logging.getLogger(__name__)
 
-MAX_BODY_BYTES: Final = 2 * MAX_FRAME_BYTES + 1024 * 1024
+MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
+MAX_BODY_BYTES: Final = 2 * MAX_MESSAGE_BYTES + 1024 * 1024
 """A unary body: the largest message, in hex, with what goes around it."""
 MAX_REQUEST_ID_BYTES: Final = 4096
 
@@ -255,7 +256,7 @@ class _RunInlet:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._reader = EnvelopeReader()
+        self._reader = EnvelopeReader(MAX_MESSAGE_BYTES)
 
     def on_data(self, data: bytes) -> None:
         try:

@@ -165,8 +165,11 @@ class _Answer(ABC):
         await self._done
 
     def stop(self) -> None:
+        """It is over, however it ended. Whoever may still call it (a turn that is parked, a connection that is kept)
+        holds an empty shell from now on: an answer is freed when its task is, without a search for cycles."""
         self._over = True
-        self._exchange.on_writable = None
+        self._exchange.forget()
+        del self._response, self._exchange
 
     def _end(self, failure: Exception | None = None) -> None:
         self._over = True
@@ -262,7 +265,7 @@ class Streamed(_Answer):
         self._opens_at = self._spoken + self._pace.patience
 
     def _go_on(self) -> None:
-        if self._exchange.blocked or self._over:
+        if self._over or self._exchange.blocked:
             return
         try:
             events = self._response.take()

@@ -77,7 +77,7 @@ class H2Transport:
         return self._run(connection, self._run_head(headers) + field_block(run_ids(request_id, original)), handler)
 
     def _run(self, connection: Connection, block: bytes, handler: RunHandler, body: bytes | None = None) -> "H2Run":
-        run = H2Run(handler, self._limits)
+        run = H2Run(handler, self._limits, foreign=body is not None)
         run.stream = connection.open(block, run, body)
         return run
 
@@ -297,8 +297,13 @@ class H2Run(RunReader):
 
     stream: Stream
 
-    def __init__(self, handler: RunHandler, limits: TransportLimits) -> None:
-        super().__init__(handler, max_frame_bytes=limits.max_frame_bytes, max_refusal_bytes=limits.max_refusal_bytes)
+    def __init__(self, handler: RunHandler, limits: TransportLimits, *, foreign: bool = False) -> None:
+        super().__init__(
+            handler,
+            max_frame_bytes=limits.max_frame_bytes,
+            max_refusal_bytes=limits.max_refusal_bytes,
+            foreign=foreign,
+        )
 
     def send(self, message: bytes) -> None:
         self.stream.send(pack(message))
@@ -306,11 +311,11 @@ class H2Run(RunReader):
     def doubt(self) -> None:
         self.stream.doubt()
 
-    def pause(self) -> None:
+    def _hold_back(self) -> None:
         self.stream.pause()
 
-    def resume(self) -> None:
+    def _let_go(self) -> None:
         self.stream.resume()
 
-    def close(self) -> None:
+    def _give_up(self) -> None:
         self.stream.close()

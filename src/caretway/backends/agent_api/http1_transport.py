@@ -59,7 +59,7 @@ class Http1Transport:
     async def open_stream(
         self, path: str, headers: Mapping[str, str], message: bytes, handler: RunHandler
     ) -> "Http1Stream":
-        stream = Http1Stream(handler, self._limits)
+        stream = Http1Stream(handler, self._limits, foreign=True)
         fields = head({**RUN_HEADERS, "x-cursor-streaming": "true"}, headers)
         stream.listening = _exchange(self._origin, "POST", path, fields, pack(message), stream, run=True)
         await self._pool.start(stream.listening)
@@ -87,16 +87,21 @@ class Http1Stream(RunReader):
 
     listening: Exchange
 
-    def __init__(self, handler: RunHandler, limits: TransportLimits) -> None:
-        super().__init__(handler, max_frame_bytes=limits.max_frame_bytes, max_refusal_bytes=limits.max_refusal_bytes)
+    def __init__(self, handler: RunHandler, limits: TransportLimits, *, foreign: bool = False) -> None:
+        super().__init__(
+            handler,
+            max_frame_bytes=limits.max_frame_bytes,
+            max_refusal_bytes=limits.max_refusal_bytes,
+            foreign=foreign,
+        )
 
-    def pause(self) -> None:
+    def _hold_back(self) -> None:
         self.listening.pause()
 
-    def resume(self) -> None:
+    def _let_go(self) -> None:
         self.listening.resume()
 
-    def close(self) -> None:
+    def _give_up(self) -> None:
         self.listening.abandon()
 
 
@@ -191,8 +196,9 @@ class Http1Run(Http1Stream):
 
     def _fail(self, error: GatewayError) -> None:
         if not self._over:
+            handler = self._handler
             self.close()
-            self._handler.on_closed(error)
+            handler.on_closed(error)
 
     def _stop(self) -> None:
         self._over = True

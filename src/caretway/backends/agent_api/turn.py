@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from ...core.errors import ErrorKind, GatewayError
-from ...core.events import Event, ReasoningDelta, TextDelta
+from ...core.events import Event, ReasoningDelta, TextDelta, ToolCallDelta, ToolCallReady
 from ...core.recovery import Cause
 from ...core.request import Text, ToolResult
 from ...core.turn import Snapshot
@@ -363,4 +363,6 @@ def _nobody() -> None:
 
 def _weight(event: Event) -> int:
     """Bytes an unread event holds, roughly."""
-    return 64 + len(event.text) if isinstance(event, TextDelta | ReasoningDelta) else 64
+    if isinstance(event, TextDelta | ReasoningDelta):
+        return 64 + len(event.text)
+    return 64 + len(event.arguments) if isinstance(event, ToolCallDelta | ToolCallReady) else 64
