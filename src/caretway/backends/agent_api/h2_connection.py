@@ -208,8 +208,7 @@ class Connection(asyncio.Protocol):
             else:
                 thick = self._take(self._framing.receive(data)) and self._gather_s > 0
         except Http2Broken as broken:
-            hint = HINTS[ErrorKind.UPSTREAM_PROTOCOL]
-            self._fail(GatewayError(ErrorKind.UPSTREAM_PROTOCOL, f"{self._host} broke HTTP/2: {broken}", hint=hint))
+            self._break(broken)
         finally:
             self._reading = False
         if self._sendable or self._framing.outgoing:
@@ -472,6 +471,15 @@ class Connection(asyncio.Protocol):
             self.abort()
             self._end_all(cause)
 
+    def _break(self, broken: Http2Broken) -> None:
+        """The stream whose frame it was hears of it; for the others the connection was cut, as by anything else."""
+        what, hint = f"{self._host} broke HTTP/2: {broken}", HINTS[ErrorKind.UPSTREAM_PROTOCOL]
+        mistake = GatewayError(ErrorKind.UPSTREAM_PROTOCOL, f"Cursor: {what}", hint=hint)
+        culprit = self._streams.pop(broken.stream_id, None)
+        self._fail(cut(what) if self.ready.done() else mistake)
+        if culprit is not None:
+            self._end(culprit, mistake)
+
     def _end_all(self, cause: GatewayError) -> None:
         if self._cause is not None:
             return
@@ -485,6 +493,9 @@ class Connection(asyncio.Protocol):
         self._streams.clear()
         self._sendable.clear()
         for stream in streams:
-            stream.over = True
-            stream.outbox.clear()
-            self._tell_end(stream, cause)
+            self._end(stream, cause)
+
+    def _end(self, stream: Stream, cause: GatewayError) -> None:
+        stream.over = True
+        stream.outbox.clear()
+        self._tell_end(stream, cause)
