@@ -145,7 +145,8 @@ class Liveness:
         if self._question is not None:
             return
         if self._link.in_use:
-            self._alarm.set(max(0.0, self._next_ping() - self._loop.time()), self._look)
+            due = max(0.0, self._next_ping() - self._loop.time())
+            self._alarm.set(min(due, self._limits.ping_quiet_s), self._look)  # it may speak and fall silent before
         else:
             self._alarm.set(self._limits.idle_timeout_s, self._link.idle)
 

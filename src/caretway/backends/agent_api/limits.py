@@ -12,6 +12,8 @@ MIB = 1024 * KIB
 class TransportLimits:
     ready_timeout_s: float = 5.0
     """From an open socket to the peer's HTTP/2 SETTINGS. (Opening the socket is the dial's own business.)"""
+    dial_again_s: float = 2.0
+    """An attempt to connect that is older than this gets another one beside it, and nobody joins it any more."""
     slot_timeout_s: float = 30.0
     """How long a run or a call waits for a free place when every connection is full."""
     call_timeout_s: float = 30.0
