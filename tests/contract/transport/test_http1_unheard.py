@@ -105,6 +105,21 @@ async def test_an_append_without_an_answer(speaks: bool, paused: bool, size: int
         assert (await listener.failed()).kind is kind
 
 
+async def test_an_append_on_a_kept_connection_that_leads_nowhere_is_sent_again() -> None:
+    limits = TransportLimits(append_silence_s=0.2)
+    async with behind_proxy(limits, Holding(speaks=True)) as (transport, proxy, site):
+        listener = Listener()
+        run = await transport.open_run("r", {}, listener)
+        run.send(b"1")
+        await listener.until(lambda: b"1" in listener.frames)
+        proxy.links[1].to_server_lost = True  # the appends' own; the run's is in order, and speaks
+        run.send(b"2")
+        await listener.until(lambda: b"2" in listener.frames)
+        assert listener.closings == []
+        assert site.runs["r"].numbers == [0, 1]
+        await soon(lambda: proxy.links[1].over)
+
+
 @pytest.mark.parametrize("in_doubt", [True, False])
 async def test_appends_of_a_run_that_is_over_hold_nobody_up(in_doubt: bool) -> None:
     limits = TransportLimits(http1_call_connections=1, append_linger_s=0.05)

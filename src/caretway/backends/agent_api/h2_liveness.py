@@ -113,11 +113,15 @@ class Liveness:
         return self._doubted or self._loop.time() - question.asked_at > self._limits.sure_s
 
     def opened(self, *, first: bool) -> None:
-        """A stream was opened. When the last sign of life is old, its owner should not find out by waiting."""
+        """A stream was opened. When the last answer is old, its owner should not find out by waiting; when the last
+        word is, it should not even wait long."""
         if self._question is not None:
             return
-        if self._loop.time() - self.heard_at > self._limits.sure_s:
-            self._ask(self._limits.doubt_timeout_s)
+        limits, now = self._limits, self._loop.time()
+        if now - self.heard_at > limits.sure_s:
+            self._ask(limits.doubt_timeout_s)
+        elif now - self._answered_at > limits.sure_s:
+            self._ask(limits.ping_timeout_s)
         elif first:
             self.watch()
 

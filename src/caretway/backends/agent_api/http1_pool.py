@@ -106,9 +106,8 @@ class Http1Pool:
         self._serve()
 
     def failed(self, exchange: Exchange, error: GatewayError) -> None:
-        stale = exchange.kept and not exchange.heard and not exchange.over and error.kind is ErrorKind.UPSTREAM_DOWN
-        if stale and exchange.repeatable and not self._closed:
-            # The peer gave the kept connection up, most likely before it saw the request.
+        broken = error.kind is ErrorKind.UPSTREAM_DOWN
+        if broken and exchange.stale and exchange.repeatable and not self._closed:
             exchange.repeated = True
             task = spawn(self._retry(exchange), "agent-http1-retry")
             self._again.add(task)

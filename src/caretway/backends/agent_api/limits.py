@@ -33,8 +33,8 @@ class TransportLimits:
     doubt_timeout_s: float = 3.0
     """The same after a run timed out on the connection, or began after a silence."""
     sure_s: float = 2.0
-    """HTTP/2 only: how long a sign of life is good for. A run that begins later than this after the last one asks for a
-    new one; a connection whose PING is out for longer takes no new runs."""
+    """How long a sign of life is good for. On HTTP/2 a run that begins later asks for a new one, and a connection whose
+    PING is out for longer takes no new runs; on HTTP/1.1 a run takes no kept connection whose last word is older."""
     slowest_bytes_per_s: int = 64 * KIB
     """What is under way may delay an answer by as much as a line of this speed would."""
     gather_s: float = 0.012

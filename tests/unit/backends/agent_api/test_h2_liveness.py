@@ -120,6 +120,19 @@ def test_who_begins_after_a_silence_does_not_wait_long() -> None:
     assert peer.told == ["60 ping", "63 unheard"]
 
 
+def test_who_begins_on_a_connection_that_only_talks_asks_too() -> None:
+    peer = Connection()
+    peer.open()
+    peer.pass_by(3.0, talking=True)
+    peer.life.opened(first=False)
+    peer.life.opened(first=False)
+    assert peer.told == ["3 ping"]
+    peer.pass_by(2.25, talking=True)
+    assert peer.life.in_doubt, "the next one goes elsewhere"
+    peer.pass_by(10.0, talking=True)
+    assert peer.told == ["3 ping", "13.5 unheard"]
+
+
 def test_doubt_asks_at_once_and_the_answer_ends_it() -> None:
     peer = Connection()
     peer.open()
