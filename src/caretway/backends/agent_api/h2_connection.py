@@ -108,10 +108,10 @@ class Connection(asyncio.Protocol):
 
     @property
     def room(self) -> int:
-        """How many more streams may be opened now; none on a connection that is in doubt."""
+        """How many more streams may be opened now, if it is more than 0; none on a connection that is in doubt."""
         if self._draining or self.alone or self._life.in_doubt:
             return 0
-        return max(0, self._places - len(self._streams))
+        return self._places - len(self._streams)
 
     @property
     def fresh(self) -> bool:
@@ -404,6 +404,7 @@ class Connection(asyncio.Protocol):
                 framed += len(data)
                 if stream.outbox.size:
                     sendable[stream_id] = stream
+            self._life.sent += framed
             self._write()
         self._write()
 
@@ -411,7 +412,6 @@ class Connection(asyncio.Protocol):
         data = self._framing.data_to_send()
         if not data or self._cause is not None or self._transport is None:
             return
-        self._life.sent += len(data)
         self._transport.write(data)
         if self._write_blocked and self._transport.get_write_buffer_size() > CONTROL_BACKLOG_BYTES:
             self._fail(cut(f"{self._host} does not read what it asks for"))
@@ -452,7 +452,7 @@ class Connection(asyncio.Protocol):
         del self._streams[stream.id]
         if not self._streams:
             self.alone = False
-            self._life.watch()
+            self._life.emptied()
             if self._draining:
                 self._loop.call_soon(self._shut_when_drained)
         self._on_change(self)

@@ -192,7 +192,7 @@ class H2Transport:
         if self._closed:
             raise stopping()
         for connection in self._connections:
-            if connection.room:
+            if connection.room > 0:
                 return connection
         return None
 
@@ -282,7 +282,7 @@ class H2Transport:
 
     def _wake(self, count: int) -> None:
         for place in self._waiting:  # each takes itself out when it has had its turn: until then nobody overtakes it
-            if not count:
+            if count <= 0:
                 return
             if not place.done():
                 place.set_result(None)

@@ -108,7 +108,7 @@ def test_an_answer_to_another_ping_is_none() -> None:
 def test_who_begins_after_a_silence_does_not_wait_long() -> None:
     peer = Connection()
     peer.in_use = False
-    peer.life.watch()
+    peer.life.emptied()
     peer.pass_by(60.0)
     peer.in_use = True
     peer.open()
@@ -173,7 +173,7 @@ def test_doubt_about_a_connection_that_nobody_uses_any_more_is_settled_too() -> 
         peer.hear()
         peer.life.doubt()
         peer.in_use = False
-        peer.life.watch()
+        peer.life.emptied()
         if answers:
             peer.answer()
         peer.pass_by(300.0, at_a_time=1.0)
@@ -216,7 +216,7 @@ def test_an_upload_is_forgiven_until_it_is_proven() -> None:
     assert peer.told == ["10 ping"]
     peer.answer()
     peer.pass_by(30.0)
-    assert peer.told == ["10 ping", "60 proven", "60.25 ping", "70.25 unheard"]
+    assert peer.told == ["10 ping", "60 ping", "60 proven", "70 unheard"]
 
 
 @pytest.mark.parametrize(
