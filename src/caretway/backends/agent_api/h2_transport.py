@@ -177,9 +177,11 @@ class H2Transport:
         self._dialling_alone += 1
         try:
             connection = await self._open_connection()
+        except BaseException:
+            self._wake(1)  # whoever waits may connect instead
+            raise
         finally:
             self._dialling_alone -= 1
-            self._wake(1)  # whoever waits may connect instead, should this have failed
         connection.alone = True
         return connection
 
