@@ -451,7 +451,7 @@ class Settings:
     )
     mcp_max_tools: int = field(default=1000, metadata=_mcp(integer(1), "How many tools of one MCP server are offered."))
 
-    connect_timeout: float = field(default=10.0, metadata=_limit(_TIME, "Limit for opening a connection to Cursor."))
+    connect_timeout: float = field(default=8.0, metadata=_limit(_TIME, "Limit for opening a connection to Cursor."))
     call_timeout: float = field(default=30.0, metadata=_limit(_TIME, "Limit for one call such as the model list."))
     silence_timeout: float = field(
         default=30.0, metadata=_limit(_TIME, "Give a run up when nothing at all arrives for this long.")

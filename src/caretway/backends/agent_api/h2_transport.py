@@ -31,8 +31,6 @@ Attempt = asyncio.Task[GatewayError | None]
 
 CLOSE_GRACE_S: Final = 1.0
 """How long `aclose` waits for sockets to close in order."""
-DIAL_AGAIN_S: Final = 2.0
-"""An attempt to connect that is older than this gets another one beside it, and nobody joins it any more."""
 MAX_DIALS: Final = 4
 """How many attempts there are at a time."""
 MAX_HEADS: Final = 16
@@ -179,6 +177,9 @@ class H2Transport:
         self._dialling_alone += 1
         try:
             connection = await self._open_connection()
+        except BaseException:
+            self._wake(1)  # whoever waits may connect instead
+            raise
         finally:
             self._dialling_alone -= 1
         connection.alone = True
@@ -193,7 +194,7 @@ class H2Transport:
         if self._closed:
             raise stopping()
         for connection in self._connections:
-            if connection.room:
+            if connection.room > 0:
                 return connection
         return None
 
@@ -204,7 +205,7 @@ class H2Transport:
         mine = newest = self._young_attempt(now())
         while not mine.done():
             full = len(self._attempts) >= MAX_DIALS or not self._may_connect
-            again_in = None if full else max(0.0, self._attempts[newest] + DIAL_AGAIN_S - now())
+            again_in = None if full else max(0.0, self._attempts[newest] + self._limits.dial_again_s - now())
             await asyncio.wait(list(self._attempts), timeout=again_in, return_when=asyncio.FIRST_COMPLETED)
             if self._with_room() is not None:
                 return
@@ -219,7 +220,7 @@ class H2Transport:
         """One that may still succeed soon: the newest, or a new one beside it when that is old."""
         newest = next(reversed(self._attempts), None)
         if newest is not None:
-            old = now - self._attempts[newest] >= DIAL_AGAIN_S
+            old = now - self._attempts[newest] >= self._limits.dial_again_s
             if not old or len(self._attempts) >= MAX_DIALS or not self._may_connect:
                 return newest
         attempt = spawn(self._try_connect(), "agent-h2-connect")
@@ -283,7 +284,7 @@ class H2Transport:
 
     def _wake(self, count: int) -> None:
         for place in self._waiting:  # each takes itself out when it has had its turn: until then nobody overtakes it
-            if not count:
+            if count <= 0:
                 return
             if not place.done():
                 place.set_result(None)

@@ -182,6 +182,12 @@ class Http1Run(Http1Stream):
         under_way = sum(len(append.exchange.body) for append in self._in_flight)
         return self._limits.append_silence_s + under_way / self._limits.slowest_bytes_per_s
 
+    def resend(self, append: "_Append") -> None:
+        """Its kept connection leads nowhere, most likely: the pool sends it again on a new one when that breaks."""
+        self._pool.distrust()
+        if append.exchange.connection is not None:
+            append.exchange.connection.abort()
+
     def silent(self) -> None:
         self.doubt()
         what = f"{self._origin.host} answered neither the run nor its append within {self._limits.append_silence_s:g} s"
@@ -253,17 +259,21 @@ class _Append:
         self._run.append_ended(self, error)
 
     def _look(self) -> None:
-        """Is it late, or is the whole run silent?"""
-        now, limits = self._loop.time(), self._limits
+        """Is it late, is the whole run silent, or is it this connection alone?"""
+        now, limit = self._loop.time(), self._run.silence_limit()
         if now >= self._until:
             self._late()
             return
-        since = self._run.silent_since(self)
-        silent_at = now + limits.append_silence_s if since is None else since + self._run.silence_limit()
+        since, sent_at = self._run.silent_since(self), self.exchange.sent_at
+        silent_at = now + limit if since is None else since + limit
+        resend_at = sent_at + limit if sent_at is not None and self.exchange.stale else silent_at
         if now >= silent_at:
             self._run.silent()
-        else:
-            self._timer = self._loop.call_at(min(self._until, silent_at), self._look)
+            return
+        if now >= resend_at:
+            self._run.resend(self)
+            resend_at = silent_at
+        self._timer = self._loop.call_at(min(self._until, silent_at, resend_at), self._look)
 
     def _late(self) -> None:
         self.exchange.abandon()
