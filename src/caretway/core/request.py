@@ -125,6 +125,8 @@ class TurnRequest(Struct, frozen=True):
     bridged: frozenset[str] = frozenset()
     """Names in `tools` that the gateway added and runs itself. Never set by a dialect."""
     stream: bool = False
+    large: bool = False
+    """So much that whoever works in proportion to its size does that aside (`tasks.aside`)."""
     include_usage: bool = False
     ignored: tuple[str, ...] = ()
     """Fields that were understood and cannot be honoured; sent back as a header."""

@@ -13,16 +13,16 @@ from typing import Protocol
 
 from ..core.errors import ErrorKind, GatewayError
 from ..core.fold import Reply
-from ..core.request import SessionMode, ToolResult, TurnRequest, last_answer
+from ..core.request import Message, SessionMode, ToolResult, TurnRequest, last_answer
 from ..core.source import receive
 from ..core.turn import Backend, Snapshot, StageFactory
-from ..tasks import spawn
+from ..tasks import aside, spawn
 from .lifecycle import Happening, State
 from .live import LiveTurn
-from .plan import Continue, Fresh, Parked, Replay, Resume, plan
+from .plan import Continue, Fresh, Parked, Replay, Resume, history_chain, plan
 from .response import Label, Response
 from .tickets import Tickets, new_sid
-from .transcript import answer_message
+from .transcript import Chain, answer_message, tools_key
 
 log = logging.getLogger(__name__)
 
@@ -79,13 +79,15 @@ class Sessions:
 
     async def open(self, request: TurnRequest) -> Response:
         """A response for this request; raises GatewayError when there is none to be had."""
-        told = self._guarded(request)
+        told = await self._guarded(request)
+        chain = await aside(history_chain, told) if request.large else None
         decision = plan(
             told,
             mode=request.session or self._limits.mode,
             abilities=self._backend.abilities,
             parked=self._known(request),
             recall=self._recall,
+            chain=chain,
         )
         known: Continue | None = None
         label: Label
@@ -110,10 +112,10 @@ class Sessions:
                 label = "fresh"
         return self._respond(await self._start(request, told, known), request, told, label, reason)
 
-    def _guarded(self, request: TurnRequest) -> TurnRequest:
+    async def _guarded(self, request: TurnRequest) -> TurnRequest:
         """What the model is told; the client's own words stay in the transcript. A loop ends its parked turn."""
         try:
-            return self._guard(request)
+            return await aside(self._guard, request) if request.large else self._guard(request)
         except GatewayError:
             for sid in {parked.sid for parked in self._known(request).values() if parked.waiting}:
                 self._finish(self._live[sid], Happening.STOPPED)
@@ -136,13 +138,15 @@ class Sessions:
     async def _start(self, request: TurnRequest, told: TurnRequest, known: Continue | None = None) -> LiveTurn:
         if self._closing:
             raise GatewayError(ErrorKind.CANCELLED, "The gateway is stopping.")
-        if known is None:
-            turn = await self._backend.start(told)
-            live = LiveTurn(turn, Tickets(new_sid()), request, unchained=request.messages)
-        else:
-            turn = await self._backend.start(told, known.snapshot)
-            news = request.messages[last_answer(request.messages) :]
-            live = LiveTurn(turn, Tickets(new_sid()), request, known.chain, news)
+        chain, unchained, snapshot = None, request.messages, None
+        if known is not None:
+            chain, snapshot = known.chain, known.snapshot
+            unchained = request.messages[last_answer(request.messages) :]
+        if request.large:  # now, and not when its answer is complete
+            chain = await aside(_chained, chain, request, unchained)
+            unchained = ()
+        turn = await self._backend.start(told, snapshot)
+        live = LiveTurn(turn, Tickets(new_sid()), request, chain, unchained)
         self._live[live.tickets.sid] = live
         return live
 
@@ -228,3 +232,7 @@ class Sessions:
         for live in turns:
             self._finish(live, Happening.SHUTDOWN)
         await asyncio.gather(*(live.turn.aclose() for live in turns))
+
+
+def _chained(chain: Chain | None, request: TurnRequest, messages: Sequence[Message]) -> Chain:
+    return (chain or Chain(tools_key(request.tools))).add(messages)

@@ -70,19 +70,21 @@ def plan(
     abilities: Abilities,
     parked: Mapping[str, Parked],
     recall: Callable[[bytes], Snapshot | None],
+    chain: Chain | None = None,
 ) -> Plan:
-    """`parked` maps every known ticket to its turn; `recall` finds the snapshot of a fingerprint."""
+    """`parked` maps every known ticket to its turn; `recall` finds the snapshot of a fingerprint. `chain`: that of the
+    request up to its last answer, when somebody has made it already (`history_chain`)."""
     answered = last_answer(request.messages)
     tail = request.messages[answered:]
     results = tuple(part for message in tail for part in message.parts if isinstance(part, ToolResult))
     if mode is SessionMode.FRESH:
         return Fresh("fresh was asked for") if not answered else Replay("fresh was asked for")
     if results:
-        decision = _by_ticket(request, tail, results, abilities, parked)
+        decision = _by_ticket(request, tail, results, abilities, parked, chain)
     elif not answered:
         return Fresh("first message")
     else:
-        decision = _by_transcript(request, answered, abilities, recall)
+        decision = _by_transcript(request, answered, abilities, recall, chain)
     if mode is SessionMode.REQUIRED and isinstance(decision, Replay):
         raise GatewayError(
             ErrorKind.TURN_GONE,
@@ -98,6 +100,7 @@ def _by_ticket(
     results: tuple[ToolResult, ...],
     abilities: Abilities,
     parked: Mapping[str, Parked],
+    chain: Chain | None,
 ) -> Plan:
     if not abilities.parks:
         return Replay("this backend cannot park a turn")
@@ -119,7 +122,7 @@ def _by_ticket(
     if turn.tools != request.tools and tools_key(turn.tools) != tools_key(request.tools):
         return Replay("the tools changed")
     before = request.messages[: len(request.messages) - len(tail)]
-    if before and not _same_history(before, turn):
+    if before and not _same_history(before, turn, chain):
         return Replay("the history changed")  # the live run remembers another one; results alone have none to compare
     if missing := sorted(turn.tickets - given):
         raise bad_request(
@@ -134,13 +137,18 @@ def _by_ticket(
     return Resume(turn.sid, results, beside, tail)
 
 
-def _same_history(before: tuple[Message, ...], turn: Parked) -> bool:
+def history_chain(request: TurnRequest) -> Chain:
+    """The chain of all that was said up to the last answer."""
+    return Chain(tools_key(request.tools)).add(request.messages[: last_answer(request.messages)])
+
+
+def _same_history(before: tuple[Message, ...], turn: Parked, chain: Chain | None) -> bool:
     """Nearly every client sends what it sent before, unchanged, and our answer as it understood it. That is seen
     without spelling it all out once more; whoever changed something may still mean the same."""
     told = len(turn.history)
     if before[:told] == turn.history and [canonical(turn.answer)] == [canonical(told) for told in before[told:]]:
         return True
-    return turn.transcript() == fingerprint(tools_key(turn.tools), before)
+    return turn.transcript() == (chain.digest() if chain else fingerprint(tools_key(turn.tools), before))
 
 
 def _beside(history: Sequence[Message], tail: Sequence[Message]) -> tuple[Text, ...] | None:
@@ -160,7 +168,11 @@ def _beside(history: Sequence[Message], tail: Sequence[Message]) -> tuple[Text, 
 
 
 def _by_transcript(
-    request: TurnRequest, answered: int, abilities: Abilities, recall: Callable[[bytes], Snapshot | None]
+    request: TurnRequest,
+    answered: int,
+    abilities: Abilities,
+    recall: Callable[[bytes], Snapshot | None],
+    chain: Chain | None,
 ) -> Plan:
     if not abilities.continues:
         return Replay("this backend keeps no conversations")
@@ -169,6 +181,6 @@ def _by_transcript(
         return Replay("nothing new was said")
     if any(message.role is Role.SYSTEM for message in tail):
         return Replay("the instructions changed")
-    chain = Chain(tools_key(request.tools)).add(request.messages[:answered])
+    chain = chain or history_chain(request)
     snapshot = recall(chain.digest())
     return Continue(snapshot, chain) if snapshot is not None else Replay("no known conversation begins like this")
