@@ -521,6 +521,12 @@ class Settings:
     max_messages: int = field(
         default=20_000, metadata=_limit(integer(1), "How many messages or input items a request may have.")
     )
+    max_json_values: int = field(
+        default=100_000, metadata=_limit(integer(1_000), "How many values the JSON of a request may hold.")
+    )
+    max_text_bytes: int = field(
+        default=8 * 2**20, metadata=_limit(_BUFFER, "Largest request body, its images not counted.")
+    )
     max_json_depth: int = field(
         default=64, metadata=_limit(integer(8, 256), "How deeply the JSON of a request may be nested.")
     )

@@ -16,18 +16,18 @@ from msgspec.structs import replace
 from ..core.errors import ErrorKind, GatewayError
 from ..core.events import Event, ReasoningDelta, RunUsage, TextDelta
 from ..core.fold import Reply
-from ..core.request import SessionMode, ToolResult, TurnRequest, last_answer
+from ..core.request import Message, SessionMode, ToolResult, TurnRequest, last_answer
 from ..core.source import receive
 from ..core.turn import Backend, Snapshot, StageFactory
-from ..tasks import spawn
+from ..tasks import aside, spawn
 from .lifecycle import Happening, State
 from .live import LiveTurn
 from .parking import first_to_go, patience
-from .plan import Continue, Fresh, Parked, Repeat, Replay, Resume, plan
+from .plan import Continue, Fresh, Parked, Repeat, Replay, Resume, history_chains, plan
 from .repeated_answer import REPEATER, RepeatedTurn
 from .response import MAX_ANSWER_BYTES, Label, Response
 from .tickets import Tickets, new_sid
-from .transcript import answer_message
+from .transcript import Chain, answer_message, tools_key
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +98,8 @@ class Sessions:
 
     async def open(self, request: TurnRequest) -> Response:
         """A response for this request; raises GatewayError when there is none to be had."""
-        told = self._guarded(request)
+        told = await self._guarded(request)
+        chains = await aside(history_chains, told) if request.large else None
         mode = request.session or self._limits.mode
         decision = plan(
             told,
@@ -106,6 +107,7 @@ class Sessions:
             abilities=self._backend.abilities,
             parked=self._known(request),
             recall=self._recall,
+            chains=chains,
         )
         known: Continue | None = None
         label: Label
@@ -138,10 +140,10 @@ class Sessions:
                 label = "fresh"
         return self._respond(await self._start(request, told, known), request, told, label, reason)
 
-    def _guarded(self, request: TurnRequest) -> TurnRequest:
+    async def _guarded(self, request: TurnRequest) -> TurnRequest:
         """What the model is told; the client's own words stay in the transcript. A loop ends its parked turn."""
         try:
-            return self._guard(request)
+            return await aside(self._guard, request) if request.large else self._guard(request)
         except GatewayError:
             for sid in {parked.sid for parked in self._known(request).values() if parked.waiting}:
                 self._finish(self._live[sid], Happening.STOPPED)
@@ -164,13 +166,15 @@ class Sessions:
     async def _start(self, request: TurnRequest, told: TurnRequest, known: Continue | None = None) -> LiveTurn:
         if self._closing:
             raise GatewayError(ErrorKind.CANCELLED, "The gateway is stopping.")
-        if known is None:
-            turn = await self._backend.start(told)
-            live = LiveTurn(turn, Tickets(new_sid(), request.call_prefix), request, unchained=request.messages)
-        else:
-            turn = await self._backend.start(told, known.snapshot)
-            news = request.messages[last_answer(request.messages) :]
-            live = LiveTurn(turn, Tickets(new_sid(), request.call_prefix), request, known.chain, news)
+        chain, unchained, snapshot = None, request.messages, None
+        if known is not None:
+            chain, snapshot = known.chain, known.snapshot
+            unchained = request.messages[last_answer(request.messages) :]
+        if request.large:  # now, and not when its answer is complete
+            chain = await aside(_chained, chain, request, unchained)
+            unchained = ()
+        turn = await self._backend.start(told, snapshot)
+        live = LiveTurn(turn, Tickets(new_sid(), request.call_prefix), request, chain, unchained)
         self._live[live.tickets.sid] = live
         return live
 
@@ -275,3 +279,7 @@ class Sessions:
 
 def _size(event: Event) -> int:
     return 64 + (len(event.text) if isinstance(event, TextDelta | ReasoningDelta) else 0)
+
+
+def _chained(chain: Chain | None, request: TurnRequest, messages: Sequence[Message]) -> Chain:
+    return (chain or Chain(tools_key(request.tools))).add(messages)

@@ -88,19 +88,21 @@ def plan(
     abilities: Abilities,
     parked: Mapping[str, Parked],
     recall: Callable[[bytes], Snapshot | None],
+    chains: "Chains | None" = None,
 ) -> Plan:
-    """`parked` maps every known ticket to its turn; `recall` finds the snapshot of a fingerprint."""
+    """`parked` maps every known ticket to its turn; `recall` finds the snapshot of a fingerprint. `chains`:
+    those of the request, when somebody has made them already (`history_chains`)."""
     answered = last_answer(request.messages)
     tail = request.messages[answered:]
     results = tuple(part for message in tail for part in message.parts if isinstance(part, ToolResult))
     if mode is SessionMode.FRESH:
         return Fresh("fresh was asked for") if not answered else Replay("fresh was asked for")
     if results:
-        decision = _by_ticket(request, tail, results, abilities, parked)
+        decision = _by_ticket(request, tail, results, abilities, parked, chains)
     elif not answered:
         return Fresh("first message")
     else:
-        decision = _by_transcript(request, answered, abilities, recall)
+        decision = _by_transcript(request, answered, abilities, recall, chains)
     if mode is SessionMode.REQUIRED and isinstance(decision, Replay):
         raise GatewayError(
             ErrorKind.TURN_GONE,
@@ -116,6 +118,7 @@ def _by_ticket(
     results: tuple[ToolResult, ...],
     abilities: Abilities,
     parked: Mapping[str, Parked],
+    chains: "Chains | None",
 ) -> Plan:
     if not abilities.parks:
         return Replay("this backend cannot park a turn")
@@ -138,7 +141,7 @@ def _by_ticket(
     if new is None:
         return Replay("the tools changed")
     before = request.messages[: len(request.messages) - len(tail)]
-    told_before = known_before(before, turn.history, turn.answer, turn.before)
+    told_before = known_before(before, turn.history, turn.answer, turn.before, chains.before if chains else None)
     if told_before is None:
         return Replay("the history changed")  # the live run remembers another one
     if missing := sorted(turn.tickets - given):
@@ -174,6 +177,24 @@ def _given_before(request: TurnRequest, results: tuple[ToolResult, ...], turn: P
     return Replay("these results were given before")
 
 
+@dataclass(frozen=True, slots=True)
+class Chains:
+    """Of a request's history, spelled out once."""
+
+    before: Chain
+    """Up to the assistant's last words."""
+    whole: Chain
+    """Those included."""
+
+
+def history_chains(request: TurnRequest) -> Chains:
+    answered = said = last_answer(request.messages)
+    while said and request.messages[said - 1].role is Role.ASSISTANT:
+        said -= 1
+    before = Chain(tools_key(request.tools)).add(request.messages[:said])
+    return Chains(before, before.copy().add(request.messages[said:answered]))
+
+
 def _beside(history: Sequence[Message], tail: Sequence[Message]) -> tuple[Text, ...] | None:
     """What was said beside the results; None when it cannot travel with them. Repeated system messages do not count."""
     said: list[Text] = []
@@ -191,7 +212,11 @@ def _beside(history: Sequence[Message], tail: Sequence[Message]) -> tuple[Text, 
 
 
 def _by_transcript(
-    request: TurnRequest, answered: int, abilities: Abilities, recall: Callable[[bytes], Snapshot | None]
+    request: TurnRequest,
+    answered: int,
+    abilities: Abilities,
+    recall: Callable[[bytes], Snapshot | None],
+    chains: "Chains | None",
 ) -> Plan:
     if not abilities.continues:
         return Replay("this backend keeps no conversations")
@@ -200,6 +225,6 @@ def _by_transcript(
         return Replay("nothing new was said")
     if any(message.role is Role.SYSTEM for message in tail):
         return Replay("the instructions changed")
-    chain = Chain(tools_key(request.tools)).add(request.messages[:answered])
+    chain = (chains or history_chains(request)).whole
     snapshot = recall(chain.digest())
     return Continue(snapshot, chain) if snapshot is not None else Replay("no known conversation begins like this")

@@ -16,10 +16,15 @@ from .transcript import Chain, canonical
 
 
 def known_before(
-    told: tuple[Message, ...], history: tuple[Message, ...], answer: Message, before: Callable[[], bytes]
+    told: tuple[Message, ...],
+    history: tuple[Message, ...],
+    answer: Message,
+    before: Callable[[], bytes],
+    spelled: Chain | None = None,
 ) -> int | None:
     """How many messages of `told` are the conversation before `answer`; None when it is another one. `told` ends with
-    the client's account of the answer; `before` is the fingerprint of what was said before it.
+    the client's account of the answer; `before` is the fingerprint of what was said before it; `spelled` the
+    chain of `told` up to the assistant's last words, when it is known.
 
     Nearly every client sends what it sent before, unchanged. That is seen without spelling it all out once more;
     whoever changed something may still mean the same."""
@@ -31,7 +36,8 @@ def known_before(
     last = len(told)
     while last and told[last - 1].role is Role.ASSISTANT:
         last -= 1
-    chain, wanted = Chain(b"").add(told[:last]), before()
+    chain = Chain(b"").add(told[:last]) if spelled is None else spelled.copy()
+    wanted = before()
     for count in range(last, len(told)):  # an answer may follow words of the assistant that the client itself put there
         if chain.said() == wanted and _retells(told[count:], answer):
             return count

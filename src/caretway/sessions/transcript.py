@@ -45,6 +45,11 @@ class Chain:
             self._hash.update(b"".join(spelled))
         return self
 
+    def copy(self) -> "Chain":
+        chain = Chain(self.tools)
+        chain._hash = self._hash.copy()
+        return chain
+
     def said(self) -> bytes:
         """The identity of the messages alone."""
         return self._hash.digest()

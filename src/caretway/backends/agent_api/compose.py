@@ -14,6 +14,7 @@ import msgspec
 from google.protobuf.message import DecodeError
 
 from ...core.estimate import message_chars, tokens
+from ...core.json_bounds import crowded
 from ...core.request import Image, Message, Reasoning, Role, Text, ToolCall, ToolResult, TurnRequest
 from ...wire.blobs import blob_id, image_part, text_part, tool_call_part, tool_result_part, write_message
 from ...wire.embedding import embed, tag
@@ -288,7 +289,10 @@ def typed_history(history: Sequence[Message]) -> pb.ConversationHistory:
 
 
 def read_arguments(arguments: str) -> Any:
-    """What an earlier call was made with; a model's broken JSON is told as it was, it must not end the conversation."""
+    """What an earlier call was made with; a model's broken JSON is told as it was, it must not end the conversation.
+    So is what would take long to read."""
+    if crowded(arguments):
+        return arguments
     try:
         return msgspec.json.decode(arguments or "{}")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -11,8 +11,6 @@ from typing import Final
 from ...core.errors import bad_request
 from ...core.request import OutputFormat, TurnRequest
 from ..fields import (
-    Place,
-    a_string,
     an_array,
     an_object,
     invalid_value,
@@ -21,6 +19,7 @@ from ..fields import (
     needed_string,
     optional_bool,
     optional_string,
+    stop_sequences,
     unsupported,
     wrong_type,
 )
@@ -133,11 +132,7 @@ def _check_max_tokens(value: object) -> None:
 def _stop(value: object) -> tuple[str, ...]:
     if value is None:
         return ()
-    given = an_array(value, "stop_sequences")
-    if len(given) > MAX_STOP_SEQUENCES:
-        raise invalid_value("stop_sequences", f"at most {MAX_STOP_SEQUENCES} are possible, not {len(given)}.")
-    sequences = [a_string(one, Place("", "stop_sequences", i)) for i, one in enumerate(given)]
-    return tuple(dict.fromkeys(one for one in sequences if one))
+    return stop_sequences(an_array(value, "stop_sequences"), "stop_sequences", MAX_STOP_SEQUENCES)
 
 
 def _thinking(value: object) -> tuple[bool, str | None, list[str]]:
