@@ -6,11 +6,11 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 
 from faults.judge import Verdict
-from faults.soak import Orders, Report, soak
+from faults.soak import Footprint, Orders, Report, soak
 
 
 def main() -> int:
@@ -66,12 +66,19 @@ def listed(counts: "Counter[str]") -> str:
 
 
 def figures(report: Report) -> dict[str, object]:
-    return asdict(report) | {
+    told = {each.name: _plain(getattr(report, each.name)) for each in fields(report)}
+    return told | {
         "right_share": report.share(Verdict.RIGHT),
         "faults_fired": sum(report.faults.values()),
         "client_faults_fired": sum(report.client_faults.values()),
         "complaints": report.complaints(),
     }
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    return asdict(value) if isinstance(value, Orders | Footprint) else value
 
 
 if __name__ == "__main__":

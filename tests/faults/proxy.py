@@ -16,7 +16,7 @@ from typing import Final, cast
 from faults.plan import Direction, Fault, Fired, Kind, Plan, quiet
 
 BURIAL_S: Final = 3.0
-"""A leg whose other half is gone behind a black hole is closed after this, unasked: a real one is, by a timer."""
+"""Who hangs up behind a black hole is not heard; the connection is buried after this, as by a real peer's timer."""
 TRICKLE_BYTES: Final = 24
 TRICKLE_PAUSE_S: Final = 0.004
 _NO_LINGER: Final = struct.pack("ii", 1, 0)
@@ -149,7 +149,10 @@ class Link:
 
     def ended(self, leg: "_Leg") -> None:
         """A peer has said its last word."""
-        self.pipes[leg.says].finish()
+        if self.pipes[leg.says].dropping:
+            self._bury()
+        else:
+            self.pipes[leg.says].finish()
 
     def lost(self, leg: "_Leg") -> None:
         self._lost += 1
@@ -161,11 +164,14 @@ class Link:
         elif other.transport is None:
             pass  # still being dialled: closed when that is done
         elif self.pipes[leg.says].dropping:  # nobody is told, for a while
-            asyncio.get_running_loop().call_later(BURIAL_S, other.abort)
+            self._bury()
         elif leg.was_reset:
             other.abort()
         else:
             self.pipes[leg.says].finish(close=True)
+
+    def _bury(self) -> None:
+        asyncio.get_running_loop().call_later(BURIAL_S, self.abort)
 
     def close(self) -> None:
         for leg in (self.client, self.server):

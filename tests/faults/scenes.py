@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from caretway.simulator.script import Stream
 
-NONCE: Final = re.compile(r"\bn[0-9a-f]{12}n\b")
+NONCE: Final = re.compile(r"n[0-9a-f]{12}n")
 
 PROPERTIES: Final[dict[str, str]] = {"look": "key", "find": "key", "deploy": "key", "bash": "command"}
 """The client's tools, and the one argument that each takes."""
