@@ -124,7 +124,7 @@ async def test_tools_are_called_and_waited_for(play: Play) -> None:
     assert peer.seen.count("tool_call_started") == peer.seen.count("tool_call_completed") == 3
     assert peer.seen.count("checkpoint") == 3, "after each batch of results, and at the end"
     assert peer.seen.count("tool_requests_listed") == 1
-    assert peer.seen.index("partial_tool_call") < peer.seen.index("tool_call_started") < peer.seen.index("mcp_args")
+    assert peer.seen.index("tool_call_started") < peer.seen.index("partial_tool_call") < peer.seen.index("mcp_args")
 
 
 async def test_a_second_turn_pulls_its_blobs(play: Play, simulator: Simulator) -> None:

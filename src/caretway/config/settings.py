@@ -276,7 +276,8 @@ class Settings:
     )
     agent_checksum: bool = field(default=False, metadata=_cursor(SWITCH, "Send the checksum header of older clients."))
     agent_retries: int = field(
-        default=3, metadata=_cursor(integer(0, 20), "How often to take up a run again after its connection broke.")
+        default=2,
+        metadata=_cursor(integer(0, 2), "How many runs to open again for one request without progress in between."),
     )
     system_delivery: SystemDelivery = field(
         default="rule",

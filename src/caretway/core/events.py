@@ -70,6 +70,16 @@ class AgentActivity(Struct, frozen=True):
     """Given when clients that only look on are to see the call itself. It does not make the turn one that called."""
 
 
+class Recovered(Struct, frozen=True, gc=False):
+    """A run was lost, and the turn goes on. For the log and the metrics; no client sees it."""
+
+    how: str
+    """The rung of the ladder that was taken (`core.recovery`)."""
+    cause: str
+    reopened: int = 0
+    """Runs that were opened again for this request since the last progress, this one included."""
+
+
 class UsageReported(Struct, frozen=True):
     usage: Usage
 
@@ -102,6 +112,7 @@ Event = (
     | ToolCallDelta
     | ToolCallReady
     | AgentActivity
+    | Recovered
     | UsageReported
     | Note
     | TurnPaused

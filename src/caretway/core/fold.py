@@ -15,6 +15,7 @@ from .events import (
     Event,
     Note,
     ReasoningDelta,
+    Recovered,
     StopReason,
     TextDelta,
     ToolCallDelta,
@@ -105,7 +106,7 @@ class Fold:
                     self._end = event
                 case AgentActivity(call=call) if call is not None:
                     self._shown += (call,)
-                case TurnStarted() | ToolCallDelta() | AgentActivity():
+                case TurnStarted() | ToolCallDelta() | AgentActivity() | Recovered():
                     pass
                 case _:
                     assert_never(event)

@@ -124,6 +124,8 @@ class TurnRequest(Struct, frozen=True):
     """Whether the gateway's own MCP tools are wanted beside the client's; None: the gateway's setting decides."""
     bridged: frozenset[str] = frozenset()
     """Names in `tools` that the gateway added and runs itself. Never set by a dialect."""
+    reopened: int = 0
+    """Runs that were opened for this request before this one, and lost. Never set by a dialect."""
     stream: bool = False
     include_usage: bool = False
     ignored: tuple[str, ...] = ()

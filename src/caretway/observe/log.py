@@ -20,7 +20,7 @@ class LogObserver:
         usage = record.usage if isinstance(record.usage, Usage) else _UNKNOWN
         first = f"{record.first_event_ms:.0f}" if record.first_event_ms is not None else "-"
         log.info(
-            "%s %s %s/%s %s (%s) %s calls=%d first=%sms total=%.0fms in=%s cached=%s out=%s%s",
+            "%s %s %s/%s %s (%s) %s calls=%d first=%sms total=%.0fms in=%s cached=%s out=%s%s%s",
             record.request_id,
             record.dialect + ("+stream" if record.stream else ""),
             record.backend,
@@ -35,7 +35,13 @@ class LogObserver:
             "-" if usage.cache_read_tokens is None else usage.cache_read_tokens,
             "-" if usage.output_tokens is None else usage.output_tokens,
             f" ignored={_plain(','.join(record.ignored))}" if record.ignored else "",
+            f" recovered={','.join(_recovery(one) for one in record.recoveries)}" if record.recoveries else "",
         )
+
+
+def _recovery(recovery: tuple[str, str]) -> str:
+    how, cause = recovery
+    return f"{how.replace(' ', '_')}:{cause}"
 
 
 def _plain(text: str) -> str:

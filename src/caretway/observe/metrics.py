@@ -35,12 +35,14 @@ class Metrics:
         self._responses: Counter[tuple[str, str, str, str]] = Counter()
         self._tokens: dict[str, _Tokens] = {}
         self._calls = 0
+        self._recoveries: Counter[tuple[str, str]] = Counter()
         self._first = [0] * (len(BUCKETS) + 1)
         self._first_sum = 0.0
 
     def response_ended(self, record: TurnRecord) -> None:
         self._responses[record.dialect, record.backend, record.session, record.outcome] += 1
         self._calls += record.calls
+        self._recoveries.update(record.recoveries)
         if record.first_event_ms is not None:
             seconds = record.first_event_ms / 1000
             self._first[bisect_left(BUCKETS, seconds)] += 1
@@ -66,6 +68,11 @@ class Metrics:
         labels = ("dialect", "backend", "session", "outcome")
         lines += [f"caretway_responses_total{_braces(labels, key)} {n}" for key, n in sorted(self._responses.items())]
         lines += ["# TYPE caretway_tool_calls_total counter", f"caretway_tool_calls_total {self._calls}"]
+        lines.append("# TYPE caretway_recoveries_total counter")
+        lines += [
+            f"caretway_recoveries_total{_braces(('rung', 'cause'), key)} {n}"
+            for key, n in sorted(self._recoveries.items())
+        ]
         lines.append("# TYPE caretway_tokens_total counter")
         tokens = [((kind, model), n) for model, counts in self._tokens.items() for kind, n in asdict(counts).items()]
         lines += [f"caretway_tokens_total{_braces(('kind', 'model'), key)} {n}" for key, n in sorted(tokens)]

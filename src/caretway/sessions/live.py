@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Final
 
-from ..core.request import Message, Role, TurnRequest
+from ..core.request import Message, Role, ToolResult, TurnRequest
 from ..core.turn import Turn
 from .lifecycle import Happening, State, move
 from .plan import Parked
@@ -25,6 +25,8 @@ class LiveTurn:
     unchained: tuple[Message, ...] = ()
     answer: Message = NOTHING
     """The newest answer: the one that made the open calls."""
+    given: tuple[ToolResult, ...] = ()
+    """What it was resumed with last."""
     state: State = State.RUNNING
     open: list[str] = field(default_factory=list)
     """Tickets the client holds and has not answered."""
@@ -60,4 +62,6 @@ class LiveTurn:
             answer=self.answer,
             transcript=self.transcript,
             waiting=waiting,
+            given=self.given,
+            abandoned=self.state is State.DETACHED,
         )

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from ..core.errors import ErrorKind, GatewayError
 from ..core.fold import Reply
 from ..core.request import SessionMode, ToolResult, TurnRequest, last_answer
@@ -19,7 +21,8 @@ from ..core.turn import Backend, Snapshot, StageFactory
 from ..tasks import spawn
 from .lifecycle import Happening, State
 from .live import LiveTurn
-from .plan import Continue, Fresh, Parked, Replay, Resume, plan
+from .plan import Continue, Fresh, Parked, Repeat, Replay, Resume, plan
+from .repeated_answer import REPEATER, RepeatedTurn
 from .response import Label, Response
 from .tickets import Tickets, new_sid
 from .transcript import answer_message
@@ -102,10 +105,16 @@ class Sessions:
                     label, reason = "replayed", "the parked turn was lost"
                 else:
                     return self._respond(live, request, told, "resumed", reason)
+            case Repeat(sid=sid, reason=reason):
+                live = self._live[sid]
+                again = LiveTurn(RepeatedTurn(live.answer, live.tickets), live.tickets, request)
+                return Response(REPEATER, again, request, "resumed", reason, (), None)
             case Continue(reason=reason):
                 known, label = decision, "continued"
-            case Replay(reason=reason):
+            case Replay(reason=reason, instead_of=sid):
                 label = "replayed"
+                if sid is not None:
+                    self._finish(self._live[sid], Happening.STOPPED)
             case Fresh(reason=reason):
                 label = "fresh"
         return self._respond(await self._start(request, told, known), request, told, label, reason)
@@ -151,14 +160,16 @@ class Sessions:
         self._parked.pop(live.tickets.sid, None)
         live.open.clear()
         live.request = request
+        live.given = decision.results
         live.unchained = (*live.unchained, *decision.news)
         await live.turn.submit([live.tickets.inward(result) for result in decision.results], decision.extra)
 
     def _respond(self, live: LiveTurn, request: TurnRequest, told: TurnRequest, label: Label, reason: str) -> Response:
-        async def restart() -> LiveTurn:
-            return await self._start(request, told)
+        async def restart(reopened: int) -> LiveTurn:
+            return await self._start(request, replace(told, reopened=reopened))
 
-        return Response(self, live, request, label, reason, self._stages, restart)
+        required = (request.session or self._limits.mode) is SessionMode.REQUIRED and label != "fresh"
+        return Response(self, live, request, label, reason, self._stages, None if required else restart)
 
     # ---- what a response reports
 

@@ -30,6 +30,10 @@ class Parked:
     """Fingerprint of all that was said up to and including that answer."""
     waiting: bool
     """False: it has tickets of ours and is past them (answered before, running, or being resumed)."""
+    given: tuple[ToolResult, ...] = ()
+    """The results that it was resumed with last."""
+    abandoned: bool = False
+    """The client of its newest request hung up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,16 @@ class Fresh:
 @dataclass(frozen=True, slots=True)
 class Replay:
     reason: str
+    instead_of: str | None = None
+    """A live turn that this one takes the place of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """The client repeats a request that was answered: it gets the same answer."""
+
+    sid: str
+    reason: str = "the same request was answered before"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +74,7 @@ class Continue:
     reason: str = "the transcript is known"
 
 
-Plan = Fresh | Replay | Resume | Continue
+Plan = Fresh | Replay | Resume | Continue | Repeat
 
 
 def plan(
@@ -113,7 +127,7 @@ def _by_ticket(
     if len(given) < len(results):
         return Replay("several results for one ticket")
     if not turn.waiting or given - turn.tickets:
-        return Replay("these results were given before")
+        return _given_before(request, results, turn)
     if turn.model != request.model:
         return Replay("the model changed")
     if turn.tools != request.tools and tools_key(turn.tools) != tools_key(request.tools):
@@ -132,6 +146,23 @@ def _by_ticket(
     if beside is None:
         return Replay("an image beside tool results")
     return Resume(turn.sid, results, beside, tail)
+
+
+def _given_before(request: TurnRequest, results: tuple[ToolResult, ...], turn: Parked) -> Plan:
+    """SDKs repeat a request after a timeout. A second run never starts beside a live one for the same results."""
+    if set(results) != set(turn.given):
+        return Replay("these results were given before")
+    if turn.abandoned:
+        return Replay("an earlier request with these results was given up", turn.sid)
+    if not turn.waiting:
+        raise GatewayError(
+            ErrorKind.IN_PROGRESS,
+            "These tool results are being worked on: an earlier request that gave them is still open.",
+            hint="Wait for its answer, or close it and ask again.",
+        )
+    if (request.messages, request.model, request.tools) == (turn.history, turn.model, turn.tools):
+        return Repeat(turn.sid)
+    return Replay("these results were given before")
 
 
 def _same_history(before: tuple[Message, ...], turn: Parked) -> bool:

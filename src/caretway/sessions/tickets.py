@@ -41,6 +41,9 @@ class Tickets:
             self._theirs[ours] = upstream_id
         return ours
 
+    def upstream_id(self, ticket: str) -> str:
+        return self._theirs[ticket]
+
     def outward(self, event: Event) -> Event:
         if isinstance(event, _CALLS):
             return replace(event, id=self.ticket(event.id))

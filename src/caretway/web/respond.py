@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from os import urandom
 from typing import Any
 
-from ..core.errors import RETRYABLE, ErrorKind, GatewayError
+from ..core.errors import RETRYABLE, SOON, ErrorKind, GatewayError
 from ..core.events import AgentActivity, Event, TurnFailed, TurnStarted
 from ..core.fold import Reply
 from ..core.request import TurnRequest
@@ -104,6 +104,7 @@ class Responder:
                     total_ms=(time.perf_counter() - began) * 1000,
                     usage=reply.usage,
                     ignored=upstream.ignored,
+                    recoveries=tuple(response.recoveries),
                 )
             )
 
@@ -314,7 +315,6 @@ class Streamed(_Answer):
             if now >= self._ends_at:
                 self._refuse(self._too_late())
             else:
-                self._response.commit()
                 self._open()
         elif now >= self._ends_at:
             self._finish(encoder.feed([TurnFailed(self._too_late())]))
@@ -337,8 +337,9 @@ def send_error(exchange: Exchange, dialect: Dialect, error: GatewayError, header
     status, body = dialect.error(error)
     if error.retry_after is not None:
         headers = [*headers, (b"retry-after", str(max(1, round(error.retry_after))).encode())]
-    elif error.kind is ErrorKind.OVERLOADED:
+    elif error.kind in SOON:
         headers = [*headers, (b"retry-after", b"1")]
-    if error.kind not in RETRYABLE:
-        headers = [*headers, (b"x-should-retry", b"false")]  # the official SDKs would repeat 409 and 5xx by themselves
+    # The official SDKs repeat 409 and 5xx by themselves; here they are told whether it helps.
+    again = b"true" if error.kind in RETRYABLE else b"false"
+    headers = [*headers, (b"x-should-retry", again)]
     exchange.send(status, body, headers)

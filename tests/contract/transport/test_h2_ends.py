@@ -238,7 +238,8 @@ async def test_pings_keep_an_answering_connection_and_end_a_dead_one() -> None:
         listener = Listener()
         await transport.open_run("r", {}, listener)
         error = await listener.failed()
-        assert "no sign of life" in error.message
+        assert error.kind is ErrorKind.UPSTREAM_DOWN
+        assert "did not answer a PING" in error.message
         assert dead.connections[0].pings == 1
 
 

@@ -371,7 +371,7 @@ class Framing:
         if len(payload) != 8 or stream_id:
             raise Http2Broken(Code.FRAME_SIZE_ERROR, f"a PING of {len(payload)} bytes on stream {stream_id}")
         if flags & ACK:
-            heard.append(PingAnswered())
+            heard.append(PingAnswered(payload))
         else:
             self.outgoing.append(frame(Kind.PING, ACK, 0, payload))
 

@@ -115,6 +115,7 @@ class SettingsChanged(Struct, frozen=True, gc=False):
 
 
 class PingAnswered(Struct, frozen=True, gc=False):
+    payload: bytes
     stream_id: int = 0
 
 

@@ -18,6 +18,7 @@ from ...core.events import (
     Event,
     Note,
     ReasoningDelta,
+    Recovered,
     StopReason,
     TextDelta,
     ToolCallDelta,
@@ -148,6 +149,8 @@ class MessagesEncoder:
                     out.append(sse.event("error", encode_error(error)[1]))
                 case AgentActivity():
                     pass  # no place for it in this API; the text that follows speaks for it
+                case Recovered():
+                    pass
                 case _:
                     assert_never(event)
         return b"".join(out)

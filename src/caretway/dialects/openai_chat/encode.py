@@ -18,6 +18,7 @@ from ...core.events import (
     Event,
     Note,
     ReasoningDelta,
+    Recovered,
     StopReason,
     TextDelta,
     ToolCallDelta,
@@ -131,6 +132,8 @@ class ChatEncoder:
                 case AgentActivity(call=ran):
                     if ran is not None:  # otherwise the text that follows speaks for it
                         self._show_call(ran, out)
+                case Recovered():
+                    pass
                 case _:
                     assert_never(event)
         return b"".join(out)

@@ -17,6 +17,7 @@ from ...core.events import (
     Event,
     Note,
     ReasoningDelta,
+    Recovered,
     StopReason,
     TextDelta,
     ToolCallDelta,
@@ -166,6 +167,8 @@ class ResponsesEncoder:
                     self._finish(event, out)
                 case AgentActivity():
                     pass  # its items are for tools that OpenAI runs itself; clients would look for more in them
+                case Recovered():
+                    pass
                 case _:
                     assert_never(event)
         return b"".join(out)

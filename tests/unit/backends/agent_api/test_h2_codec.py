@@ -154,7 +154,7 @@ def test_pings_and_goodbyes() -> None:
     pair.theirs.ping(b"12345678")
     pair.carry()
     pair.ours.ping(b"abcdefgh")
-    assert pair.carry() == [f.PingAnswered()]
+    assert pair.carry() == [f.PingAnswered(b"abcdefgh")]
     pair.theirs.close_connection(last_stream_id=1)
     assert pair.carry() == [f.GoAway(1)]
 

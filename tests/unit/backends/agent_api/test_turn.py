@@ -4,11 +4,12 @@ import asyncio
 
 import pytest
 
-from caretway.backends.agent_api.calls import Refuse
 from caretway.backends.agent_api.compose import Composer, Surroundings
-from caretway.backends.agent_api.conversation import Conversation, ConversationLimits
+from caretway.backends.agent_api.conversation import Conversation
+from caretway.backends.agent_api.decisions import Refuse
 from caretway.backends.agent_api.ports import RunHandler, RunStream
 from caretway.backends.agent_api.turn import AgentTurn
+from caretway.backends.agent_api.watch import ConversationLimits
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import TurnFailed, TurnStarted
 from caretway.core.request import Message, Role, Text, TurnRequest
@@ -25,6 +26,8 @@ class Stream:
     def pause(self) -> None: ...
 
     def resume(self) -> None: ...
+
+    def doubt(self) -> None: ...
 
     def close(self) -> None:
         self.closed = True
@@ -45,7 +48,7 @@ class Opener:
             raise self.trouble
         return self.stream if self.now else None
 
-    async def open(self, handler: RunHandler, *, refused: bool) -> RunStream:
+    async def open(self, handler: RunHandler, *, refused: bool, alone: bool) -> RunStream:
         self.asked += 1
         await self.gate.wait()
         if self.trouble is not None:
