@@ -1,4 +1,4 @@
-"""Shared by all tests: the two tiers. Without `--all` what takes long is left out; with it nothing is, and a skip fails.
+"""Shared by all tests: the two tiers. Without `--all` what takes long is left out; with it nothing is, and skips fail.
 
 Unit tests may not open sockets: what needs one belongs in tests/contract.
 """

@@ -14,7 +14,7 @@ HELLO, ANSWER = b"hello, server, how are you?", b"thank you, and how is everybod
 
 @asynccontextmanager
 async def proxied(fault: Fault | None) -> AsyncIterator[tuple[Proxy, asyncio.StreamReader, asyncio.StreamWriter]]:
-    """A client of a server that answers what it got, once it has got all of HELLO, or says how much it got in the end."""
+    """A client of a server that answers once it has got all of HELLO, or says in the end how much it got."""
     server = await asyncio.start_server(_answer, "127.0.0.1", 0)
     proxy = Proxy(server.sockets[0].getsockname()[1], lambda _, survived: None if survived else fault)
     reader, writer = await asyncio.open_connection("127.0.0.1", await proxy.listen())
