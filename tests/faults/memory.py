@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 from caretway.auth.tokens import FixedToken
 from caretway.backends.agent_api.backend import AgentBackend, AgentSetup, Identity
 from caretway.backends.agent_api.compose import Surroundings
-from caretway.backends.agent_api.conversation import ConversationLimits
 from caretway.backends.agent_api.ports import Response, RunHandler
 from caretway.backends.agent_api.run_reader import cut
 from caretway.backends.agent_api.tool_policy import LocalSetup, tool_policy
+from caretway.backends.agent_api.watch import ConversationLimits
 from caretway.core.errors import GatewayError
 from caretway.core.request import Message, Role, Text, ToolResult, ToolSpec, TurnRequest
 from caretway.core.source import receive

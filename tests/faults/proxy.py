@@ -30,6 +30,9 @@ class Proxy:
         self.target = target
         self.plan = plan
         self.watch = watch
+        self.sudden: Fault | None = None
+        """One for whichever connection carries that byte: counted over all connections, from `since` on."""
+        self.since = dict.fromkeys(Direction, 0)
         self.fired: list[Fired] = []
         self.accepted = 0
         self.carried = dict.fromkeys(Direction, 0)
@@ -53,6 +56,16 @@ class Proxy:
         """Close every connection in order, on both legs."""
         for link in list(self._links):
             link.close()
+
+    def surprise(self, fault: Fault | None) -> None:
+        self.sudden, self.since = fault, dict(self.carried)
+
+    async def retire(self) -> None:
+        """End every connection in order and wait until all peers have noticed."""
+        for link in list(self._links):
+            link.client.end()
+            link.server.end()
+        await self.emptied()
 
     async def emptied(self) -> None:
         """Until no connection is open."""
@@ -120,7 +133,10 @@ class Link:
             pipe.start()
 
     def fire(self, fault: Fault, pipe: "_Pipe", rest: bytes) -> None:
-        self.fault = None
+        if fault is self.proxy.sudden:
+            self.proxy.sudden = None
+        else:
+            self.fault = None
         self.proxy.happened(self, fault)
         other = self.pipes[Direction.DOWN if fault.direction is Direction.UP else Direction.UP]
         match fault.kind:
@@ -191,6 +207,7 @@ class _Leg(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.gone = False
         self.was_reset = False
+        self._ended = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -204,7 +221,7 @@ class _Leg(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         self.link.ended(self)
-        return True  # the other direction may go on
+        return not self._ended  # the other direction may go on
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.gone = True
@@ -233,8 +250,9 @@ class _Leg(asyncio.Protocol):
             self.transport.write(data)
 
     def end(self) -> None:
-        if self.transport is not None and not self.transport.is_closing():
+        if self.transport is not None and not self._ended and not self.transport.is_closing():
             with suppress(OSError):  # the peer was faster, and is gone for good
+                self._ended = True
                 self.transport.write_eof()
 
     def close(self) -> None:
@@ -277,13 +295,10 @@ class _Pipe:
         if self._held is not None:
             self._held += data
             return
-        fault = self._link.fault
-        if fault is not None and fault.direction is self._direction and self.passed + len(data) >= fault.at:
-            passing = fault.at - self.passed
-            self._pass(data[:passing])
-            self._due(data[passing:])
-        else:
-            self._pass(data)
+        left = min((fault.at - passed for fault, passed in self._faults()), default=len(data) + 1)
+        self._pass(data[:left])
+        if left <= len(data):
+            self._due(data[left:])
 
     def _pass(self, data: bytes) -> None:
         self.passed += len(data)
@@ -291,9 +306,19 @@ class _Pipe:
         self.target.write(data)
 
     def _due(self, rest: bytes) -> None:
-        fault = self._link.fault
-        if fault is not None and fault.direction is self._direction and self.passed >= fault.at:
-            self._link.fire(fault, self, rest)
+        for fault, passed in self._faults():
+            if passed >= fault.at:
+                self._link.fire(fault, self, rest)
+                return
+
+    def _faults(self) -> list[tuple[Fault, int]]:
+        """Those that may happen here, each with the bytes that it counts."""
+        proxy, direction = self._link.proxy, self._direction
+        known = (
+            (self._link.fault, self.passed),
+            (proxy.sudden, proxy.carried[direction] - proxy.since[direction]),
+        )
+        return [(fault, passed) for fault, passed in known if fault is not None and fault.direction is direction]
 
     # ---- faults that last
 
