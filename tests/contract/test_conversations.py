@@ -116,8 +116,8 @@ def once(talk: Talk) -> int:
 
 
 async def test_ten_turns_cost_what_their_messages_cost(client: Client) -> None:
-    """The last answer is not part of any prompt. Printed, because the README quotes these numbers. Cursor's own preamble
-    is in the cache by then: whoever comes first pays for it, once."""
+    """The last answer is not part of any prompt. Printed, because the README quotes these numbers. Cursor's own
+    preamble is in the cache by then: whoever comes first pays for it, once."""
     await client.chat("sim: say warm")
     assert client.stats()["tokens_in_uncached"] > PREAMBLE_TOKENS
     cost: dict[str, int] = {}

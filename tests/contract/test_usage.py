@@ -7,14 +7,17 @@ The simulator puts a preamble before every prompt that no client sees, so whoeve
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from caretway.simulator.tokens import PREAMBLE_TOKENS
-from contract.gateways import Client, gateway
+from contract.cursor_cli.stand_in import cli_gateway
+from contract.gateways import Client, gateway, gateway_to, simulated
 from contract.speakers import SPEAKERS, Heard, Messages, Speaker, ask, events
+from contract.subjects import WAYS
 
 STEPS = 28
 RESULT = "A line of a file that the tool has read, of the usual length.\n" * 12
@@ -217,3 +220,52 @@ async def test_the_bounds_of_what_the_simulator_lists(one: Client) -> None:
     async with httpx.AsyncClient(trust_env=False) as http:
         await http.post(f"{one.gateway.settings.agent_url}/_sim/reset")
     assert (await sim(one, "steps"))["runs"] == []
+
+
+# ---- backends that are told a total only, or nothing
+
+
+@pytest.mark.timeout(90)
+@pytest.mark.skipif(bool(WAYS["sdk"].missing), reason=WAYS["sdk"].missing or "never")
+async def test_the_sdk_tells_totals_only_and_its_steps_are_fitted_to_them(speaker: Speaker) -> None:
+    """What the first run has shown of Cursor's own instructions is known in the second."""
+    async with simulated() as (simulator, port), gateway_to(simulator, port, backend="sdk", api_key="key") as client:
+        first = await loop(client, speaker, loop_script(4), stream=True)
+        second = await loop(client, speaker, loop_script(4), stream=False)
+        one, other = (await sim(client, "steps"))["runs"]
+        pairs = [(first[-1], one["steps"][-1]), *zip(second, other["steps"], strict=True)]
+        for answer, step in pairs:
+            assert answer.told["estimated"]
+            assert abs(read(answer.told) - step["context"]) <= 0.02 * step["context"]
+            assert abs(said(answer.told) - step["output"]) <= 0.2 * step["output"] + 2
+        assert second[-1].told["caretway"]["run"]["input_tokens"] == sum(step["context"] for step in other["steps"])
+        stats, counted = await sim(client, "stats"), await metrics(client)
+        assert counted["cache_read"] == stats["tokens_in_cached"]
+        assert counted["input"] + counted["cache_write"] == stats["tokens_in_uncached"]
+        assert counted["output"] == stats["tokens_out"]
+
+
+async def test_cursor_agent_counts_a_run_with_its_own_tools_once(tmp_path: Path) -> None:
+    async with cli_gateway(tmp_path) as client:
+        plain = await client.chat("sim: say one")
+        worked = await client.chat('sim: exec read {"path":"a"}\nsim: exec read {"path":"b"}\nsim: say one')
+    assert plain.usage is not None and worked.usage is not None
+    assert "estimated" not in plain.usage and plain.usage["caretway"]["run"]["steps"] == 1
+    assert abs(worked.usage["prompt_tokens"] - plain.usage["prompt_tokens"]) <= 0.02 * plain.usage["prompt_tokens"]
+    assert worked.usage["estimated"] and "prompt_tokens_details" not in worked.usage
+    run = worked.usage["caretway"]["run"]
+    assert (run["steps"], run["input_tokens"] // worked.usage["prompt_tokens"]) == (3, 3)
+
+
+async def test_tools_that_the_gateway_runs_are_model_calls_of_one_answer(tmp_path: Path) -> None:
+    """The input is the context of the last of them, not the sum."""
+    (tmp_path / "a.txt").write_text("line\n" * 400)
+    prompt = 'sim: exec read {"path": "a.txt"}\nsim: exec read {"path": "a.txt"}\nsim: say done'
+    async with gateway("h2", workspace=tmp_path, local_tools="read-only") as client:
+        answer = await client.chat(prompt)
+        (run,) = (await sim(client, "steps"))["runs"]
+    assert len(run["steps"]) == 3 and answer.usage is not None
+    last = run["steps"][-1]["context"]
+    assert abs(answer.usage["prompt_tokens"] - last) <= 0.02 * last
+    assert answer.usage["caretway"]["run"]["input_tokens"] == sum(step["context"] for step in run["steps"])
+    assert answer.usage["caretway"]["run"]["steps"] == 3
