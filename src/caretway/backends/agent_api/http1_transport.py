@@ -119,7 +119,7 @@ class Http1Run(Http1Stream):
         self._append_fields = head({**APPEND_HEADERS, **timeout}, headers)
         self._unsent: deque[bytes] = deque()
         self._unsent_bytes = 0
-        self._in_flight = 0
+        self._in_flight = self._flying_bytes = 0
         self._over = False
         opening = pack(ai.BidiRequestId(request_id=request_id).SerializeToString())
         self.listening = _exchange(origin, "POST", RUN_SSE, head(RUN_HEADERS, headers), opening, self, shared=False)
@@ -150,15 +150,20 @@ class Http1Run(Http1Stream):
 
     def _send_more(self) -> None:
         while self._unsent and self._in_flight < self._limits.appends_in_flight:
+            size = len(self._unsent[0])
+            if self._in_flight and self._flying_bytes + size > self._limits.append_bytes_in_flight:
+                break
             body = self._unsent.popleft()
-            self._unsent_bytes -= len(body)
+            self._unsent_bytes -= size
             self._in_flight += 1
-            append = _Append(self, self._limits)
+            self._flying_bytes += size
+            append = _Append(self, self._limits, size)
             append.exchange = _exchange(self._origin, "POST", BIDI_APPEND, self._append_fields, body, append)
             self._pool.submit(append.exchange)
 
-    def append_ended(self, error: GatewayError | None) -> None:
+    def append_ended(self, size: int, error: GatewayError | None) -> None:
         self._in_flight -= 1
+        self._flying_bytes -= size
         if error is not None:
             self._fail(error)
         else:
@@ -179,11 +184,12 @@ class Http1Run(Http1Stream):
 class _Append:
     """The sink of one append."""
 
-    __slots__ = ("_limits", "_refusal", "_run", "_status", "_timer", "exchange")
+    __slots__ = ("_limits", "_refusal", "_run", "_size", "_status", "_timer", "exchange")
     exchange: Exchange
 
-    def __init__(self, run: Http1Run, limits: TransportLimits) -> None:
+    def __init__(self, run: Http1Run, limits: TransportLimits, size: int) -> None:
         self._run = run
+        self._size = size
         self._limits = limits
         self._status = 0
         self._refusal: tuple[Mapping[str, str], bytearray] | None = None
@@ -204,11 +210,11 @@ class _Append:
         if error is None and self._refusal is not None:
             headers, body = self._refusal
             error = fault_from_status(self._status, headers, bytes(body))
-        self._run.append_ended(error)
+        self._run.append_ended(self._size, error)
 
     def _late(self) -> None:
         self.exchange.abandon()
-        self._run.append_ended(late(BIDI_APPEND, self._limits.append_timeout_s))
+        self._run.append_ended(self._size, late(BIDI_APPEND, self._limits.append_timeout_s))
 
 
 def _exchange(
