@@ -58,7 +58,7 @@ class Reply:
 _Run = tuple[type[Text] | type[Reasoning], list[str]]
 
 
-_AT_ONCE: Final = 256
+_AT_ONCE: Final = 64
 _PART_BYTES: Final = 256
 """What keeping a call, a note or a run of text takes beside its words."""
 _json: Final = msgspec.json.Encoder().encode

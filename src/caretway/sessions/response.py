@@ -275,10 +275,11 @@ class Response:
                     out.append(shown)
                     self._end(shown, made_up=not last)
                     break
-                self._fold.feed(shown)
+                if type(shown) is not ToolCallDelta:  # the call itself will say it whole
+                    self._fold.feed(shown)
                 out.append(shown)
-        if self._stages:
-            self._fold.add(())  # there will be no batches of deltas that let it catch up
+        if self._stages or self._must_call:
+            self._fold.add(())  # elsewhere the batches of deltas let it catch up
         limit = self._max_bytes
         if (self._heard > limit or self._fold.weight > limit) and not self.over:
             out += self._too_long()

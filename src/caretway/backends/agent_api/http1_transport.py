@@ -128,6 +128,7 @@ class Http1Run(Http1Stream):
         self._unsent: deque[bytes] = deque()
         self._unsent_bytes = 0
         self._in_flight: set[_Append] = set()
+        self._flying_bytes = 0
         self._over = self._doubted = False
         opening = pack(ai.BidiRequestId(request_id=request_id).SerializeToString())
         self.listening = _exchange(origin, "POST", RUN_SSE, head(RUN_HEADERS, headers), opening, self, run=True)
@@ -165,9 +166,13 @@ class Http1Run(Http1Stream):
 
     def _send_more(self) -> None:
         while self._unsent and len(self._in_flight) < self._limits.appends_in_flight:
+            size = len(self._unsent[0])
+            if self._in_flight and self._flying_bytes + size > self._limits.append_bytes_in_flight:
+                break
             body = self._unsent.popleft()
-            self._unsent_bytes -= len(body)
-            append = _Append(self, self._limits)
+            self._unsent_bytes -= size
+            self._flying_bytes += size
+            append = _Append(self, self._limits, size)
             append.exchange = _exchange(self._origin, "POST", BIDI_APPEND, self._append_fields, body, append)
             self._in_flight.add(append)
             self._pool.submit(append.exchange)
@@ -194,7 +199,9 @@ class Http1Run(Http1Stream):
         self._fail(cut(what))
 
     def append_ended(self, append: "_Append", error: GatewayError | None) -> None:
-        self._in_flight.discard(append)
+        if append in self._in_flight:
+            self._in_flight.discard(append)
+            self._flying_bytes -= append.size
         if error is not None:
             self._fail(error)
         else:
@@ -218,11 +225,12 @@ class _Append:
     """The sink of one append, and its clock. It may be sent twice, when the kept connection under it broke: the server
     drops a number that it has seen. Should it refuse it instead, the run is lost as it would have been by the break."""
 
-    __slots__ = ("_limits", "_loop", "_refusal", "_run", "_status", "_timer", "_until", "exchange")
+    __slots__ = ("_limits", "_loop", "_refusal", "_run", "_status", "_timer", "_until", "exchange", "size")
     exchange: Exchange
 
-    def __init__(self, run: Http1Run, limits: TransportLimits) -> None:
+    def __init__(self, run: Http1Run, limits: TransportLimits, size: int) -> None:
         self._run = run
+        self.size = size
         self._limits = limits
         self._status = 0
         self._refusal: tuple[Mapping[str, str], bytearray] | None = None

@@ -65,6 +65,8 @@ class TransportLimits:
 
     appends_in_flight: int = 16
     """HTTP/1.1: unanswered appends of one run, as the official client has them."""
+    append_bytes_in_flight: int = 8 * MIB
+    """HTTP/1.1: how much they may have together; a larger one goes alone."""
     http1_call_connections: int = 48
     """HTTP/1.1: connections for appends and unary calls, shared by all runs."""
     http1_run_connections: int = 512

@@ -3,8 +3,8 @@
 In, as a carrier's `Sink`: the response's status and headers, then body bytes in any chunking, then the end. Out, to the
 run's handler: messages, then how it ended. Remembered: what was not told yet. However much one read brings, a callback
 works on a small part of it; the carrier is held back and the rest follows in callbacks of its own. Nothing is told while
-the run's owner does not want to hear. Few messages that want an answer are told at a time, so that the answers are on
-their way before more are made.
+the run's owner does not want to hear. Messages that want an answer are told one by one when there are many, so that an
+answer is on its way before the next is made.
 """
 
 import asyncio
@@ -23,8 +23,9 @@ log = logging.getLogger(__name__)
 SLICE_MESSAGES: Final = 256
 SLICE_BYTES: Final = 64 * 1024
 """What one callback works on, unless a single message is larger."""
-ASKING_AT_ONCE: Final = 4
-"""Messages that may want an answer, before the answers are on their way: they may be large."""
+FEW: Final = 4
+"""So many messages of one read are told together, whatever they are. Of more, each that may want an answer is told in a
+callback of its own: answers may be large."""
 PIECES_AT_ONCE: Final = 2
 """Of a long text, in one callback."""
 MAX_FOREIGN_BYTES: Final = 1024 * 1024
@@ -169,7 +170,7 @@ class RunReader:
                 return
             if envelope.heavy:
                 self._heavy = messages.pop()  # in a callback of its own
-            if not messages[ASKING_AT_ONCE:]:
+            if not messages[FEW:]:
                 if messages:
                     self._handler.on_messages(messages)
                 return
@@ -192,7 +193,7 @@ class RunReader:
             raise _protocol(str(refused)) from refused
 
     def _tell_batches(self) -> None:
-        at_once = PIECES_AT_ONCE if self._in_pieces else SLICE_MESSAGES
+        at_once = PIECES_AT_ONCE if self._in_pieces else 1
         while self._batches and not self._held and at_once:
             at_once -= 1
             self._handler.on_messages(self._batches.pop())
@@ -244,16 +245,16 @@ class RunReader:
 
 
 def _batches(messages: list[bytes]) -> list[list[bytes]]:
-    """What is told at a time: news together, and few of those that want an answer."""
+    """What is told at a time: news together, and alone what may want an answer."""
     batches: list[list[bytes]] = []
-    room = 0
+    together = False
     for message in messages:
-        if not room:
-            batches.append([])
-            room = ASKING_AT_ONCE
-        batches[-1].append(message)
-        if not informs(message):
-            room -= 1
+        news = informs(message)
+        if news and together:
+            batches[-1].append(message)
+        else:
+            batches.append([message])
+        together = news
     return batches
 
 

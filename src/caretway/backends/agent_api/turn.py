@@ -362,7 +362,7 @@ def _nobody() -> None:
 
 
 def _weight(event: Event) -> int:
-    """Bytes an unread event holds, roughly."""
+    """Bytes an unread event holds, roughly, and what it takes to pass it on: all that is unread is taken at once."""
     if isinstance(event, TextDelta | ReasoningDelta):
-        return 64 + len(event.text)
-    return 64 + len(event.arguments) if isinstance(event, ToolCallDelta | ToolCallReady) else 64
+        return 128 + len(event.text)
+    return 1024 + (len(event.arguments) if isinstance(event, ToolCallDelta | ToolCallReady) else 0)
