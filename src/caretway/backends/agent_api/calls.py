@@ -217,8 +217,8 @@ class CallTable:
         if not self._calls:
             return
         for call in list(self._calls.values()):
-            if call.state is not CallState.ANSWERED:
-                continue
+            if call.state is not CallState.ANSWERED or call.exec_id is None:
+                continue  # on this attempt nobody has its result
             if call.taken or (spoke and call.saved is Saved.LIKELY):
                 self._forget(call)
             elif spoke:
