@@ -144,7 +144,7 @@ class Stream:
         identity = Identity("sdk", "caretway")
         setup = AgentSetup("agent", "unofficial", identity, ConversationLimits(), Surroundings(), 1 << 20, nothing)
         turn = await AgentBackend(setup, wire, NoSecret(), lambda: 0.0).start(REQUEST)
-        live = LiveTurn(turn, Tickets("sid"), REQUEST)
+        live = LiveTurn(turn, Tickets("sid", "call_"), REQUEST)
         response = Response(Keeper(), live, REQUEST, "fresh", "", (), no_restart)
         stream = cls(wire, response, ClientLine())
         spawn(stream._answer.made(), "answer")

@@ -388,7 +388,10 @@ class Settings:
     sibling_quiet: float = field(
         default=0.15, metadata=_sessions(_GRACE, "How long to wait for further parallel tool calls.")
     )
-    parked_timeout: float = field(default=900.0, metadata=_sessions(_TIME, "How long a turn waits for tool results."))
+    parked_timeout: float = field(
+        default=900.0,
+        metadata=_sessions(_TIME, "How long a turn waits for tool results; a minute at most after one forced call."),
+    )
     max_parked: int = field(
         default=200, metadata=_sessions(integer(1), "How many turns may wait for tool results at once.")
     )
@@ -448,7 +451,7 @@ class Settings:
     )
     mcp_max_tools: int = field(default=1000, metadata=_mcp(integer(1), "How many tools of one MCP server are offered."))
 
-    connect_timeout: float = field(default=10.0, metadata=_limit(_TIME, "Limit for opening a connection to Cursor."))
+    connect_timeout: float = field(default=8.0, metadata=_limit(_TIME, "Limit for opening a connection to Cursor."))
     call_timeout: float = field(default=30.0, metadata=_limit(_TIME, "Limit for one call such as the model list."))
     silence_timeout: float = field(
         default=30.0, metadata=_limit(_TIME, "Give a run up when nothing at all arrives for this long.")
@@ -489,7 +492,10 @@ class Settings:
     )
     max_body_bytes: int = field(default=32 * 2**20, metadata=_limit(_BUFFER, "Largest request body that is accepted."))
     max_frame_bytes: int = field(
-        default=64 * 2**20, metadata=_limit(_BUFFER, "Largest single message that is accepted from Cursor.")
+        default=16 * 2**20, metadata=_limit(_BUFFER, "Largest single message that is accepted from Cursor.")
+    )
+    max_answer_bytes: int = field(
+        default=8 * 2**20, metadata=_limit(_BUFFER, "Longest answer that is accepted from a model, calls included.")
     )
     stream_buffer_bytes: int = field(
         default=2**20, metadata=_limit(_BUFFER, "Unread events per response before Cursor is made to wait.")
@@ -514,6 +520,12 @@ class Settings:
     max_headers: int = field(default=128, metadata=_limit(integer(8), "How many headers a request may have."))
     max_messages: int = field(
         default=20_000, metadata=_limit(integer(1), "How many messages or input items a request may have.")
+    )
+    max_json_values: int = field(
+        default=100_000, metadata=_limit(integer(1_000), "How many values the JSON of a request may hold.")
+    )
+    max_text_bytes: int = field(
+        default=8 * 2**20, metadata=_limit(_BUFFER, "Largest request body, its images not counted.")
     )
     max_json_depth: int = field(
         default=64, metadata=_limit(integer(8, 256), "How deeply the JSON of a request may be nested.")

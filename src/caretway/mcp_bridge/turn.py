@@ -36,6 +36,7 @@ from ..core.events import (
 from ..core.request import Message, Role, Text, ToolCall, ToolResult, TurnRequest
 from ..core.source import Pulled, receive
 from ..core.turn import Backend, Snapshot, Turn
+from ..core.usage import together
 from ..tasks import spawn
 from .catalogue import BridgedTool
 
@@ -112,7 +113,7 @@ class BridgedTurn(Pulled):
         """Calls were made since then: what follows is a new paragraph."""
         self._made: list[str] = []
         self._spent: Usage | None = None
-        """By inner turns that are over."""
+        """By the steps of this response that are over."""
         self._usage: Usage | None = None
 
     # ---- Turn
@@ -178,9 +179,10 @@ class BridgedTurn(Pulled):
             else:
                 await self._inner.aclose()
                 self._inner = await self._backend.start(told)
-                self._spent, self._usage = _sum(self._spent, self._usage), None
         except GatewayError as error:
             return error
+        if self._usage is not None:
+            self._spent, self._usage = together(self._spent, self._usage), None
         self._begin_step()
         return None
 
@@ -222,7 +224,7 @@ class BridgedTurn(Pulled):
                         out.append(event)
                 case UsageReported(usage=usage):
                     self._usage = usage
-                    out.append(UsageReported(_sum(self._spent, usage) or usage))
+                    out.append(UsageReported(together(self._spent, usage)))
                 case TurnPaused() | TurnEnded():
                     self._pause_or_end(event, out)
                 case TurnFailed():
@@ -277,20 +279,3 @@ def _told_results(told: TurnRequest, before: TurnRequest, own: Mapping[str, Tool
 
 def _shortened(arguments: str) -> str:
     return arguments if len(arguments) <= _SHOWN_ARGUMENTS else f"{arguments[:_SHOWN_ARGUMENTS]}…"
-
-
-def _sum(one: Usage | None, other: Usage | None) -> Usage | None:
-    if one is None or other is None:
-        return one or other
-
-    def added(a: int | None, b: int | None) -> int | None:
-        return a if b is None else b if a is None else a + b
-
-    return Usage(
-        added(one.input_tokens, other.input_tokens),
-        added(one.output_tokens, other.output_tokens),
-        added(one.cache_read_tokens, other.cache_read_tokens),
-        added(one.cache_write_tokens, other.cache_write_tokens),
-        added(one.reasoning_tokens, other.reasoning_tokens),
-        estimated=one.estimated or other.estimated,
-    )

@@ -17,6 +17,7 @@ from ..core.events import (
     ReasoningDelta,
     Recovered,
     TextDelta,
+    ToolCallDelta,
     ToolCallReady,
     ToolCallStarted,
     TurnEnded,
@@ -50,6 +51,16 @@ _FRESH_BECAUSE: Final = {
 }
 MAX_RECOVERIES: Final = 16
 """Of one response, in its log line."""
+_CALLS = (ToolCallStarted, ToolCallDelta, ToolCallReady)
+MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024
+"""One response: its words as they stand in JSON, its calls and what is kept with them."""
+PIECE_BYTES: Final = 32
+CALL_BYTES: Final = 1024
+"""What a piece of a call's arguments, and a call, take beside the words."""
+MAX_CALLS: Final = 4096
+"""Of one turn: all that its client may come back for."""
+MAX_HELD_EVENTS: Final = 50_000
+"""How much may be said before a call that was demanded."""
 
 
 class Keeper(Protocol):
@@ -67,8 +78,10 @@ class Response:
         "_factories",
         "_failure",
         "_fold",
+        "_heard",
         "_held",
         "_keeper",
+        "_max_bytes",
         "_must_call",
         "_order",
         "_plain",
@@ -98,8 +111,10 @@ class Response:
         reason: str,
         stages: Sequence[StageFactory],
         restart: Callable[[int], Awaitable[LiveTurn]] | None,
+        max_bytes: int = MAX_ANSWER_BYTES,
     ) -> None:
         """`restart` opens a fresh run for the whole request, when told how many were opened for it before."""
+        self._max_bytes = max_bytes
         self.label: Label = label
         self.reason = reason
         self.live = live
@@ -126,6 +141,7 @@ class Response:
     def _begin(self) -> None:
         self._order = EventOrder()
         self._fold = Fold()
+        self._heard = 0  # what came, though the stages may hold it back
         self._whole: Reply | None = None
         built = (factory(self.request) for factory in self._factories)
         self._stages: list[Stage] = [stage for stage in built if stage is not None]
@@ -152,7 +168,7 @@ class Response:
                         break
                 else:
                     self._fold.add(events)
-                    return events
+                    return events if self._fold.weight <= self._max_bytes else [*events, *self._too_long()]
                 self._plain = False
                 events = self._digest(events)
             except Exception as failure:
@@ -206,6 +222,17 @@ class Response:
         except Exception as failure:
             return self._failed(failure)
 
+    def _too_long(self) -> list[Event]:
+        """Whoever reads gets what there is and the reason; upstream is closed."""
+        limit = f"{self._max_bytes / 2**20:g} MiB"
+        return self._failed(
+            GatewayError(
+                ErrorKind.UPSTREAM_PROTOCOL,
+                f"The answer is longer than {limit}.",
+                hint="Ask for less at a time, or raise `max_answer_bytes`.",
+            )
+        )
+
     def _failed(self, failure: Exception) -> list[Event]:
         """A failure is an event, not an exception: the response may have begun long ago."""
         if not isinstance(failure, GatewayError):
@@ -221,35 +248,57 @@ class Response:
         for event in batch:
             if self.over:
                 break
-            if isinstance(event, Recovered):
+            if type(event) is Recovered:
                 self._recovered(event)
                 continue
             if isinstance(event, _DELTAS) and self._order.state is State.OPEN:
-                pass  # legal wherever the order is open
+                self._heard += len(event.text)  # legal wherever the order is open
+                last = False
             else:
                 self._order.check(event)
                 event = self.live.tickets.outward(event)
-                if isinstance(event, ToolCallReady):
-                    # Known before the client can see it: no client beats the registry.
-                    self._keeper.issue(self.live, event.id)
-            passed = self._staged(event) if self._stages else [event]
-            if isinstance(event, TurnStarted):
-                if self._started:  # by a run that was lost before it said anything
-                    self._fold.feed(event)
-                    continue
-                self._started = True
-            for shown in passed:
-                made_up = isinstance(shown, TurnEnded) and not isinstance(event, TERMINAL)
-                if made_up:  # upstream is stopped before it could count
-                    usage = UsageReported(estimated_usage(self.request, self._fold.reply().text))
-                    self._fold.feed(usage)
-                    out.append(usage)
-                self._fold.feed(shown)
-                out.append(shown)
+                last = isinstance(event, TERMINAL)
+                if not last and isinstance(event, _CALLS):
+                    self._note_call(event)
+                elif type(event) is TurnStarted:
+                    if self._started:  # by a run that was lost before it said anything
+                        self._fold.feed(event)
+                        continue
+                    self._started = True
+            for shown in self._staged(event) if self._stages else (event,):
                 if isinstance(shown, TERMINAL):
-                    self._end(shown, made_up=made_up or not isinstance(event, TERMINAL))
+                    if not last and isinstance(shown, TurnEnded):  # upstream is stopped before it could count
+                        usage = UsageReported(estimated_usage(self.request, self._fold.reply()))
+                        self._fold.feed(usage)
+                        out.append(usage)
+                    self._fold.feed(shown)
+                    out.append(shown)
+                    self._end(shown, made_up=not last)
                     break
+                if type(shown) is not ToolCallDelta:  # the call itself will say it whole
+                    self._fold.feed(shown)
+                out.append(shown)
+        if self._stages or self._must_call:
+            self._fold.add(())  # elsewhere the batches of deltas let it catch up
+        limit = self._max_bytes
+        if (self._heard > limit or self._fold.weight > limit) and not self.over:
+            out += self._too_long()
         return out
+
+    def _note_call(self, event: ToolCallStarted | ToolCallDelta | ToolCallReady) -> None:
+        if isinstance(event, ToolCallDelta):
+            self._heard += len(event.arguments) + PIECE_BYTES
+        elif isinstance(event, ToolCallStarted):
+            self._heard += CALL_BYTES
+        elif len(self.live.issued) < MAX_CALLS:
+            # Known before the client can see it: no client beats the registry.
+            self._keeper.issue(self.live, event.id)
+        else:
+            raise GatewayError(
+                ErrorKind.UPSTREAM_PROTOCOL,
+                f"The model made more than {MAX_CALLS} tool calls in one turn.",
+                hint="Start a new conversation.",
+            )
 
     def _staged(self, event: Event) -> list[Event]:
         events = [event]
@@ -259,6 +308,7 @@ class Response:
 
     def _end(self, event: TurnPaused | TurnEnded | TurnFailed, *, made_up: bool) -> None:
         self.over = True
+        self._plain = False
         if made_up:
             happening = Happening.STOPPED
         elif isinstance(event, TurnPaused):
@@ -296,6 +346,9 @@ class Response:
     def _hold(self, events: list[Event]) -> list[Event]:
         """A call is demanded: nothing is shown until there is one, so that there can be a second try."""
         self._held += events
+        if len(self._held) > MAX_HELD_EVENTS and not self.over:
+            events = self._too_long()
+            self._held += events
         if _calls(events):
             self._must_call = False
             self._visible = True

@@ -39,7 +39,7 @@ from .script import (
     ToolUse,
     Wait,
 )
-from .tokens import Piece, estimate
+from .tokens import Piece, estimate, preamble
 from .world import World
 
 DROP_PAUSE_S: Final = 0.05
@@ -99,10 +99,11 @@ class Performance:
         self._next_query = first_query
         self._next_id = 0
         self.usage = Usage()
+        self._steps = world.steps.open(conversation.id, run_key, conversation.model)
         self.muted = False
         system = Piece(f"system\x00{conversation.system}", estimate(conversation.system))
         home = Piece(f"conversation\x00{conversation.id}", 0)
-        self._prompt = [home, system, toolbox.piece(conversation.tools)]
+        self._prompt = [preamble(conversation.model), home, system, toolbox.piece(conversation.tools)]
         self._prompt += [piece(message) for message in self._history if message.role != "system"]
         # said and thought since the last record; `_joins` when the next text continues one
         self._text: list[str] = []
@@ -227,6 +228,7 @@ class Performance:
                 await exchange.drained()
             elif index % _DELTAS_PER_TURN == _DELTAS_PER_TURN - 1:
                 await asyncio.sleep(0)  # other streams want their turn
+        exchange.write(updates.tokens(tokens * (step.count % _DELTAS_PER_COUNT)))
         self._count_out(tokens * step.count)
         if step.count * step.size:
             self._keep(brain.streamed(step))
@@ -383,19 +385,23 @@ class Performance:
         self.usage.uncached += charge.uncached
         self._world.stats.tokens_in_cached += charge.cached
         self._world.stats.tokens_in_uncached += charge.uncached
+        self._steps.step(charge.cached, charge.uncached)
 
     def _count_out(self, tokens: int, *, reasoning: bool = False) -> None:
         self.usage.output += tokens
         self.usage.reasoning += tokens if reasoning else 0
         self._world.stats.tokens_out += tokens
+        self._steps.said(tokens)
 
     def _ended(self) -> pb.TurnEndedUpdate:
         usage = self.usage
+        self._steps.ended = True
+        written = usage.uncached if models.writes_cache(self._conversation.model) else 0
         return pb.TurnEndedUpdate(
             input_tokens=usage.cached + usage.uncached,
             output_tokens=usage.output,
             cache_read_tokens=usage.cached,
-            cache_write_tokens=usage.uncached,
+            cache_write_tokens=written,
             reasoning_tokens=usage.reasoning,
             ended_at_ms=int(self._world.clock() * 1000),
         )

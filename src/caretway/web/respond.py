@@ -7,23 +7,26 @@ after that is an event in the stream. A client that hangs up cancels the work, w
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from os import urandom
 from typing import Any
 
+from msgspec.structs import replace
+
 from ..core.errors import RETRYABLE, SOON, ErrorKind, GatewayError
 from ..core.events import AgentActivity, Event, TurnFailed, TurnStarted
 from ..core.fold import Reply
-from ..core.request import TurnRequest
+from ..core.request import Image, ToolResult, TurnRequest
 from ..core.turn import Observer, TurnRecord
 from ..dialects import Dialect, Encoder, ResponseMeta
 from ..sessions.manager import Sessions
 from ..sessions.response import Response
+from ..tasks import aside
 from .exchange import NO_HEADERS, Exchange, Header, header_text
 from .images import ImageFetcher
 from .models import ModelDesk
-from .shape import ShapeLimits, read_json
+from .shape import ShapeLimits, is_large, read_json, too_much_text
 
 _SSE_HEADERS: tuple[Header, ...] = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -68,14 +71,15 @@ class Responder:
     async def answer(self, dialect: Dialect, exchange: Exchange, request_id: str, common: list[Header]) -> None:
         began = time.perf_counter()
         http = exchange.http
-        parsed = read_json(exchange.body, self._shape)
-        exchange.body = b""
-        if self._images is not None:
-            parsed = await self._images.inline(parsed)
-        request = dialect.decode(parsed, http.headers)
-        del parsed
+        body, exchange.body = exchange.body, b""
+        if is_large(body) or self._images is not None:
+            request = await self._decode(dialect, body, http.headers)
+        else:
+            request = dialect.decode(read_json(body, self._shape), http.headers)
+        del body
         http.headers = NO_HEADERS  # they have been read, and an answer may take long
-        upstream = self._prepare(await self._models.fit(request))
+        upstream = await self._models.fit(request)
+        upstream = await aside(self._prepare, upstream) if upstream.large else self._prepare(upstream)
         if upstream.model != request.model:
             common.append((b"x-caretway-model", header_text(upstream.model)))
         if upstream.ignored:
@@ -107,6 +111,37 @@ class Responder:
                     recoveries=tuple(response.recoveries),
                 )
             )
+
+    async def _decode(self, dialect: Dialect, body: bytes, headers: Mapping[str, str]) -> TurnRequest:
+        """What is large, or may become it by what is fetched."""
+        if self._images is None:
+            return await aside(decode_large, dialect, body, headers, self._shape)
+        parsed = await aside(read_json, body, self._shape)
+        if await self._images.inline(parsed) or is_large(body):
+            return await aside(decode_parsed, dialect, parsed, len(body), headers, self._shape)
+        return dialect.decode(parsed, headers)
+
+
+def decode_large(dialect: Dialect, body: bytes, headers: Mapping[str, str], limits: ShapeLimits) -> TurnRequest:
+    """Body -> request, in steps that are short each; for `aside`."""
+    return decode_parsed(dialect, read_json(body, limits), len(body), headers, limits)
+
+
+def decode_parsed(
+    dialect: Dialect, parsed: object, size: int, headers: Mapping[str, str], limits: ShapeLimits
+) -> TurnRequest:
+    request = dialect.decode(parsed, headers)
+    text = size - _image_bytes(request)
+    if text > limits.text:
+        raise too_much_text(text, limits.text)
+    return replace(request, large=True)
+
+
+def _image_bytes(request: TurnRequest) -> int:
+    """What the images took in the body."""
+    parts = [part for message in request.messages for part in message.parts]
+    parts += [inner for part in parts if isinstance(part, ToolResult) for inner in part.content]
+    return sum(len(part.data) * 4 // 3 for part in parts if isinstance(part, Image))
 
 
 def _outcome(response: Response, reply: Reply, *, late: bool) -> str:
@@ -165,8 +200,11 @@ class _Answer(ABC):
         await self._done
 
     def stop(self) -> None:
+        """It is over, however it ended. Whoever may still call it (a turn that is parked, a connection that is kept)
+        holds an empty shell from now on: an answer is freed when its task is, without a search for cycles."""
         self._over = True
-        self._exchange.on_writable = None
+        self._exchange.forget()
+        del self._response, self._exchange
 
     def _end(self, failure: Exception | None = None) -> None:
         self._over = True
@@ -262,7 +300,7 @@ class Streamed(_Answer):
         self._opens_at = self._spoken + self._pace.patience
 
     def _go_on(self) -> None:
-        if self._exchange.blocked or self._over:
+        if self._over or self._exchange.blocked:
             return
         try:
             events = self._response.take()
@@ -274,8 +312,10 @@ class Streamed(_Answer):
             elif self._response.over:
                 self._finish(encoder.feed(events))
             else:
-                self._exchange.write(encoder.feed(events))
-                self._spoken = self._loop.time()
+                said = encoder.feed(events)
+                if said:  # not all that comes is shown, and a client must not take that for silence
+                    self._exchange.write(said)
+                    self._spoken = self._loop.time()
         except Exception as failure:
             self._end(failure)
 

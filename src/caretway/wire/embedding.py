@@ -4,6 +4,7 @@ For large parts that are the same in many messages, and would otherwise be built
 Whoever joins parts keeps them in the order of their field numbers, so that the bytes are those of the real encoder.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from google.protobuf.message import Message
@@ -20,6 +21,18 @@ def tag(of: type[Message], field: str) -> bytes:
 def embed(field_tag: bytes, payload: bytes) -> bytes:
     size = len(payload)
     return field_tag + (_SHORT[size] if size < 128 else _varint(size)) + payload
+
+
+def embed_deep(parts: Sequence[tuple[bytes, bytes]], payload: bytes) -> bytes:
+    """`payload` inside several messages, the outermost first, copied once. Each part: what stands before the field, and
+    the field's tag."""
+    heads: list[bytes] = []
+    size = len(payload)
+    for before, field_tag in reversed(parts):
+        head = before + field_tag + _varint(size)
+        heads.append(head)
+        size += len(head)
+    return b"".join((*reversed(heads), payload))
 
 
 def _varint(number: int) -> bytes:

@@ -9,6 +9,7 @@ from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import (
     AgentActivity,
     Event,
+    RunUsage,
     TextDelta,
     TurnEnded,
     TurnFailed,
@@ -180,13 +181,24 @@ async def test_a_turn_that_is_gone_is_said_so(bridged_too: bool) -> None:
     assert error.kind is ErrorKind.TURN_GONE
 
 
-async def test_usage_of_several_inner_turns_is_added_up() -> None:
-    first: list[Event] = [*called("1", QUICK), UsageReported(Usage(10, 2)), TurnEnded()]
-    second: list[Event] = [TextDelta("done"), UsageReported(Usage(20, 3, cache_read_tokens=8)), TurnEnded()]
+async def test_several_inner_turns_are_the_context_of_the_last_and_the_cost_of_all() -> None:
+    first: list[Event] = [*called("1", QUICK), UsageReported(Usage(10, 2, run=RunUsage(10, 2))), TurnEnded()]
+    counted = Usage(20, 3, cache_read_tokens=8, run=RunUsage(20, 3, 8))
+    second: list[Event] = [TextDelta("done"), UsageReported(counted), TurnEnded()]
     inner = ScriptedBackend([ScriptedTurn([first]), ScriptedTurn([second])], TEXT)
     reply = await response(await started(inner, Tools()))
-    assert reply.usage == Usage(30, 5, cache_read_tokens=8)
+    assert reply.usage == Usage(20, 5, cache_read_tokens=8, run=RunUsage(30, 5, 8, steps=2))
     assert inner.turns[0].closed
+
+
+async def test_the_steps_of_one_inner_run_are_one_answer() -> None:
+    """A bridged call pauses the inner run, not the response: what was said before the pause is part of the answer."""
+    first: list[Event] = [TextDelta("look"), *called("1", QUICK), UsageReported(Usage(10, 2, estimated=True))]
+    run = RunUsage(33, 5, steps=2)
+    second: list[Event] = [TextDelta("done"), UsageReported(Usage(20, 3, run=run)), TurnEnded()]
+    inner = ScriptedBackend([ScriptedTurn([[*first, TurnPaused()], second])], PARKING)
+    reply = await response(await started(inner, Tools()))
+    assert reply.usage == Usage(20, 5, estimated=True, run=run)
 
 
 async def test_the_loop_guard_is_asked(abilities: Abilities) -> None:

@@ -8,11 +8,13 @@ import hashlib
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, Protocol
 
 from ...core.errors import ErrorKind, GatewayError
 from ...core.request import TurnRequest
 from ...core.turn import Abilities, BackendStatus, ModelInfo, Snapshot
+from ...tasks import aside
 from ...wire import paths
 from ...wire.messages import pb
 from .compose import Composer, Surroundings
@@ -96,13 +98,15 @@ class AgentBackend:
         setup = self._setup
         rules = setup.tools(request)
         run_id = new_id()
-        opening = self._composer.compose(
+        compose = partial(
+            self._composer.compose,
             request,
             conversation_id=conversation_id,
             run_id=run_id,
             checkpoint=checkpoint,
             workspace=rules.workspace,
         )
+        opening = await aside(compose) if request.large else compose()
         conversation = Conversation(
             opening,
             request,

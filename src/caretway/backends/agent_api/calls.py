@@ -92,13 +92,27 @@ class Asked:
 
 
 class CallTable:
-    __slots__ = ("_bytes", "_calls", "_drafts", "_ids", "_listed", "_parallel", "_step", "_used", "_waiting", "owed")
+    __slots__ = (
+        "_bytes",
+        "_calls",
+        "_drafts",
+        "_ids",
+        "_listed",
+        "_parallel",
+        "_step",
+        "_used",
+        "_waiting",
+        "owed",
+        "writing",
+    )
 
     def __init__(self, *, parallel: bool) -> None:
         self._parallel = parallel
         self._calls: dict[str, Call] = {}  # in the order in which they began
         self._ids: dict[str, Call] = {}  # by the ids that this attempt uses
         self._drafts: dict[str, str] = {}  # of calls of which it is not known yet which they are
+        self.writing = 0
+        """Calls of which the client has a part."""
         self.owed: list[Call] = []
         """Expected once more on this attempt, and not repeated yet."""
         self._used: set[str] = set()
@@ -129,6 +143,7 @@ class CallTable:
             return ()
         call = self._new(ids, name, convert)
         call.begun = True
+        self.writing += 1
         return (ToolCallStarted(call.id, name),)
 
     def grow(self, ids: Sequence[str], piece: str) -> Sequence[Event]:
@@ -170,6 +185,8 @@ class CallTable:
             return Asked(call, replies=self._again(call, convert))
         if call.state is CallState.ASKED:
             return Asked(call)  # the client has it, or it runs: only the exec id is new
+        if call.begun:
+            self.writing -= 1
         call.convert, call.typed = convert, typed
         call.state = CallState.ASKED
         call.arguments = arguments
@@ -190,6 +207,8 @@ class CallTable:
 
     def checkpointed(self, *, spoke: bool) -> None:
         """`spoke`: the model said something after the newest results and before this checkpoint."""
+        if not self._calls:
+            return
         for call in list(self._calls.values()):
             if call.state is not CallState.ANSWERED:
                 continue
@@ -247,11 +266,6 @@ class CallTable:
             for call in self._calls.values()
             if call.exec_id is not None and call.state is not CallState.ANSWERED
         ]
-
-    @property
-    def writing(self) -> bool:
-        """The client has a part of a call."""
-        return any(call.state is CallState.WRITING for call in self._calls.values())
 
     @property
     def runs_here(self) -> bool:

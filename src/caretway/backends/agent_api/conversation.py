@@ -19,6 +19,7 @@ from ...core.events import (
     ReasoningDelta,
     Recovered,
     TextDelta,
+    ToolCallReady,
     TurnEnded,
     TurnFailed,
     TurnPaused,
@@ -40,7 +41,7 @@ from .decisions import Convert, Policy, Redirect, Refuse, RunHere
 from .echo import Diverged, Echo
 from .held import NAMELESS, held_results
 from .snapshots import write_state
-from .tally import Tally
+from .tally import AgentTally, read_total
 from .watch import ConversationLimits, GivenUp, Watch
 
 NO_PERSON: Final = "Nobody can be asked: this client answers through an API. Decide yourself and go on."
@@ -86,7 +87,6 @@ class Conversation:
         "_tally",
         "_tools",
         "_waited",
-        "_watch",
         "_worked_here",
         "aborted_jobs",
         "events",
@@ -94,6 +94,7 @@ class Conversation:
         "outgoing",
         "phase",
         "visible",
+        "watch",
     )
 
     def __init__(
@@ -130,24 +131,26 @@ class Conversation:
         self._ended = False
         self._echo = Echo()
         self._calls = CallTable(parallel=request.tool_choice.parallel)
-        self._tally = Tally(opening.prompt_chars)
-        self._watch = Watch(limits)
+        self._tally = AgentTally(opening.context_tokens)
+        self.watch = Watch(limits)
 
     # ---- the life of the turn
 
     def open(self, now: float) -> None:
         """The first message of an attempt: the whole opening, or from the last checkpoint on."""
         if self.phase is Phase.NEW:
-            self.events.append(TurnStarted())
+            self.events.append(TurnStarted(self._opening.context_tokens))
         self.phase = Phase.RUNNING
         self._attempts += 1
-        self._watch.opened(now, again=self._attempts > 1)
+        if self._attempts > 1:
+            self._tally.reopened()
+        self.watch.opened(now, again=self._attempts > 1)
         self.outgoing.append(self._opening.run_request(self._checkpoint))
 
     def feed(self, payloads: Sequence[bytes], now: float) -> bool:
         """Messages of one read. True: there may be more to do now than to tell `events`. May end the turn; never
         raises."""
-        self._watch.heard = now
+        self.watch.heard = now
         more = False
         try:
             for payload in payloads:
@@ -162,7 +165,7 @@ class Conversation:
         except DecodeError as broken:
             self._fail(ErrorKind.UPSTREAM_PROTOCOL, f"Cursor sent a message that cannot be read: {broken}")
         except Diverged as other_way:
-            in_call = other_way.in_call or self._calls.writing
+            in_call = other_way.in_call or self._calls.writing > 0
             self.lost(Cause.DIVERGED, _diverged(other_way, in_call=in_call), retryable=True)
             return True
         except GatewayError as fault:
@@ -223,7 +226,7 @@ class Conversation:
             budget=self._limits.retries,
             visible=self.visible,
             calls_out=bool(self._calls.step),
-            call_open=self._calls.writing,
+            call_open=self._calls.writing > 0,
             results_given=self._results_given,
             worked_here=self._worked_here,
             repeatable=self._echo.replayable,
@@ -255,10 +258,6 @@ class Conversation:
 
     # ---- time
 
-    def deadline(self) -> float:
-        """When `tick` wants to be called next."""
-        return self._watch.due()
-
     def tick(self, now: float, *, reading: bool = True) -> GivenUp | None:
         """Heartbeats, the quiet after a tool call, the two watchdogs. A verdict means: this attempt is lost.
 
@@ -266,7 +265,7 @@ class Conversation:
         """
         if self.phase not in (Phase.RUNNING, Phase.PAUSED):
             return None
-        watch = self._watch
+        watch = self.watch
         if watch.beats(now):
             self.outgoing.append(_HEARTBEAT)
         if watch.exec_beats(now):
@@ -290,16 +289,16 @@ class Conversation:
             results = self._with_extra(results, extra)
         self.phase = Phase.RUNNING
         self.visible = False
-        self.events = [TurnStarted()]  # whatever the last response left unread is not this response's business
+        self._tally.next_response(results)
+        # Whatever the last response left unread is not this response's business.
+        self.events = [TurnStarted(self._tally.expected)]
         self.outgoing.extend(self._calls.submit(results))
-        self._watch.progressed = now
+        self.watch.progressed = now
         self._results_given = True
         self._mark = self._echo.chars
         self._progress_made()
-        self._tally.next_response()
         if waiting := self._calls.next_waiting():
-            self.events.extend(waiting)
-            self.visible = True
+            self._show(waiting)
             self._settle_step(now)
 
     def _with_extra(self, results: Sequence[ToolResult], extra: Sequence[Text]) -> list[ToolResult]:
@@ -315,7 +314,7 @@ class Conversation:
 
     def finish_job(self, call: Call, messages: Sequence[bytes], now: float) -> None:
         """The outcome of a job that ran on this side."""
-        self._watch.progressed = now
+        self.watch.progressed = now
         self.outgoing.extend(self._calls.ran(call, messages))
 
     def snapshot(self, backend: str) -> Snapshot | None:
@@ -344,14 +343,16 @@ class Conversation:
                 if aborted is not None and aborted.here:
                     self.aborted_jobs = (*self.aborted_jobs, aborted)
             case "interaction_query":
+                self._tally.calling()
+                self._tally.answered()
                 self.outgoing.append(execs.refuse_query(message.interaction_query, NO_PERSON))
             case _:
                 pass  # newer servers say more than we know; silence is what the official client answers too
 
     def _save(self, checkpoint: pb.ConversationStateStructure, now: float) -> None:
-        self._watch.progressed = now
+        self.watch.progressed = now
         self._checkpoint = checkpoint.SerializeToString()
-        self._tally.checkpoint(checkpoint.token_details)
+        self._tally.details(checkpoint.token_details)
         self._calls.checkpointed(spoke=self._echo.chars > self._mark)
         self._echo.saved()
         self._mark = self._echo.chars
@@ -365,15 +366,20 @@ class Conversation:
             case "thinking_delta":
                 self._delta(deltas.THINKING, update.thinking_delta.text, now)
             case "token_delta":
-                self._watch.progressed = now  # long reasoning may tell nothing else for minutes
-                self._tally.spoken_tokens += update.token_delta.tokens
+                self.watch.progressed = now  # long reasoning may tell nothing else for minutes
+                self._tally.counted(update.token_delta.tokens)
             case "heartbeat" | None:
                 pass
+            case "tool_call_started":
+                self.watch.progressed = now
+                self._tally.calling()
             case "partial_tool_call":
-                self._watch.progressed = now
+                self.watch.progressed = now
+                self._tally.calling()
                 self._partial(update.partial_tool_call)
             case "tool_call_completed":
-                self._watch.progressed = now
+                self.watch.progressed = now
+                self._tally.answered()
                 completed = update.tool_call_completed
                 self._calls.taken(_ids(completed.tool_call, completed.call_id))
             case "tool_requests_listed":
@@ -382,10 +388,10 @@ class Conversation:
             case "turn_ended":
                 self._turn_ended(update.turn_ended)
             case _:
-                self._watch.progressed = now
+                self.watch.progressed = now
 
     def _delta(self, kind: int, words: str, now: float) -> None:
-        self._watch.progressed = now
+        self.watch.progressed = now
         if kind == deltas.TEXT:
             if text := self._echo.text(words):
                 if self._calls.owed:
@@ -394,13 +400,16 @@ class Conversation:
                 self.visible = self._moved = True
                 self.events.append(TextDelta(text))
         elif (thought := self._echo.reasoning(words)) and not self._calls.owed:
+            self._tally.spoken_chars += len(thought)
             self.visible = self._moved = True
             self.events.append(ReasoningDelta(thought))
 
     def _show(self, events: Sequence[Event]) -> None:
-        if events:
+        for event in events:
+            if isinstance(event, ToolCallReady):
+                self._tally.called(event.name, event.arguments)
             self.visible = self._moved = True
-            self.events.extend(events)
+            self.events.append(event)
 
     def _partial(self, partial: pb.PartialToolCallUpdate) -> None:
         call = partial.tool_call
@@ -413,15 +422,15 @@ class Conversation:
         ):
             self._show(self._calls.begin(ids, name, _mcp_answer))
             if self._calls.writing:
-                self._watch.pause_at = None  # the step has one more call
+                self.watch.pause_at = None  # the step has one more call
         self._show(self._calls.grow(ids, partial.args_text_delta))
 
     def _turn_ended(self, ended: pb.TurnEndedUpdate) -> None:
         if self.phase is not Phase.RUNNING:
             return
-        if self._calls.owed or self._calls.writing or self._echo.behind:
+        if self._calls.owed or self._calls.writing or self._echo.skip:
             raise Diverged("the model ended its answer before it was where it had been")
-        self.events.append(UsageReported(self._tally.reported(ended)))
+        self.events.append(UsageReported(self._tally.ended(read_total(ended))))
         self.events.append(TurnEnded())
         self._ended = True
         self.phase = Phase.OVER
@@ -429,7 +438,7 @@ class Conversation:
     # ---- execs: every one gets an answer
 
     def _exec(self, exec_: pb.ExecServerMessage, now: float) -> None:
-        self._watch.progressed = now
+        self.watch.progressed = now
         match exec_.WhichOneof("message"):
             case "request_context_args":
                 context = b"".join(self._opening.context)
@@ -440,12 +449,14 @@ class Conversation:
                 if name in self._tools:
                     self._ask(exec_, args.tool_call_id, name, arguments_json(args.args), _mcp_answer, now)
                 else:
+                    self._tally.calling()
                     reply = execs.tool_not_found(exec_.id, name, sorted(self._tools))
                     self.outgoing += [execs.answer(reply), execs.stream_close(exec_.id)]
             case _:
                 self._built_in(exec_, now)
 
     def _built_in(self, exec_: pb.ExecServerMessage, now: float) -> None:
+        self._tally.calling()
         match self._policy(exec_):
             case Redirect(name=name, arguments=arguments, convert=convert):
                 self._ask(exec_, execs.call_id(exec_), name, arguments, convert, now, typed=True)
@@ -478,16 +489,16 @@ class Conversation:
     def _settle_step(self, now: float) -> None:
         """Pause when the step's calls are all out; when nobody says how many there are, a short quiet decides."""
         if self.phase is not Phase.RUNNING or not self._calls.step or self._calls.writing:
-            self._watch.pause_at = None
+            self.watch.pause_at = None
         elif self._calls.complete():
             self._pause()
         else:
-            self._watch.pause_at = now + self._limits.sibling_quiet
+            self.watch.pause_at = now + self._limits.sibling_quiet
 
     def _pause(self) -> None:
-        self._watch.pause_at = None
+        self.watch.pause_at = None
         self.phase = Phase.PAUSED
-        self.events.append(UsageReported(self._tally.estimate()))
+        self.events.append(UsageReported(self._tally.paused()))
         self.events.append(TurnPaused())
 
 

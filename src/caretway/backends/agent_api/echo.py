@@ -20,43 +20,39 @@ class Diverged(Exception):
 
 
 class Echo:
-    __slots__ = ("_cap", "_skip", "_skip_reasoning", "_thought", "_unsaved", "chars")
+    __slots__ = ("_cap", "_skip_reasoning", "_thought", "_unsaved", "chars", "skip")
 
     def __init__(self, max_unsaved_chars: int = MAX_UNSAVED_CHARS) -> None:
         self._unsaved: list[str] = []
         self.chars = 0
         self._cap = max_unsaved_chars
         self._thought: list[str] = []
-        self._skip = self._skip_reasoning = ""
+        self.skip = self._skip_reasoning = ""
+        """What the new attempt has not caught up with."""
 
     @property
     def replayable(self) -> bool:
         return self.chars <= self._cap
 
-    @property
-    def behind(self) -> bool:
-        """The new attempt has not caught up with what was said."""
-        return bool(self._skip)
-
     def saved(self) -> None:
         """A checkpoint holds everything that this attempt has said so far. What the attempt before said beyond that is
         still to come."""
-        self._unsaved = [self._skip] if self._skip else []
+        self._unsaved = [self.skip] if self.skip else []
         self._thought = [self._skip_reasoning] if self._skip_reasoning else []
-        self.chars = len(self._skip) + len(self._skip_reasoning)
+        self.chars = len(self.skip) + len(self._skip_reasoning)
 
     def rewind(self) -> None:
         """A new attempt begins at the last checkpoint."""
-        self._skip, self._skip_reasoning = "".join(self._unsaved), "".join(self._thought)
+        self.skip, self._skip_reasoning = "".join(self._unsaved), "".join(self._thought)
 
     def text(self, text: str) -> str:
-        if self._skip:
-            if self._skip.startswith(text):
-                self._skip = self._skip[len(text) :]
+        if self.skip:
+            if self.skip.startswith(text):
+                self.skip = self.skip[len(text) :]
                 return ""
-            if not text.startswith(self._skip):
+            if not text.startswith(self.skip):
                 raise Diverged("the model said something else than before")
-            text, self._skip = text[len(self._skip) :], ""
+            text, self.skip = text[len(self.skip) :], ""
         self.chars += len(text)
         if self.chars <= self._cap:
             self._unsaved.append(text)

@@ -108,10 +108,10 @@ class Connection(asyncio.Protocol):
 
     @property
     def room(self) -> int:
-        """How many more streams may be opened now; none on a connection that is in doubt."""
+        """How many more streams may be opened now, if it is more than 0; none on a connection that is in doubt."""
         if self._draining or self.alone or self._life.in_doubt:
             return 0
-        return max(0, self._places - len(self._streams))
+        return self._places - len(self._streams)
 
     @property
     def fresh(self) -> bool:
@@ -208,8 +208,7 @@ class Connection(asyncio.Protocol):
             else:
                 thick = self._take(self._framing.receive(data)) and self._gather_s > 0
         except Http2Broken as broken:
-            hint = HINTS[ErrorKind.UPSTREAM_PROTOCOL]
-            self._fail(GatewayError(ErrorKind.UPSTREAM_PROTOCOL, f"{self._host} broke HTTP/2: {broken}", hint=hint))
+            self._break(broken)
         finally:
             self._reading = False
         if self._sendable or self._framing.outgoing:
@@ -405,6 +404,7 @@ class Connection(asyncio.Protocol):
                 framed += len(data)
                 if stream.outbox.size:
                     sendable[stream_id] = stream
+            self._life.sent += framed
             self._write()
         self._write()
 
@@ -412,7 +412,6 @@ class Connection(asyncio.Protocol):
         data = self._framing.data_to_send()
         if not data or self._cause is not None or self._transport is None:
             return
-        self._life.sent += len(data)
         self._transport.write(data)
         if self._write_blocked and self._transport.get_write_buffer_size() > CONTROL_BACKLOG_BYTES:
             self._fail(cut(f"{self._host} does not read what it asks for"))
@@ -453,7 +452,7 @@ class Connection(asyncio.Protocol):
         del self._streams[stream.id]
         if not self._streams:
             self.alone = False
-            self._life.watch()
+            self._life.emptied()
             if self._draining:
                 self._loop.call_soon(self._shut_when_drained)
         self._on_change(self)
@@ -472,6 +471,15 @@ class Connection(asyncio.Protocol):
             self.abort()
             self._end_all(cause)
 
+    def _break(self, broken: Http2Broken) -> None:
+        """The stream whose frame it was hears of it; for the others the connection was cut, as by anything else."""
+        what, hint = f"{self._host} broke HTTP/2: {broken}", HINTS[ErrorKind.UPSTREAM_PROTOCOL]
+        mistake = GatewayError(ErrorKind.UPSTREAM_PROTOCOL, f"Cursor: {what}", hint=hint)
+        culprit = self._streams.pop(broken.stream_id, None)
+        self._fail(cut(what) if self.ready.done() else mistake)
+        if culprit is not None:
+            self._end(culprit, mistake)
+
     def _end_all(self, cause: GatewayError) -> None:
         if self._cause is not None:
             return
@@ -485,6 +493,9 @@ class Connection(asyncio.Protocol):
         self._streams.clear()
         self._sendable.clear()
         for stream in streams:
-            stream.over = True
-            stream.outbox.clear()
-            self._tell_end(stream, cause)
+            self._end(stream, cause)
+
+    def _end(self, stream: Stream, cause: GatewayError) -> None:
+        stream.over = True
+        stream.outbox.clear()
+        self._tell_end(stream, cause)

@@ -98,7 +98,7 @@ class Liveness:
         self._alarm = Alarm(loop)
         self.heard_at = self._asked_at = self._answered_at = loop.time()
         self.heard = self.sent = 0
-        """Bytes; the connection counts them here."""
+        """Bytes; the connection counts them here. Of what is sent, what the streams say: the rest is not much."""
         self._proven = 0  # of the bytes sent, how many have certainly been read
         self._asked = 0
         self._question: Question | None = None
@@ -113,13 +113,22 @@ class Liveness:
         return self._doubted or self._loop.time() - question.asked_at > self._limits.sure_s
 
     def opened(self, *, first: bool) -> None:
-        """A stream was opened. When the last sign of life is old, its owner should not find out by waiting."""
+        """A stream was opened. When the last answer is old, its owner should not find out by waiting; when the last
+        word is, it should not even wait long."""
         if self._question is not None:
             return
-        if self._loop.time() - self.heard_at > self._limits.sure_s:
-            self._ask(self._limits.doubt_timeout_s)
+        limits, now = self._limits, self._loop.time()
+        if now - self.heard_at > limits.sure_s:
+            self._ask(limits.doubt_timeout_s)
+        elif now - self._answered_at > limits.sure_s:
+            self._ask(limits.ping_timeout_s)
         elif first:
-            self.watch()
+            self._alarm.set(limits.ping_quiet_s, self._look)
+
+    def emptied(self) -> None:
+        """The last stream is gone."""
+        if self._question is None:
+            self._alarm.set(self._limits.idle_timeout_s, self._link.idle)
 
     def doubt(self) -> None:
         """Somebody waited in vain: ask at once and do not wait long. Who doubts after him changes nothing."""
@@ -137,30 +146,25 @@ class Liveness:
         was_in_doubt = self.in_doubt
         self._question, self._doubted = None, False
         self._proven, self._answered_at = question.sent, self._loop.time()
-        self.watch()
+        if self._link.in_use:
+            self._look()
+        else:
+            self.emptied()
         if was_in_doubt:
             self._link.proven()
-
-    def watch(self) -> None:
-        if self._question is not None:
-            return
-        if self._link.in_use:
-            self._alarm.set(max(0.0, self._next_ping() - self._loop.time()), self._look)
-        else:
-            self._alarm.set(self._limits.idle_timeout_s, self._link.idle)
 
     def stop(self) -> None:
         self._alarm.cancel()
         self._question = None
 
-    def _next_ping(self) -> float:
-        return next_ping(self._limits, asked_at=self._asked_at, answered_at=self._answered_at, heard_at=self.heard_at)
-
     def _look(self) -> None:
-        if self._next_ping() <= self._loop.time():
-            self._ask(self._limits.ping_timeout_s)
+        limits = self._limits
+        due = next_ping(limits, asked_at=self._asked_at, answered_at=self._answered_at, heard_at=self.heard_at)
+        due_in = due - self._loop.time()
+        if due_in <= 0:
+            self._ask(limits.ping_timeout_s)
         else:
-            self.watch()
+            self._alarm.set(min(due_in, limits.ping_quiet_s), self._look)  # it may speak and fall silent before
 
     def _ask(self, patience_s: float) -> None:
         self._asked += 1

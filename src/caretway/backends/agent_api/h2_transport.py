@@ -31,8 +31,6 @@ Attempt = asyncio.Task[GatewayError | None]
 
 CLOSE_GRACE_S: Final = 1.0
 """How long `aclose` waits for sockets to close in order."""
-DIAL_AGAIN_S: Final = 2.0
-"""An attempt to connect that is older than this gets another one beside it, and nobody joins it any more."""
 MAX_DIALS: Final = 4
 """How many attempts there are at a time."""
 MAX_HEADS: Final = 16
@@ -77,7 +75,7 @@ class H2Transport:
         return self._run(connection, self._run_head(headers) + field_block(run_ids(request_id, original)), handler)
 
     def _run(self, connection: Connection, block: bytes, handler: RunHandler, body: bytes | None = None) -> "H2Run":
-        run = H2Run(handler, self._limits)
+        run = H2Run(handler, self._limits, foreign=body is not None)
         run.stream = connection.open(block, run, body)
         return run
 
@@ -179,6 +177,9 @@ class H2Transport:
         self._dialling_alone += 1
         try:
             connection = await self._open_connection()
+        except BaseException:
+            self._wake(1)  # whoever waits may connect instead
+            raise
         finally:
             self._dialling_alone -= 1
         connection.alone = True
@@ -193,7 +194,7 @@ class H2Transport:
         if self._closed:
             raise stopping()
         for connection in self._connections:
-            if connection.room:
+            if connection.room > 0:
                 return connection
         return None
 
@@ -204,7 +205,7 @@ class H2Transport:
         mine = newest = self._young_attempt(now())
         while not mine.done():
             full = len(self._attempts) >= MAX_DIALS or not self._may_connect
-            again_in = None if full else max(0.0, self._attempts[newest] + DIAL_AGAIN_S - now())
+            again_in = None if full else max(0.0, self._attempts[newest] + self._limits.dial_again_s - now())
             await asyncio.wait(list(self._attempts), timeout=again_in, return_when=asyncio.FIRST_COMPLETED)
             if self._with_room() is not None:
                 return
@@ -219,7 +220,7 @@ class H2Transport:
         """One that may still succeed soon: the newest, or a new one beside it when that is old."""
         newest = next(reversed(self._attempts), None)
         if newest is not None:
-            old = now - self._attempts[newest] >= DIAL_AGAIN_S
+            old = now - self._attempts[newest] >= self._limits.dial_again_s
             if not old or len(self._attempts) >= MAX_DIALS or not self._may_connect:
                 return newest
         attempt = spawn(self._try_connect(), "agent-h2-connect")
@@ -283,7 +284,7 @@ class H2Transport:
 
     def _wake(self, count: int) -> None:
         for place in self._waiting:  # each takes itself out when it has had its turn: until then nobody overtakes it
-            if not count:
+            if count <= 0:
                 return
             if not place.done():
                 place.set_result(None)
@@ -297,8 +298,13 @@ class H2Run(RunReader):
 
     stream: Stream
 
-    def __init__(self, handler: RunHandler, limits: TransportLimits) -> None:
-        super().__init__(handler, max_frame_bytes=limits.max_frame_bytes, max_refusal_bytes=limits.max_refusal_bytes)
+    def __init__(self, handler: RunHandler, limits: TransportLimits, *, foreign: bool = False) -> None:
+        super().__init__(
+            handler,
+            max_frame_bytes=limits.max_frame_bytes,
+            max_refusal_bytes=limits.max_refusal_bytes,
+            foreign=foreign,
+        )
 
     def send(self, message: bytes) -> None:
         self.stream.send(pack(message))
@@ -306,11 +312,11 @@ class H2Run(RunReader):
     def doubt(self) -> None:
         self.stream.doubt()
 
-    def pause(self) -> None:
+    def _hold_back(self) -> None:
         self.stream.pause()
 
-    def resume(self) -> None:
+    def _let_go(self) -> None:
         self.stream.resume()
 
-    def close(self) -> None:
+    def _give_up(self) -> None:
         self.stream.close()

@@ -85,6 +85,11 @@ class Exchange:
             self.connection.resume()
 
     @property
+    def stale(self) -> bool:
+        """On a kept connection, without a word in answer: should that break, the peer has most likely seen nothing."""
+        return self.kept and not self.heard and not self.over
+
+    @property
     def heard_at(self) -> float:
         """When the connection under it last brought anything; 0 without one."""
         return self.connection.heard_at if self.connection is not None else 0.0

@@ -19,8 +19,6 @@ from .run_reader import cut, stopping
 
 CLOSE_GRACE_S: Final = 1.0
 """How long `aclose` waits for sockets to close in order."""
-DIAL_AGAIN_S: Final = 2.0
-"""Who comes later than this after an attempt to connect began gets an attempt of its own."""
 
 
 class Http1Pool:
@@ -108,9 +106,8 @@ class Http1Pool:
         self._serve()
 
     def failed(self, exchange: Exchange, error: GatewayError) -> None:
-        stale = exchange.kept and not exchange.heard and not exchange.over and error.kind is ErrorKind.UPSTREAM_DOWN
-        if stale and exchange.repeatable and not self._closed:
-            # The peer gave the kept connection up, most likely before it saw the request.
+        broken = error.kind is ErrorKind.UPSTREAM_DOWN
+        if broken and exchange.stale and exchange.repeatable and not self._closed:
             exchange.repeated = True
             task = spawn(self._retry(exchange), "agent-http1-retry")
             self._again.add(task)
@@ -140,8 +137,8 @@ class Http1Pool:
             connection.start(waiting.popleft())
         if self._closed or not waiting:
             return
-        now = _now()
-        hopeful = sum(now - began < DIAL_AGAIN_S for began in self._opening.values())  # older ones may lead nowhere
+        now, again = _now(), self._limits.dial_again_s
+        hopeful = sum(now - began < again for began in self._opening.values())  # older ones may lead nowhere
         wanted = min(len(waiting), limit - self._shared_busy) - hopeful
         for _ in range(min(wanted, 2 * limit - len(self._opening))):
             self._opening[spawn(self._open_one(now), "agent-http1-connect")] = now

@@ -59,7 +59,7 @@ class Http1Transport:
     async def open_stream(
         self, path: str, headers: Mapping[str, str], message: bytes, handler: RunHandler
     ) -> "Http1Stream":
-        stream = Http1Stream(handler, self._limits)
+        stream = Http1Stream(handler, self._limits, foreign=True)
         fields = head({**RUN_HEADERS, "x-cursor-streaming": "true"}, headers)
         stream.listening = _exchange(self._origin, "POST", path, fields, pack(message), stream, run=True)
         await self._pool.start(stream.listening)
@@ -87,16 +87,21 @@ class Http1Stream(RunReader):
 
     listening: Exchange
 
-    def __init__(self, handler: RunHandler, limits: TransportLimits) -> None:
-        super().__init__(handler, max_frame_bytes=limits.max_frame_bytes, max_refusal_bytes=limits.max_refusal_bytes)
+    def __init__(self, handler: RunHandler, limits: TransportLimits, *, foreign: bool = False) -> None:
+        super().__init__(
+            handler,
+            max_frame_bytes=limits.max_frame_bytes,
+            max_refusal_bytes=limits.max_refusal_bytes,
+            foreign=foreign,
+        )
 
-    def pause(self) -> None:
+    def _hold_back(self) -> None:
         self.listening.pause()
 
-    def resume(self) -> None:
+    def _let_go(self) -> None:
         self.listening.resume()
 
-    def close(self) -> None:
+    def _give_up(self) -> None:
         self.listening.abandon()
 
 
@@ -123,6 +128,7 @@ class Http1Run(Http1Stream):
         self._unsent: deque[bytes] = deque()
         self._unsent_bytes = 0
         self._in_flight: set[_Append] = set()
+        self._flying_bytes = 0
         self._over = self._doubted = False
         opening = pack(ai.BidiRequestId(request_id=request_id).SerializeToString())
         self.listening = _exchange(origin, "POST", RUN_SSE, head(RUN_HEADERS, headers), opening, self, run=True)
@@ -160,9 +166,13 @@ class Http1Run(Http1Stream):
 
     def _send_more(self) -> None:
         while self._unsent and len(self._in_flight) < self._limits.appends_in_flight:
+            size = len(self._unsent[0])
+            if self._in_flight and self._flying_bytes + size > self._limits.append_bytes_in_flight:
+                break
             body = self._unsent.popleft()
-            self._unsent_bytes -= len(body)
-            append = _Append(self, self._limits)
+            self._unsent_bytes -= size
+            self._flying_bytes += size
+            append = _Append(self, self._limits, size)
             append.exchange = _exchange(self._origin, "POST", BIDI_APPEND, self._append_fields, body, append)
             self._in_flight.add(append)
             self._pool.submit(append.exchange)
@@ -177,13 +187,21 @@ class Http1Run(Http1Stream):
         under_way = sum(len(append.exchange.body) for append in self._in_flight)
         return self._limits.append_silence_s + under_way / self._limits.slowest_bytes_per_s
 
+    def resend(self, append: "_Append") -> None:
+        """Its kept connection leads nowhere, most likely: the pool sends it again on a new one when that breaks."""
+        self._pool.distrust()
+        if append.exchange.connection is not None:
+            append.exchange.connection.abort()
+
     def silent(self) -> None:
         self.doubt()
         what = f"{self._origin.host} answered neither the run nor its append within {self._limits.append_silence_s:g} s"
         self._fail(cut(what))
 
     def append_ended(self, append: "_Append", error: GatewayError | None) -> None:
-        self._in_flight.discard(append)
+        if append in self._in_flight:
+            self._in_flight.discard(append)
+            self._flying_bytes -= append.size
         if error is not None:
             self._fail(error)
         else:
@@ -191,8 +209,9 @@ class Http1Run(Http1Stream):
 
     def _fail(self, error: GatewayError) -> None:
         if not self._over:
+            handler = self._handler
             self.close()
-            self._handler.on_closed(error)
+            handler.on_closed(error)
 
     def _stop(self) -> None:
         self._over = True
@@ -206,11 +225,12 @@ class _Append:
     """The sink of one append, and its clock. It may be sent twice, when the kept connection under it broke: the server
     drops a number that it has seen. Should it refuse it instead, the run is lost as it would have been by the break."""
 
-    __slots__ = ("_limits", "_loop", "_refusal", "_run", "_status", "_timer", "_until", "exchange")
+    __slots__ = ("_limits", "_loop", "_refusal", "_run", "_status", "_timer", "_until", "exchange", "size")
     exchange: Exchange
 
-    def __init__(self, run: Http1Run, limits: TransportLimits) -> None:
+    def __init__(self, run: Http1Run, limits: TransportLimits, size: int) -> None:
         self._run = run
+        self.size = size
         self._limits = limits
         self._status = 0
         self._refusal: tuple[Mapping[str, str], bytearray] | None = None
@@ -247,17 +267,21 @@ class _Append:
         self._run.append_ended(self, error)
 
     def _look(self) -> None:
-        """Is it late, or is the whole run silent?"""
-        now, limits = self._loop.time(), self._limits
+        """Is it late, is the whole run silent, or is it this connection alone?"""
+        now, limit = self._loop.time(), self._run.silence_limit()
         if now >= self._until:
             self._late()
             return
-        since = self._run.silent_since(self)
-        silent_at = now + limits.append_silence_s if since is None else since + self._run.silence_limit()
+        since, sent_at = self._run.silent_since(self), self.exchange.sent_at
+        silent_at = now + limit if since is None else since + limit
+        resend_at = sent_at + limit if sent_at is not None and self.exchange.stale else silent_at
         if now >= silent_at:
             self._run.silent()
-        else:
-            self._timer = self._loop.call_at(min(self._until, silent_at), self._look)
+            return
+        if now >= resend_at:
+            self._run.resend(self)
+            resend_at = silent_at
+        self._timer = self._loop.call_at(min(self._until, silent_at, resend_at), self._look)
 
     def _late(self) -> None:
         self.exchange.abandon()

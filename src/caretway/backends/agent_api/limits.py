@@ -12,6 +12,8 @@ MIB = 1024 * KIB
 class TransportLimits:
     ready_timeout_s: float = 5.0
     """From an open socket to the peer's HTTP/2 SETTINGS. (Opening the socket is the dial's own business.)"""
+    dial_again_s: float = 2.0
+    """An attempt to connect that is older than this gets another one beside it, and nobody joins it any more."""
     slot_timeout_s: float = 30.0
     """How long a run or a call waits for a free place when every connection is full."""
     call_timeout_s: float = 30.0
@@ -31,8 +33,8 @@ class TransportLimits:
     doubt_timeout_s: float = 3.0
     """The same after a run timed out on the connection, or began after a silence."""
     sure_s: float = 2.0
-    """HTTP/2 only: how long a sign of life is good for. A run that begins later than this after the last one asks for a
-    new one; a connection whose PING is out for longer takes no new runs."""
+    """How long a sign of life is good for. On HTTP/2 a run that begins later asks for a new one, and a connection whose
+    PING is out for longer takes no new runs; on HTTP/1.1 a run takes no kept connection whose last word is older."""
     slowest_bytes_per_s: int = 64 * KIB
     """What is under way may delay an answer by as much as a line of this speed would."""
     gather_s: float = 0.012
@@ -63,6 +65,8 @@ class TransportLimits:
 
     appends_in_flight: int = 16
     """HTTP/1.1: unanswered appends of one run, as the official client has them."""
+    append_bytes_in_flight: int = 8 * MIB
+    """HTTP/1.1: how much they may have together; a larger one goes alone."""
     http1_call_connections: int = 48
     """HTTP/1.1: connections for appends and unary calls, shared by all runs."""
     http1_run_connections: int = 512

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from ...core.errors import ErrorKind, GatewayError
-from ...core.events import Event, ReasoningDelta, TextDelta
+from ...core.events import Event, ReasoningDelta, TextDelta, ToolCallDelta, ToolCallReady
 from ...core.recovery import Cause
 from ...core.request import Text, ToolResult
 from ...core.turn import Snapshot
@@ -290,7 +290,7 @@ class AgentTurn:
                 stream.send(message)
         if conversation.jobs or conversation.aborted_jobs:
             self._mind_jobs()
-        if conversation.deadline() < self._alarm:
+        if conversation.watch.due() < self._alarm:
             self._arm()
         if conversation.events:
             self._ready()
@@ -314,7 +314,7 @@ class AgentTurn:
         if self._closed or self._conversation.phase not in (Phase.RUNNING, Phase.PAUSED):
             self._alarm = 0.0
             return
-        self._alarm = self._conversation.deadline()
+        self._alarm = self._conversation.watch.due()
         self._timer = self._loop.call_at(self._alarm, self._tick)
 
     def _tick(self) -> None:
@@ -362,5 +362,7 @@ def _nobody() -> None:
 
 
 def _weight(event: Event) -> int:
-    """Bytes an unread event holds, roughly."""
-    return 64 + len(event.text) if isinstance(event, TextDelta | ReasoningDelta) else 64
+    """Bytes an unread event holds, roughly, and what it takes to pass it on: all that is unread is taken at once."""
+    if isinstance(event, TextDelta | ReasoningDelta):
+        return 128 + len(event.text)
+    return 1024 + (len(event.arguments) if isinstance(event, ToolCallDelta | ToolCallReady) else 0)

@@ -22,7 +22,7 @@ class ConversationLimits:
     sibling_quiet: float = 0.15
     """Without another call after which a step is complete."""
     retries: int = RETRY_BUDGET
-    max_blob_bytes: int = 256 * 1024 * 1024
+    max_blob_bytes: int = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)

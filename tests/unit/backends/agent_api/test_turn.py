@@ -71,7 +71,7 @@ async def test_at_once() -> None:
     opener = Opener(now=True)
     turn = begun(opener)
     assert len(opener.stream.sent) == 1
-    assert turn.take() == [TurnStarted()]
+    assert turn.take() == [TurnStarted(2)]
     await turn.aclose()
     assert opener.stream.closed and not opener.asked
 
@@ -79,7 +79,7 @@ async def test_at_once() -> None:
 async def test_later() -> None:
     opener = Opener(now=False)
     turn = begun(opener)
-    assert turn.take() == [TurnStarted()]
+    assert turn.take() == [TurnStarted(2)]
     opener.gate.set()
     while not opener.stream.sent:
         await asyncio.sleep(0)
@@ -111,5 +111,5 @@ async def test_trouble_is_an_event(now: bool, trouble: Exception, kind: ErrorKin
     while not isinstance(events[-1], TurnFailed):
         await asyncio.sleep(0)
         events += turn.take()
-    assert (events[0], events[-1].error.kind) == (TurnStarted(), kind)
+    assert (events[0], events[-1].error.kind) == (TurnStarted(2), kind)
     await turn.aclose()
