@@ -39,7 +39,7 @@ SETTINGS: Final = {
 }
 """Limits that are minutes by default, in seconds. Everything about retries is left as it is."""
 LIMIT_S: Final = 50.0
-"""No answer may take longer: three attempts, each with a dial (3 s), a greeting (5 s) and a wait (6 s), and some room."""
+"""No answer may take longer: three times a dial (3 s), a greeting (5 s) and a wait (6 s), and some room."""
 WEATHER: Final = {"h2": Weather(up=14_000, down=30_000), "http1": Weather(up=45_000, down=20_000)}
 FRAIL_SHARE: Final = 0.04
 """So many scenes have their bad network on the client's side."""
