@@ -168,7 +168,7 @@ async def soak(orders: Orders, tell: Callable[[str], None] = lambda _: None) -> 
     report = Report(orders)
     with TemporaryDirectory() as folder:
         async with stage(orders, Path(folder)) as on:
-            await _play(Orders(orders.concurrency * 2, f"{orders.seed}/warm", faults=False), on, Report(orders))
+            await _warm_up(orders, on)
             report.before = await _settled(on, None)
             tell(f"before: {report.before}")
             if orders.faults:
@@ -193,6 +193,14 @@ async def soak(orders: Orders, tell: Callable[[str], None] = lambda _: None) -> 
                 report.verdicts[Verdict.UNDEFINED.value] += 1
                 report.evidence.append({"gateway": errors[errors.index("Traceback") - 300 :][:3000]})
     return report
+
+
+async def _warm_up(orders: Orders, on: Stage) -> None:
+    """On a good network nothing but right answers: else the instruments are wrong, and there is nothing to measure."""
+    warm = Report(Orders(orders.concurrency * 2, f"{orders.seed}/warm", faults=False))
+    await _play(warm.orders, on, warm)
+    if warm.verdicts[Verdict.RIGHT.value] < warm.done:
+        raise RuntimeError(f"on a good network: {dict(warm.verdicts)} {dict(warm.errors)} {warm.evidence[:5]}")
 
 
 async def _play(orders: Orders, on: Stage, report: Report, tell: Callable[[str], None] = lambda _: None) -> None:
