@@ -22,6 +22,11 @@ def embed(field_tag: bytes, payload: bytes) -> bytes:
     return field_tag + (_SHORT[size] if size < 128 else _varint(size)) + payload
 
 
+def around(field_tag: bytes, parts: list[bytes]) -> list[bytes]:
+    """The same for a payload in parts, which nobody has joined yet: large ones are copied once, at the very end."""
+    return [field_tag, _varint(sum(map(len, parts))), *parts]
+
+
 def _varint(number: int) -> bytes:
     out = bytearray()
     while number >= 128:
