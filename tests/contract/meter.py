@@ -1,8 +1,8 @@
 """How long the gateway's event loop is held: the thread's CPU time of each of its callbacks, not the clock's.
 
 For tests that play something hostile and ask for the longest callback. Whoever else takes part (the simulated Cursor,
-the client) has to live elsewhere: `simulated_elsewhere` starts a simulator in a process of its own. Work that the gateway does aside is
-measured too: a thread gives way between two steps, so what counts there is the longest single call into C.
+the client) has to live elsewhere: `simulated_elsewhere` starts a simulator in a process of its own. What the gateway
+does aside is measured too: a thread gives way between two steps, so there the longest single call into C counts.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class Meter:
         return found
 
     async def __aenter__(self) -> Self:
-        run = self._run_as_it_was = asyncio.Handle._run  # type: ignore[attr-defined]
+        run = self._run_as_it_was = asyncio.Handle._run
         loop, clock = self._loop, time.thread_time
 
         def measured(handle: Any) -> None:
@@ -59,12 +59,12 @@ class Meter:
             if (took := clock() - began) > self._on_loop.seconds:
                 self._on_loop = Longest(took, _name(callback))
 
-        asyncio.Handle._run = measured  # type: ignore[attr-defined]
+        asyncio.Handle._run = measured  # type: ignore[method-assign,assignment]
         await aside(sys.setprofile, self._profile)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        asyncio.Handle._run = self._run_as_it_was  # type: ignore[attr-defined]
+        asyncio.Handle._run = self._run_as_it_was  # type: ignore[method-assign]
         await aside(sys.setprofile, None)
 
     def _profile(self, where: FrameType, event: str, what: Any) -> None:

@@ -1,8 +1,8 @@
 """A ConversationStore that writes a little later, many conversations at a time, and in a thread of its own.
 
-One write to the file costs as much as a whole small answer, and that of a long conversation as much as a thousand; turns
-that end within the same moment share one. What was remembered and not yet written is written before anybody asks for
-it (`settle`), and when the gateway stops, so nobody can tell; only a crash loses the last moment, and then those
+One write to the file costs as much as a whole small answer, and that of a long conversation as much as a thousand;
+turns that end within the same moment share one. What was remembered and not yet written is written before anybody asks
+for it (`settle`), and when the gateway stops, so nobody can tell; only a crash loses the last moment, and then those
 conversations are replayed. What waits is bounded: a store that cannot keep up forgets.
 """
 

@@ -51,14 +51,21 @@ class Application:
     # ---- what a connection asks for
 
     def enter(self, exchange: Exchange) -> None:
-        """The head is here; whoever wants an answer made counts from now on, for its body takes room too."""
-        if exchange.http.method == "POST" and exchange.http.path in self._reception.lobby.routes:
-            if self._running >= self._max_concurrent:
-                raise GatewayError(ErrorKind.OVERLOADED, f"{self._max_concurrent} responses are being made already.")
+        """The head is here. When there is no place for its answer, its body is not waited for; it takes none yet."""
+        if self._running >= self._max_concurrent and self._makes(exchange):
+            raise GatewayError(ErrorKind.OVERLOADED, f"{self._max_concurrent} responses are being made already.")
+
+    def begin(self, exchange: Exchange) -> None:
+        """The body is here too: whoever wants an answer made takes a place until it leaves."""
+        self.enter(exchange)
+        if self._makes(exchange):
             self._running += 1
 
+    def _makes(self, exchange: Exchange) -> bool:
+        return exchange.http.method == "POST" and exchange.http.path in self._reception.lobby.routes
+
     def leave(self, exchange: Exchange) -> None:
-        if exchange.http.method == "POST" and exchange.http.path in self._reception.lobby.routes:
+        if self._makes(exchange):
             self._running -= 1
 
     async def answer(self, exchange: Exchange) -> None:
@@ -92,7 +99,8 @@ class Application:
             parsed = read_json(body, self._shape) if body else None
             return dialect.errand(http.method, http.path, http.headers, parsed)
 
-        answer = await aside(run) if is_large(body) else run()
+        # Also those about earlier responses, which may be large.
+        answer = await aside(run) if is_large(body) or http.method == "GET" else run()
         if answer is None:
             raise _no_such(http)
         status, told = answer

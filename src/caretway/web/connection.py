@@ -43,8 +43,12 @@ class Handler(Protocol):
         """The head is here. It may be answered at once: then its body is not wanted. Raises GatewayError."""
         ...
 
+    def begin(self, exchange: Exchange) -> None:
+        """The body is here too: from now on it takes a place among the answers. Raises GatewayError."""
+        ...
+
     async def answer(self, exchange: Exchange) -> None:
-        """The body is here too. Cancelled when the client hangs up."""
+        """Make the answer. Cancelled when the client hangs up."""
         ...
 
     def refuse(self, exchange: Exchange, error: GatewayError) -> None:
@@ -52,7 +56,7 @@ class Handler(Protocol):
         ...
 
     def leave(self, exchange: Exchange) -> None:
-        """It is over, however it ended. Called once for each that entered."""
+        """It is over, however it ended. Called once for each that began."""
         ...
 
 
@@ -284,6 +288,11 @@ class Connection(asyncio.Protocol):
         self._drop_body()
         if exchange.witness is not None:
             exchange.witness.request_body(exchange.body)
+        try:
+            self._house.handler.begin(exchange)
+        except GatewayError as error:
+            self._house.handler.refuse(exchange, error)
+            return
         exchange.task = self._loop.create_task(self._house.handler.answer(exchange))
         exchange.task.add_done_callback(partial(self._task_done, exchange))
 

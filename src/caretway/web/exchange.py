@@ -94,7 +94,7 @@ class Exchange:
         """Headers of whatever answer is given."""
         self.caller = ""
         self.entered = False
-        """It was let in, and counts until it leaves."""
+        """It takes a place, until it leaves."""
         self.witness: Witness | None = None
         self.task: asyncio.Task[None] | None = None
         self.started = False

@@ -72,7 +72,7 @@ class Responder:
         began = time.perf_counter()
         http = exchange.http
         body, exchange.body = exchange.body, b""
-        if is_large(body) or self._images is not None:
+        if is_large(body) or self._images is not None or dialect.recalls(body):
             request = await self._decode(dialect, body, http.headers)
         else:
             request = dialect.decode(read_json(body, self._shape), http.headers)
@@ -116,7 +116,7 @@ class Responder:
         if self._images is None:
             return await aside(decode_large, dialect, body, headers, self._shape)
         parsed = await aside(read_json, body, self._shape)
-        if await self._images.inline(parsed) or is_large(body):
+        if await self._images.inline(parsed) or is_large(body) or dialect.recalls(body):
             return await aside(decode_parsed, dialect, parsed, len(body), headers, self._shape)
         return dialect.decode(parsed, headers)
 

@@ -79,7 +79,7 @@ def _loop(steps: int) -> list[Any]:
     """A history of tool calls."""
     history: list[Any] = []
     for n in range(steps):
-        function = {"name": "bash", "arguments": '{"command":"ls %d"}' % n}
+        function = {"name": "bash", "arguments": f'{{"command":"ls {n}"}}'}
         history.append(
             {
                 "role": "assistant",
@@ -131,7 +131,7 @@ def _shapes() -> Iterator[tuple[str, Callable[[], bytes]]]:
     yield "depth 60 and wide", lambda: _field(b"[" * 58 + _many(b"[]", 40_000) + b"]" * 58)
     yield "depth 10,000", lambda: _field(b"[" * 10_000 + b"]" * 10_000)
     yield "depth 5,000,000", lambda: _field(b"[" * 5_000_000)
-    yield "large at every level", lambda: _field((b'[%b,' % _string(b"a", 140_000)) * 55 + b"1" + b"]" * 55)
+    yield "large at every level", lambda: _field((b"[%b," % _string(b"a", 140_000)) * 55 + b"1" + b"]" * 55)
     yield "white space, 32 MiB", lambda: b" " * (BODY - 400) + raw(b'"sim: say done"')
     yield "white space inside", lambda: _field(b" " * (BODY - 400) + b"1")
     yield "commas in a string, 7 MiB", lambda: raw(_string(b"[{,}],", 7 * 2**20))
@@ -167,7 +167,10 @@ def _chats() -> Iterator[tuple[str, Callable[[], bytes]]]:
     yield "25,000 system messages", lambda: talk([{"role": "system", "content": "x"}] * 19_999)
     yield "800 tools", lambda: talk([], tools=[_tool(f"t{n}", small) for n in range(800)])
     yield "12,000 tools", lambda: talk([], tools=[_tool(f"t{n}", {}) for n in range(12_000)])
-    yield "a tool with 45,000 names", lambda: talk([], tools=[_tool("t", {"required": [str(n) for n in range(45_000)]})])
+    yield (
+        "a tool with 45,000 names",
+        lambda: talk([], tools=[_tool("t", {"required": [str(n) for n in range(45_000)]})]),
+    )
     yield "a tool with a text of 8 MiB", lambda: talk([], tools=[_tool("t", {"description": "d" * (TEXT - 900)})])
     yield "a small tool with many names", lambda: talk([], tools=[_tool("t", {"enum": list(range(9_000))})])
     yield "one large image", lambda: said([_image(IMAGES), {"type": "text", "text": "sim: say done"}])
@@ -191,8 +194,9 @@ def _chats() -> Iterator[tuple[str, Callable[[], bytes]]]:
     yield "an expression", lambda: _answer_in({"type": "string", "pattern": "^(a+)+$"}, '"' + "a" * 64 + '!"')
     yield "a schema of 90,000 values", lambda: _answer_in({"enum": list(range(90_000))}, "[1]")
     yield "an answer of many values", lambda: _answer_in({"type": "array"}, "[" + "[]," * 200_000 + "1]")
-    yield "an answer of some values", lambda: _answer_in(
-        {"items": {"anyOf": [{"type": "string"}] * 50}}, "[" + "[]," * 15_000 + "1]"
+    yield (
+        "an answer of some values",
+        lambda: _answer_in({"items": {"anyOf": [{"type": "string"}] * 50}}, "[" + "[]," * 15_000 + "1]"),
     )
 
 
@@ -200,8 +204,9 @@ def _messages() -> Iterator[tuple[str, Callable[[], bytes]]]:
     small = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(30)}}
     calls = [{"type": "tool_use", "id": f"t{n}", "name": "b", "input": {"a": 1}} for n in range(9_000)]
     results = [{"type": "tool_result", "tool_use_id": f"t{n}", "content": "x"} for n in range(9_000)]
-    yield "9,000 calls and results", lambda: talk(
-        [{"role": "assistant", "content": calls}, {"role": "user", "content": results}]
+    yield (
+        "9,000 calls and results",
+        lambda: talk([{"role": "assistant", "content": calls}, {"role": "user", "content": results}]),
     )
     yield "24,000 blocks", lambda: said([{"type": "text", "text": "a"}] * 24_000, max_tokens=9)
     yield "24,000 system blocks", lambda: talk([], system=[{"type": "text", "text": "a"}] * 24_000)
@@ -209,9 +214,12 @@ def _messages() -> Iterator[tuple[str, Callable[[], bytes]]]:
     yield "700 tools", lambda: talk([], tools=[_tool(f"t{n}", small, anthropic=True) for n in range(700)])
     yield "one large image", lambda: said([_image(IMAGES, kind="messages")], max_tokens=9)
     yield "64 stop sequences", lambda: talk([], stop_sequences=["a" * 990 + str(n) for n in range(64)])
-    yield "documents", lambda: said(
-        [{"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "d"}}] * 12_000,
-        max_tokens=9,
+    yield (
+        "documents",
+        lambda: said(
+            [{"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "d"}}] * 12_000,
+            max_tokens=9,
+        ),
     )
 
 
@@ -231,11 +239,14 @@ def _responses() -> Iterator[tuple[str, Callable[[], bytes]]]:
     yield "includes", lambda: items([], include=["x"] * 90_000)
 
 
-def corpus() -> list[Hostile]:
-    found = [Hostile(name, CHAT, make) for name, make in (*_shapes(), *_chats())]
-    found += [Hostile(name, MESSAGES, make) for name, make in (*_shapes(), *_messages())]
-    found += [Hostile(f"{name}, counted", COUNT, make) for name, make in (*_shapes(), *_messages())]
-    found += [Hostile(name, RESPONSES, make) for name, make in _responses()]
+def corpus(path: str) -> list[Hostile]:
+    """What is played at one path. The shapes as such are played where they cost least: a count needs no turn."""
     headers = tuple((f"x-{n}", "v" * 450) for n in range(120))
-    found.append(Hostile("120 long headers", CHAT, lambda: talk([]), headers))
-    return found
+    found = {
+        CHAT: [*_chats(), *(row for row in _shapes() if "8 MiB" in row[0] or "7 MiB" in row[0])],
+        MESSAGES: [*_messages()],
+        COUNT: [*_messages(), *_shapes()],
+        RESPONSES: [*_responses()],
+    }
+    played = [Hostile(name, path, make) for name, make in found[path]]
+    return [*played, Hostile("120 long headers", path, lambda: items([]) if path == RESPONSES else talk([]), headers)]

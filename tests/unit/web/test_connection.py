@@ -59,7 +59,9 @@ class House:
 
     def left(self, connection: Connection) -> None: ...
 
-    def enter(self, exchange: Exchange) -> None:
+    def enter(self, exchange: Exchange) -> None: ...
+
+    def begin(self, exchange: Exchange) -> None:
         exchange.entered = True
         self.inside += 1
 
