@@ -14,6 +14,7 @@ from ..core.errors import ErrorKind, GatewayError
 from ..dialects import Dialect
 from ..observe.metrics import Metrics
 from ..tasks import aside
+from .access import ALIVE
 from .desk import Desk, Reception
 from .exchange import Exchange, Header, HttpRequest
 from .openapi import document
@@ -109,12 +110,14 @@ class Application:
     async def _look_up(self, desk: Desk, exchange: Exchange, common: list[Header]) -> None:
         http = exchange.http
         path = http.path.removeprefix("/v1")
-        content_type = b"application/json"
+        status, content_type = 200, b"application/json"
         if http.method not in ("GET", "HEAD"):
-            known = path in ("/health", "/models", "/tools", "/") or http.path in desk.routes
+            known = path in ("/health", "/models", "/tools", "/") or http.path in (*desk.routes, ALIVE)
             raise _wrong_method(http) if known else _no_such(http)
         if path == "/health":
-            body = await desk.health.render(parked=self._reception.parked, live=self._reception.live)
+            status, body = await desk.health.render(parked=self._reception.parked, live=self._reception.live)
+        elif http.path == ALIVE:
+            body = await desk.health.alive()
         elif path == "/tools":
             body = desk.health.render_tools()
         elif path == "/models":
@@ -135,7 +138,7 @@ class Application:
             body = b'{"name":"caretway","see":["/health","/v1/models","/v1/chat/completions"]}'
         else:
             raise _wrong_method(http) if http.path in desk.routes else _no_such(http)
-        exchange.send(200, body, common, content_type=content_type)
+        exchange.send(status, body, common, content_type=content_type)
 
 
 def _wrong_method(http: HttpRequest) -> GatewayError:

@@ -1,13 +1,14 @@
 """Shapes of JSON, heads of requests, and what one caller may ask for."""
 
 import itertools
+from email.utils import formatdate
 
 import msgspec
 import pytest
 
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.web.admission import Admission, CallerLimits
-from caretway.web.head import head_problem, without_upgrade
+from caretway.web.head import head_problem, http_date, without_upgrade
 from caretway.web.shape import LARGE, SMALL, ShapeLimits, is_large, read_json
 
 LIMITS = ShapeLimits(depth=8, messages=3)
@@ -186,3 +187,11 @@ def test_when_to_work_aside() -> None:
     assert is_large(b"[" * (SMALL + 1))
     assert not is_large(b"x" * LARGE)
     assert is_large(b"x" * (LARGE + 1))
+
+
+@pytest.mark.parametrize(
+    ("now", "told"),
+    [(0, b"Thu, 01 Jan 1970 00:00:00 GMT"), (784111777, b"Sun, 06 Nov 1994 08:49:37 GMT"), (1.5e9, None)],
+)
+def test_dates(now: float, told: bytes | None) -> None:
+    assert http_date(now) == (told or formatdate(now, usegmt=True).encode())
