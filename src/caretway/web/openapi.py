@@ -298,6 +298,7 @@ def _paths() -> Schema:
     models = {"get": _operation("models", "Models", _answer("The list", "ModelList"))}
     model = {"get": _operation("model", "One model", _answer("It", "Any"), parameters=(_path("id"),))}
     health = {"get": _operation("health", "The gateway's state", _answer("It", "Health"))}
+    health["get"]["responses"]["503"] = _answer("Cursor cannot be reached", "Health")
     both: Schema = {
         "/chat/completions": {"post": chat},
         "/responses": {"post": responses},
@@ -315,6 +316,7 @@ def _paths() -> Schema:
         "/v1/messages/count_tokens": {"post": count},
         **{path: _renamed(item) for path, item in both.items()},
         "/": {"get": _operation("root", "Where to look", _answer("Names", "Any"))},
+        "/healthz": {"get": _operation("healthz", "A sign of life, without a key", _answer("alive or ready", "Any"))},
         "/metrics": {"get": metrics},
         "/openapi.json": {"get": _operation("openapi", "This document", _answer("It", "Any"))},
     }
