@@ -47,6 +47,10 @@ class Dialect(Protocol):
     errands: tuple[str, ...]
     """Prefixes of paths whose requests need no turn; see `errand`."""
 
+    def recalls(self, body: bytes) -> bool:
+        """True when a body may name much that was said before and is not in it. (`decode` then works aside.)"""
+        ...
+
     def decode(self, body: object, headers: Mapping[str, str]) -> TurnRequest:
         """The parsed JSON body -> a request, or GatewayError(BAD_REQUEST | UNSUPPORTED). Header names: lower case."""
         ...

@@ -65,6 +65,13 @@ class ConversationStore(Protocol):
 
     def remember(self, key: bytes, snapshot: Snapshot) -> None: ...
 
+    @property
+    def settled(self) -> bool:
+        """What was remembered can be recalled."""
+        ...
+
+    async def settle(self) -> None: ...
+
 
 class Sessions:
     def __init__(
@@ -100,6 +107,8 @@ class Sessions:
         """A response for this request; raises GatewayError when there is none to be had."""
         told = await self._guarded(request)
         chains = await aside(history_chains, told) if request.large else None
+        if not self._store.settled:
+            await self._store.settle()
         mode = request.session or self._limits.mode
         decision = plan(
             told,

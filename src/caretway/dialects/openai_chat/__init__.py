@@ -19,6 +19,9 @@ class OpenAIChat:
     routes: tuple[str, ...] = ("/v1/chat/completions", "/chat/completions")
     errands: tuple[str, ...] = ()
 
+    def recalls(self, body: bytes) -> bool:
+        return False
+
     def decode(self, body: object, headers: Mapping[str, str]) -> TurnRequest:
         return decode(body, headers)
 
