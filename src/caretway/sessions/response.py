@@ -182,6 +182,10 @@ class Response:
         if self._ready is not None:
             self._ready()
 
+    def shorten(self, parts: int) -> None:
+        """Every word will be said so many times: the answer may have only that part of the usual length."""
+        self._max_bytes //= parts
+
     def commit(self) -> None:
         """The answer's head is on its way: from here on there is no second try."""
         self._visible = True

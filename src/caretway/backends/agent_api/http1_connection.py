@@ -19,6 +19,8 @@ from .sink import NOBODY, Sink
 log = logging.getLogger(__name__)
 
 MAX_HEAD_BYTES: Final = 64 * 1024
+MAX_EVENTS: Final = 1000
+"""Of one read, in one callback: a body may come in chunks of a byte."""
 
 
 class Exchange:
@@ -101,6 +103,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._exchange: Exchange | None = None
         self._used = False
+        self._behind = False  # there is more to read of what was received
         self.idle_since = 0.0
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -128,7 +131,7 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def resume(self) -> None:
-        if self.usable and self._transport is not None:
+        if self.usable and self._transport is not None and not self._behind:
             self._transport.resume_reading()
 
     def close(self, cause: GatewayError) -> None:
