@@ -154,6 +154,7 @@ class Gateway:
             ),
             store=self._store,
             guard=guard,
+            counted=self._metrics.run_ended,
         )
         stack.push_async_callback(sessions.aclose)
         catalogue = Catalogue(

@@ -101,7 +101,12 @@ def _body_limits(settings: Settings) -> BodyLimits:
 
 
 def shape_limits(settings: Settings) -> ShapeLimits:
-    return ShapeLimits(depth=settings.max_json_depth, messages=settings.max_messages)
+    return ShapeLimits(
+        depth=settings.max_json_depth,
+        messages=settings.max_messages,
+        values=settings.max_json_values,
+        text=settings.max_text_bytes,
+    )
 
 
 def build_server(

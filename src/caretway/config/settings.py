@@ -276,7 +276,8 @@ class Settings:
     )
     agent_checksum: bool = field(default=False, metadata=_cursor(SWITCH, "Send the checksum header of older clients."))
     agent_retries: int = field(
-        default=3, metadata=_cursor(integer(0, 20), "How often to take up a run again after its connection broke.")
+        default=2,
+        metadata=_cursor(integer(0, 2), "How many runs to open again for one request without progress in between."),
     )
     system_delivery: SystemDelivery = field(
         default="rule",
@@ -387,7 +388,10 @@ class Settings:
     sibling_quiet: float = field(
         default=0.15, metadata=_sessions(_GRACE, "How long to wait for further parallel tool calls.")
     )
-    parked_timeout: float = field(default=900.0, metadata=_sessions(_TIME, "How long a turn waits for tool results."))
+    parked_timeout: float = field(
+        default=900.0,
+        metadata=_sessions(_TIME, "How long a turn waits for tool results; a minute at most after one forced call."),
+    )
     max_parked: int = field(
         default=200, metadata=_sessions(integer(1), "How many turns may wait for tool results at once.")
     )
@@ -447,7 +451,7 @@ class Settings:
     )
     mcp_max_tools: int = field(default=1000, metadata=_mcp(integer(1), "How many tools of one MCP server are offered."))
 
-    connect_timeout: float = field(default=10.0, metadata=_limit(_TIME, "Limit for opening a connection to Cursor."))
+    connect_timeout: float = field(default=8.0, metadata=_limit(_TIME, "Limit for opening a connection to Cursor."))
     call_timeout: float = field(default=30.0, metadata=_limit(_TIME, "Limit for one call such as the model list."))
     silence_timeout: float = field(
         default=30.0, metadata=_limit(_TIME, "Give a run up when nothing at all arrives for this long.")
@@ -516,6 +520,12 @@ class Settings:
     max_headers: int = field(default=128, metadata=_limit(integer(8), "How many headers a request may have."))
     max_messages: int = field(
         default=20_000, metadata=_limit(integer(1), "How many messages or input items a request may have.")
+    )
+    max_json_values: int = field(
+        default=100_000, metadata=_limit(integer(1_000), "How many values the JSON of a request may hold.")
+    )
+    max_text_bytes: int = field(
+        default=8 * 2**20, metadata=_limit(_BUFFER, "Largest request body, its images not counted.")
     )
     max_json_depth: int = field(
         default=64, metadata=_limit(integer(8, 256), "How deeply the JSON of a request may be nested.")

@@ -9,6 +9,8 @@ from typing import Final
 
 import msgspec
 
+from .json_bounds import crowded
+
 _EXACT: Final = 2.0**53
 """Up to here every whole number is exact as a double."""
 
@@ -24,8 +26,11 @@ _DECODER: Final = msgspec.json.Decoder(float_hook=_number)
 
 
 def canonical_json(text: str) -> str:
-    """The canonical spelling; no text is the empty object, and what is no JSON stays what it is, ends stripped."""
+    """The canonical spelling; no text is the empty object, and what is no JSON stays what it is, ends stripped. So does
+    what would take long to read."""
     text = text.strip()
+    if crowded(text):
+        return text
     try:
         return spell(_DECODER.decode(text or "{}"))
     except (msgspec.MsgspecError, UnicodeError, RecursionError):  # any text can arrive here: lone surrogates, 10 000 [

@@ -17,6 +17,7 @@ from .events import (
     Event,
     Note,
     ReasoningDelta,
+    Recovered,
     StopReason,
     TextDelta,
     ToolCallDelta,
@@ -45,6 +46,8 @@ class Reply:
     stop_sequence: str | None = None
     paused: bool = False
     error: GatewayError | None = None
+    context_tokens: int | None = None
+    """The estimate with which the turn started."""
     shown: tuple[ToolCall, ...] = ()
     """Calls that were run on this side and are shown to clients that only look on."""
     parts: tuple[Text | Reasoning | ToolCall, ...] = field(default=(), compare=False)
@@ -76,6 +79,7 @@ class Fold:
     _notes: list[Note] = field(default_factory=list)
     _shown: list[ToolCall] = field(default_factory=list)
     _usage: Usage | None = None
+    _context: int | None = None
     _end: TurnEnded | TurnPaused | TurnFailed | None = None
 
     def feed(self, event: Event) -> None:
@@ -119,7 +123,9 @@ class Fold:
                 case AgentActivity(call=call) if call is not None:
                     self._shown.append(call)
                     self.weight += _PART_BYTES + len(call.arguments)
-                case TurnStarted() | ToolCallDelta() | AgentActivity():
+                case TurnStarted(context_tokens=context):
+                    self._context = context
+                case ToolCallDelta() | AgentActivity() | Recovered():
                     pass
                 case _:
                     assert_never(event)
@@ -131,7 +137,8 @@ class Fold:
             joined = "".join(self._words)
             self._words = []
             self._run.append(joined)
-            self.weight += len(_json(joined))
+            if self._end is None:
+                self.weight += len(_json(joined))
 
     def _open(self, kind: type[Text] | type[Reasoning]) -> None:
         self._join()
@@ -157,6 +164,7 @@ class Fold:
             text="".join([part.text for part in parts if isinstance(part, Text)]),
             reasoning="".join([part.text for part in parts if isinstance(part, Reasoning)]),
             calls=tuple([part for part in parts if isinstance(part, ToolCall)]),
+            context_tokens=self._context,
             shown=tuple(self._shown),
             usage=self._usage,
             notes=tuple(self._notes),

@@ -69,7 +69,7 @@ class Dialect(Protocol):
 
     def render_model(self, model: ModelInfo, created: int) -> bytes: ...
 
-    def errand(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes] | None:
+    def errand(self, method: str, path: str, headers: Mapping[str, str], body: object) -> tuple[int, bytes] | None:
         """A request that needs no turn (a token count, a stored object): (status, JSON). None: there is no such thing.
-        Raises GatewayError."""
+        `body`: the parsed JSON, None when there was no body. Raises GatewayError."""
         ...

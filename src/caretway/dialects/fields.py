@@ -20,6 +20,9 @@ _KINDS: Final[dict[type, str]] = {
     dict: "an object",
 }
 
+MAX_STOP_LENGTH: Final = 1_000
+"""Characters."""
+
 
 class Place(Struct, frozen=True):
     """Where something stands in a request, e.g. `messages[3].content[0]`. It is spelled out when something is wrong
@@ -76,6 +79,16 @@ def a_string(value: object, param: At) -> str:
     if not isinstance(value, str):
         raise wrong_type(param, "a string", value)
     return value
+
+
+def stop_sequences(values: list[object], param: str, most: int) -> tuple[str, ...]:
+    """Each once, without empty ones. They are looked for in every piece of the answer, so both numbers are small."""
+    if len(values) > most:
+        raise invalid_value(param, f"at most {most} sequences are possible, not {len(values)}.")
+    for i, one in enumerate(values):
+        if len(a_string(one, Place("", param, i))) > MAX_STOP_LENGTH:
+            raise invalid_value(Place("", param, i), f"a stop sequence has at most {MAX_STOP_LENGTH} characters.")
+    return tuple(dict.fromkeys(one for one in values if isinstance(one, str) and one))
 
 
 def needed_string(holder: Mapping[str, object], key: str, at: At = "") -> str:

@@ -17,6 +17,8 @@ _TYPES: Final[dict[str, str]] = {
     "image/webp": "image/webp",
 }
 _SUPPORTED: Final = "PNG, JPEG, GIF and WebP images are supported"
+_SLICE: Final = 2**20
+"""Characters that are decoded in one step: the decoder holds the interpreter. A multiple of four."""
 
 
 def decode_image_url(url: str, param: At) -> Image:
@@ -51,9 +53,21 @@ def image_type(declared: str, param: At) -> str:
 def decode_base64_image(payload: str, mime_type: str, param: At) -> Image:
     """Strict: a damaged picture is an error here, not a riddle for the model."""
     try:
-        data = binascii.a2b_base64(payload, strict_mode=True)
+        data = decode_base64(payload)
     except ValueError as error:
         raise invalid_value(param, f"the image is not valid base64 ({str(error)[:80]}).") from error
     if not data:
         raise invalid_value(param, "the image is empty.")
     return Image(data, mime_type)
+
+
+def decode_base64(payload: str) -> bytes:
+    """Strict, and a large one in steps. ValueError when it is damaged."""
+    if len(payload) <= _SLICE:
+        return binascii.a2b_base64(payload, strict_mode=True)
+    pieces: list[bytes] = []
+    for at in range(0, len(payload), _SLICE):
+        if pieces and len(pieces[-1]) * 4 < _SLICE * 3:
+            raise ValueError("Excess data after padding")
+        pieces.append(binascii.a2b_base64(payload[at : at + _SLICE], strict_mode=True))
+    return b"".join(pieces)

@@ -15,6 +15,7 @@ from ..core.events import (
     TERMINAL,
     Event,
     ReasoningDelta,
+    Recovered,
     TextDelta,
     ToolCallDelta,
     ToolCallReady,
@@ -27,6 +28,7 @@ from ..core.events import (
 )
 from ..core.fold import Fold, Reply
 from ..core.order import EventOrder, State
+from ..core.recovery import RETRY_BUDGET, Cause, Rung
 from ..core.request import TurnRequest
 from ..core.turn import Stage, StageFactory
 from ..tasks import spawn
@@ -38,6 +40,17 @@ log = logging.getLogger(__name__)
 Label = Literal["fresh", "replayed", "resumed", "continued"]
 
 _DELTAS = (TextDelta, ReasoningDelta)
+_FRESH_BECAUSE: Final = {
+    Cause.CUT.value: "the run was lost twice",
+    Cause.SILENT.value: "the run fell silent",
+    Cause.STALLED.value: "the run made no progress",
+    Cause.REFUSED.value: "the run was refused twice",
+    Cause.TOKEN.value: "the token was refused twice",
+    Cause.DIVERGED.value: "the model took another way after its run was lost",
+    Cause.INCOMPLETE.value: "the kept conversation was incomplete",
+}
+MAX_RECOVERIES: Final = 16
+"""Of one response, in its log line."""
 _CALLS = (ToolCallStarted, ToolCallDelta, ToolCallReady)
 MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024
 """One response: its words as they stand in JSON, its calls and what is kept with them."""
@@ -73,16 +86,19 @@ class Response:
         "_order",
         "_plain",
         "_ready",
+        "_reopened",
         "_restart",
         "_restarting",
-        "_restarts",
         "_stages",
+        "_started",
+        "_tries",
         "_visible",
         "_whole",
         "label",
         "live",
         "over",
         "reason",
+        "recoveries",
         "request",
     )
 
@@ -94,9 +110,10 @@ class Response:
         label: Label,
         reason: str,
         stages: Sequence[StageFactory],
-        restart: Callable[[], Awaitable[LiveTurn]],
+        restart: Callable[[int], Awaitable[LiveTurn]] | None,
         max_bytes: int = MAX_ANSWER_BYTES,
     ) -> None:
+        """`restart` opens a fresh run for the whole request, when told how many were opened for it before."""
         self._max_bytes = max_bytes
         self.label: Label = label
         self.reason = reason
@@ -106,7 +123,11 @@ class Response:
         self._keeper = keeper
         self._factories = stages
         self._restart = restart
-        self._restarts = 1
+        self._reopened = 0
+        self._tries = 2 if request.tool_choice.mode in ("required", "named") else 1
+        self.recoveries: list[tuple[str, str]] = []
+        """(rung, cause) of each time that a run was lost and the turn went on; the first few."""
+        self._started = False
         self._visible = False
         self._plain = False
         """Nothing but what upstream says is to be shown, and something was."""
@@ -158,20 +179,19 @@ class Response:
             events = self._next()
         if not events:
             return events
-        if not self._visible and (again := self._why_again(events)) is not None:
-            self._restarts -= 1
+        if not self._visible and (again := self._why_again(events)) is not None and self._restart is not None:
             self.label, self.reason = "replayed" if self.label != "fresh" else "fresh", again
             self.over = False
-            self._restarting = spawn(self._start_again(), "start-turn-again")
+            self._restarting = spawn(self._start_again(self._restart), "start-turn-again")
             return []
         if self._must_call:
             return self._hold(events)
         self._plain = self._visible and not self._stages and self._order.state is State.OPEN
         return events
 
-    async def _start_again(self) -> None:
+    async def _start_again(self, restart: Callable[[int], Awaitable[LiveTurn]]) -> None:
         try:
-            self.live = await self._restart()
+            self.live = await restart(self._reopened)
             self._begin()
             if self._ready is not None:
                 self.live.turn.listen(self._ready)
@@ -185,11 +205,6 @@ class Response:
     def shorten(self, parts: int) -> None:
         """Every word will be said so many times: the answer may have only that part of the usual length."""
         self._max_bytes //= parts
-
-    def commit(self) -> None:
-        """The answer's head is on its way: from here on there is no second try."""
-        self._visible = True
-        self._restarts = 0
 
     def close(self) -> None:
         """The client has its answer, or is gone."""
@@ -237,6 +252,9 @@ class Response:
         for event in batch:
             if self.over:
                 break
+            if type(event) is Recovered:
+                self._recovered(event)
+                continue
             if isinstance(event, _DELTAS) and self._order.state is State.OPEN:
                 self._heard += len(event.text)  # legal wherever the order is open
                 last = False
@@ -246,10 +264,15 @@ class Response:
                 last = isinstance(event, TERMINAL)
                 if not last and isinstance(event, _CALLS):
                     self._note_call(event)
+                elif type(event) is TurnStarted:
+                    if self._started:  # by a run that was lost before it said anything
+                        self._fold.feed(event)
+                        continue
+                    self._started = True
             for shown in self._staged(event) if self._stages else (event,):
                 if isinstance(shown, TERMINAL):
                     if not last and isinstance(shown, TurnEnded):  # upstream is stopped before it could count
-                        usage = UsageReported(estimated_usage(self.request, self._fold.reply().text))
+                        usage = UsageReported(estimated_usage(self.request, self._fold.reply()))
                         self._fold.feed(usage)
                         out.append(usage)
                     self._fold.feed(shown)
@@ -303,16 +326,26 @@ class Response:
     # ---- second chances, before anything was shown
 
     def _why_again(self, events: Sequence[Event]) -> str | None:
-        if self._visible or not self._restarts:
-            return None
+        """Why a fresh run is to answer instead; None: it is not. Every run counts against the same retry budget."""
         last = events[-1]
         if isinstance(last, TurnFailed) and last.error.kind is ErrorKind.TURN_GONE:
-            return "the kept conversation was incomplete"
+            if not self.recoveries or self.recoveries[-1][0] != Rung.FRESH_RUN.value:
+                self._reopened += 1  # else it was counted when it was decided
+                self._recovered(Recovered(Rung.FRESH_RUN.value, Cause.INCOMPLETE.value, self._reopened))
+            return _FRESH_BECAUSE[self.recoveries[-1][1]] if self._reopened <= RETRY_BUDGET else None
         if self._must_call and isinstance(last, TurnEnded) and not _calls(events):
-            return "the model did not call a tool at first"
+            self._tries -= 1
+            self._reopened += 1
+            again = self._tries > 0 and self._reopened <= RETRY_BUDGET
+            return "the model did not call a tool at first" if again else None
         if not self._must_call and any(not isinstance(event, TurnStarted) for event in events):
             self._visible = True
         return None
+
+    def _recovered(self, event: Recovered) -> None:
+        self._reopened = event.reopened
+        if len(self.recoveries) < MAX_RECOVERIES:
+            self.recoveries.append((event.how, event.cause))
 
     def _hold(self, events: list[Event]) -> list[Event]:
         """A call is demanded: nothing is shown until there is one, so that there can be a second try."""

@@ -35,7 +35,7 @@ _Codes = h2.settings.SettingCodes
 
 
 class Http2Connection:
-    def __init__(self, transport: asyncio.Transport, accept: Accept) -> None:
+    def __init__(self, transport: asyncio.Transport, accept: Accept, max_streams: int = MAX_STREAMS) -> None:
         self.transport = transport
         self._accept = accept
         self.paused = False
@@ -45,7 +45,7 @@ class Http2Connection:
         self.h2.local_settings = h2.settings.Settings(
             client=False,
             initial_values={
-                _Codes.MAX_CONCURRENT_STREAMS: MAX_STREAMS,
+                _Codes.MAX_CONCURRENT_STREAMS: max_streams,
                 _Codes.INITIAL_WINDOW_SIZE: STREAM_WINDOW,
                 _Codes.MAX_HEADER_LIST_SIZE: MAX_HEADER_BYTES,
             },

@@ -33,6 +33,7 @@ MAX_BODY_BYTES: Final = 2 * MAX_MESSAGE_BYTES + 1024 * 1024
 MAX_REQUEST_ID_BYTES: Final = 4096
 
 STATS: Final = "/_sim/stats"
+STEPS: Final = "/_sim/steps"
 RESET: Final = "/_sim/reset"
 REVOKE: Final = "/_sim/revoke"
 SIGN_IN: Final = "/loginDeepControl"
@@ -77,6 +78,7 @@ class Service:
             ("GET", PUBLIC_MODELS): lambda request, _: self._for_key(request, models.public()),
             ("GET", PUBLIC_ME): self._me,
             ("GET", STATS): lambda *_: _json(200, self._world.stats.as_dict()),
+            ("GET", STEPS): lambda *_: _json(200, {"runs": self._world.steps.as_list()}),
             ("POST", RESET): self._reset,
             ("POST", REVOKE): self._revoke,
         }
@@ -203,6 +205,7 @@ class Service:
         return _message(request, listed)
 
     def _reset(self, *_: object) -> Reply:
+        self._world.steps.reset()
         self._world.stats.reset()  # the prompt cache stays warm: what a turn costs is measured from here on
         return _json(200, self._world.stats.as_dict())
 

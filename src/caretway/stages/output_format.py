@@ -27,13 +27,14 @@ from ..core.events import (
     TurnStarted,
     UsageReported,
 )
+from ..core.json_bounds import crowded
 from ..core.json_schema import SchemaChecker, Unreadable
 from ..core.request import Message, OutputFormat, Role, Text, TurnRequest
 from ..core.turn import Stage
 
 NOTE_KEY: Final = "response_format"
-MAX_CHECKED: Final = 4 * 1024 * 1024
-"""Characters. A longer answer is passed on unchecked."""
+MAX_CHECKED: Final = 1024 * 1024
+"""Characters. A longer answer is passed on unchecked; no model writes one today."""
 _MAX_DETAIL: Final = 300
 
 # Counts are limited inside the patterns, so that what is held back is limited too, however the text is cut.
@@ -154,7 +155,9 @@ class OutputFormatStage:
 
 
 def verdict(text: str, wanted: OutputFormat) -> str:
-    """`valid`, or what is wrong."""
+    """`valid`, or what is wrong, or why nobody looked."""
+    if crowded(text):
+        return "not checked: the answer holds too many values"
     try:
         value: Any = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
@@ -168,11 +171,12 @@ def _against(schema: Mapping[str, object], value: Any) -> str:
     checker = SchemaChecker(schema)
     try:
         problem = checker.first(value)
+        patterns, inverts = checker.patterns, checker.inverts
     except Unreadable as failure:
         return f"schema not checked: {_short(failure)}"
     if problem is None:
-        return "valid, its regular expressions not checked" if checker.patterns else "valid"
-    if checker.patterns and checker.inverts:
+        return "valid, its regular expressions not checked" if patterns else "valid"
+    if patterns and inverts:
         return "schema not checked: it decides by regular expressions"
     return f"does not match the schema: {problem.json_path}: {_short(problem.message)}"
 

@@ -1,5 +1,6 @@
 """The application: one table of routes, one place where an unexpected failure becomes a 500."""
 
+import asyncio
 import logging
 import re
 import time
@@ -13,11 +14,12 @@ from .. import __version__
 from ..core.errors import ErrorKind, GatewayError
 from ..dialects import Dialect
 from ..observe.metrics import Metrics
+from ..tasks import aside
 from .desk import Desk, Reception
 from .exchange import Exchange, Header, HttpRequest
 from .openapi import document
 from .respond import send_error
-from .shape import ShapeLimits, read_json
+from .shape import ShapeLimits, is_large, read_json
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +73,7 @@ class Application:
                 if dialect is not None and http.method == "POST":
                     await desk.responder.answer(dialect, exchange, request_id, common)
                 elif (runner := desk.errand_runner(http.path)) is not None:
-                    self._run_errand(runner, exchange, common)
+                    await self._run_errand(runner, exchange, common)
                 else:
                     await self._look_up(desk, exchange, common)
         except GatewayError as error:
@@ -84,11 +86,14 @@ class Application:
             failure = GatewayError(ErrorKind.INTERNAL, f"The gateway failed; its log has the details for {request_id}.")
             send_error(exchange, self.dialect(http.path), failure, common)
 
-    def _run_errand(self, dialect: Dialect, exchange: Exchange, common: list[Header]) -> None:
-        http, body = exchange.http, exchange.body
-        if http.method == "POST" and body:
-            read_json(body, self._shape)
-        answer = dialect.errand(http.method, http.path, http.headers, body)
+    async def _run_errand(self, dialect: Dialect, exchange: Exchange, common: list[Header]) -> None:
+        http, body, exchange.body = exchange.http, exchange.body, b""
+
+        def run() -> tuple[int, bytes] | None:
+            parsed = read_json(body, self._shape) if body else None
+            return dialect.errand(http.method, http.path, http.headers, parsed)
+
+        answer = await aside(run) if is_large(body) else run()
         if answer is None:
             raise _no_such(http)
         status, told = answer
@@ -115,6 +120,7 @@ class Application:
                 "live_turns": self._reception.live,
                 "parked_turns": self._reception.parked,
                 "running": self._running,
+                "tasks": len(asyncio.all_tasks()),
             }
             body, content_type = self._metrics.render(gauges), b"text/plain; version=0.0.4; charset=utf-8"
         elif http.path == "/openapi.json":

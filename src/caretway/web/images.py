@@ -29,15 +29,15 @@ class ImageFetcher:
     timeout: float
     max_bytes: int
 
-    async def inline(self, body: Any) -> Any:
-        """The body with every image URL replaced by a `data:` URL (or base64 source); the rest is left as it is."""
+    async def inline(self, body: Any) -> int:
+        """Replaces every image URL in the body by a `data:` URL (or base64 source); says how many there were."""
         places = [place for place in _places(body) if place.url.lower().startswith(("http://", "https://"))]
         if len(places) > MAX_IMAGES:
             raise bad_request(f"A request may name at most {MAX_IMAGES} images by URL.", code="too_many_images")
         fetched = await asyncio.gather(*(asyncio.to_thread(self.fetch, place.url) for place in places))
         for place, (mime_type, data) in zip(places, fetched, strict=True):
             place.put(mime_type, base64.b64encode(data).decode())
-        return body
+        return len(places)
 
     def fetch(self, url: str) -> tuple[str, bytes]:
         """(type, bytes); blocking. Raises GatewayError(BAD_REQUEST) that says which image and why."""

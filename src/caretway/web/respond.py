@@ -7,23 +7,26 @@ after that is an event in the stream. A client that hangs up cancels the work, w
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from os import urandom
 from typing import Any
 
-from ..core.errors import RETRYABLE, ErrorKind, GatewayError
+from msgspec.structs import replace
+
+from ..core.errors import RETRYABLE, SOON, ErrorKind, GatewayError
 from ..core.events import AgentActivity, Event, TurnFailed, TurnStarted
 from ..core.fold import Reply
-from ..core.request import TurnRequest
+from ..core.request import Image, ToolResult, TurnRequest
 from ..core.turn import Observer, TurnRecord
 from ..dialects import Dialect, Encoder, ResponseMeta
 from ..sessions.manager import Sessions
 from ..sessions.response import Response
+from ..tasks import aside
 from .exchange import NO_HEADERS, Exchange, Header, header_text
 from .images import ImageFetcher
 from .models import ModelDesk
-from .shape import ShapeLimits, read_json
+from .shape import ShapeLimits, is_large, read_json, too_much_text
 
 _SSE_HEADERS: tuple[Header, ...] = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -68,14 +71,15 @@ class Responder:
     async def answer(self, dialect: Dialect, exchange: Exchange, request_id: str, common: list[Header]) -> None:
         began = time.perf_counter()
         http = exchange.http
-        parsed = read_json(exchange.body, self._shape)
-        exchange.body = b""
-        if self._images is not None:
-            parsed = await self._images.inline(parsed)
-        request = dialect.decode(parsed, http.headers)
-        del parsed
+        body, exchange.body = exchange.body, b""
+        if is_large(body) or self._images is not None:
+            request = await self._decode(dialect, body, http.headers)
+        else:
+            request = dialect.decode(read_json(body, self._shape), http.headers)
+        del body
         http.headers = NO_HEADERS  # they have been read, and an answer may take long
-        upstream = self._prepare(await self._models.fit(request))
+        upstream = await self._models.fit(request)
+        upstream = await aside(self._prepare, upstream) if upstream.large else self._prepare(upstream)
         if upstream.model != request.model:
             common.append((b"x-caretway-model", header_text(upstream.model)))
         if upstream.ignored:
@@ -106,8 +110,40 @@ class Responder:
                     total_ms=(time.perf_counter() - began) * 1000,
                     usage=reply.usage,
                     ignored=upstream.ignored,
+                    recoveries=tuple(response.recoveries),
                 )
             )
+
+    async def _decode(self, dialect: Dialect, body: bytes, headers: Mapping[str, str]) -> TurnRequest:
+        """What is large, or may become it by what is fetched."""
+        if self._images is None:
+            return await aside(decode_large, dialect, body, headers, self._shape)
+        parsed = await aside(read_json, body, self._shape)
+        if await self._images.inline(parsed) or is_large(body):
+            return await aside(decode_parsed, dialect, parsed, len(body), headers, self._shape)
+        return dialect.decode(parsed, headers)
+
+
+def decode_large(dialect: Dialect, body: bytes, headers: Mapping[str, str], limits: ShapeLimits) -> TurnRequest:
+    """Body -> request, in steps that are short each; for `aside`."""
+    return decode_parsed(dialect, read_json(body, limits), len(body), headers, limits)
+
+
+def decode_parsed(
+    dialect: Dialect, parsed: object, size: int, headers: Mapping[str, str], limits: ShapeLimits
+) -> TurnRequest:
+    request = dialect.decode(parsed, headers)
+    text = size - _image_bytes(request)
+    if text > limits.text:
+        raise too_much_text(text, limits.text)
+    return replace(request, large=True)
+
+
+def _image_bytes(request: TurnRequest) -> int:
+    """What the images took in the body."""
+    parts = [part for message in request.messages for part in message.parts]
+    parts += [inner for part in parts if isinstance(part, ToolResult) for inner in part.content]
+    return sum(len(part.data) * 4 // 3 for part in parts if isinstance(part, Image))
 
 
 def _outcome(response: Response, reply: Reply, *, late: bool) -> str:
@@ -278,8 +314,10 @@ class Streamed(_Answer):
             elif self._response.over:
                 self._finish(encoder.feed(events))
             else:
-                self._exchange.write(encoder.feed(events))
-                self._spoken = self._loop.time()
+                said = encoder.feed(events)
+                if said:  # not all that comes is shown, and a client must not take that for silence
+                    self._exchange.write(said)
+                    self._spoken = self._loop.time()
         except Exception as failure:
             self._end(failure)
 
@@ -319,7 +357,6 @@ class Streamed(_Answer):
             if now >= self._ends_at:
                 self._refuse(self._too_late())
             else:
-                self._response.commit()
                 self._open()
         elif now >= self._ends_at:
             self._finish(encoder.feed([TurnFailed(self._too_late())]))
@@ -342,8 +379,9 @@ def send_error(exchange: Exchange, dialect: Dialect, error: GatewayError, header
     status, body = dialect.error(error)
     if error.retry_after is not None:
         headers = [*headers, (b"retry-after", str(max(1, round(error.retry_after))).encode())]
-    elif error.kind is ErrorKind.OVERLOADED:
+    elif error.kind in SOON:
         headers = [*headers, (b"retry-after", b"1")]
-    if error.kind not in RETRYABLE:
-        headers = [*headers, (b"x-should-retry", b"false")]  # the official SDKs would repeat 409 and 5xx by themselves
+    # The official SDKs repeat 409 and 5xx by themselves; here they are told whether it helps.
+    again = b"true" if error.kind in RETRYABLE else b"false"
+    headers = [*headers, (b"x-should-retry", again)]
     exchange.send(status, body, headers)

@@ -1,8 +1,13 @@
-"""How deep and how long a request's JSON may be. Looks at the shape alone and knows no field but the two long lists.
+"""How deep, how long and how crowded a request's JSON may be. Looks at the shape alone and knows no field but the two
+long lists.
 
-Everything behind a decoder may then walk a body recursively: it is never deeper than Python's stack.
+A decoder holds the interpreter until it is done, in a thread too. So what is large is counted first (exactly: brackets
+inside strings are no structure), refused when it holds too many values, and then decoded piece by piece. Everything
+behind a decoder may then walk a body recursively: it is never deeper than Python's stack.
 """
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,12 +18,36 @@ from ..core.errors import ErrorKind, GatewayError, bad_request
 _LISTS: Final = ("messages", "input")
 """The conversation, by the names of the three APIs."""
 _NESTED: Final = (dict, list)
+SMALL: Final = 64 * 2**10
+"""Bytes. Whatever such a body holds is read in a few milliseconds."""
+LARGE: Final = 2**20
+BUSY: Final = 8_000
+"""Values that a body may have and still be worked on between two events of somebody else's stream."""
+_PIECE: Final = 256 * 2**10
+"""Bytes that are decoded in one step, unless they are one string."""
+_SLICE: Final = 256 * 2**10
+_BACKSLASH: Final = b"\\"
+_SPACE: Final = b" \t\r\n"
+_STRIDE: Final = 64
+_DIGITS: Final = re.compile(rb"[0-9]{%d}" % (_STRIDE * _STRIDE))
+_DIGITS_SEEN: Final = re.compile(rb"[0-9]{%d}" % (_STRIDE - 1))
+_OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ARRAY: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 @dataclass(frozen=True, slots=True)
 class ShapeLimits:
     depth: int = 64
     messages: int = 20_000
+    values: int = 100_000
+    text: int = 8 * 2**20
+    """Bytes of a body that are not images."""
+
+
+def is_large(body: bytes) -> bool:
+    """Whether to work on this body aside."""
+    size = len(body)
+    return size > SMALL and (size > LARGE or _most(body) > BUSY)
 
 
 def read_json(body: bytes, limits: ShapeLimits) -> object:
@@ -26,7 +55,11 @@ def read_json(body: bytes, limits: ShapeLimits) -> object:
     if not body or body.isspace():
         raise bad_request("The request has no body.", code="invalid_json", hint="Send a JSON object.")
     try:
-        parsed: object = msgspec.json.decode(body)
+        if len(body) <= SMALL:
+            parsed: object = msgspec.json.decode(body)
+        else:
+            _check_count(body, limits.values)
+            parsed = _decoded(body.lstrip(_SPACE) if body[:1] in _SPACE else body, limits)
     except RecursionError as broken:
         raise _too_deep(limits) from broken
     except (msgspec.DecodeError, UnicodeDecodeError) as broken:
@@ -43,9 +76,87 @@ def read_json(body: bytes, limits: ShapeLimits) -> object:
                     code="too_many_messages",
                 )
     # Counting brackets takes no time and settles most requests: no text is deeper than it has opening brackets.
-    if body.count(b"{") + body.count(b"[") > limits.depth and _deeper(parsed, limits.depth):
+    if (len(body) > SMALL or body.count(b"{") + body.count(b"[") > limits.depth) and _deeper(parsed, limits.depth):
         raise _too_deep(limits)
     return parsed
+
+
+# ---- how much there is
+
+
+def _check_count(body: bytes, limit: int) -> None:
+    """The bound that costs nothing first; most bodies need no other."""
+    if _most(body) > limit or _DIGITS_SEEN.search(body[::_STRIDE]):
+        count = 1
+        for structure in structures(body):
+            count += _most(structure)
+            if count > limit:
+                raise GatewayError(
+                    ErrorKind.TOO_LARGE,
+                    f"The JSON of the request holds more than {limit} values.",
+                    hint="Compact the conversation, or raise `max_json_values`.",
+                    code="too_many_values",
+                )
+            if _DIGITS.search(structure):
+                raise bad_request("A number in the request has thousands of digits.", code="invalid_json")
+
+
+def _most(text: bytes) -> int:
+    """Values that this much JSON can begin, in steps that hold nobody up."""
+    return sum(
+        text.count(b",", at, at + _SLICE) + text.count(b"[", at, at + _SLICE) + text.count(b"{", at, at + _SLICE)
+        for at in range(0, len(text), _SLICE)
+    )
+
+
+def structures(body: bytes) -> Iterator[bytes]:
+    """What stands outside the strings of a JSON text, slice by slice. Of what is no JSON: whatever it is up to there.
+
+    Escaped backslashes and quotes are taken out of the way; then every quote begins or ends a string, and every other
+    piece between quotes is outside.
+    """
+    at, inside = 0, False
+    while at < len(body):
+        text = body[at : at + _SLICE]
+        if (len(text) - len(text.rstrip(_BACKSLASH))) % 2 and at + len(text) < len(body):
+            text = text[:-1]  # a slice does not end between a backslash and what it escapes
+        at += len(text)
+        pieces = text.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+        yield b" ".join(pieces[1 if inside else 0 :: 2])
+        inside = inside != (len(pieces) % 2 == 0)
+
+
+# ---- decoding
+
+
+def _decoded(text: Any, limits: ShapeLimits, level: int = 0) -> Any:
+    """As the decoder would, in steps: a long list by its elements, a long object by its fields."""
+    if len(text) <= _PIECE:
+        return msgspec.json.decode(text)
+    if level > limits.depth:
+        raise RecursionError
+    begins = bytes(memoryview(text)[:1])
+    if begins == b"{":
+        return {key: _decoded(value, limits, level + 1) for key, value in _OBJECT.decode(text).items()}
+    if begins == b"[":
+        return [_decoded(value, limits, level + 1) for value in _ARRAY.decode(text)]
+    if begins == b'"' and len(text) > limits.text and not _plain(bytes(text)):
+        raise too_much_text(len(text), limits.text)
+    return msgspec.json.decode(text)
+
+
+def _plain(text: bytes) -> bool:
+    """A string like that of an image: its characters are what they are."""
+    return text.isascii() and b"\\" not in text
+
+
+def too_much_text(size: int, limit: int) -> GatewayError:
+    return GatewayError(
+        ErrorKind.TOO_LARGE,
+        f"The request holds {size} bytes beside its images; at most {limit} are accepted.",
+        hint="No model takes as much. Compact the conversation, or raise `max_text_bytes`.",
+        code="too_much_text",
+    )
 
 
 def _deeper(parsed: object, limit: int) -> bool:

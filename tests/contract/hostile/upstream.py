@@ -10,7 +10,6 @@ import os
 import struct
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from google.protobuf.struct_pb2 import ListValue, Value
@@ -159,7 +158,9 @@ CASES: dict[str, Callable[[], Chunks]] = {
     "text and thoughts by turns": lambda: endless(pack(text("ab")) + pack(thought("cd")), 40 * MIB),
     "nothing, a million times": lambda: in_one(pack(b"") * 1_000_000),
     "heartbeats, a million": lambda: in_one(pack(update(heartbeat=pb.HeartbeatUpdate())) * 1_000_000),
-    "ten thousand pieces in one read": lambda: in_one(*[pack(set_blob(n, b"%032d" % n, b"x" * 100)) for n in range(10_000)]),
+    "ten thousand pieces in one read": lambda: in_one(
+        *[pack(set_blob(n, b"%032d" % n, b"x" * 100)) for n in range(10_000)]
+    ),
     "pieces with ids of 16 MiB": lambda: (pack(set_blob(n, os.urandom(32) + bytes(FULL - 32), b"")) for n in range(40)),
     "one piece again and again": lambda: in_one(*[pack(set_blob(n, b"k", bytes(8 * MIB))) for n in range(30)]),
     "empty pieces without end": lambda: (pack(set_blob(n, b"%032d" % n, b"")) for n in range(400_000)),

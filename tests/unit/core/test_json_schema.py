@@ -1,6 +1,13 @@
 """Foreign schemas: checked where they can be, never at any price."""
 
+import time
+from contextlib import suppress
+from typing import Any
+
+import jsonschema
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from caretway.core.json_schema import SchemaChecker, Unreadable
 
@@ -61,3 +68,179 @@ def test_references_that_double_at_every_level_are_given_up() -> None:
 def test_what_cannot_be_used_is_unreadable(schema: dict[str, object]) -> None:
     with pytest.raises(Unreadable):
         SchemaChecker(schema).first({"a": 1})
+
+
+# ---- every step is counted
+
+
+def _doubled(word: str) -> dict[str, object]:
+    levels = {f"l{n}": {word: [{"$ref": f"#/$defs/l{n + 1}"}] * 2} for n in range(40)}
+    return {"$ref": "#/$defs/l0", "$defs": levels | {"l40": {"type": "integer"}}}
+
+
+def _deep(levels: int, inside: object) -> object:
+    for _ in range(levels):
+        inside = [inside, "x" * 10_000]
+    return inside
+
+
+HOSTILE: dict[str, tuple[dict[str, object], object]] = {
+    "unique objects": ({"uniqueItems": True}, [{"a": n} for n in range(100_000)]),
+    "numbers with one hash": ({"uniqueItems": True}, [n * (2**61 - 1) for n in range(100_000)]),
+    "unique and deep": ({"uniqueItems": True}, [_deep(80, n) for n in range(50)]),
+    "references that double": (_doubled("allOf"), 1),
+    "references that double, for a verdict": (_doubled("anyOf"), "x"),
+    "a large enum for each of many": ({"items": {"anyOf": [{"enum": list(range(3000))}, {}]}}, [-1] * 3000),
+    "long texts alike": ({"items": {"not": {"enum": ["x" * 500 + str(n) for n in range(999)]}}}, ["x" * 503] * 3000),
+    "many schemas, a large value": ({"anyOf": [{"type": "string"}] * 9000}, list(range(100_000))),
+    "what was seen": (
+        {"anyOf": [{"properties": {str(n): {} for n in range(900)}}] * 10, "unevaluatedProperties": False},
+        {str(n): 1 for n in range(900)},
+    ),
+    "places without end": ({"$defs": {str(n): {"$id": f"http://a/{n}"} for n in range(9000)}}, 1),
+    "tuples for each of many": ({"items": {"prefixItems": [{}] * 9000}}, [[1, 2, 3]] * 30_000),
+    "required by many": ({"items": {"required": [str(n) for n in range(5000)]}}, [{}] * 5000),
+    "long names": ({"$ref": "#/" + "a/" * 100_000}, 1),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_nothing_takes_long(name: str) -> None:
+    schema, value = HOSTILE[name]
+    checker = SchemaChecker(schema)
+    began = time.thread_time()
+    with suppress(Unreadable):
+        checker.problems(value)
+    assert time.thread_time() - began < 0.1
+
+
+def test_the_budget_is_the_checkers_and_not_the_values() -> None:
+    checker = SchemaChecker({"items": {"type": "integer"}}, steps=100)
+    for _ in range(5):
+        assert checker.first([1, 2, 3]) is None
+    with pytest.raises(Unreadable, match="too many steps"):
+        checker.first([1] * 10)
+
+
+def test_a_message_shows_little_of_a_large_value() -> None:
+    for value in ("x" * 10_000, ["x" * 10_000] * 10, {"x" * 10_000: 1}, 10**4000):
+        problem = SchemaChecker({"type": "null"}).first(value)
+        assert problem is not None
+        assert len(problem.message) < 120
+
+
+# ---- the same verdicts as a foreign judge
+
+NAMES = st.sampled_from(["a", "b", "c"])
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-2, 3)
+    | st.sampled_from([0.5, 1.0, 2.0])
+    | st.sampled_from(["", "a", "ab"]),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=8,
+)
+TYPES = st.sampled_from(["null", "boolean", "integer", "number", "string", "array", "object"])
+SMALL = st.integers(0, 3)
+LEAVES = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": TYPES | st.lists(TYPES, min_size=1, max_size=3, unique=True),
+        "enum": st.lists(VALUES, min_size=1, max_size=3),
+        "const": VALUES,
+        "minimum": SMALL,
+        "exclusiveMaximum": SMALL,
+        "multipleOf": st.integers(1, 3),
+        "minLength": SMALL,
+        "maxLength": SMALL,
+        "minItems": SMALL,
+        "maxItems": SMALL,
+        "uniqueItems": st.booleans(),
+        "minProperties": SMALL,
+        "maxProperties": SMALL,
+        "required": st.lists(NAMES, max_size=2, unique=True),
+        "dependentRequired": st.dictionaries(NAMES, st.lists(NAMES, max_size=2, unique=True), max_size=2),
+    },
+)
+
+
+def _larger(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    any_schema = inner | st.booleans()
+    several = st.lists(any_schema, min_size=1, max_size=3)
+    by_name = st.dictionaries(NAMES, any_schema, max_size=3)
+    grown = st.fixed_dictionaries(
+        {},
+        optional={
+            "type": TYPES,
+            "allOf": several,
+            "anyOf": several,
+            "oneOf": several,
+            "not": any_schema,
+            "if": any_schema,
+            "then": any_schema,
+            "else": any_schema,
+            "items": any_schema,
+            "prefixItems": several,
+            "contains": any_schema,
+            "minContains": SMALL,
+            "maxContains": SMALL,
+            "properties": by_name,
+            "additionalProperties": any_schema,
+            "propertyNames": any_schema,
+            "dependentSchemas": by_name,
+            "unevaluatedProperties": any_schema,
+            "unevaluatedItems": any_schema,
+            "$ref": st.sampled_from(["#/$defs/a", "#/$defs/b"]),
+        },
+    )
+    return grown | inner
+
+
+SCHEMAS = st.builds(
+    lambda schema, a, b: {**schema, "$defs": {"a": a, "b": b}},
+    st.recursive(LEAVES, _larger, max_leaves=6),
+    LEAVES,
+    LEAVES,
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(schema=SCHEMAS, value=VALUES)
+def test_like_a_foreign_judge(schema: dict[str, Any], value: object) -> None:
+    judge = jsonschema.Draft202012Validator(schema)
+    try:
+        mine = SchemaChecker(schema).first(value) is None
+    except Unreadable:
+        assume(False)
+    assert mine == judge.is_valid(value)
+    assert mine == (not SchemaChecker(schema).problems(value))
+
+
+DRAFT_4 = "http://json-schema.org/draft-04/schema#"
+DRAFT_7 = "http://json-schema.org/draft-07/schema#"
+OLDER: list[tuple[dict[str, object], object, bool]] = [
+    ({"$schema": DRAFT_4, "minimum": 1, "exclusiveMinimum": True}, 1, False),
+    ({"$schema": DRAFT_4, "minimum": 1, "exclusiveMinimum": False}, 1, True),
+    ({"$schema": DRAFT_7, "items": [{"type": "null"}]}, [1], False),
+    ({"$schema": DRAFT_7, "items": [{}], "additionalItems": False}, [1, 2], False),
+    ({"$schema": DRAFT_7, "dependencies": {"a": ["b"]}}, {"a": 1}, False),
+    ({"$schema": DRAFT_7, "dependencies": {"a": {"required": ["b"]}}}, {"a": 1}, False),
+    (
+        {"$schema": DRAFT_7, "$ref": "#/definitions/n", "type": "string",
+         "definitions": {"n": {"type": "integer"}}},
+        1,
+        True,
+    ),
+    ({"$id": "http://a/root", "$ref": "other", "$defs": {"o": {"$id": "other", "type": "null"}}}, 1, False),
+    ({"$ref": "#there", "$defs": {"o": {"$anchor": "there", "type": "null"}}}, None, True),
+    ({"$defs": {"a/b": {"type": "null"}}, "$ref": "#/$defs/a~1b"}, 1, False),
+    ({"properties": {"n": {"$dynamicRef": "#node"}}, "$dynamicAnchor": "node", "type": "object"}, {"n": 1}, False),
+    ({"multipleOf": 0.01}, 4.02, True),
+    ({"multipleOf": 0.01}, 4.025, False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("schema", "value", "fits"), OLDER)
+def test_older_drafts_and_odd_places(schema: dict[str, object], value: object, fits: bool) -> None:
+    assert (SchemaChecker(schema).first(value) is None) is fits

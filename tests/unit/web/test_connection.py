@@ -112,7 +112,7 @@ async def test_a_client_that_takes_nothing_is_given_up(line: Line) -> None:
         socket.unsent = unsent  # slowly, and less each time it is looked at
         connection.check(begin + seconds)
         assert not socket.end, seconds
-    connection.check(begin + 320)
+    connection.check(begin + 321)
     assert socket.end == "aborted"
 
 

@@ -1,18 +1,19 @@
 """The client's tools as they stand in the opening of a run, twice: as the run's tools and in its context.
 
 A schema is slow to write (a JSON value as protobuf has it), and an agent offers the same tools with every request of a
-session. So what was written is remembered, bounded in bytes; those used last stay.
+session. So what was written is remembered, bounded in bytes; those used last stay. Large requests are composed in
+another thread, so what is remembered has a lock.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from threading import Lock
+from typing import Final
 
 import msgspec
-from google.protobuf.json_format import ParseDict
-from google.protobuf.struct_pb2 import Value
 
 from ...core.request import ToolSpec
 from ...wire.embedding import embed, tag
+from ...wire.json_values import write_value
 from ...wire.messages import pb
 
 PROVIDER: Final = "caretway"
@@ -22,6 +23,7 @@ MAX_BYTES: Final = 8 * 1024 * 1024
 _OF_RUN: Final = tag(pb.AgentRunRequest, "mcp_tools")
 _IN_RUN: Final = tag(pb.McpTools, "mcp_tools")
 _IN_CONTEXT: Final = tag(pb.RequestContext, "tools")
+_SCHEMA: Final = tag(pb.McpToolDefinition, "input_schema")
 
 
 class Offer(msgspec.Struct, frozen=True, gc=False):
@@ -38,22 +40,28 @@ class OfferedTools:
         self._known: dict[bytes, Offer] = {}
         self._bytes = 0
         self._max_bytes = max_bytes
+        self._lock = Lock()
 
     def offer(self, tools: Sequence[ToolSpec]) -> Offer:
         if not tools:
             return _NOTHING
         try:
             key = msgspec.json.encode(tools)
-        except (TypeError, ValueError, OverflowError):  # a number that only the slow writer takes
+        except (TypeError, ValueError, OverflowError):  # a number that is no JSON for everybody
             return _written(tools)
-        offer = self._known.pop(key, None)
-        if offer is None:
-            offer = _written(tools)
-            self._bytes += _size(key, offer)
-        self._known[key] = offer
-        while self._bytes > self._max_bytes:
-            oldest = next(iter(self._known))
-            self._bytes -= _size(oldest, self._known.pop(oldest))
+        with self._lock:
+            offer = self._known.pop(key, None)
+            if offer is not None:
+                self._known[key] = offer
+                return offer
+        offer = _written(tools)
+        with self._lock:
+            if key not in self._known:
+                self._known[key] = offer
+                self._bytes += _size(key, offer)
+            while self._bytes > self._max_bytes:
+                oldest = next(iter(self._known))
+                self._bytes -= _size(oldest, self._known.pop(oldest))
         return offer
 
 
@@ -73,19 +81,6 @@ _NOTHING: Final = _written(())
 
 
 def _definition(tool: ToolSpec) -> bytes:
-    return pb.McpToolDefinition(
-        name=tool.name,
-        description=tool.description,
-        input_schema=ParseDict(_plain(tool.schema) or {"type": "object"}, Value()),
-        provider_identifier=PROVIDER,
-        tool_name=tool.name,
-    ).SerializeToString()
-
-
-def _plain(value: Any) -> Any:
-    """A JSON schema as protobuf's Value can hold it: integers beyond 2**53 and the like become floats anyway."""
-    if isinstance(value, dict):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    return value
+    before = pb.McpToolDefinition(name=tool.name, description=tool.description).SerializeToString()
+    after = pb.McpToolDefinition(provider_identifier=PROVIDER, tool_name=tool.name).SerializeToString()
+    return before + embed(_SCHEMA, write_value(tool.schema or {"type": "object"})) + after

@@ -11,8 +11,6 @@ from typing import Final
 from ...core.errors import bad_request
 from ...core.request import OutputFormat, TurnRequest
 from ..fields import (
-    Place,
-    a_string,
     an_array,
     an_object,
     invalid_value,
@@ -21,6 +19,7 @@ from ..fields import (
     needed_string,
     optional_bool,
     optional_string,
+    stop_sequences,
     unsupported,
     wrong_type,
 )
@@ -32,6 +31,7 @@ from .messages import MessageReader
 from .tools import decode_tools
 
 MAX_STOP_SEQUENCES: Final = 64
+CALL_PREFIX: Final = "toolu_"
 
 _IDLE: Final[dict[str, Idle]] = {
     "temperature": Idle(*NUMBER, (1,)),
@@ -108,6 +108,7 @@ def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
                 )
             )
         ),
+        call_prefix=CALL_PREFIX,
         echo={SHOW_THINKING: thinking},
     )
 
@@ -131,11 +132,7 @@ def _check_max_tokens(value: object) -> None:
 def _stop(value: object) -> tuple[str, ...]:
     if value is None:
         return ()
-    given = an_array(value, "stop_sequences")
-    if len(given) > MAX_STOP_SEQUENCES:
-        raise invalid_value("stop_sequences", f"at most {MAX_STOP_SEQUENCES} are possible, not {len(given)}.")
-    sequences = [a_string(one, Place("", "stop_sequences", i)) for i, one in enumerate(given)]
-    return tuple(dict.fromkeys(one for one in sequences if one))
+    return stop_sequences(an_array(value, "stop_sequences"), "stop_sequences", MAX_STOP_SEQUENCES)
 
 
 def _thinking(value: object) -> tuple[bool, str | None, list[str]]:

@@ -3,13 +3,12 @@
 Refuses to fetch: a source that only says where the thing lies (`url`, `file`) is an error that asks for the thing.
 """
 
-import binascii
 from collections.abc import Mapping
 from typing import Final
 
 from ...core.request import Image, Text
 from ..fields import At, Place, a_string, an_object, invalid_value, missing, needed_string, optional_string, unsupported
-from ..images import decode_base64_image, image_type
+from ..images import decode_base64, decode_base64_image, image_type
 
 _ELSEWHERE: Final[dict[str, str]] = {
     "url": "is not fetched from the network",
@@ -59,7 +58,7 @@ def read_document_source(block: Mapping[str, object], at: At) -> tuple[str, obje
             hint="Send the document's text.",
         )
     try:
-        return "text", binascii.a2b_base64(data, strict_mode=True).decode()
+        return "text", decode_base64(data).decode()
     except ValueError as error:
         raise invalid_value(
             f"{place}.data", f"the document is not UTF-8 text in base64 ({str(error)[:80]})."

@@ -38,7 +38,7 @@ class OpenAIChat:
     def render_model(self, model: ModelInfo, created: int) -> bytes:
         return render_model(model, created)
 
-    def errand(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes] | None:
+    def errand(self, method: str, path: str, headers: Mapping[str, str], body: object) -> tuple[int, bytes] | None:
         return None
 
 

@@ -12,7 +12,6 @@ from typing import Final
 from ...core.errors import bad_request
 from ...core.request import OutputFormat, TurnRequest
 from ..fields import (
-    Place,
     a_string,
     an_array,
     an_object,
@@ -22,6 +21,7 @@ from ..fields import (
     needed_string,
     optional_bool,
     optional_string,
+    stop_sequences,
     unsupported,
     wrong_type,
 )
@@ -118,14 +118,9 @@ def _model(body: Mapping[str, object]) -> str:
 def _stop(value: object) -> tuple[str, ...]:
     if value is None:
         return ()
-    if isinstance(value, str):
-        return (value,) if value else ()
-    if not isinstance(value, list):
+    if not isinstance(value, str | list):
         raise wrong_type("stop", "a string or an array of strings", value)
-    if len(value) > MAX_STOP_SEQUENCES:
-        raise invalid_value("stop", f"at most {MAX_STOP_SEQUENCES} sequences are possible, not {len(value)}.")
-    sequences = [a_string(one, Place("", "stop", i)) for i, one in enumerate(value)]
-    return tuple(dict.fromkeys(one for one in sequences if one))
+    return stop_sequences([value] if isinstance(value, str) else value, "stop", MAX_STOP_SEQUENCES)
 
 
 def _check_counts(body: Mapping[str, object]) -> None:

@@ -47,7 +47,7 @@ class OpenAIResponses:
     def render_model(self, model: ModelInfo, created: int) -> bytes:
         return render_model(model, created)
 
-    def errand(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes] | None:
+    def errand(self, method: str, path: str, headers: Mapping[str, str], body: object) -> tuple[int, bytes] | None:
         return run_errand(method, path, self._store)
 
 

@@ -17,7 +17,7 @@ PICTURE = {"type": "base64", "media_type": "image/png", "data": base64.b64encode
 
 
 def count(**fields: Any) -> int:
-    body = msgspec.json.encode({"model": "m", "messages": [{"role": "user", "content": ""}]} | fields)
+    body = {"model": "m", "messages": [{"role": "user", "content": ""}]} | fields
     answer = ANTHROPIC_MESSAGES.errand("POST", PATH, {}, body)
     assert answer is not None and answer[0] == 200
     return MessageTokensCount.model_validate_json(answer[1], strict=True).input_tokens
@@ -57,8 +57,8 @@ def test_count_tokens(fields: dict[str, Any], tokens: int) -> None:
     assert count(**fields) == tokens
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff", b'{"model": "m"}', b"[" * 100_000])
-def test_a_bad_body_is_refused(body: bytes) -> None:
+@pytest.mark.parametrize("body", [None, [], 1, {}, {"model": "m"}])
+def test_a_bad_body_is_refused(body: object) -> None:
     with pytest.raises(GatewayError) as caught:
         ANTHROPIC_MESSAGES.errand("POST", PATH, {}, body)
     assert caught.value.kind is ErrorKind.BAD_REQUEST
@@ -69,7 +69,7 @@ def test_a_bad_body_is_refused(body: bytes) -> None:
     [("GET", PATH), ("POST", PATH + "s"), ("POST", "/v1/messages/batches"), ("GET", "/v1/messages/x")],
 )
 def test_nothing_else_is_there(method: str, path: str) -> None:
-    assert ANTHROPIC_MESSAGES.errand(method, path, {}, b"{}") is None
+    assert ANTHROPIC_MESSAGES.errand(method, path, {}, {}) is None
 
 
 def test_its_paths_are_below_its_own_route() -> None:

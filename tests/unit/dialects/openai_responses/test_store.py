@@ -89,7 +89,7 @@ def dialect() -> Dialect:
 
 
 def run(dialect: Dialect, method: str, path: str) -> Any:
-    answer = dialect.errand(method, path, {}, b"")
+    answer = dialect.errand(method, path, {}, None)
     assert answer is not None
     assert answer[0] == 200
     return msgspec.json.decode(answer[1])
@@ -109,16 +109,16 @@ def test_a_stored_response_is_found_listed_and_forgotten(dialect: Dialect, prefi
     assert listed["has_more"] is False
     assert run(dialect, "DELETE", f"{prefix}resp_1") == {"id": "resp_1", "object": "response", "deleted": True}
     with pytest.raises(GatewayError) as caught:
-        dialect.errand("GET", f"{prefix}resp_1", {}, b"")
+        dialect.errand("GET", f"{prefix}resp_1", {}, None)
     assert caught.value.kind is ErrorKind.NOT_FOUND
 
 
 def test_cancel_is_for_background_responses(dialect: Dialect) -> None:
     with pytest.raises(GatewayError) as caught:
-        dialect.errand("POST", "/v1/responses/resp_1/cancel", {}, b"")
+        dialect.errand("POST", "/v1/responses/resp_1/cancel", {}, None)
     assert caught.value.kind is ErrorKind.UNSUPPORTED
     with pytest.raises(GatewayError) as caught:
-        dialect.errand("POST", "/v1/responses/resp_9/cancel", {}, b"")
+        dialect.errand("POST", "/v1/responses/resp_9/cancel", {}, None)
     assert caught.value.kind is ErrorKind.NOT_FOUND
 
 
@@ -132,4 +132,4 @@ def test_cancel_is_for_background_responses(dialect: Dialect) -> None:
     ],
 )
 def test_there_is_nothing_else(dialect: Dialect, method: str, path: str) -> None:
-    assert dialect.errand(method, path, {}, b"") is None
+    assert dialect.errand(method, path, {}, None) is None
