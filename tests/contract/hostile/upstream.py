@@ -136,6 +136,12 @@ def _detailed(size: int) -> Chunks:
 
 LONGEST = 8_300_000
 """An answer, in bytes of JSON, with something left for what goes around it."""
+def _whole_each_time(times: int) -> Chunks:
+    for number in range(times):
+        yield pack(partial("{" + "x" * number * 100))
+    yield ENDED
+
+
 FULL = MAX_FRAME_BYTES - 64
 MANY_IDS = [os.urandom(32)] * 400_000
 CASES: dict[str, Callable[[], Chunks]] = {
@@ -186,8 +192,13 @@ CASES: dict[str, Callable[[], Chunks]] = {
     "an argument of half a megabyte": lambda: in_one(pack(asked(1, Value(string_value="\x01" * (MIB // 2 - 200))))),
     "an argument of ten megabytes": lambda: in_one(pack(asked(1, Value(string_value="a" * 10 * MIB)))),
     "a part of a call of 16 MiB": lambda: in_one(pack(partial("a" * (FULL - 200)))),
-    "parts of a call without end": lambda: endless(pack(partial('"ab')), 40 * MIB),
+    "parts of a call without end": lambda: endless(pack(partial("a")) + pack(partial("b")), 40 * MIB),
     "calls that only begin": lambda: (pack(partial("{", f"call-{n}")) for n in range(100_000)),
+    "calls with ids of 60 kB": lambda: (pack(partial("{", f"{n}" * 10_000)) for n in range(10_000, 20_000)),
+    "a call that is told whole each time": lambda: _whole_each_time(1_500),
+    "a second call that only grows": lambda: endless(
+        pack(partial("{")) + pack(partial('"ab', "call-2")) + pack(partial("c" * 100, "call-3")), 40 * MIB
+    ),
     "twenty thousand execs": lambda: in_one(*[pack(asked(n, Value(string_value="x"))) for n in range(1, 20_001)]),
     "execs of no tool": lambda: in_one(*[pack(asked(n, Value(string_value="x"), "nothing")) for n in range(1, 20_001)]),
     "an end of 60 kB": lambda: _detailed(15_000),
