@@ -4,7 +4,15 @@ import asyncio
 
 from caretway.core.turn import Snapshot
 from caretway.sessions.store import SqliteStore
-from caretway.sessions.write_behind import DELAY_S, MAX_WAITING, WriteBehind
+from caretway.sessions.write_behind import (
+    AT_ONCE,
+    DELAY_S,
+    MAX_BYTES,
+    MAX_PIECES,
+    MAX_WAITING,
+    MAX_WAITING_COST,
+    WriteBehind,
+)
 
 
 class Shelf:
@@ -74,3 +82,47 @@ async def test_a_line_of_turns_in_one_write() -> None:
     second = behind.recall(b"second")
     assert second is not None and (second.fetch(b"a"), second.fetch(b"b")) == (b"A", b"B")
     store.close()
+
+
+def large(number: int, size: int) -> Snapshot:
+    return Snapshot("agent", b"state %d" % number, {b"piece": bytes(size)})
+
+
+async def test_large_ones_are_written_a_few_at_a_time() -> None:
+    shelf = Shelf()
+    store = WriteBehind(shelf)
+    for number in range(4):
+        store.remember(b"%d" % number, large(number, AT_ONCE * 3 // 4))
+    await asyncio.sleep(DELAY_S * 2)
+    assert (shelf.writes, len(shelf.kept)) == (4, 4)
+
+
+async def test_what_waits_is_bounded_in_bytes() -> None:
+    shelf = Shelf()
+    store = WriteBehind(shelf)
+    count = 3 * MAX_WAITING_COST // MAX_BYTES
+    for number in range(count):
+        store.remember(b"%d" % number, large(number, MAX_BYTES - 100))
+        assert (number + 1 - len(shelf.kept)) * MAX_BYTES <= MAX_WAITING_COST
+    store.flush()
+    assert len(shelf.kept) == count
+
+
+async def test_a_conversation_that_grew_too_much_is_not_kept() -> None:
+    shelf = Shelf()
+    store = WriteBehind(shelf)
+    store.remember(b"bytes", large(1, MAX_BYTES))
+    store.remember(b"pieces", Snapshot("agent", b"", {b"%d" % number: b"" for number in range(MAX_PIECES + 1)}))
+    store.flush()
+    assert not shelf.kept
+
+
+async def test_only_what_is_asked_for_is_written_at_once() -> None:
+    shelf = Shelf()
+    store = WriteBehind(shelf)
+    for number in range(3):
+        store.remember(b"%d" % number, snapshot(number))
+    assert store.recall(b"1") == snapshot(1)
+    assert list(shelf.kept) == [b"1"]
+    store.flush()
+    assert len(shelf.kept) == 3
