@@ -88,6 +88,8 @@ class Responder:
         if upstream.ignored:
             common.append((b"x-caretway-ignored", header_text(", ".join(upstream.ignored))))
         response = await self._sessions.open(upstream)
+        if request.stream:
+            response.shorten(dialect.repeats)
         meta = ResponseMeta(urandom(16).hex(), int(time.time()), request.model)
         answering = (Streamed if request.stream else Whole)(dialect, response, meta, common, exchange, self._pace)
         try:

@@ -30,6 +30,9 @@ MAX_OPEN_CALLS: Final = 512
 """Calls that are being written, asked for, or answered and in no checkpoint."""
 MAX_WIRE_IDS: Final = 8
 """Of one call: each attempt may use others."""
+MAX_ID_CHARS: Final = 1024
+MAX_DRAFT_CHARS: Final = 4 * 1024 * 1024
+"""What is told of calls that the client does not see yet."""
 MAX_REMEMBERED_BYTES: Final = 64 * 1024 * 1024
 """Arguments and results that are kept until a checkpoint holds them. Of more, the oldest results are forgotten."""
 
@@ -101,6 +104,7 @@ class CallTable:
     __slots__ = (
         "_bytes",
         "_calls",
+        "_drafted",
         "_drafts",
         "_ids",
         "_listed",
@@ -118,6 +122,7 @@ class CallTable:
         self._calls: dict[str, Call] = {}  # in the order in which they began
         self._ids: dict[str, Call] = {}  # by the ids that this attempt uses
         self._drafts: dict[str, str] = {}  # of calls of which it is not known yet which they are
+        self._drafted = 0
         self.writing = 0
         """Calls of which the client has a part."""
         self.owed: list[Call] = []
@@ -158,7 +163,11 @@ class CallTable:
         if call is None:
             for one in ids:
                 if one in self._drafts:
-                    self._drafts[one] = grown(self._drafts[one], piece)
+                    before = self._drafts[one]
+                    self._drafts[one] = draft = grown(before, piece)
+                    self._drafted += len(draft) - len(before)
+            if self._drafted > MAX_DRAFT_CHARS:
+                raise _too_much(f"tool calls of more than {MAX_DRAFT_CHARS} characters")
             return ()
         if call.state is not CallState.WRITING or not piece:
             return ()
@@ -182,6 +191,7 @@ class CallTable:
         """The server wants the call executed. Raises Diverged when it is none of those that are expected."""
         may_show = self._may_show()
         draft = next((self._drafts.pop(one) for one in ids if one in self._drafts), "")
+        self._drafted -= len(draft)
         call = self._asked_for(ids, name, arguments, draft)
         if call is None:
             call = self._new(ids, name, convert)
@@ -257,6 +267,7 @@ class CallTable:
         self._waiting.clear()
         self._ids.clear()
         self._drafts.clear()
+        self._drafted = 0
         self._listed = 0
         self.owed = list(self._calls.values())
 
@@ -360,11 +371,9 @@ class CallTable:
 
     def _new(self, ids: Sequence[str], name: str, convert: Convert | None) -> Call:
         if len(self._used) >= MAX_CALLS or len(self._calls) >= MAX_OPEN_CALLS:
-            raise GatewayError(
-                ErrorKind.UPSTREAM_PROTOCOL,
-                f"Cursor made more tool calls in one turn than is allowed ({len(self._used)}).",
-                hint="Ask for less in one turn.",
-            )
+            raise _too_much(f"more tool calls in one turn than is allowed ({len(self._used)})")
+        if any(len(one) > MAX_ID_CHARS for one in ids):
+            raise _too_much(f"a tool call whose id is longer than {MAX_ID_CHARS} characters")
         own = ids[0]
         if own in self._used:  # an edit is a read and a write under one id
             own = f"{own}~{len(self._used)}"
@@ -380,7 +389,7 @@ class CallTable:
                 call.wire_ids = (*call.wire_ids[-MAX_WIRE_IDS:], one)
 
     def _draft(self, ids: Sequence[str]) -> None:
-        if len(self._drafts) < MAX_OPEN_CALLS:
+        if len(self._drafts) < MAX_OPEN_CALLS and len(ids[0]) <= MAX_ID_CHARS:
             self._drafts[ids[0]] = ""
 
     def _forget(self, call: Call) -> None:
@@ -428,6 +437,10 @@ def _means(call: Call, name: str, arguments: str, draft: str) -> bool:
     if call.state is CallState.WRITING:
         return rest(call.streamed, spellings(draft, arguments)) is not None
     return same_meaning(call.arguments, arguments)
+
+
+def _too_much(what: str) -> GatewayError:
+    return GatewayError(ErrorKind.UPSTREAM_PROTOCOL, f"Cursor made {what}.", hint="Ask for less in one turn.")
 
 
 def _weight(result: ToolResult | None) -> int:

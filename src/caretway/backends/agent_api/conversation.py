@@ -76,6 +76,7 @@ class Conversation:
         "_checkpoint",
         "_echo",
         "_ended",
+        "_kept",
         "_limits",
         "_moved",
         "_opening",
@@ -123,6 +124,7 @@ class Conversation:
         self._parent = parent
         self._blobs = BlobDesk(opening.blobs, fetch_blob, limits.max_blob_bytes)
         self._checkpoint: bytes | None = None
+        self._kept = True  # the newest checkpoint is the one we have
         self._attempts = 0
         self._reopened = request.reopened
         self._waited = self._moved = self._worked_here = False
@@ -320,7 +322,7 @@ class Conversation:
         self.outgoing.extend(self._calls.ran(call, messages))
 
     def snapshot(self, backend: str) -> Snapshot | None:
-        if self._checkpoint is None or not self.ended:
+        if self._checkpoint is None or not self._kept or not self.ended:
             return None
         state = write_state(self._opening.conversation_id, self._checkpoint)
         return Snapshot(backend, state, dict(self._blobs.own), self._blobs.fetch, self._parent)
@@ -353,7 +355,11 @@ class Conversation:
 
     def _save(self, checkpoint: pb.ConversationStateStructure, now: float) -> None:
         self.watch.progressed = now
-        self._checkpoint = checkpoint.SerializeToString()
+        state = checkpoint.SerializeToString()
+        self._kept = bool(state)
+        if not state:
+            return  # one came that is too large to be kept (`wire.heavy`): the last one stays good for a new attempt
+        self._checkpoint = state
         self._tally.details(checkpoint.token_details)
         self._calls.checkpointed(spoke=self._spoke)
         self._echo.saved()

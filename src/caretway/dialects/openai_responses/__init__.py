@@ -30,6 +30,7 @@ class OpenAIResponses:
     name: str = "openai_responses"
     routes: tuple[str, ...] = ("/v1/responses", "/responses")
     errands: tuple[str, ...] = PREFIXES
+    repeats: int = 5
 
     def __init__(self, store: ResponseStore) -> None:
         self._store = store
