@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from ..core.errors import ErrorKind, GatewayError
 from ..core.events import Event, ReasoningDelta, RunUsage, TextDelta
 from ..core.fold import Reply
-from ..core.request import Message, SessionMode, ToolResult, TurnRequest, last_answer
+from ..core.request import Message, Role, SessionMode, ToolResult, TurnRequest, last_answer
 from ..core.source import receive
 from ..core.turn import Backend, Snapshot, StageFactory
 from ..tasks import aside, spawn
@@ -65,6 +65,13 @@ class ConversationStore(Protocol):
 
     def remember(self, key: bytes, snapshot: Snapshot) -> None: ...
 
+    @property
+    def settled(self) -> bool:
+        """What was remembered can be recalled."""
+        ...
+
+    async def settle(self) -> None: ...
+
 
 class Sessions:
     def __init__(
@@ -100,6 +107,8 @@ class Sessions:
         """A response for this request; raises GatewayError when there is none to be had."""
         told = await self._guarded(request)
         chains = await aside(history_chains, told) if request.large else None
+        if not self._store.settled and _may_continue(request):
+            await self._store.settle()
         mode = request.session or self._limits.mode
         decision = plan(
             told,
@@ -230,7 +239,7 @@ class Sessions:
             spawn(self._drain(response), "drain-after-hang-up")
 
     async def _drain(self, response: Response) -> None:
-        """Its client hung up: the turn may end or park by itself within the grace, unread, if it has not much to say."""
+        """Its client hung up: the turn may end or park by itself within the grace, unread, if it says little."""
         said = 0
         try:
             async with asyncio.timeout(self._limits.disconnect_grace):
@@ -275,6 +284,11 @@ class Sessions:
         for live in turns:
             self._finish(live, Happening.SHUTDOWN)
         await asyncio.gather(*(live.turn.aclose() for live in turns))
+
+
+def _may_continue(request: TurnRequest) -> bool:
+    """A user's new words after an answer: then a kept conversation is looked for."""
+    return last_answer(request.messages) > 0 and request.messages[-1].role is not Role.TOOL
 
 
 def _size(event: Event) -> int:
