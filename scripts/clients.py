@@ -45,11 +45,15 @@ def main(words: list[str]) -> int:
                     check=False,
                 )
                 took, count = time.monotonic() - began, runs(simulator) - before
-                verdict = "ok" if done.returncode == 0 else "FAILED"
-                failed += done.returncode != 0
+                most = client.runs.get(mode, count)
+                passed = done.returncode == 0 and count <= most
+                failed += not passed
+                verdict = "ok" if passed else "FAILED"
                 print(f"{client.name:18} {mode:8} {verdict:8} {took:7.1f} {count:11}", flush=True)
                 if done.returncode:
                     print(done.stdout[-3000:], flush=True)
+                if count > most:
+                    print(f"{count} runs were opened where {most} are enough", flush=True)
     total = sum(len(client.modes) for client in chosen)
     print(f"\n{total - failed} passed, {failed} failed")
     return 1 if failed else 0

@@ -1,1 +1,45 @@
-"""Shared by all tests. Unit tests may not open sockets: what needs one belongs in tests/contract."""
+"""Shared by all tests: the two tiers. Without `--all` what takes long is left out; with it nothing is, and skips fail.
+
+Unit tests may not open sockets: what needs one belongs in tests/contract.
+"""
+
+from collections.abc import Generator
+from typing import TypeVar
+
+import pytest
+
+R = TypeVar("R", pytest.TestReport, pytest.CollectReport)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="run everything, and let nothing be skipped")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--all"):
+        return
+    later = [item for item in items if item.get_closest_marker("all")]
+    if later:
+        config.hook.pytest_deselected(items=later)
+        items[:] = [item for item in items if not item.get_closest_marker("all")]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    return _strict(item.config, (yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    return _strict(collector.config, (yield))
+
+
+def _strict(config: pytest.Config, report: R) -> R:
+    if config.getoption("--all") and report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped, and with --all nothing may be: {report.longrepr}"
+    return report

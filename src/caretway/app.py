@@ -152,10 +152,12 @@ class Gateway:
                 parked_timeout=settings.parked_timeout,
                 max_parked=settings.max_parked,
                 disconnect_grace=settings.disconnect_grace,
+                max_answer_bytes=settings.max_answer_bytes,
                 scope=f"{backend.name} {settings.agent_url} {holder(settings).identity}",
             ),
             store=self._store,
             guard=guard,
+            counted=self._metrics.run_ended,
         )
         stack.push_async_callback(sessions.aclose)
         catalogue = Catalogue(

@@ -21,13 +21,13 @@ from .auth.tokens import FixedToken, NoToken, RenewedToken, exchanged_key
 from .backends.agent_api.auto_transport import AutoTransport, open_transport
 from .backends.agent_api.backend import AgentBackend, AgentSetup, Identity, ParameterSource, TokenSource
 from .backends.agent_api.compose import Surroundings
-from .backends.agent_api.conversation import ConversationLimits
 from .backends.agent_api.dial import socket_dial
 from .backends.agent_api.limits import TransportLimits
 from .backends.agent_api.parameters import PATH, model_parameters
 from .backends.agent_api.ports import Response, Transport
 from .backends.agent_api.tool_policy import LocalSetup, tool_policy
 from .backends.agent_api.tracing import TracingTransport
+from .backends.agent_api.watch import ConversationLimits
 from .backends.cursor_cli.program import find_program
 from .config import Settings, process_environment
 from .core.errors import ErrorKind, GatewayError

@@ -31,6 +31,8 @@ class Heard:
     error: str = ""
     """The API's own word for what went wrong."""
     usage: int | None = None
+    told: dict[str, Any] = field(default_factory=dict)
+    """The usage object as it came."""
     complete: bool = False
     """The stream came to its proper end."""
 
@@ -105,6 +107,7 @@ class Chat:
                 return heard
             choice = body["choices"][0]
             self._message(heard, choice["message"], choice["finish_reason"])
+            heard.told = body["usage"]
             heard.usage = body["usage"]["total_tokens"]
             heard.complete = True
             return heard
@@ -114,7 +117,8 @@ class Chat:
         for name, chunk in events(response.text):
             heard.complete = name == "[DONE]"
             heard.error = chunk.get("error", {}).get("code", heard.error)
-            heard.usage = (chunk.get("usage") or {}).get("total_tokens", heard.usage)
+            heard.told = chunk.get("usage") or heard.told
+            heard.usage = heard.told.get("total_tokens", heard.usage)
             for choice in chunk.get("choices", ()):
                 finish = choice["finish_reason"] or finish
                 for key in ("content", "reasoning_content"):
@@ -199,6 +203,7 @@ class Messages:
         heard.reasoning = "".join(b["thinking"] for b in blocks if b["type"] == "thinking")
         heard.calls = [Call(b["id"], b["name"], b["input"]) for b in blocks if b["type"] == "tool_use"]
         heard.finish = {"end_turn": "stop", "tool_use": "tools"}.get(finish, finish)
+        heard.told = usage
         heard.usage = usage.get("output_tokens")
 
 
@@ -264,7 +269,8 @@ class Responses:
             if item["type"] == "function_call"
         ]
         heard.finish = "tools" if heard.calls else "stop"
-        heard.usage = (response["usage"] or {}).get("total_tokens")
+        heard.told = response["usage"] or {}
+        heard.usage = heard.told.get("total_tokens")
 
 
 SPEAKERS: tuple[Speaker, ...] = (Chat(), Messages(), Responses())

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from caretway.simulator.tokens import PREAMBLE_TOKENS
 from contract.gateways import Answer, Client, gateway, gateway_to, result, simulated, tool
 
 TOOLS = [tool("lookup", "key")]
@@ -115,7 +116,10 @@ def once(talk: Talk) -> int:
 
 
 async def test_ten_turns_cost_what_their_messages_cost(client: Client) -> None:
-    """The last answer is not part of any prompt. Printed, because the README quotes these numbers."""
+    """The last answer is not part of any prompt. Printed, because the README quotes these numbers. Cursor's own
+    preamble is in the cache by then: whoever comes first pays for it, once."""
+    await client.chat("sim: say warm")
+    assert client.stats()["tokens_in_uncached"] > PREAMBLE_TOKENS
     cost: dict[str, int] = {}
     for mode in ("auto", "fresh"):
         client.simulator.stats.reset()

@@ -143,6 +143,16 @@ async def test_keep_alive_while_upstream_is_silent() -> None:
                     break
 
 
+async def test_keep_alive_while_nothing_that_comes_is_shown() -> None:
+    """Thinking that nobody asked for, or a call that waits behind another: the client hears nothing of it."""
+    async with gateway(keep_alive=0.1) as client:
+        prompt = "\n".join(["sim: say begin", *["sim: think hm", "sim: wait 20"] * 40, "sim: say end"])
+        body = {"model": "sim-auto", "max_tokens": 9, "stream": True, "messages": [{"role": "user", "content": prompt}]}
+        async with client.http.stream("POST", "/v1/messages", json=body) as response:
+            said = (await response.aread()).decode()
+    assert "event: ping" in said[said.index("begin") : said.index("message_stop")]
+
+
 async def test_two_hundred_streams_and_one_slow_reader() -> None:
     """All finish, the slow one too, and what it does not read is not piled up here."""
     async with gateway(stream_buffer_bytes=64 * 1024) as client:

@@ -24,7 +24,7 @@ def user(text: str) -> dict[str, Any]:
 async def test_plain_chat(client: Client, stream: bool) -> None:
     answer = await client.chat("sim: say just text <b>\nsim: say more", stream=stream)
     assert (answer.text, answer.finish, answer.calls, answer.done) == ("just text <b>\nmore", "stop", (), True)
-    assert answer.usage is not None and answer.usage["completion_tokens"] == 4
+    assert answer.usage is not None and answer.usage["completion_tokens"] == 5
     assert answer.headers["x-caretway-backend"] == "legacy-chat"
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from contract.gateways import Answer, Client, gateway, result, tool
+from contract.gateways import CHAT, Answer, Client, gateway, result, tool
 
 TOOLS = [tool("lookup", "key"), tool("note", "text")]
 
@@ -39,16 +39,15 @@ async def test_call_result_and_continuation_on_one_run(client: Client, stream: b
         call["function"] == {"name": "lookup", "arguments": '{"key": "k"}'}
         or call["function"]["arguments"] == '{"key":"k"}'
     )
-    assert call["id"].startswith("sess_")
-    assert "__call_" in call["id"]
-    assert len(call["id"]) <= 64
+    assert call["id"].startswith("call_")
+    assert len(call["id"]) <= 40
     second = await client.chat([*messages, first.message, result(call, "VALUE")], stream=stream, tools=TOOLS)
     assert second.text.split() == ["Found:", "VALUE"]
     assert second.finish == "stop"
     assert (first.session, second.session) == ("fresh", "resumed")
     assert client.stats()["runs_opened"] == 1
     assert second.usage is not None
-    assert second.usage["prompt_tokens_details"]["cached_tokens"] > 0
+    assert second.usage["caretway"]["run"]["cache_read_tokens"] > 0, "of the run, not of this response"
 
 
 async def test_ten_steps_cost_one_run(client: Client, stream: bool) -> None:
@@ -100,17 +99,66 @@ async def test_missing_results_are_named_and_the_turn_stays_parked(client: Clien
     assert client.stats()["runs_opened"] == 1
 
 
-async def test_results_given_twice_are_replayed_not_submitted_again(client: Client) -> None:
+async def test_a_repeated_request_gets_the_same_answer(client: Client, stream: bool) -> None:
+    """An SDK that lost the answer asks again: same calls, same ids, no second run beside the parked one."""
     messages = [user('sim: call lookup {"key": "a"}\nsim: result\nsim: call note {"text": "b"}\nsim: result')]
     first = await client.chat(messages, tools=TOOLS)
     again = [*messages, first.message, result(first.calls[0], "ONE")]
     second = await client.chat(again, tools=TOOLS)
     assert second.session == "resumed"
-    repeated = await client.chat(again, tools=TOOLS)
-    assert repeated.session == "replayed"
-    assert repeated.text == second.text
-    assert [call["function"] for call in repeated.calls] == [call["function"] for call in second.calls]
-    assert repeated.calls[0]["id"] != second.calls[0]["id"]
+    repeated = await client.chat(again, tools=TOOLS, stream=stream)
+    assert (repeated.session, repeated.text, repeated.calls) == ("resumed", second.text, second.calls)
+    last = await client.chat([*again, repeated.message, result(repeated.calls[0], "TWO")], tools=TOOLS)
+    assert (last.session, last.text) == ("resumed", "TWO")
+    assert client.stats()["runs_opened"] == 1
+
+
+async def test_the_same_results_while_they_are_worked_on(client: Client, stream: bool) -> None:
+    messages = [user('sim: call lookup {"key": "a"}\nsim: say begun\nsim: hang')]
+    first = await client.chat(messages, tools=TOOLS)
+    again = [*messages, first.message, result(first.calls[0], "ONE")]
+    body = {"model": "sim-auto", "messages": again, "stream": True, "tools": TOOLS}
+    async with client.http.stream("POST", CHAT, json=body) as working:
+        async for piece in working.aiter_text():
+            if "begun" in piece:
+                break
+        second = await client.chat(again, tools=TOOLS, stream=stream)
+    assert second.error is not None
+    assert (second.status, second.error["code"]) == (409, "turn_in_progress")
+    assert (second.headers["x-should-retry"], second.headers["retry-after"]) == ("true", "1")
+    assert client.stats()["runs_opened"] == 1
+
+
+async def test_the_same_results_after_their_client_hung_up(client: Client) -> None:
+    messages = [user('sim: call lookup {"key": "a"}\nsim: result\nsim: wait 1000')]
+    first = await client.chat(messages, tools=TOOLS)
+    again = [*messages, first.message, result(first.calls[0], "ONE")]
+    body = {"model": "sim-auto", "messages": again, "stream": True, "tools": TOOLS}
+    async with client.http.stream("POST", CHAT, json=body) as working:
+        async for piece in working.aiter_text():
+            if "ONE" in piece:
+                break
+    while True:  # until the gateway has noticed
+        second = await client.chat(again, tools=TOOLS)
+        if second.status != 409:
+            break
+    assert (second.session, second.text) == ("replayed", "ONE")
+    assert client.stats()["runs_opened"] == 2
+
+
+async def test_results_that_lead_to_heartbeats_only_are_told_to_a_fresh_run(stream: bool) -> None:
+    """The results are accepted and stored in blobs, no checkpoint comes, and nothing follows. The client sees one
+    answer that took a while."""
+    async with gateway("h2", progress_timeout=0.5, first_event_patience=0.1) as client:
+        messages = [user('sim: call lookup {"key": "a"}\nsim: stall 1\nsim: result')]
+        first = await client.chat(messages, tools=TOOLS)
+        answer = await client.chat(
+            [*messages, first.message, result(first.calls[0], "ONE")], tools=TOOLS, stream=stream
+        )
+        assert (answer.text, answer.finish, answer.calls) == ("ONE", "stop", ())
+        assert client.stats()["runs_opened"] == 2
+        metrics = (await client.http.get("/metrics")).text
+        assert 'caretway_recoveries_total{rung="fresh run",cause="stalled"} 1' in metrics
 
 
 async def test_user_text_beside_results_reaches_the_model(client: Client, stream: bool) -> None:
@@ -190,13 +238,15 @@ async def test_upstream_lost_while_parked_is_replayed(client: Client, transport:
 
 
 async def test_heartbeats_only_after_a_result_is_found_out(transport: str) -> None:
-    """N06: completed and heartbeats only. One retry from the checkpoint, then an error that says so."""
+    """N06: completed and heartbeats only. The history is told to a fresh run; when that leads nowhere either, there is
+    one retry, then an error that says so."""
     async with gateway(transport, progress_timeout=0.3, client_heartbeat=0.1, exec_heartbeat=0.1) as client:
         messages = [user('sim: call lookup {"key": "a"}\nsim: hang')]
         first = await client.chat(messages, tools=TOOLS)
         answer = await client.chat([*messages, first.message, result(first.calls[0], "ONE")], tools=TOOLS)
         assert (answer.status, answer.error and answer.error["code"]) == (504, "upstream_timeout")
-        assert client.stats()["runs_resumed"] == 1
+        assert answer.headers["x-should-retry"] == "true"
+        assert client.stats()["runs_opened"] == 3, "one, and two reopened"
 
 
 async def test_a_hundred_parked_turns_resumed_in_random_order(transport: str) -> None:
@@ -224,8 +274,9 @@ async def test_two_requests_race_for_one_ticket(client: Client) -> None:
     first = await client.chat(messages, tools=TOOLS)
     again = [*messages, first.message, result(first.calls[0], "ONE")]
     answers = await asyncio.gather(*(client.chat(again, tools=TOOLS) for _ in range(3)))
-    assert sorted(answer.session for answer in answers) == ["replayed", "replayed", "resumed"]
-    assert {answer.text for answer in answers} == {"ONE"}
+    assert sorted(answer.status for answer in answers) == [200, 409, 409]
+    assert {answer.text for answer in answers if answer.status == 200} == {"ONE"}
+    assert client.stats()["runs_opened"] == 1
 
 
 async def test_required_session_refuses_a_replay(client: Client) -> None:
@@ -291,7 +342,7 @@ async def test_a_client_that_leaves_after_its_calls_can_come_back(client: Client
             seen += text
             if "tool_calls" in seen:
                 break
-    ticket = seen[seen.index("sess_") :].split('"')[0]
+    ticket = seen[seen.index("call_0") :].split('"')[0]
     call = {"id": ticket, "type": "function", "function": {"name": "lookup", "arguments": '{"key":"a"}'}}
     again = [*messages, {"role": "assistant", "tool_calls": [call]}, result(call, "BACK")]
     async with asyncio.timeout(5):

@@ -14,15 +14,15 @@ from typing import Any
 
 import caretway
 from caretway.backends.agent_api.backend import AgentBackend, AgentSetup, Identity
-from caretway.backends.agent_api.calls import Refuse
 from caretway.backends.agent_api.compose import Surroundings
-from caretway.backends.agent_api.conversation import ConversationLimits
+from caretway.backends.agent_api.decisions import Refuse
 from caretway.backends.agent_api.h2_connection import Connection
 from caretway.backends.agent_api.h2_frames import END_HEADERS, Kind, field_block, frame
 from caretway.backends.agent_api.h2_transport import H2Run
 from caretway.backends.agent_api.limits import TransportLimits
 from caretway.backends.agent_api.ports import RunHandler
 from caretway.backends.agent_api.tool_policy import ToolRules
+from caretway.backends.agent_api.watch import ConversationLimits
 from caretway.core.fold import Reply
 from caretway.core.request import Message, Role, Text, TurnRequest
 from caretway.dialects import ResponseMeta
@@ -105,7 +105,7 @@ def nothing(request: TurnRequest) -> ToolRules:
     return ToolRules(lambda _: Refuse("no"), "")
 
 
-async def no_restart() -> LiveTurn:
+async def no_restart(reopened: int) -> LiveTurn:
     raise AssertionError("nothing was lost")
 
 
@@ -147,7 +147,7 @@ class Stream:
         identity = Identity("sdk", "caretway")
         setup = AgentSetup("agent", "unofficial", identity, ConversationLimits(), Surroundings(), 1 << 20, nothing)
         turn = await AgentBackend(setup, wire, NoSecret(), lambda: 0.0).start(REQUEST)
-        live = LiveTurn(turn, Tickets("sid"), REQUEST)
+        live = LiveTurn(turn, Tickets("sid", "call_"), REQUEST)
         response = Response(Keeper(), live, REQUEST, "fresh", "", (), no_restart)
         stream = cls(wire, response, ClientLine())
         spawn(stream._answer.made(), "answer")

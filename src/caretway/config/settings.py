@@ -278,7 +278,8 @@ class Settings:
     )
     agent_checksum: bool = field(default=False, metadata=_cursor(SWITCH, "Send the checksum header of older clients."))
     agent_retries: int = field(
-        default=3, metadata=_cursor(integer(0, 20), "How often to take up a run again after its connection broke.")
+        default=2,
+        metadata=_cursor(integer(0, 2), "How many runs to open again for one request without progress in between."),
     )
     system_delivery: SystemDelivery = field(
         default="rule",
@@ -389,7 +390,10 @@ class Settings:
     sibling_quiet: float = field(
         default=0.15, metadata=_sessions(_GRACE, "How long to wait for further parallel tool calls.")
     )
-    parked_timeout: float = field(default=900.0, metadata=_sessions(_TIME, "How long a turn waits for tool results."))
+    parked_timeout: float = field(
+        default=900.0,
+        metadata=_sessions(_TIME, "How long a turn waits for tool results; a minute at most after one forced call."),
+    )
     max_parked: int = field(
         default=200, metadata=_sessions(integer(1), "How many turns may wait for tool results at once.")
     )
@@ -449,7 +453,7 @@ class Settings:
     )
     mcp_max_tools: int = field(default=1000, metadata=_mcp(integer(1), "How many tools of one MCP server are offered."))
 
-    connect_timeout: float = field(default=10.0, metadata=_limit(_TIME, "Limit for opening a connection to Cursor."))
+    connect_timeout: float = field(default=8.0, metadata=_limit(_TIME, "Limit for opening a connection to Cursor."))
     call_timeout: float = field(default=30.0, metadata=_limit(_TIME, "Limit for one call such as the model list."))
     silence_timeout: float = field(
         default=30.0, metadata=_limit(_TIME, "Give a run up when nothing at all arrives for this long.")
@@ -490,7 +494,10 @@ class Settings:
     )
     max_body_bytes: int = field(default=32 * 2**20, metadata=_limit(_BUFFER, "Largest request body that is accepted."))
     max_frame_bytes: int = field(
-        default=64 * 2**20, metadata=_limit(_BUFFER, "Largest single message that is accepted from Cursor.")
+        default=16 * 2**20, metadata=_limit(_BUFFER, "Largest single message that is accepted from Cursor.")
+    )
+    max_answer_bytes: int = field(
+        default=8 * 2**20, metadata=_limit(_BUFFER, "Longest answer that is accepted from a model, calls included.")
     )
     stream_buffer_bytes: int = field(
         default=2**20, metadata=_limit(_BUFFER, "Unread events per response before Cursor is made to wait.")

@@ -47,6 +47,8 @@ class ErrorKind(Enum):
     """The model repeats one call without progress; the loop guard ended it."""
     TURN_GONE = "turn_gone"
     """The request continues a turn that is no longer there, and `session: required` forbids a replay."""
+    IN_PROGRESS = "in_progress"
+    """The same request is being answered already; asking again soon helps."""
     UPSTREAM_DOWN = "upstream_down"
     """Cursor cannot be reached, or broke the connection for good."""
     UPSTREAM_PROTOCOL = "upstream_protocol"
@@ -68,12 +70,15 @@ RETRYABLE: Final = frozenset(
         ErrorKind.RATE_LIMITED,
         ErrorKind.OVERLOADED,
         ErrorKind.SLOW_REQUEST,
+        ErrorKind.IN_PROGRESS,
         ErrorKind.UPSTREAM_DOWN,
         ErrorKind.UPSTREAM_ERROR,
         ErrorKind.TIMEOUT,
     }
 )
 """Kinds for which the same request may succeed later without any change."""
+SOON: Final = frozenset({ErrorKind.OVERLOADED, ErrorKind.IN_PROGRESS, ErrorKind.UPSTREAM_DOWN, ErrorKind.TIMEOUT})
+"""Those of them for which a second is long enough, when nobody says otherwise."""
 
 
 @dataclass(slots=True)

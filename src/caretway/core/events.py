@@ -13,8 +13,24 @@ from .errors import GatewayError
 from .request import ToolCall
 
 
+class RunUsage(Struct, frozen=True, gc=False):
+    """What Cursor counted for whole runs, all their model calls together: it says so once, when a run ends. Cached
+    tokens are part of `input_tokens`, reasoning is part of `output_tokens`; `None` means nobody said so."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    steps: int = 1
+    """Model calls, as far as they were seen."""
+    complete: bool = True
+    """False: an attempt was lost on the way and nobody counted it; there was more than this."""
+
+
 class Usage(Struct, frozen=True, gc=False):
-    """Tokens. `None` means nobody said so; a number is never made up. Cached tokens are part of `input_tokens`."""
+    """Tokens of one response: the context its model call read, and what it said. `None` means nobody said so; a number
+    is never made up. Cached tokens are part of `input_tokens`."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -22,7 +38,10 @@ class Usage(Struct, frozen=True, gc=False):
     cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
     estimated: bool = False
-    """True when counted by the gateway and not reported by Cursor."""
+    """True when at least one of the figures was counted by the gateway and not reported by Cursor."""
+    run: RunUsage | None = None
+    """On the response that ended a run: the run's own total. It belongs to the run and is no part of the figures above,
+    unless the run had this one step only."""
 
 
 class StopReason(Enum):
@@ -34,6 +53,9 @@ class StopReason(Enum):
 
 class TurnStarted(Struct, frozen=True, gc=False):
     """Upstream accepted the turn and began to work on it."""
+
+    context_tokens: int | None = None
+    """About how much the model is going to read: an estimate, for clients that want a figure before there is one."""
 
 
 class TextDelta(Struct, frozen=True, gc=False):
@@ -70,6 +92,16 @@ class AgentActivity(Struct, frozen=True):
     """Given when clients that only look on are to see the call itself. It does not make the turn one that called."""
 
 
+class Recovered(Struct, frozen=True, gc=False):
+    """A run was lost, and the turn goes on. For the log and the metrics; no client sees it."""
+
+    how: str
+    """The rung of the ladder that was taken (`core.recovery`)."""
+    cause: str
+    reopened: int = 0
+    """Runs that were opened again for this request since the last progress, this one included."""
+
+
 class UsageReported(Struct, frozen=True):
     usage: Usage
 
@@ -102,6 +134,7 @@ Event = (
     | ToolCallDelta
     | ToolCallReady
     | AgentActivity
+    | Recovered
     | UsageReported
     | Note
     | TurnPaused

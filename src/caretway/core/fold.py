@@ -1,13 +1,15 @@
 """Events -> Reply. Non-streaming answers, tests and the end-of-turn log line all use this fold.
 
-In: the events of one response, in order. Out: a `Reply`. Remembered: text pieces and calls, joined once at the end.
-A run of text (or reasoning) ends where the other kind, or a call, begins. Events are folded many at a time: each by
-itself would cost every delta of a stream a walk through here.
+In: the events of one response, in order. Out: a `Reply`. Remembered: text and calls, and what they weigh. A run of text
+(or reasoning) ends where the other kind, or a call, begins. Events are folded many at a time: each by itself would cost
+every delta of a stream a walk through here, and a word costs more to keep than a page.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, assert_never
+
+import msgspec
 
 from .errors import GatewayError
 from .events import (
@@ -15,6 +17,7 @@ from .events import (
     Event,
     Note,
     ReasoningDelta,
+    Recovered,
     StopReason,
     TextDelta,
     ToolCallDelta,
@@ -43,6 +46,8 @@ class Reply:
     stop_sequence: str | None = None
     paused: bool = False
     error: GatewayError | None = None
+    context_tokens: int | None = None
+    """The estimate with which the turn started."""
     shown: tuple[ToolCall, ...] = ()
     """Calls that were run on this side and are shown to clients that only look on."""
     parts: tuple[Text | Reasoning | ToolCall, ...] = field(default=(), compare=False)
@@ -53,20 +58,28 @@ class Reply:
 _Run = tuple[type[Text] | type[Reasoning], list[str]]
 
 
-_AT_ONCE: Final = 256
+_AT_ONCE: Final = 64
+_PART_BYTES: Final = 256
+"""What keeping a call, a note or a run of text takes beside its words."""
+_json: Final = msgspec.json.Encoder().encode
 
 
 @dataclass(slots=True)
 class Fold:
+    weight: int = 0
+    """Bytes of the answer so far, its words as they stand in JSON. A few events behind, until it is asked for whole."""
     _unfolded: list[Event] = field(default_factory=list)
     _began: list[_Run | str] = field(default_factory=list)
     """Runs of text, and the ids of calls."""
     _kind: type[Text] | type[Reasoning] | None = None
     _run: list[str] = field(default_factory=list)
+    _words: list[str] = field(default_factory=list)
+    """The newest of the run, not joined yet."""
     _ready: dict[str, ToolCall] = field(default_factory=dict)
-    _notes: tuple[Note, ...] = ()
-    _shown: tuple[ToolCall, ...] = ()
+    _notes: list[Note] = field(default_factory=list)
+    _shown: list[ToolCall] = field(default_factory=list)
     _usage: Usage | None = None
+    _context: int | None = None
     _end: TurnEnded | TurnPaused | TurnFailed | None = None
 
     def feed(self, event: Event) -> None:
@@ -86,33 +99,51 @@ class Fold:
                     if text:
                         if self._kind is not Text:
                             self._open(Text)
-                        self._run.append(text)
+                        self._words.append(text)
                 case ReasoningDelta(text=text):
                     if text:
                         if self._kind is not Reasoning:
                             self._open(Reasoning)
-                        self._run.append(text)
+                        self._words.append(text)
                 case ToolCallStarted(id=call):
+                    self._join()
                     self._began.append(call)
                     self._kind = None
+                    self.weight += _PART_BYTES
                 case ToolCallReady(id=call, name=name, arguments=arguments):
                     self._ready[call] = ToolCall(call, name, arguments)
+                    self.weight += len(name) + len(_json(arguments))
                 case UsageReported(usage=usage):
                     self._usage = usage
-                case Note():
-                    self._notes += (event,)
+                case Note(value=value):
+                    self._notes.append(event)
+                    self.weight += _PART_BYTES + len(value)
                 case TurnEnded() | TurnPaused() | TurnFailed():
                     self._end = event
                 case AgentActivity(call=call) if call is not None:
-                    self._shown += (call,)
-                case TurnStarted() | ToolCallDelta() | AgentActivity():
+                    self._shown.append(call)
+                    self.weight += _PART_BYTES + len(call.arguments)
+                case TurnStarted(context_tokens=context):
+                    self._context = context
+                case ToolCallDelta() | AgentActivity() | Recovered():
                     pass
                 case _:
                     assert_never(event)
+        if self._words:
+            self._join()
+
+    def _join(self) -> None:
+        if self._words:
+            joined = "".join(self._words)
+            self._words = []
+            self._run.append(joined)
+            self.weight += len(_json(joined))
 
     def _open(self, kind: type[Text] | type[Reasoning]) -> None:
+        self._join()
         self._kind, self._run = kind, []
         self._began.append((kind, self._run))
+        self.weight += _PART_BYTES
 
     def _parts(self) -> list[Text | Reasoning | ToolCall]:
         parts: list[Text | Reasoning | ToolCall] = []
@@ -132,9 +163,10 @@ class Fold:
             text="".join([part.text for part in parts if isinstance(part, Text)]),
             reasoning="".join([part.text for part in parts if isinstance(part, Reasoning)]),
             calls=tuple([part for part in parts if isinstance(part, ToolCall)]),
-            shown=self._shown,
+            context_tokens=self._context,
+            shown=tuple(self._shown),
             usage=self._usage,
-            notes=self._notes,
+            notes=tuple(self._notes),
             reason=end.reason if isinstance(end, TurnEnded) else StopReason.END,
             stop_sequence=end.stop_sequence if isinstance(end, TurnEnded) else None,
             paused=isinstance(end, TurnPaused),

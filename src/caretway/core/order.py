@@ -11,6 +11,7 @@ from .events import (
     Event,
     Note,
     ReasoningDelta,
+    Recovered,
     TextDelta,
     ToolCallDelta,
     ToolCallReady,
@@ -41,6 +42,7 @@ _ANYWHERE: Final[tuple[type, ...]] = (
     ToolCallDelta,
     ToolCallReady,
     AgentActivity,
+    Recovered,
     UsageReported,
     Note,
 )

@@ -124,12 +124,16 @@ class TurnRequest(Struct, frozen=True):
     """Whether the gateway's own MCP tools are wanted beside the client's; None: the gateway's setting decides."""
     bridged: frozenset[str] = frozenset()
     """Names in `tools` that the gateway added and runs itself. Never set by a dialect."""
+    reopened: int = 0
+    """Runs that were opened for this request before this one, and lost. Never set by a dialect."""
     stream: bool = False
     large: bool = False
     """So much that whoever works in proportion to its size does that aside (`tasks.aside`)."""
     include_usage: bool = False
     ignored: tuple[str, ...] = ()
     """Fields that were understood and cannot be honoured; sent back as a header."""
+    call_prefix: str = "call_"
+    """How the ids of calls begin in the API that the client speaks; some clients rewrite ids that look foreign."""
     echo: Mapping[str, object] = field(default_factory=dict)
     """What the dialect must repeat in its answer. Opaque to everybody else."""
 

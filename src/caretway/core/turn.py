@@ -144,6 +144,8 @@ class TurnRecord(Struct, frozen=True):
     total_ms: float = 0.0
     usage: object | None = None
     ignored: tuple[str, ...] = ()
+    recoveries: tuple[tuple[str, str], ...] = ()
+    """(rung, cause) of each time that a run was lost and the turn went on."""
 
 
 class Observer(Protocol):

@@ -22,6 +22,7 @@ from ..core.events import (
     Event,
     Note,
     ReasoningDelta,
+    Recovered,
     TextDelta,
     ToolCallDelta,
     ToolCallReady,
@@ -36,6 +37,7 @@ from ..core.events import (
 from ..core.request import Message, Role, Text, ToolCall, ToolResult, TurnRequest
 from ..core.source import Pulled, receive
 from ..core.turn import Backend, Snapshot, Turn
+from ..core.usage import together
 from ..tasks import spawn
 from .catalogue import BridgedTool
 
@@ -52,6 +54,7 @@ _SHOWN_ARGUMENTS = 200
 class _Phase(Enum):
     RUNNING = "the inner turn speaks"
     COLLECTING = "results are awaited and then passed on"
+    LOST = "the inner turn is lost, and is told all of it anew"
     PARKED = "the client has calls to answer"
 
 
@@ -103,6 +106,10 @@ class BridgedTurn(Pulled):
         self._step = _Step()
         self._hidden: set[str] = set()
         self._moving: asyncio.Task[GatewayError | None] | None = None
+        self._worked = False
+        """Bridged calls were made: only this turn knows their results, and whoever starts anew from the client's own
+        history would make them again."""
+        self._reopened = 0
         self._closed = False
         # of the response that is being made
         self._started = False
@@ -112,14 +119,14 @@ class BridgedTurn(Pulled):
         """Calls were made since then: what follows is a new paragraph."""
         self._made: list[str] = []
         self._spent: Usage | None = None
-        """By inner turns that are over."""
+        """By the steps of this response that are over."""
         self._usage: Usage | None = None
 
     # ---- Turn
 
     async def receive(self) -> list[Event]:
         while True:
-            if self._phase is _Phase.COLLECTING and (error := await self._move_on()) is not None:
+            if self._phase in (_Phase.COLLECTING, _Phase.LOST) and (error := await self._move_on()) is not None:
                 return [TurnFailed(error)]
             if events := self._digest(await receive(self._inner)):
                 return events
@@ -132,7 +139,13 @@ class BridgedTurn(Pulled):
         if step.running or not self._backend.abilities.parks:
             self._phase = _Phase.COLLECTING  # its end may take minutes: the response waits for it, not this call
             return
-        await self._inner.submit(results, extra)
+        try:
+            await self._inner.submit(results, extra)
+        except GatewayError as gone:
+            if gone.kind is not ErrorKind.TURN_GONE or not self._worked:
+                raise
+            self._phase = _Phase.COLLECTING
+            return
         self._remember(step.messages({}))
         self._begin_step()
 
@@ -153,7 +166,8 @@ class BridgedTurn(Pulled):
         if self._closed:
             raise GatewayError(ErrorKind.CANCELLED, "The gateway is stopping.")
         if self._moving is None:
-            self._moving = spawn(self._pass_on(), "mcp-step")
+            work = self._pass_on() if self._phase is _Phase.COLLECTING else self._go_on()
+            self._moving = spawn(work, "mcp-step")
         moving = self._moving
         try:
             error = await asyncio.shield(moving)
@@ -173,16 +187,36 @@ class BridgedTurn(Pulled):
         try:
             if step.running:
                 told = self._guard(told)
-            if self._backend.abilities.parks:
-                await self._inner.submit([*step.given, *_told_results(told, before, own)], step.extra)
-            else:
-                await self._inner.aclose()
-                self._inner = await self._backend.start(told)
-                self._spent, self._usage = _sum(self._spent, self._usage), None
+            if not self._backend.abilities.parks or not await self._submitted(step, _told_results(told, before, own)):
+                await self._start_anew(told)
+        except GatewayError as error:
+            return error
+        if self._usage is not None:
+            self._spent, self._usage = together(self._spent, self._usage), None
+        self._begin_step()
+        return None
+
+    async def _submitted(self, step: _Step, own: Sequence[ToolResult]) -> bool:
+        """False: the inner turn is gone, with nothing sent."""
+        try:
+            await self._inner.submit([*step.given, *own], step.extra)
+        except GatewayError as gone:
+            if gone.kind is not ErrorKind.TURN_GONE:
+                raise
+            return False
+        return True
+
+    async def _go_on(self) -> GatewayError | None:
+        try:
+            await self._start_anew(self._told)
         except GatewayError as error:
             return error
         self._begin_step()
         return None
+
+    async def _start_anew(self, told: TurnRequest) -> None:
+        await self._inner.aclose()
+        self._inner = await self._backend.start(replace(told, reopened=self._reopened))
 
     def _remember(self, messages: Sequence[Message]) -> None:
         self._told = replace(self._told, messages=(*self._told.messages, *messages))
@@ -222,11 +256,16 @@ class BridgedTurn(Pulled):
                         out.append(event)
                 case UsageReported(usage=usage):
                     self._usage = usage
-                    out.append(UsageReported(_sum(self._spent, usage) or usage))
+                    out.append(UsageReported(together(self._spent, usage)))
                 case TurnPaused() | TurnEnded():
                     self._pause_or_end(event, out)
+                case TurnFailed(error=error) if error.kind is ErrorKind.TURN_GONE and self._worked:
+                    self._phase = _Phase.LOST
                 case TurnFailed():
                     self._cancel_calls()
+                    out.append(event)
+                case Recovered(reopened=reopened):
+                    self._reopened = reopened
                     out.append(event)
                 case _:
                     out.append(event)
@@ -238,6 +277,7 @@ class BridgedTurn(Pulled):
         return TextDelta(f"\n\n{text}" if text and self._spoke and not text[0].isspace() else text)
 
     def _call(self, tool: BridgedTool, arguments: str, call_id: str, out: list[Event]) -> None:
+        self._worked = True
         self._step.running[call_id] = spawn(self._run(tool, arguments, call_id), f"mcp-call-{tool.id}")
         self._apart = True
         self._made.append(tool.id)
@@ -277,20 +317,3 @@ def _told_results(told: TurnRequest, before: TurnRequest, own: Mapping[str, Tool
 
 def _shortened(arguments: str) -> str:
     return arguments if len(arguments) <= _SHOWN_ARGUMENTS else f"{arguments[:_SHOWN_ARGUMENTS]}…"
-
-
-def _sum(one: Usage | None, other: Usage | None) -> Usage | None:
-    if one is None or other is None:
-        return one or other
-
-    def added(a: int | None, b: int | None) -> int | None:
-        return a if b is None else b if a is None else a + b
-
-    return Usage(
-        added(one.input_tokens, other.input_tokens),
-        added(one.output_tokens, other.output_tokens),
-        added(one.cache_read_tokens, other.cache_read_tokens),
-        added(one.cache_write_tokens, other.cache_write_tokens),
-        added(one.reasoning_tokens, other.reasoning_tokens),
-        estimated=one.estimated or other.estimated,
-    )

@@ -4,7 +4,7 @@ import logging
 import re
 from typing import Final
 
-from ..core.events import Usage
+from ..core.events import RunUsage, Usage
 from ..core.turn import TurnRecord
 
 log = logging.getLogger("caretway.turns")
@@ -20,7 +20,7 @@ class LogObserver:
         usage = record.usage if isinstance(record.usage, Usage) else _UNKNOWN
         first = f"{record.first_event_ms:.0f}" if record.first_event_ms is not None else "-"
         log.info(
-            "%s %s %s/%s %s (%s) %s calls=%d first=%sms total=%.0fms in=%s cached=%s out=%s%s",
+            "%s %s %s/%s %s (%s) %s calls=%d first=%sms total=%.0fms in=%s cached=%s out=%s%s%s%s",
             record.request_id,
             record.dialect + ("+stream" if record.stream else ""),
             record.backend,
@@ -31,11 +31,30 @@ class LogObserver:
             record.calls,
             first,
             record.total_ms,
-            "-" if usage.input_tokens is None else usage.input_tokens,
+            _figure(usage.input_tokens, usage),
             "-" if usage.cache_read_tokens is None else usage.cache_read_tokens,
-            "-" if usage.output_tokens is None else usage.output_tokens,
+            _figure(usage.output_tokens, usage),
+            _run(usage.run) if usage.run is not None else "",
             f" ignored={_plain(','.join(record.ignored))}" if record.ignored else "",
+            f" recovered={','.join(_recovery(one) for one in record.recoveries)}" if record.recoveries else "",
         )
+
+
+def _recovery(recovery: tuple[str, str]) -> str:
+    how, cause = recovery
+    return f"{how.replace(' ', '_')}:{cause}"
+
+
+def _figure(count: int | None, usage: Usage) -> str:
+    """An estimate wears a tilde."""
+    return "-" if count is None else f"{'~' if usage.estimated else ''}{count}"
+
+
+def _run(run: RunUsage) -> str:
+    """The run that this response ended, as Cursor counted it."""
+    counts = (run.input_tokens, run.cache_read_tokens, run.cache_write_tokens, run.output_tokens)
+    told = "/".join(["-" if count is None else str(count) for count in counts])
+    return f" run={told} steps={run.steps}{'' if run.complete else '+'}"
 
 
 def _plain(text: str) -> str:

@@ -9,25 +9,35 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import asdict
 
-from ..core.events import Usage
+from ..core.events import RunUsage
 from ..core.turn import Observer, TurnRecord
 
 BUCKETS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Seconds until the first event."""
 MAX_MODELS: Final = 100
 OTHER: Final = "other"
+_TOKENS_HELP: Final = (
+    "Tokens of ended runs as Cursor counted them; kinds do not overlap: input (neither read from nor written to the "
+    "cache), cache_read, cache_write, output (reasoning included)."
+)
+_REASONING_HELP: Final = "The part of output tokens that was reasoning."
+
+
+KINDS: Final = ("input", "cache_read", "cache_write", "output")
+"""No token is counted under two of them."""
 
 
 class _Tokens(Struct):
-    """Those of one model."""
+    """Those of one model, as Cursor counted them."""
 
     input: int = 0
-    output: int = 0
+    """Neither read from the cache nor written to it."""
     cache_read: int = 0
     cache_write: int = 0
+    output: int = 0
     reasoning: int = 0
+    """A part of `output`."""
 
 
 class Metrics:
@@ -35,27 +45,45 @@ class Metrics:
         self._responses: Counter[tuple[str, str, str, str]] = Counter()
         self._tokens: dict[str, _Tokens] = {}
         self._calls = 0
+        self._recoveries: Counter[tuple[str, str]] = Counter()
         self._first = [0] * (len(BUCKETS) + 1)
         self._first_sum = 0.0
 
     def response_ended(self, record: TurnRecord) -> None:
         self._responses[record.dialect, record.backend, record.session, record.outcome] += 1
         self._calls += record.calls
+        for recovery in record.recoveries:
+            self._recoveries[recovery] += 1
         if record.first_event_ms is not None:
             seconds = record.first_event_ms / 1000
             self._first[bisect_left(BUCKETS, seconds)] += 1
             self._first_sum += seconds
-        usage = record.usage
-        if isinstance(usage, Usage) and not usage.estimated:
-            tokens = self._tokens.get(record.model) or self._more_tokens(record.model)
-            tokens.input += usage.input_tokens or 0
-            tokens.output += usage.output_tokens or 0
-            tokens.cache_read += usage.cache_read_tokens or 0
-            tokens.cache_write += usage.cache_write_tokens or 0
-            tokens.reasoning += usage.reasoning_tokens or 0
+
+    def run_ended(self, model: str, run: RunUsage) -> None:
+        """Every run that Cursor counted, once, also when nobody read its answer to the end."""
+        tokens = self._tokens.get(model) or self._more_tokens(model)
+        read, written = run.cache_read_tokens or 0, run.cache_write_tokens or 0
+        fresh = (run.input_tokens or 0) - read - written
+        tokens.input += max(0, fresh)
+        tokens.cache_read += read
+        tokens.cache_write += written
+        tokens.output += run.output_tokens or 0
+        tokens.reasoning += run.reasoning_tokens or 0
 
     def _more_tokens(self, model: str) -> _Tokens:
         return self._tokens.setdefault(model if len(self._tokens) < MAX_MODELS else OTHER, _Tokens())
+
+    def _token_lines(self) -> list[str]:
+        counted = sorted(self._tokens.items())
+        tokens = [((kind, model), getattr(counts, kind)) for kind in KINDS for model, counts in counted]
+        return [
+            f"# HELP caretway_tokens_total {_TOKENS_HELP}",
+            "# TYPE caretway_tokens_total counter",
+            *[f"caretway_tokens_total{_braces(('kind', 'model'), key)} {n}" for key, n in tokens],
+            f"# HELP caretway_reasoning_tokens_total {_REASONING_HELP}",
+            "# TYPE caretway_reasoning_tokens_total counter",
+            *[f"caretway_reasoning_tokens_total{_braces(('model',), (m,))} {c.reasoning}" for m, c in counted],
+        ]
 
     def render(self, gauges: Mapping[str, int]) -> bytes:
         """The text format, version 0.0.4."""
@@ -66,9 +94,12 @@ class Metrics:
         labels = ("dialect", "backend", "session", "outcome")
         lines += [f"caretway_responses_total{_braces(labels, key)} {n}" for key, n in sorted(self._responses.items())]
         lines += ["# TYPE caretway_tool_calls_total counter", f"caretway_tool_calls_total {self._calls}"]
-        lines.append("# TYPE caretway_tokens_total counter")
-        tokens = [((kind, model), n) for model, counts in self._tokens.items() for kind, n in asdict(counts).items()]
-        lines += [f"caretway_tokens_total{_braces(('kind', 'model'), key)} {n}" for key, n in sorted(tokens)]
+        lines.append("# TYPE caretway_recoveries_total counter")
+        lines += [
+            f"caretway_recoveries_total{_braces(('rung', 'cause'), key)} {n}"
+            for key, n in sorted(self._recoveries.items())
+        ]
+        lines += self._token_lines()
         lines.append("# TYPE caretway_first_event_seconds histogram")
         below = 0
         for limit, count in zip((*map(str, BUCKETS), "+Inf"), self._first, strict=True):

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Final
 
-from ..core.request import Message, Role, TurnRequest
+from ..core.request import Message, Role, ToolResult, ToolSpec, TurnRequest
 from ..core.turn import Turn
 from .lifecycle import Happening, State, move
 from .plan import Parked
@@ -24,7 +24,11 @@ class LiveTurn:
     """Of all that was said before `unchained`; None: of nothing yet."""
     unchained: tuple[Message, ...] = ()
     answer: Message = NOTHING
-    """The newest answer: the one that made the open calls."""
+    """The newest answer: the one that made the open calls. It is chained as its client tells it, with the results."""
+    tools: tuple[ToolSpec, ...] = field(init=False)
+    """What the run upstream was offered; the newest request may offer more."""
+    given: tuple[ToolResult, ...] = ()
+    """What it was resumed with last."""
     state: State = State.RUNNING
     open: list[str] = field(default_factory=list)
     """Tickets the client holds and has not answered."""
@@ -37,17 +41,34 @@ class LiveTurn:
             self.timer.cancel()
             self.timer = None
 
-    def answered(self, answer: Message) -> None:
-        self.answer = answer
-        self.unchained = (*self.unchained, answer)
+    def __post_init__(self) -> None:
+        self.tools = self.request.tools
 
-    def transcript(self) -> bytes:
-        """Fingerprint of all that was said so far."""
+    def _chained(self) -> Chain:
         chain = self.chain
         if chain is None:
             chain = self.chain = Chain(tools_key(self.request.tools))
         unchained, self.unchained = self.unchained, ()
-        return chain.add(unchained).digest()
+        return chain.add(unchained)
+
+    def before(self) -> bytes:
+        """Fingerprint of all that was said before the newest answer."""
+        return self._chained().said()
+
+    def goes_on(self, request: TurnRequest, news: tuple[Message, ...]) -> None:
+        """The client came back. `news` is its own account of our answer, if it gave one, and what it says to that: the
+        next request will be recognised by its words, not by ours."""
+        chain = self._chained()
+        if self.request.tools != request.tools:
+            chain.tools = tools_key(request.tools)
+        retold = bool(news) and news[0].role is Role.ASSISTANT
+        self.unchained = news if retold else (self.answer, *news)
+        self.request = request
+        self.tickets.prefix = request.call_prefix
+
+    def transcript(self) -> bytes:
+        """Fingerprint of all that was said, the newest answer included. The turn is over."""
+        return self._chained().add((self.answer,)).digest()
 
     def parked(self) -> Parked:
         request, waiting = self.request, self.state is State.PARKED
@@ -55,9 +76,11 @@ class LiveTurn:
             sid=self.tickets.sid,
             tickets=frozenset(self.open),
             model=request.model,
-            tools=request.tools,
+            tools=self.tools,
             history=request.messages,
             answer=self.answer,
-            transcript=self.transcript,
+            before=self.before,
             waiting=waiting,
+            given=self.given,
+            abandoned=self.state is State.DETACHED,
         )

@@ -9,9 +9,12 @@ import hashlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
+
+from msgspec.structs import replace
 
 from ..core.errors import ErrorKind, GatewayError
+from ..core.events import Event, ReasoningDelta, RunUsage, TextDelta
 from ..core.fold import Reply
 from ..core.request import Message, SessionMode, ToolResult, TurnRequest, last_answer
 from ..core.source import receive
@@ -19,8 +22,10 @@ from ..core.turn import Backend, Snapshot, StageFactory
 from ..tasks import aside, spawn
 from .lifecycle import Happening, State
 from .live import LiveTurn
-from .plan import Continue, Fresh, Parked, Replay, Resume, history_chain, plan
-from .response import Label, Response
+from .parking import first_to_go, patience
+from .plan import Continue, Fresh, Parked, Repeat, Replay, Resume, history_chains, plan
+from .repeated_answer import REPEATER, RepeatedTurn
+from .response import MAX_ANSWER_BYTES, Label, Response
 from .tickets import Tickets, new_sid
 from .transcript import Chain, answer_message, tools_key
 
@@ -33,12 +38,24 @@ class SessionLimits:
     parked_timeout: float = 900.0
     max_parked: int = 200
     disconnect_grace: float = 2.0
+    max_answer_bytes: int = MAX_ANSWER_BYTES
     scope: str = ""
     """Whose conversations these are: backend, host, account."""
 
 
+DRAINED_BYTES: Final = 256 * 1024
+"""A turn whose client hung up is closed when it says more than this. What is near its end gets there."""
+
 Guard = Callable[[TurnRequest], TurnRequest]
 """The request as the model is to be told it; raises GatewayError(TOOL_LOOP) when the loop must end."""
+
+
+Counted = Callable[[str, RunUsage], None]
+"""(model, what Cursor counted): a run has ended, whether or not somebody read its answer to the end."""
+
+
+def _nobody_counts(_model: str, _run: RunUsage) -> None:
+    pass
 
 
 class ConversationStore(Protocol):
@@ -65,8 +82,10 @@ class Sessions:
         limits: SessionLimits,
         store: ConversationStore,
         guard: Guard,
+        counted: Counted = _nobody_counts,
     ) -> None:
         self._guard = guard
+        self._counted = counted
         self._backend = backend
         self._stages = tuple(stages)
         self._limits = limits
@@ -87,16 +106,17 @@ class Sessions:
     async def open(self, request: TurnRequest) -> Response:
         """A response for this request; raises GatewayError when there is none to be had."""
         told = await self._guarded(request)
-        chain = await aside(history_chain, told) if request.large else None
+        chains = await aside(history_chains, told) if request.large else None
         if not self._store.settled:
             await self._store.settle()
+        mode = request.session or self._limits.mode
         decision = plan(
             told,
-            mode=request.session or self._limits.mode,
+            mode=mode,
             abilities=self._backend.abilities,
             parked=self._known(request),
             recall=self._recall,
-            chain=chain,
+            chains=chains,
         )
         known: Continue | None = None
         label: Label
@@ -110,13 +130,21 @@ class Sessions:
                         raise
                     log.info("a parked turn is gone, its history is replayed: %s", gone.message)
                     self._finish(live, Happening.LOST)
+                    if mode is SessionMode.REQUIRED:
+                        raise
                     label, reason = "replayed", "the parked turn was lost"
                 else:
                     return self._respond(live, request, told, "resumed", reason)
+            case Repeat(sid=sid, reason=reason):
+                live = self._live[sid]
+                again = LiveTurn(RepeatedTurn(live.answer, live.tickets), live.tickets, request)
+                return Response(REPEATER, again, request, "resumed", reason, (), None)
             case Continue(reason=reason):
                 known, label = decision, "continued"
-            case Replay(reason=reason):
+            case Replay(reason=reason, instead_of=sid):
                 label = "replayed"
+                if sid is not None:
+                    self._finish(self._live[sid], Happening.STOPPED)
             case Fresh(reason=reason):
                 label = "fresh"
         return self._respond(await self._start(request, told, known), request, told, label, reason)
@@ -155,7 +183,7 @@ class Sessions:
             chain = await aside(_chained, chain, request, unchained)
             unchained = ()
         turn = await self._backend.start(told, snapshot)
-        live = LiveTurn(turn, Tickets(new_sid()), request, chain, unchained)
+        live = LiveTurn(turn, Tickets(new_sid(), request.call_prefix), request, chain, unchained)
         self._live[live.tickets.sid] = live
         return live
 
@@ -163,15 +191,25 @@ class Sessions:
         live.happened(Happening.RESULTS)  # claimed: a second request for this ticket finds it running
         self._parked.pop(live.tickets.sid, None)
         live.open.clear()
-        live.request = request
-        live.unchained = (*live.unchained, *decision.news)
+        live.given = decision.results
+        live.goes_on(request, request.messages[decision.known :])
         await live.turn.submit([live.tickets.inward(result) for result in decision.results], decision.extra)
 
     def _respond(self, live: LiveTurn, request: TurnRequest, told: TurnRequest, label: Label, reason: str) -> Response:
-        async def restart() -> LiveTurn:
-            return await self._start(request, told)
+        async def restart(reopened: int) -> LiveTurn:
+            return await self._start(request, replace(told, reopened=reopened))
 
-        return Response(self, live, request, label, reason, self._stages, restart)
+        required = (request.session or self._limits.mode) is SessionMode.REQUIRED and label != "fresh"
+        return Response(
+            self,
+            live,
+            request,
+            label,
+            reason,
+            self._stages,
+            None if required else restart,
+            max_bytes=self._limits.max_answer_bytes,
+        )
 
     # ---- what a response reports
 
@@ -181,9 +219,11 @@ class Sessions:
         self._by_ticket[ticket] = live
 
     def settle(self, live: LiveTurn, happening: Happening, reply: Reply) -> None:
+        if reply.usage is not None and reply.usage.run is not None:
+            self._counted(live.request.model, reply.usage.run)
         if live.state is State.OVER:
             return  # the gateway stopped it in between
-        live.answered(answer_message(reply))
+        live.answer = answer_message(reply)
         if happening is Happening.PAUSED:
             self._park(live)
             return
@@ -199,11 +239,14 @@ class Sessions:
             spawn(self._drain(response), "drain-after-hang-up")
 
     async def _drain(self, response: Response) -> None:
-        """Its client hung up: the turn may end or park by itself within the grace, unread."""
+        """Its client hung up: the turn may end or park by itself within the grace, unread, if it has not much to say."""
+        said = 0
         try:
             async with asyncio.timeout(self._limits.disconnect_grace):
                 while not response.over:
-                    await receive(response)
+                    said += sum(map(_size, await receive(response)))
+                    if said > DRAINED_BYTES:
+                        raise TimeoutError
         except (TimeoutError, GatewayError):
             response.give_up()
             live = response.live  # another one than before, if the response was started anew in between
@@ -216,15 +259,15 @@ class Sessions:
 
     def _park(self, live: LiveTurn) -> None:
         live.happened(Happening.PAUSED)
-        live.transcript()  # now, with the answer out, and not while a client waits for what its results lead to
+        live.before()  # now, with the answer out, and not while a client waits for what its results lead to
         sid = live.tickets.sid
         self._parked[sid] = live
         loop = asyncio.get_running_loop()
-        live.timer = loop.call_later(self._limits.parked_timeout, self._finish, live, Happening.EXPIRED)
+        wait = patience(live.request, self._limits.parked_timeout)
+        live.timer = loop.call_later(wait, self._finish, live, Happening.EXPIRED)
         while len(self._parked) > self._limits.max_parked:
-            oldest = next(iter(self._parked.values()))
-            log.info("more than %d turns are parked: the oldest is let go", self._limits.max_parked)
-            self._finish(oldest, Happening.EVICTED)
+            log.info("more than %d turns are parked: one is let go", self._limits.max_parked)
+            self._finish(first_to_go(self._parked.values()), Happening.EVICTED)
 
     def _finish(self, live: LiveTurn, happening: Happening) -> None:
         live.happened(happening)
@@ -241,6 +284,10 @@ class Sessions:
         for live in turns:
             self._finish(live, Happening.SHUTDOWN)
         await asyncio.gather(*(live.turn.aclose() for live in turns))
+
+
+def _size(event: Event) -> int:
+    return 64 + (len(event.text) if isinstance(event, TextDelta | ReasoningDelta) else 0)
 
 
 def _chained(chain: Chain | None, request: TurnRequest, messages: Sequence[Message]) -> Chain:

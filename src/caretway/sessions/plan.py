@@ -1,7 +1,8 @@
 """Which turn a request belongs to. Pure: what is known is handed in, the decision and its reason come out.
 
-Tickets decide first: results for a parked turn resume that very turn. Then the transcript: an exact prefix that ends
-with our own last answer continues that conversation. Everything else is told to a new run from the beginning.
+Tickets decide first: results for a parked turn resume that very turn. Clients retell our newest answer freely, so its
+tickets are proof enough; what was said before it must be the same. Then the transcript: an exact prefix that ends with
+our own last answer continues that conversation. Everything else is told to a new run from the beginning.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +11,9 @@ from dataclasses import dataclass, field
 from ..core.errors import ErrorKind, GatewayError, bad_request
 from ..core.request import Image, Message, Role, SessionMode, Text, ToolResult, ToolSpec, TurnRequest, last_answer
 from ..core.turn import Abilities, Snapshot
-from .transcript import Chain, canonical, fingerprint, tools_key
+from .loading import asked_for, grown
+from .retold import known_before
+from .transcript import Chain, tools_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +25,19 @@ class Parked:
     """The calls it waits for."""
     model: str
     tools: tuple[ToolSpec, ...]
+    """What its run was offered."""
     history: tuple[Message, ...]
     """What its newest request said."""
     answer: Message
     """What it answered: the calls."""
-    transcript: Callable[[], bytes]
-    """Fingerprint of all that was said up to and including that answer."""
+    before: Callable[[], bytes]
+    """Fingerprint of all that was said before that answer."""
     waiting: bool
     """False: it has tickets of ours and is past them (answered before, running, or being resumed)."""
+    given: tuple[ToolResult, ...] = ()
+    """The results that it was resumed with last."""
+    abandoned: bool = False
+    """The client of its newest request hung up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +48,16 @@ class Fresh:
 @dataclass(frozen=True, slots=True)
 class Replay:
     reason: str
+    instead_of: str | None = None
+    """A live turn that this one takes the place of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """The client repeats a request that was answered: it gets the same answer."""
+
+    sid: str
+    reason: str = "the same request was answered before"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +65,8 @@ class Resume:
     sid: str
     results: tuple[ToolResult, ...]
     extra: tuple[Text, ...]
-    news: tuple[Message, ...] = field(compare=False)
-    """What the request says beyond the history that the turn knows."""
+    known: int = field(compare=False)
+    """How many messages of the request stand before our newest answer."""
     reason: str = "tool results for a parked turn"
 
 
@@ -60,7 +78,7 @@ class Continue:
     reason: str = "the transcript is known"
 
 
-Plan = Fresh | Replay | Resume | Continue
+Plan = Fresh | Replay | Resume | Continue | Repeat
 
 
 def plan(
@@ -70,21 +88,21 @@ def plan(
     abilities: Abilities,
     parked: Mapping[str, Parked],
     recall: Callable[[bytes], Snapshot | None],
-    chain: Chain | None = None,
+    chains: "Chains | None" = None,
 ) -> Plan:
-    """`parked` maps every known ticket to its turn; `recall` finds the snapshot of a fingerprint. `chain`: that of the
-    request up to its last answer, when somebody has made it already (`history_chain`)."""
+    """`parked` maps every known ticket to its turn; `recall` finds the snapshot of a fingerprint. `chains`:
+    those of the request, when somebody has made them already (`history_chains`)."""
     answered = last_answer(request.messages)
     tail = request.messages[answered:]
     results = tuple(part for message in tail for part in message.parts if isinstance(part, ToolResult))
     if mode is SessionMode.FRESH:
         return Fresh("fresh was asked for") if not answered else Replay("fresh was asked for")
     if results:
-        decision = _by_ticket(request, tail, results, abilities, parked, chain)
+        decision = _by_ticket(request, tail, results, abilities, parked, chains)
     elif not answered:
         return Fresh("first message")
     else:
-        decision = _by_transcript(request, answered, abilities, recall, chain)
+        decision = _by_transcript(request, answered, abilities, recall, chains)
     if mode is SessionMode.REQUIRED and isinstance(decision, Replay):
         raise GatewayError(
             ErrorKind.TURN_GONE,
@@ -100,7 +118,7 @@ def _by_ticket(
     results: tuple[ToolResult, ...],
     abilities: Abilities,
     parked: Mapping[str, Parked],
-    chain: Chain | None,
+    chains: "Chains | None",
 ) -> Plan:
     if not abilities.parks:
         return Replay("this backend cannot park a turn")
@@ -116,14 +134,16 @@ def _by_ticket(
     if len(given) < len(results):
         return Replay("several results for one ticket")
     if not turn.waiting or given - turn.tickets:
-        return Replay("these results were given before")
+        return _given_before(request, results, turn)
     if turn.model != request.model:
         return Replay("the model changed")
-    if turn.tools != request.tools and tools_key(turn.tools) != tools_key(request.tools):
+    new = grown(turn.tools, request.tools)
+    if new is None:
         return Replay("the tools changed")
     before = request.messages[: len(request.messages) - len(tail)]
-    if before and not _same_history(before, turn, chain):
-        return Replay("the history changed")  # the live run remembers another one; results alone have none to compare
+    told_before = known_before(before, turn.history, turn.answer, turn.before, chains.before if chains else None)
+    if told_before is None:
+        return Replay("the history changed")  # the live run remembers another one
     if missing := sorted(turn.tickets - given):
         raise bad_request(
             f"Results are missing for: {', '.join(missing)}. Every call of a step is answered in one request.",
@@ -131,24 +151,48 @@ def _by_ticket(
             code="missing_tool_results",
             hint="To go on without them, send `x-caretway-session: fresh`.",
         )
+    if new and (loaded := asked_for(new, turn.answer, tail, before)) is not None:
+        return Replay(f"a tool was loaded: {loaded}", turn.sid)  # the live run was not offered it and cannot call it
     beside = _beside(before, tail)
     if beside is None:
         return Replay("an image beside tool results")
-    return Resume(turn.sid, results, beside, tail)
+    reason = "tool results for a parked turn; new tools wait" if new else "tool results for a parked turn"
+    return Resume(turn.sid, results, beside, told_before, reason)
 
 
-def history_chain(request: TurnRequest) -> Chain:
-    """The chain of all that was said up to the last answer."""
-    return Chain(tools_key(request.tools)).add(request.messages[: last_answer(request.messages)])
+def _given_before(request: TurnRequest, results: tuple[ToolResult, ...], turn: Parked) -> Plan:
+    """SDKs repeat a request after a timeout. A second run never starts beside a live one for the same results."""
+    if set(results) != set(turn.given):
+        return Replay("these results were given before")
+    if turn.abandoned:
+        return Replay("an earlier request with these results was given up", turn.sid)
+    if not turn.waiting:
+        raise GatewayError(
+            ErrorKind.IN_PROGRESS,
+            "These tool results are being worked on: an earlier request that gave them is still open.",
+            hint="Wait for its answer, or close it and ask again.",
+        )
+    if (request.messages, request.model) == (turn.history, turn.model):
+        return Repeat(turn.sid)
+    return Replay("these results were given before")
 
 
-def _same_history(before: tuple[Message, ...], turn: Parked, chain: Chain | None) -> bool:
-    """Nearly every client sends what it sent before, unchanged, and our answer as it understood it. That is seen
-    without spelling it all out once more; whoever changed something may still mean the same."""
-    told = len(turn.history)
-    if before[:told] == turn.history and [canonical(turn.answer)] == [canonical(told) for told in before[told:]]:
-        return True
-    return turn.transcript() == (chain.digest() if chain else fingerprint(tools_key(turn.tools), before))
+@dataclass(frozen=True, slots=True)
+class Chains:
+    """Of a request's history, spelled out once."""
+
+    before: Chain
+    """Up to the assistant's last words."""
+    whole: Chain
+    """Those included."""
+
+
+def history_chains(request: TurnRequest) -> Chains:
+    answered = said = last_answer(request.messages)
+    while said and request.messages[said - 1].role is Role.ASSISTANT:
+        said -= 1
+    before = Chain(tools_key(request.tools)).add(request.messages[:said])
+    return Chains(before, before.copy().add(request.messages[said:answered]))
 
 
 def _beside(history: Sequence[Message], tail: Sequence[Message]) -> tuple[Text, ...] | None:
@@ -172,7 +216,7 @@ def _by_transcript(
     answered: int,
     abilities: Abilities,
     recall: Callable[[bytes], Snapshot | None],
-    chain: Chain | None,
+    chains: "Chains | None",
 ) -> Plan:
     if not abilities.continues:
         return Replay("this backend keeps no conversations")
@@ -181,6 +225,6 @@ def _by_transcript(
         return Replay("nothing new was said")
     if any(message.role is Role.SYSTEM for message in tail):
         return Replay("the instructions changed")
-    chain = chain or history_chain(request)
+    chain = (chains or history_chains(request)).whole
     snapshot = recall(chain.digest())
     return Continue(snapshot, chain) if snapshot is not None else Replay("no known conversation begins like this")

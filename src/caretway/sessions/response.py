@@ -7,7 +7,7 @@ within a short grace or closes it. Until something visible came, a turn that can
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from ..core.errors import ErrorKind, GatewayError
 from ..core.estimate import estimated_usage
@@ -15,7 +15,9 @@ from ..core.events import (
     TERMINAL,
     Event,
     ReasoningDelta,
+    Recovered,
     TextDelta,
+    ToolCallDelta,
     ToolCallReady,
     ToolCallStarted,
     TurnEnded,
@@ -26,6 +28,7 @@ from ..core.events import (
 )
 from ..core.fold import Fold, Reply
 from ..core.order import EventOrder, State
+from ..core.recovery import RETRY_BUDGET, Cause, Rung
 from ..core.request import TurnRequest
 from ..core.turn import Stage, StageFactory
 from ..tasks import spawn
@@ -37,6 +40,27 @@ log = logging.getLogger(__name__)
 Label = Literal["fresh", "replayed", "resumed", "continued"]
 
 _DELTAS = (TextDelta, ReasoningDelta)
+_FRESH_BECAUSE: Final = {
+    Cause.CUT.value: "the run was lost twice",
+    Cause.SILENT.value: "the run fell silent",
+    Cause.STALLED.value: "the run made no progress",
+    Cause.REFUSED.value: "the run was refused twice",
+    Cause.TOKEN.value: "the token was refused twice",
+    Cause.DIVERGED.value: "the model took another way after its run was lost",
+    Cause.INCOMPLETE.value: "the kept conversation was incomplete",
+}
+MAX_RECOVERIES: Final = 16
+"""Of one response, in its log line."""
+_CALLS = (ToolCallStarted, ToolCallDelta, ToolCallReady)
+MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024
+"""One response: its words as they stand in JSON, its calls and what is kept with them."""
+PIECE_BYTES: Final = 32
+CALL_BYTES: Final = 1024
+"""What a piece of a call's arguments, and a call, take beside the words."""
+MAX_CALLS: Final = 4096
+"""Of one turn: all that its client may come back for."""
+MAX_HELD_EVENTS: Final = 50_000
+"""How much may be said before a call that was demanded."""
 
 
 class Keeper(Protocol):
@@ -54,22 +78,27 @@ class Response:
         "_factories",
         "_failure",
         "_fold",
+        "_heard",
         "_held",
         "_keeper",
+        "_max_bytes",
         "_must_call",
         "_order",
         "_plain",
         "_ready",
+        "_reopened",
         "_restart",
         "_restarting",
-        "_restarts",
         "_stages",
+        "_started",
+        "_tries",
         "_visible",
         "_whole",
         "label",
         "live",
         "over",
         "reason",
+        "recoveries",
         "request",
     )
 
@@ -81,8 +110,11 @@ class Response:
         label: Label,
         reason: str,
         stages: Sequence[StageFactory],
-        restart: Callable[[], Awaitable[LiveTurn]],
+        restart: Callable[[int], Awaitable[LiveTurn]] | None,
+        max_bytes: int = MAX_ANSWER_BYTES,
     ) -> None:
+        """`restart` opens a fresh run for the whole request, when told how many were opened for it before."""
+        self._max_bytes = max_bytes
         self.label: Label = label
         self.reason = reason
         self.live = live
@@ -91,7 +123,11 @@ class Response:
         self._keeper = keeper
         self._factories = stages
         self._restart = restart
-        self._restarts = 1
+        self._reopened = 0
+        self._tries = 2 if request.tool_choice.mode in ("required", "named") else 1
+        self.recoveries: list[tuple[str, str]] = []
+        """(rung, cause) of each time that a run was lost and the turn went on; the first few."""
+        self._started = False
         self._visible = False
         self._plain = False
         """Nothing but what upstream says is to be shown, and something was."""
@@ -105,6 +141,7 @@ class Response:
     def _begin(self) -> None:
         self._order = EventOrder()
         self._fold = Fold()
+        self._heard = 0  # what came, though the stages may hold it back
         self._whole: Reply | None = None
         built = (factory(self.request) for factory in self._factories)
         self._stages: list[Stage] = [stage for stage in built if stage is not None]
@@ -131,7 +168,7 @@ class Response:
                         break
                 else:
                     self._fold.add(events)
-                    return events
+                    return events if self._fold.weight <= self._max_bytes else [*events, *self._too_long()]
                 self._plain = False
                 events = self._digest(events)
             except Exception as failure:
@@ -142,20 +179,19 @@ class Response:
             events = self._next()
         if not events:
             return events
-        if not self._visible and (again := self._why_again(events)) is not None:
-            self._restarts -= 1
+        if not self._visible and (again := self._why_again(events)) is not None and self._restart is not None:
             self.label, self.reason = "replayed" if self.label != "fresh" else "fresh", again
             self.over = False
-            self._restarting = spawn(self._start_again(), "start-turn-again")
+            self._restarting = spawn(self._start_again(self._restart), "start-turn-again")
             return []
         if self._must_call:
             return self._hold(events)
         self._plain = self._visible and not self._stages and self._order.state is State.OPEN
         return events
 
-    async def _start_again(self) -> None:
+    async def _start_again(self, restart: Callable[[int], Awaitable[LiveTurn]]) -> None:
         try:
-            self.live = await self._restart()
+            self.live = await restart(self._reopened)
             self._begin()
             if self._ready is not None:
                 self.live.turn.listen(self._ready)
@@ -165,11 +201,6 @@ class Response:
             self._restarting = None
         if self._ready is not None:
             self._ready()
-
-    def commit(self) -> None:
-        """The answer's head is on its way: from here on there is no second try."""
-        self._visible = True
-        self._restarts = 0
 
     def close(self) -> None:
         """The client has its answer, or is gone."""
@@ -191,6 +222,17 @@ class Response:
         except Exception as failure:
             return self._failed(failure)
 
+    def _too_long(self) -> list[Event]:
+        """Whoever reads gets what there is and the reason; upstream is closed."""
+        limit = f"{self._max_bytes / 2**20:g} MiB"
+        return self._failed(
+            GatewayError(
+                ErrorKind.UPSTREAM_PROTOCOL,
+                f"The answer is longer than {limit}.",
+                hint="Ask for less at a time, or raise `max_answer_bytes`.",
+            )
+        )
+
     def _failed(self, failure: Exception) -> list[Event]:
         """A failure is an event, not an exception: the response may have begun long ago."""
         if not isinstance(failure, GatewayError):
@@ -206,27 +248,57 @@ class Response:
         for event in batch:
             if self.over:
                 break
+            if type(event) is Recovered:
+                self._recovered(event)
+                continue
             if isinstance(event, _DELTAS) and self._order.state is State.OPEN:
-                pass  # legal wherever the order is open
+                self._heard += len(event.text)  # legal wherever the order is open
+                last = False
             else:
                 self._order.check(event)
                 event = self.live.tickets.outward(event)
-                if isinstance(event, ToolCallReady):
-                    # Known before the client can see it: no client beats the registry.
-                    self._keeper.issue(self.live, event.id)
-            passed = self._staged(event) if self._stages else [event]
-            for shown in passed:
-                made_up = isinstance(shown, TurnEnded) and not isinstance(event, TERMINAL)
-                if made_up:  # upstream is stopped before it could count
-                    usage = UsageReported(estimated_usage(self.request, self._fold.reply().text))
-                    self._fold.feed(usage)
-                    out.append(usage)
-                self._fold.feed(shown)
-                out.append(shown)
+                last = isinstance(event, TERMINAL)
+                if not last and isinstance(event, _CALLS):
+                    self._note_call(event)
+                elif type(event) is TurnStarted:
+                    if self._started:  # by a run that was lost before it said anything
+                        self._fold.feed(event)
+                        continue
+                    self._started = True
+            for shown in self._staged(event) if self._stages else (event,):
                 if isinstance(shown, TERMINAL):
-                    self._end(shown, made_up=made_up or not isinstance(event, TERMINAL))
+                    if not last and isinstance(shown, TurnEnded):  # upstream is stopped before it could count
+                        usage = UsageReported(estimated_usage(self.request, self._fold.reply()))
+                        self._fold.feed(usage)
+                        out.append(usage)
+                    self._fold.feed(shown)
+                    out.append(shown)
+                    self._end(shown, made_up=not last)
                     break
+                if type(shown) is not ToolCallDelta:  # the call itself will say it whole
+                    self._fold.feed(shown)
+                out.append(shown)
+        if self._stages or self._must_call:
+            self._fold.add(())  # elsewhere the batches of deltas let it catch up
+        limit = self._max_bytes
+        if (self._heard > limit or self._fold.weight > limit) and not self.over:
+            out += self._too_long()
         return out
+
+    def _note_call(self, event: ToolCallStarted | ToolCallDelta | ToolCallReady) -> None:
+        if isinstance(event, ToolCallDelta):
+            self._heard += len(event.arguments) + PIECE_BYTES
+        elif isinstance(event, ToolCallStarted):
+            self._heard += CALL_BYTES
+        elif len(self.live.issued) < MAX_CALLS:
+            # Known before the client can see it: no client beats the registry.
+            self._keeper.issue(self.live, event.id)
+        else:
+            raise GatewayError(
+                ErrorKind.UPSTREAM_PROTOCOL,
+                f"The model made more than {MAX_CALLS} tool calls in one turn.",
+                hint="Start a new conversation.",
+            )
 
     def _staged(self, event: Event) -> list[Event]:
         events = [event]
@@ -236,6 +308,7 @@ class Response:
 
     def _end(self, event: TurnPaused | TurnEnded | TurnFailed, *, made_up: bool) -> None:
         self.over = True
+        self._plain = False
         if made_up:
             happening = Happening.STOPPED
         elif isinstance(event, TurnPaused):
@@ -249,20 +322,33 @@ class Response:
     # ---- second chances, before anything was shown
 
     def _why_again(self, events: Sequence[Event]) -> str | None:
-        if self._visible or not self._restarts:
-            return None
+        """Why a fresh run is to answer instead; None: it is not. Every run counts against the same retry budget."""
         last = events[-1]
         if isinstance(last, TurnFailed) and last.error.kind is ErrorKind.TURN_GONE:
-            return "the kept conversation was incomplete"
+            if not self.recoveries or self.recoveries[-1][0] != Rung.FRESH_RUN.value:
+                self._reopened += 1  # else it was counted when it was decided
+                self._recovered(Recovered(Rung.FRESH_RUN.value, Cause.INCOMPLETE.value, self._reopened))
+            return _FRESH_BECAUSE[self.recoveries[-1][1]] if self._reopened <= RETRY_BUDGET else None
         if self._must_call and isinstance(last, TurnEnded) and not _calls(events):
-            return "the model did not call a tool at first"
+            self._tries -= 1
+            self._reopened += 1
+            again = self._tries > 0 and self._reopened <= RETRY_BUDGET
+            return "the model did not call a tool at first" if again else None
         if not self._must_call and any(not isinstance(event, TurnStarted) for event in events):
             self._visible = True
         return None
 
+    def _recovered(self, event: Recovered) -> None:
+        self._reopened = event.reopened
+        if len(self.recoveries) < MAX_RECOVERIES:
+            self.recoveries.append((event.how, event.cause))
+
     def _hold(self, events: list[Event]) -> list[Event]:
         """A call is demanded: nothing is shown until there is one, so that there can be a second try."""
         self._held += events
+        if len(self._held) > MAX_HELD_EVENTS and not self.over:
+            events = self._too_long()
+            self._held += events
         if _calls(events):
             self._must_call = False
             self._visible = True

@@ -1,7 +1,8 @@
-"""Tool call ids that are the way back to a parked turn: `sess_<sid>__call_<cid>`.
+"""Tool call ids that are the way back to a parked turn: the dialect's prefix, then replica, session and call.
 
-A ticket names its turn, so a turn is never looked for by the text of a prompt, and two chats that open alike never
-share one. Legal in every dialect: at most 64 characters of [A-Za-z0-9_-].
+A ticket is looked up and never read: a turn is not looked for by the text of a prompt, so two chats that open alike
+never share one, and an id that is not known is a foreign one. Legal in every dialect, and nothing that a client would
+rewrite: at most 40 characters of [A-Za-z0-9_-] that begin as the dialect's own ids do.
 """
 
 import secrets
@@ -12,7 +13,10 @@ from msgspec.structs import replace
 from ..core.events import Event, ToolCallDelta, ToolCallReady, ToolCallStarted
 from ..core.request import ToolResult
 
+REPLICA: Final = "0000"
+"""Which of several gateways holds the turn; there is one. As wide as it will ever be."""
 _SID_BYTES: Final = 8
+_CALL_BYTES: Final = 2
 _CALLS: Final = (ToolCallStarted, ToolCallDelta, ToolCallReady)
 
 
@@ -26,20 +30,26 @@ class Tickets:
     Upstream's ids may be long or hold odd characters, so they never leave the gateway.
     """
 
-    __slots__ = ("_ours", "_theirs", "sid")
+    __slots__ = ("_ours", "_theirs", "prefix", "sid")
 
-    def __init__(self, sid: str) -> None:
+    def __init__(self, sid: str, prefix: str) -> None:
         self.sid = sid
+        self.prefix = prefix
+        """Of tickets from now on: the next step of a turn may be asked for through another dialect."""
         self._ours: dict[str, str] = {}
         self._theirs: dict[str, str] = {}
 
     def ticket(self, upstream_id: str) -> str:
         ours = self._ours.get(upstream_id)
         if ours is None:
-            ours = f"sess_{self.sid}__call_{len(self._ours) + 1:x}{secrets.token_hex(3)}"
+            call = f"{secrets.token_hex(_CALL_BYTES)}{len(self._ours) + 1:x}"
+            ours = f"{self.prefix}{REPLICA}{self.sid}{call}"
             self._ours[upstream_id] = ours
             self._theirs[ours] = upstream_id
         return ours
+
+    def upstream_id(self, ticket: str) -> str:
+        return self._theirs[ticket]
 
     def outward(self, event: Event) -> Event:
         if isinstance(event, _CALLS):

@@ -29,11 +29,12 @@ _NO_TOOLS: Final = _key_of(())
 class Chain:
     """The fingerprint of a transcript that grows: what was added is not looked at again."""
 
-    __slots__ = ("_hash",)
+    __slots__ = ("_hash", "tools")
 
     def __init__(self, tools: bytes) -> None:
-        """`tools` is the value of `tools_key`."""
-        self._hash = hashlib.sha256(tools)
+        self.tools = tools
+        """The value of `tools_key`. Not part of what was said: a client may load tools on the way."""
+        self._hash = hashlib.sha256()
 
     def add(self, messages: Iterable[Message]) -> Self:
         for message in messages:
@@ -44,8 +45,17 @@ class Chain:
             self._hash.update(b"".join(spelled))
         return self
 
-    def digest(self) -> bytes:
+    def copy(self) -> "Chain":
+        chain = Chain(self.tools)
+        chain._hash = self._hash.copy()
+        return chain
+
+    def said(self) -> bytes:
+        """The identity of the messages alone."""
         return self._hash.digest()
+
+    def digest(self) -> bytes:
+        return hashlib.sha256(self.tools + self._hash.digest()).digest()
 
 
 def fingerprint(tools: bytes, messages: Iterable[Message]) -> bytes:

@@ -144,6 +144,15 @@ class _Trail:
         self.said = self.said and not count
         return tuple(results)
 
+    def eat_first(self, names: Sequence[str]) -> tuple[str, ...]:
+        """The results of as many of these calls as were made, in their order."""
+        results: list[str] = []
+        for item, name in zip(self._items, names, strict=False):
+            if isinstance(item, str) or item.name != name or item.result is None:
+                break
+            results.append(item.result)
+        return tuple(results)
+
     def eat_some(self, count: int, missing: Sequence[str]) -> tuple[str, ...] | None:
         """The results of `count` calls, after which the answer names the tools that were not there; or nothing."""
         before, said = list(self._items), self.said
@@ -184,6 +193,9 @@ def _resume(steps: tuple[Step, ...], history: Sequence[Message], at: int, tools:
                 found = given is not None
                 if given is not None:
                     results, answered = given, answered + len(given)
+                elif some := trail.eat_first([use.name for use in uses]):
+                    rest = Call(uses[len(some) :], some)  # a step that was cut in two: only what is missing
+                    return Plan((rest, *steps[index + 1 :]), at, index, some, False)
             case Exec() | Query():
                 given = trail.eat_calls(1)
                 found = given is not None

@@ -20,6 +20,7 @@ from .cli_agent_tools import QUERIES, outcome, tool
 from .cli_agent_words import FAILURES, NO_MODEL, SIGNED_OUT, UNTRUSTED, Faults, bad_model, read_faults
 from .model_input import Role
 from .script import Drop, Exec, Fail, Hang, Mute, Query, Result, Say, Step, Stream, Think, Wait, has_script
+from .tokens import PREAMBLE_TOKENS
 
 WORDS: Final = re.compile(r"\S+\s*|\s+")
 FOREVER_S: Final = 3600.0
@@ -75,6 +76,8 @@ class PrintRun:
     last_segment: str = ""
     segment: list[str] = field(default_factory=list)
     results: list[str] = field(default_factory=list)
+    own_calls: int = 0
+    """After each of them the model reads everything once more."""
     calls: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     # ---- records
@@ -187,6 +190,7 @@ class PrintRun:
 
     def _exec(self, kind: str, args: dict[str, Any]) -> None:
         self.flush(last=False)
+        self.own_calls += 1
         own, call = tool(kind), f"tool_{next(self.calls)}"
         model_call = f"mc-{call}"
         body: dict[str, Any] = {"args": {**args, "toolCallId": call}}
@@ -229,10 +233,15 @@ class PrintRun:
     def result(self) -> dict[str, Any]:
         text = "".join(self.said)
         before = sum(len(said) for _, said in self.chat.blocks)
+        new, known = -(-len(self.prompt) // _CHARS_PER_TOKEN), -(-before // _CHARS_PER_TOKEN)
+        if before:
+            known += PREAMBLE_TOKENS
+        else:
+            new += PREAMBLE_TOKENS
         usage = {
-            "inputTokens": -(-len(self.prompt) // _CHARS_PER_TOKEN),
+            "inputTokens": new,
             "outputTokens": -(-len(text) // _CHARS_PER_TOKEN),
-            "cacheReadTokens": -(-before // _CHARS_PER_TOKEN),
+            "cacheReadTokens": known + self.own_calls * (new + known),
             "cacheWriteTokens": 0,
         }
         record = {

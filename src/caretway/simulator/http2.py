@@ -17,7 +17,7 @@ import h2.events
 import h2.exceptions
 import h2.settings
 
-from .exchange import Accept, Headers, Inlet, Request
+from .exchange import Accept, Deaf, Headers, Inlet, Request
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ _Codes = h2.settings.SettingCodes
 
 
 class Http2Connection:
-    def __init__(self, transport: asyncio.Transport, accept: Accept) -> None:
+    def __init__(self, transport: asyncio.Transport, accept: Accept, max_streams: int = MAX_STREAMS) -> None:
         self.transport = transport
         self._accept = accept
         self.paused = False
@@ -45,7 +45,7 @@ class Http2Connection:
         self.h2.local_settings = h2.settings.Settings(
             client=False,
             initial_values={
-                _Codes.MAX_CONCURRENT_STREAMS: MAX_STREAMS,
+                _Codes.MAX_CONCURRENT_STREAMS: max_streams,
                 _Codes.INITIAL_WINDOW_SIZE: STREAM_WINDOW,
                 _Codes.MAX_HEADER_LIST_SIZE: MAX_HEADER_BYTES,
             },
@@ -117,7 +117,7 @@ class Http2Connection:
         request = Request(headers.get(":method", ""), path, query, headers, "2")
         stream = Http2Exchange(self, number)
         self._streams[number] = stream
-        stream.inlet = self._accept(request, stream)
+        stream.listen(self._accept(request, stream))
 
     def _push_all(self) -> None:
         for stream in list(self._streams.values()):
@@ -135,9 +135,8 @@ class Http2Connection:
 
 
 class Http2Exchange:
-    inlet: Inlet
-
     def __init__(self, connection: Http2Connection, number: int) -> None:
+        self.inlet: Inlet = Deaf()
         self._connection = connection
         self._number = number
         self._stream = connection.h2.streams[number]
@@ -145,6 +144,10 @@ class Http2Exchange:
         self._ending = False
         self._over = False
         self._room: asyncio.Future[None] | None = None
+
+    def listen(self, inlet: Inlet) -> None:
+        if not self._over:
+            self.inlet = inlet
 
     @property
     def congested(self) -> bool:
@@ -199,8 +202,9 @@ class Http2Exchange:
 
     def gone(self) -> None:
         if not self._over:
+            inlet = self.inlet
             self._close()
-            self.inlet.on_gone()
+            inlet.on_gone()
 
     def push(self) -> None:
         """Send what the windows and the socket take; the rest stays."""
@@ -224,6 +228,7 @@ class Http2Exchange:
 
     def _close(self) -> None:
         self._over = True
+        self.inlet = Deaf()  # the run holds us: without this, both would wait for a search for cycles
         self._waiting.clear()
         self._connection.forget(self._number)
         self._release()

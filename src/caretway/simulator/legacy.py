@@ -49,7 +49,7 @@ class Asked:
 
 def read_chat(body: bytes) -> Asked:
     try:
-        frames = EnvelopeReader().feed(body)
+        frames = EnvelopeReader(len(body)).feed(body)
         request = ai.StreamChatRequest.FromString(frames[0]) if frames else ai.StreamChatRequest()
     except (EnvelopeError, DecodeError) as wrong:
         raise BadChat(f"the StreamChat request is not readable: {wrong}") from wrong

@@ -28,6 +28,11 @@ def thinks(model_id: str) -> bool:
     return any(model.id == model_id and model.efforts for model in MODELS)
 
 
+def writes_cache(model_id: str) -> bool:
+    """Models of some makers tell what they wrote to their cache, those of others say 0."""
+    return thinks(model_id) or "claude" in model_id
+
+
 def details(model: Model) -> pb.ModelDetails:
     message = pb.ModelDetails(
         model_id=model.id,

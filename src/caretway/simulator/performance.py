@@ -8,6 +8,7 @@ import asyncio
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Final, assert_never
 
 import msgspec
@@ -31,13 +32,14 @@ from .script import (
     Recall,
     Result,
     Say,
+    Stall,
     Step,
     Stream,
     Think,
     ToolUse,
     Wait,
 )
-from .tokens import Piece, estimate
+from .tokens import Piece, estimate, preamble
 from .world import World
 
 DROP_PAUSE_S: Final = 0.05
@@ -97,10 +99,11 @@ class Performance:
         self._next_query = first_query
         self._next_id = 0
         self.usage = Usage()
+        self._steps = world.steps.open(conversation.id, run_key, conversation.model)
         self.muted = False
         system = Piece(f"system\x00{conversation.system}", estimate(conversation.system))
         home = Piece(f"conversation\x00{conversation.id}", 0)
-        self._prompt = [home, system, toolbox.piece(conversation.tools)]
+        self._prompt = [preamble(conversation.model), home, system, toolbox.piece(conversation.tools)]
         self._prompt += [piece(message) for message in self._history if message.role != "system"]
         # said and thought since the last record; `_joins` when the next text continues one
         self._text: list[str] = []
@@ -113,6 +116,7 @@ class Performance:
         self._new_results = 0
         self._looped = 0
         self._at = 0
+        self._stalls = False
 
     async def play(self) -> None:
         conversation = self._conversation
@@ -124,7 +128,8 @@ class Performance:
             if isinstance(step, Fail) and step.when == "before":
                 raise Refused(faults.SCRIPTED[step.code])
         self._think_call()
-        for place, step in enumerate(plan.steps, plan.first):
+        for place, (step, following) in enumerate(zip_longest(plan.steps, plan.steps[1:]), plan.first):
+            self._stalls = isinstance(following, Stall) and self._stall_due(place + 1, following.times)
             await self._do(step, place)
         self._close_thought()
         await self._record()
@@ -142,8 +147,8 @@ class Performance:
                 await self._say(brain.recall(self._history, self._at, self._new_results))
             case Stream():
                 await self._stream(step)
-            case Call(uses):
-                await self._call(uses)
+            case Call(uses, before):
+                await self._call(uses, before)
             case Loop(use):
                 offered = find(self._conversation.tools, use.name) is not None
                 for _ in range(self._looped, brain.LOOP_LIMIT if offered else 1):
@@ -162,6 +167,8 @@ class Performance:
             case Hang() | Mute():
                 self.muted = isinstance(step, Mute)
                 await asyncio.Event().wait()
+            case Stall():
+                pass  # acted out by the call before it
             case Wait(delay_ms):
                 await asyncio.sleep(delay_ms / 1000)
             case _:
@@ -221,6 +228,7 @@ class Performance:
                 await exchange.drained()
             elif index % _DELTAS_PER_TURN == _DELTAS_PER_TURN - 1:
                 await asyncio.sleep(0)  # other streams want their turn
+        exchange.write(updates.tokens(tokens * (step.count % _DELTAS_PER_COUNT)))
         self._count_out(tokens * step.count)
         if step.count * step.size:
             self._keep(brain.streamed(step))
@@ -238,7 +246,7 @@ class Performance:
 
     # ------------------------------------------------------------------ tools
 
-    async def _call(self, uses: Sequence[ToolUse]) -> None:
+    async def _call(self, uses: Sequence[ToolUse], before: tuple[str, ...] = ()) -> None:
         offered = [(use, tool) for use in uses if (tool := find(self._conversation.tools, use.name))]
         made: list[_Made] = []
         self._close_thought()
@@ -252,10 +260,10 @@ class Performance:
             empty = pb.McpArgs()
             empty.CopyFrom(args)
             empty.args.clear()
-            for delta in _split(text, _ARGS_PIECES):
-                partial = execs.shown_mcp(empty, call_id)
-                self._exchange.write(updates.partial_call(call_id, partial, delta, model_call))
             self._exchange.write(updates.call_started(call_id, execs.shown_mcp(args, call_id), model_call))
+            for so_far in _growing(text, _ARGS_PIECES):
+                partial = execs.shown_mcp(empty, call_id)
+                self._exchange.write(updates.partial_call(call_id, partial, so_far, model_call))
             requests.append((ToolCall(call_id, tool.shown, text), args))
         if len(requests) > 1:
             self._exchange.write(updates.calls_listed(len(requests)))
@@ -265,6 +273,7 @@ class Performance:
         self._results = ()
         if made:
             await self._settle(made, model_call)
+        self._results = before + self._results
         for use in uses:
             if find(self._conversation.tools, use.name) is None:
                 await self._say(brain.not_offered(use.name))
@@ -281,8 +290,8 @@ class Performance:
         self._count_out(estimate(kind) + estimate(text))
         shown = execs.shown_exec(request, call_id)
         if shown is not None:
-            self._exchange.write(updates.partial_call(call_id, shown, text, model_call))
             self._exchange.write(updates.call_started(call_id, shown, model_call))
+            self._exchange.write(updates.partial_call(call_id, shown, text, model_call))
         outcome = self._mail.execute(request, self._new_id("exec"))
         await self._settle([_Made(ToolCall(call_id, kind, text), request, None, outcome)], model_call)
 
@@ -302,6 +311,10 @@ class Performance:
             for call, outcome in zip(made, outcomes, strict=True)
         ]
         shown = [call.shown(outcome) for call, outcome in zip(made, outcomes, strict=True)]
+        if self._stalls:
+            kept = Message("tool", tuple(results))
+            await self._blobs.store(self._conversation.ledger.add_messages([kept]))
+            await asyncio.Event().wait()
         await self._record([call.call for call in made], results, [call for call in shown if call is not None])
 
     async def _query(self, kind: str, args: dict[str, object]) -> None:
@@ -316,6 +329,11 @@ class Performance:
         text = queries.text(await self._mail.ask(query))
         call = ToolCall(call_id, kind, msgspec.json.encode(args).decode())
         await self._record([call], [ToolResult(call_id, kind, text, not text.startswith(("approved", "success")))], [])
+
+    def _stall_due(self, place: int, times: int) -> bool:
+        """By the script's own words: a fresh run of the same conversation counts on."""
+        script = hashlib.sha256(self._history[self._at].text.encode()).hexdigest()
+        return self._world.drops.due(script, self._at, place, times)
 
     async def _drop(self, place: int, times: int) -> None:
         if not self._world.drops.due(self._run_key, self._at, place, times):
@@ -367,19 +385,23 @@ class Performance:
         self.usage.uncached += charge.uncached
         self._world.stats.tokens_in_cached += charge.cached
         self._world.stats.tokens_in_uncached += charge.uncached
+        self._steps.step(charge.cached, charge.uncached)
 
     def _count_out(self, tokens: int, *, reasoning: bool = False) -> None:
         self.usage.output += tokens
         self.usage.reasoning += tokens if reasoning else 0
         self._world.stats.tokens_out += tokens
+        self._steps.said(tokens)
 
     def _ended(self) -> pb.TurnEndedUpdate:
         usage = self.usage
+        self._steps.ended = True
+        written = usage.uncached if models.writes_cache(self._conversation.model) else 0
         return pb.TurnEndedUpdate(
             input_tokens=usage.cached + usage.uncached,
             output_tokens=usage.output,
             cache_read_tokens=usage.cached,
-            cache_write_tokens=usage.uncached,
+            cache_write_tokens=written,
             reasoning_tokens=usage.reasoning,
             ended_at_ms=int(self._world.clock() * 1000),
         )
@@ -391,6 +413,7 @@ class Performance:
         return f"{kind}_{digest[:16]}"
 
 
-def _split(text: str, pieces: int) -> list[str]:
+def _growing(text: str, pieces: int) -> list[str]:
+    """Arguments as they are told: each time all of the text so far."""
     size = -(-len(text) // pieces)
-    return [text[start : start + size] for start in range(0, len(text), size)]
+    return [text[: start + size] for start in range(0, len(text), size)]

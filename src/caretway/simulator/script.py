@@ -69,6 +69,8 @@ class Call:
     """Client tools, all called before any result is waited for."""
 
     uses: tuple[ToolUse, ...]
+    before: tuple[str, ...] = ()
+    """Results of the same step that are there already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,13 @@ class Hang:
 
 
 @dataclass(frozen=True, slots=True)
+class Stall:
+    """The results of the call before are taken and stored in blobs, and then come heartbeats only: no checkpoint."""
+
+    times: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Mute:
     """Nothing at all."""
 
@@ -138,7 +147,7 @@ class Wait:
     delay_ms: float
 
 
-Step = Say | Think | Call | Loop | Exec | Query | Result | Recall | Stream | Fail | Drop | Hang | Mute | Wait
+Step = Say | Think | Call | Loop | Exec | Query | Result | Recall | Stream | Fail | Drop | Hang | Stall | Mute | Wait
 
 _LINE: Final = re.compile(r"^[ \t]*sim:[ \t]*(.*?)[ \t\r]*$", re.MULTILINE)
 
@@ -276,6 +285,10 @@ def _drop(rest: str) -> Step:
     return Drop(int(_number(rest, MAX_DELTAS, "N"))) if rest else Drop()
 
 
+def _stall(rest: str) -> Step:
+    return Stall(int(_number(rest, MAX_DELTAS, "N"))) if rest else Stall()
+
+
 def _wait(rest: str) -> Step:
     return Wait(_number(rest, MAX_DELAY_MS, "MS"))
 
@@ -293,6 +306,7 @@ _WORDS: Final[dict[str, Callable[[str], Step]]] = {
     "fail": _fail,
     "drop": _drop,
     "hang": lambda _: Hang(),
+    "stall": _stall,
     "mute": lambda _: Mute(),
     "wait": _wait,
 }

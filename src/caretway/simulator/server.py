@@ -13,7 +13,7 @@ from typing import Final, cast
 
 from .exchange import Accept
 from .http1 import Http1Connection
-from .http2 import PREFACE, Http2Connection
+from .http2 import MAX_STREAMS, PREFACE, Http2Connection
 from .service import Service
 from .stats import Stats
 from .world import Prefer, World
@@ -25,13 +25,20 @@ BACKLOG: Final = 1024
 class Simulator:
     """A simulated Cursor. One instance has one account, one prompt cache and one set of counters."""
 
-    def __init__(self, prefer: Prefer = "h1", heartbeat_s: float = 5.0, clock: Callable[[], float] = time.time) -> None:
-        """`clock`: unix seconds; tokens expire by it."""
+    def __init__(
+        self,
+        prefer: Prefer = "h1",
+        heartbeat_s: float = 5.0,
+        clock: Callable[[], float] = time.time,
+        max_streams: int = MAX_STREAMS,
+    ) -> None:
+        """`clock`: unix seconds; tokens expire by it. `max_streams`: at once on one HTTP/2 connection."""
         self._world = World(prefer=prefer, heartbeat_s=heartbeat_s, clock=clock)
         self._service = Service(self._world)
         self._servers: list[asyncio.Server] = []
         self._doors: set[_Door] = set()
         self._closed = False
+        self._max_streams = max_streams
 
     @property
     def stats(self) -> Stats:
@@ -86,14 +93,15 @@ class Simulator:
             await server.wait_closed()
 
     def _door(self) -> "_Door":
-        return _Door(self._service.accept, self._doors)
+        return _Door(self._service.accept, self._doors, self._max_streams)
 
 
 class _Door(asyncio.Protocol):
     """One connection: waits until the first bytes say which HTTP it is, then stands aside."""
 
-    def __init__(self, accept: Accept, doors: "set[_Door]") -> None:
+    def __init__(self, accept: Accept, doors: "set[_Door]", max_streams: int) -> None:
         self._accept = accept
+        self._max_streams = max_streams
         self._doors = doors
         self._head = b""
         self._speaker: Http1Connection | Http2Connection | None = None
@@ -115,8 +123,10 @@ class _Door(asyncio.Protocol):
         if len(self._head) < len(_SNIFF) and _SNIFF.startswith(self._head):
             return  # could still be either
         assert self._transport is not None
-        kind = Http2Connection if self._head.startswith(_SNIFF) else Http1Connection
-        self._speaker = kind(self._transport, self._accept)
+        if self._head.startswith(_SNIFF):
+            self._speaker = Http2Connection(self._transport, self._accept, self._max_streams)
+        else:
+            self._speaker = Http1Connection(self._transport, self._accept)
         head, self._head = self._head, b""
         self._speaker.data_received(head)
 

@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError, Message
 
 from ..wire import paths
 from ..wire.bidi import AppendOutOfRange, AppendSyntax, read_append
-from ..wire.envelope import MAX_FRAME_BYTES, End, EnvelopeError, EnvelopeReader, gunzip
+from ..wire.envelope import End, EnvelopeError, EnvelopeReader, gunzip
 from ..wire.errors import ConnectError, write_unary
 from ..wire.messages import ai, pb
 from . import faults, models, updates
@@ -27,11 +27,13 @@ from .world import World
 
 log = logging.getLogger(__name__)
 
-MAX_BODY_BYTES: Final = 2 * MAX_FRAME_BYTES + 1024 * 1024
+MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
+MAX_BODY_BYTES: Final = 2 * MAX_MESSAGE_BYTES + 1024 * 1024
 """A unary body: the largest message, in hex, with what goes around it."""
 MAX_REQUEST_ID_BYTES: Final = 4096
 
 STATS: Final = "/_sim/stats"
+STEPS: Final = "/_sim/steps"
 RESET: Final = "/_sim/reset"
 REVOKE: Final = "/_sim/revoke"
 SIGN_IN: Final = "/loginDeepControl"
@@ -76,6 +78,7 @@ class Service:
             ("GET", PUBLIC_MODELS): lambda request, _: self._for_key(request, models.public()),
             ("GET", PUBLIC_ME): self._me,
             ("GET", STATS): lambda *_: _json(200, self._world.stats.as_dict()),
+            ("GET", STEPS): lambda *_: _json(200, {"runs": self._world.steps.as_list()}),
             ("POST", RESET): self._reset,
             ("POST", REVOKE): self._revoke,
         }
@@ -202,6 +205,7 @@ class Service:
         return _message(request, listed)
 
     def _reset(self, *_: object) -> Reply:
+        self._world.steps.reset()
         self._world.stats.reset()  # the prompt cache stays warm: what a turn costs is measured from here on
         return _json(200, self._world.stats.as_dict())
 
@@ -252,7 +256,7 @@ class _RunInlet:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._reader = EnvelopeReader()
+        self._reader = EnvelopeReader(MAX_MESSAGE_BYTES)
 
     def on_data(self, data: bytes) -> None:
         try:

@@ -1,6 +1,16 @@
-"""What the simulator counts, for `GET /_sim/stats`. A flat object of counters; reset sets them to zero."""
+"""What the simulator counts: flat counters for `GET /_sim/stats`, and for `GET /_sim/steps` what each model call read.
 
-from dataclasses import asdict, dataclass, fields
+Reset sets the counters to zero and forgets the runs.
+"""
+
+from collections import deque
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Final
+
+MAX_RUNS: Final = 200
+"""Older ones are forgotten."""
+MAX_STEPS: Final = 100
+"""Of one run; later ones are counted and not listed."""
 
 
 @dataclass(slots=True)
@@ -26,3 +36,46 @@ class Stats:
     def reset(self) -> None:
         for counter in fields(self):
             setattr(self, counter.name, 0)
+
+
+@dataclass(slots=True)
+class RunSteps:
+    """The model calls of one attempt at a run."""
+
+    conversation: str
+    run: str
+    model: str
+    ended: bool = False
+    """`turn_ended` was sent: what was counted has been told."""
+    calls: int = 0
+    steps: list[list[int]] = field(default_factory=list)
+    """Of each call: tokens of context, those of them that were cached, output."""
+
+    def step(self, cached: int, uncached: int) -> None:
+        self.calls += 1
+        if len(self.steps) < MAX_STEPS:
+            self.steps.append([cached + uncached, cached, 0])
+
+    def said(self, tokens: int) -> None:
+        if self.calls == len(self.steps):
+            self.steps[-1][2] += tokens
+
+    def as_dict(self) -> dict[str, Any]:
+        steps = [{"context": context, "cached": cached, "output": output} for context, cached, output in self.steps]
+        return asdict(self) | {"steps": steps}
+
+
+@dataclass(slots=True)
+class Steps:
+    _runs: deque[RunSteps] = field(default_factory=lambda: deque(maxlen=MAX_RUNS))
+
+    def open(self, conversation: str, run: str, model: str) -> RunSteps:
+        opened = RunSteps(conversation, run, model)
+        self._runs.append(opened)
+        return opened
+
+    def as_list(self) -> list[dict[str, Any]]:
+        return [run.as_dict() for run in self._runs]
+
+    def reset(self) -> None:
+        self._runs.clear()

@@ -1,8 +1,8 @@
 """Token estimates, and the simple prefix cache that tells a resumed conversation from a replayed one.
 
-A prompt is a list of pieces (its conversation, system, tools, one per message). The pieces that open an earlier prompt
-in the same order are cached, everything from the first difference on is not. No clock: entries leave only when the
-cache is full.
+A prompt is a list of pieces (Cursor's own preamble, the conversation, system, tools, one per message). The pieces that
+open an earlier prompt in the same order are cached, everything from the first difference on is not. No clock: entries
+leave only when the cache is full.
 """
 
 import hashlib
@@ -13,6 +13,8 @@ from typing import Final
 
 CONTEXT_TOKENS: Final = 200_000
 IMAGE_TOKENS: Final = 800
+PREAMBLE_TOKENS: Final = 12_000
+"""Instructions and built-in tools that Cursor puts before every prompt and no client ever sees: 10,000 to 15,000."""
 MAX_PREFIXES: Final = 50_000
 _BYTES_PER_TOKEN: Final = 4
 
@@ -32,6 +34,11 @@ class Piece:
 class Charge:
     cached: int
     uncached: int
+
+
+def preamble(model: str) -> Piece:
+    """The same in every conversation with a model, so it opens the prompt: whoever comes second finds it cached."""
+    return Piece(f"preamble\x00{model}", PREAMBLE_TOKENS)
 
 
 class PrefixCache:

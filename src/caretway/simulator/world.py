@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from .stats import Stats
+from .stats import Stats, Steps
 from .tokens import PrefixCache
 
 MAX_DROP_KEYS: Final = 10_000
@@ -37,5 +37,6 @@ class World:
     heartbeat_s: float = 5.0
     clock: Callable[[], float] = time.time
     stats: Stats = field(default_factory=Stats)
+    steps: Steps = field(default_factory=Steps)
     cache: PrefixCache = field(default_factory=PrefixCache)
     drops: Drops = field(default_factory=Drops)

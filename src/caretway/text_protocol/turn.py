@@ -8,7 +8,7 @@ its conversation, and shown as text otherwise.
 from collections.abc import Awaitable, Callable, Sequence
 
 from ..core.errors import ErrorKind, GatewayError
-from ..core.estimate import CHARS_PER_TOKEN
+from ..core.estimate import tokens
 from ..core.events import (
     Event,
     ReasoningDelta,
@@ -25,6 +25,7 @@ from ..core.events import (
 from ..core.request import Text, ToolResult
 from ..core.source import Pulled, receive
 from ..core.turn import Snapshot, Turn
+from ..core.usage import together
 from .limits import TextLimits
 from .parser import BadCall, CallPiece, Parser, Piece, TextPiece, ThinkingPiece
 
@@ -108,7 +109,7 @@ class TextTurn(Pulled):
                     self._started = True
                     out.append(event)
             case UsageReported(usage=usage):
-                self._usage = usage if self._usage is None else _sum(self._usage, usage)
+                self._usage = together(self._usage, usage)
                 out.append(UsageReported(self._usage))
             case _:
                 out.append(event)
@@ -121,7 +122,7 @@ class TextTurn(Pulled):
     def _end(self, event: TurnEnded | TurnFailed, out: list[Event]) -> None:
         self._over = True
         if self._usage is None and isinstance(event, TurnEnded):
-            spent, given = self._prompt_chars // CHARS_PER_TOKEN, self._answer_chars // CHARS_PER_TOKEN
+            spent, given = tokens(self._prompt_chars), tokens(self._answer_chars)
             out.append(UsageReported(Usage(max(1, spent), max(1, given), estimated=True)))
         out.append(event)
 
@@ -183,19 +184,3 @@ class TextTurn(Pulled):
             raise GatewayError(ErrorKind.CANCELLED, "The gateway is stopping.")
         self._inner = following
         return True
-
-
-def _sum(one: Usage, other: Usage) -> Usage:
-    """Tokens of two model calls; what only one of them said is not made up for the other."""
-
-    def add(a: int | None, b: int | None) -> int | None:
-        return None if a is None or b is None else a + b
-
-    return Usage(
-        add(one.input_tokens, other.input_tokens),
-        add(one.output_tokens, other.output_tokens),
-        add(one.cache_read_tokens, other.cache_read_tokens),
-        add(one.cache_write_tokens, other.cache_write_tokens),
-        add(one.reasoning_tokens, other.reasoning_tokens),
-        one.estimated or other.estimated,
-    )

@@ -1,5 +1,6 @@
 """The application: one table of routes, one place where an unexpected failure becomes a 500."""
 
+import asyncio
 import logging
 import re
 import time
@@ -130,6 +131,7 @@ class Application:
                 "live_turns": self._reception.live,
                 "parked_turns": self._reception.parked,
                 "running": self._running,
+                "tasks": len(asyncio.all_tasks()),
             }
             body, content_type = self._metrics.render(gauges), b"text/plain; version=0.0.4; charset=utf-8"
         elif http.path == "/openapi.json":

@@ -117,6 +117,11 @@ class Exchange:
         self.due = when
         self.on_due = wake
 
+    def forget(self) -> None:
+        """Nobody waits for anything any more."""
+        self.on_writable = self.on_due = None
+        self.due = float("inf")
+
     def send(
         self, status: int, body: bytes, headers: Iterable[Header] = (), *, content_type: bytes = b"application/json"
     ) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..core.errors import RETRYABLE, ErrorKind, GatewayError
+from ..core.errors import RETRYABLE, SOON, ErrorKind, GatewayError
 from ..core.events import AgentActivity, Event, TurnFailed, TurnStarted
 from ..core.fold import Reply
 from ..core.request import Image, ToolResult, TurnRequest
@@ -111,6 +111,7 @@ class Responder:
                     total_ms=(time.perf_counter() - began) * 1000,
                     usage=reply.usage,
                     ignored=upstream.ignored,
+                    recoveries=tuple(response.recoveries),
                 )
             )
 
@@ -202,8 +203,11 @@ class _Answer(ABC):
         await self._done
 
     def stop(self) -> None:
+        """It is over, however it ended. Whoever may still call it (a turn that is parked, a connection that is kept)
+        holds an empty shell from now on: an answer is freed when its task is, without a search for cycles."""
         self._over = True
-        self._exchange.on_writable = None
+        self._exchange.forget()
+        del self._response, self._exchange
 
     def _end(self, failure: Exception | None = None) -> None:
         self._over = True
@@ -299,7 +303,7 @@ class Streamed(_Answer):
         self._opens_at = self._spoken + self._pace.patience
 
     def _go_on(self) -> None:
-        if self._exchange.blocked or self._over:
+        if self._over or self._exchange.blocked:
             return
         try:
             events = self._response.take()
@@ -311,11 +315,12 @@ class Streamed(_Answer):
             elif self._response.over:
                 self._finish(encoder.feed(events))
             else:
-                data = encoder.feed(events)
-                if _LINE in data or _PARAGRAPH in data or _NEXT in data:
-                    data = one_line(data)
-                self._exchange.write(data)
-                self._spoken = self._loop.time()
+                said = encoder.feed(events)
+                if said:  # not all that comes is shown, and a client must not take that for silence
+                    if _LINE in said or _PARAGRAPH in said or _NEXT in said:
+                        said = one_line(said)
+                    self._exchange.write(said)
+                    self._spoken = self._loop.time()
         except Exception as failure:
             self._end(failure)
 
@@ -355,7 +360,6 @@ class Streamed(_Answer):
             if now >= self._ends_at:
                 self._refuse(self._too_late())
             else:
-                self._response.commit()
                 self._open()
         elif now >= self._ends_at:
             self._finish(encoder.feed([TurnFailed(self._too_late())]))
@@ -387,8 +391,9 @@ def send_error(exchange: Exchange, dialect: Dialect, error: GatewayError, header
     status, body = dialect.error(error)
     if error.retry_after is not None:
         headers = [*headers, (b"retry-after", str(max(1, round(error.retry_after))).encode())]
-    elif error.kind is ErrorKind.OVERLOADED:
+    elif error.kind in SOON:
         headers = [*headers, (b"retry-after", b"1")]
-    if error.kind not in RETRYABLE:
-        headers = [*headers, (b"x-should-retry", b"false")]  # the official SDKs would repeat 409 and 5xx by themselves
+    # The official SDKs repeat 409 and 5xx by themselves; here they are told whether it helps.
+    again = b"true" if error.kind in RETRYABLE else b"false"
+    headers = [*headers, (b"x-should-retry", again)]
     exchange.send(status, body, headers)

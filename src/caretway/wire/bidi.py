@@ -5,9 +5,15 @@ it has seen: two counters on one run are what made earlier gateways hang after a
 counter of a run; `AppendReader` is the server's half.
 """
 
+from typing import Final
+
 from google.protobuf.message import DecodeError
 
+from .embedding import embed, tag
 from .messages import ai
+
+LARGE_BYTES: Final = 64 * 1024
+_DATA: Final = tag(ai.BidiAppendRequest, "data")
 
 
 class AppendWriter:
@@ -18,9 +24,12 @@ class AppendWriter:
         self._next = 0
 
     def write(self, message: bytes) -> bytes:
-        body = ai.BidiAppendRequest(data=message.hex(), append_seqno=self._next)
+        body = ai.BidiAppendRequest(append_seqno=self._next)
         body.request_id.request_id = self._request_id
         self._next += 1
+        if len(message) > LARGE_BYTES:  # the encoder would copy it several times
+            return body.SerializeToString() + embed(_DATA, message.hex().encode())
+        body.data = message.hex()
         return body.SerializeToString()
 
 

@@ -4,6 +4,7 @@ For large parts that are the same in many messages, and would otherwise be built
 Whoever joins parts keeps them in the order of their field numbers, so that the bytes are those of the real encoder.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from google.protobuf.message import Message
@@ -25,6 +26,18 @@ def embed(field_tag: bytes, payload: bytes) -> bytes:
 def around(field_tag: bytes, parts: list[bytes]) -> list[bytes]:
     """The same for a payload in parts, which nobody has joined yet: large ones are copied once, at the very end."""
     return [field_tag, _varint(sum(map(len, parts))), *parts]
+
+
+def embed_deep(parts: Sequence[tuple[bytes, bytes]], payload: bytes) -> bytes:
+    """`payload` inside several messages, the outermost first, copied once. Each part: what stands before the field, and
+    the field's tag."""
+    heads: list[bytes] = []
+    size = len(payload)
+    for before, field_tag in reversed(parts):
+        head = before + field_tag + _varint(size)
+        heads.append(head)
+        size += len(head)
+    return b"".join((*reversed(heads), payload))
 
 
 def _varint(number: int) -> bytes:

@@ -1,24 +1,40 @@
 """Connect's stream framing, sans I/O.
 
-In: bytes in any chunking. Out: payloads in order, the one that ends the stream last. Remembered: the unfinished rest,
-and the first fault. One frame is a flag byte, a big-endian 32-bit length and the payload. The announced length is
-checked against the cap before anything is buffered for it, and so is the size of what a compressed payload unpacks to.
+In: bytes in any chunking. Out: payloads in order, the one that ends the stream last, as many at a time as are wanted.
+Remembered: the unfinished rest, and the first fault. One frame is a flag byte, a big-endian 32-bit length and the
+payload. The announced length is checked against the cap before anything is buffered for it, and so is the size of what
+a compressed payload unpacks to.
 """
 
 import struct
+import sys
 import zlib
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 COMPRESSED: Final = 0b01
 END_OF_STREAM: Final = 0b10
-MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
+MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
+"""One message, packed and unpacked. Reading one that is larger would hold the event loop for too long."""
+MAX_END_BYTES: Final = 64 * 1024
+"""The end-of-stream frame: JSON that says how it went."""
+HEAVY_BYTES: Final = 64 * 1024
+"""A larger message is handed out as the last of its batch: whoever gets it may want to look at it first."""
+ALL: Final = sys.maxsize
+NO_STAND_INS: Final[Mapping[int, bytes]] = MappingProxyType({})
 
 _HEADER: Final = struct.Struct(">BI")
 HEADER_BYTES: Final = _HEADER.size
+_GZIP: Final = zlib.MAX_WBITS | 16
 
 
 class EnvelopeError(ValueError):
     """The bytes are not a Connect stream that we accept."""
+
+
+class TooLarge(EnvelopeError):
+    """More than the limit allows."""
 
 
 class End(bytes):
@@ -32,87 +48,152 @@ def pack(payload: bytes, *, end: bool = False) -> bytes:
 
 
 class EnvelopeReader:
-    __slots__ = ("_cap", "_ended", "_fault", "_rest")
+    __slots__ = ("_cap", "_ended", "_fault", "_instead", "_light", "_rest", "_skip", "_stand_ins", "heavy", "more")
 
-    def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
+    def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES, stand_ins: Mapping[int, bytes] = NO_STAND_INS) -> None:
+        """`stand_ins`: the first byte of messages that may be dropped when they are over the limit, and what is handed
+        out in their place. Nothing of such a message is kept while it arrives."""
         self._rest = bytearray()
         self._cap = max_frame_bytes
+        self._light = min(max_frame_bytes, HEAVY_BYTES)
+        self._stand_ins = stand_ins
+        self._skip = 0  # bytes of a dropped message that are still to come, and what stands for it
+        self._instead = b""
         self._ended = False
         self._fault: EnvelopeError | None = None
+        self.heavy = False
+        """The last message of those handed out last is larger than HEAVY_BYTES."""
+        self.more = False
+        """There may be more to hand out: it comes with the next call, an empty one will do."""
 
     @property
     def mid_frame(self) -> bool:
         """True while a frame has begun and not ended: a connection that closes now was cut."""
-        return bool(self._rest) or self._fault is not None
+        return bool(self._rest or self._skip) or self._fault is not None
 
-    def feed(self, data: bytes) -> list[bytes]:
-        """The payloads of the frames that `data` completes, or EnvelopeError.
+    def feed(self, data: bytes, count: int = ALL, size: int = ALL) -> list[bytes]:
+        """The payloads of the frames that `data` completes, or EnvelopeError. At most `count` of them, and none after
+        the one that brings them to `size` bytes; a compressed frame is not unpacked before its turn.
 
-        Whole frames in front of a fault are handed out first and the fault is raised by the next call (an empty one
-        will do), so what a reader gets does not depend on how the bytes were cut. A fault is final: nothing is
-        buffered after it.
+        Whole frames in front of a fault are handed out first and the fault is raised by the next call, so what a
+        reader gets does not depend on how the bytes were cut. A fault is final: nothing is buffered after it.
         """
         if self._fault is not None:
             raise self._fault.with_traceback(None)
-        size = len(data) - HEADER_BYTES
+        length = len(data) - HEADER_BYTES
         if (
             not self._rest
             and not self._ended
-            and 0 <= size <= self._cap
+            and 0 <= length <= self._light
             and not data[0]
-            and int.from_bytes(data[1:HEADER_BYTES], "big") == size
+            and int.from_bytes(data[1:HEADER_BYTES], "big") == length
+            and not self._skip
         ):
+            self.heavy = False
             return [data[HEADER_BYTES:]]  # one message, whole: how a delta arrives
         frames: list[bytes] = []
+        self.heavy = self.more = False
         try:
-            self._read(data, frames)
+            self._read(data, frames, count, size)
         except EnvelopeError as fault:
             self._fault = fault
             self._rest.clear()
             if not frames:
                 raise
+            self.more = True
         return frames
 
-    def _read(self, data: bytes, frames: list[bytes]) -> None:
+    def hold(self, data: bytes) -> None:
+        """Bytes that came while there was `more`: they wait for their turn."""
+        if self._fault is None:
+            self._rest += data
+
+    def _read(self, data: bytes, frames: list[bytes], count: int, size: int) -> None:
         rest = self._rest
         if rest:
             rest += data
         waiting = rest or data  # nothing is copied when nothing was left over
-        at, size = 0, len(waiting)
-        while at < size:
+        at, stop = 0, len(waiting)
+        while at < stop:
+            if self._skip:
+                at += self._skipped(stop - at, frames)
+                continue
             if self._ended:
                 raise EnvelopeError("bytes after the end-of-stream frame")
-            if size - at < HEADER_BYTES:
+            if stop - at < HEADER_BYTES:
                 break
             flags, length = _HEADER.unpack_from(waiting, at)
-            if flags & ~(COMPRESSED | END_OF_STREAM):
-                raise EnvelopeError(f"unknown frame flags 0x{flags:02x}")
-            if length > self._cap:
-                raise EnvelopeError(f"a frame of {length} bytes is over the limit of {self._cap}")
-            stop = at + HEADER_BYTES + length
-            if stop > size:
+            inside = at + HEADER_BYTES
+            light = not flags and length <= self._light
+            if not light and not self._fits(flags, length):
+                if inside == stop and self._stand_ins and not flags:
+                    break  # the first byte tells whether it may be dropped
+                self._drop(waiting[inside] if inside < stop and not flags else -1, length)
+                at = inside
+                continue
+            if inside + length > stop:
                 break
-            payload = bytes(waiting[at + HEADER_BYTES : stop])
-            if flags & COMPRESSED and payload:  # nothing is nothing, also with the flag set
-                payload = gunzip(payload, self._cap)
-            self._ended = bool(flags & END_OF_STREAM)
-            frames.append(End(payload) if self._ended else payload)
-            at = stop
+            if count <= 0 or size <= 0 or self.heavy:
+                self.more = True
+                break
+            at = inside + length
+            if light:
+                payload = bytes(waiting[inside:at])
+            else:
+                payload = self._payload(flags, bytes(memoryview(waiting)[inside:at]))
+                length = len(payload)
+                self.heavy = length > HEAVY_BYTES
+            frames.append(payload)
+            count -= 1
+            size -= length
         if rest:
             del rest[:at]
         else:
             rest += data[at:]
 
+    def _fits(self, flags: int, length: int) -> bool:
+        if flags & ~(COMPRESSED | END_OF_STREAM):
+            raise EnvelopeError(f"unknown frame flags 0x{flags:02x}")
+        return length <= (MAX_END_BYTES if flags & END_OF_STREAM else self._cap)
+
+    def _payload(self, flags: int, payload: bytes) -> bytes:
+        packed = flags & COMPRESSED and payload  # nothing is nothing, also with the flag set
+        if flags & END_OF_STREAM:
+            self._ended = True
+            return End(gunzip(payload, MAX_END_BYTES) if packed else payload)
+        if not packed:
+            return payload
+        try:
+            return gunzip(payload, self._cap)
+        except TooLarge:
+            first = zlib.decompressobj(wbits=_GZIP).decompress(payload, 1)
+            if (instead := self._stand_ins.get(first[0])) is None:
+                raise
+            return instead
+
+    def _drop(self, first: int, length: int) -> None:
+        instead = self._stand_ins.get(first)
+        if instead is None:
+            raise TooLarge(f"a frame of {length} bytes is over the limit of {self._cap}")
+        self._skip, self._instead = length, instead
+
+    def _skipped(self, there: int, frames: list[bytes]) -> int:
+        size = min(self._skip, there)
+        self._skip -= size
+        if not self._skip:
+            frames.append(self._instead)
+        return size
+
 
 def gunzip(data: bytes, cap: int) -> bytes:
     """Unpack one gzip member with nothing behind it, but never to more than `cap` bytes."""
-    unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    unpacker = zlib.decompressobj(wbits=_GZIP)
     try:
         plain = unpacker.decompress(data, cap + 1)
     except zlib.error as broken:
         raise EnvelopeError(f"the compressed frame is broken: {broken}") from broken
     if len(plain) > cap:
-        raise EnvelopeError(f"a compressed frame unpacks to more than {cap} bytes")
+        raise TooLarge(f"a compressed frame unpacks to more than {cap} bytes")
     if not unpacker.eof:
         raise EnvelopeError("the compressed frame is cut short")
     if unpacker.unused_data:

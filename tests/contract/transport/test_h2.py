@@ -70,6 +70,11 @@ async def test_a_run_that_need_not_wait() -> None:
         assert transport.open_run_now("r-5", HEADERS, listener) is not None
 
 
+def update(number: int) -> bytes:
+    """A message in the shape of an update; what wants an answer would be told alone."""
+    return b"\x0a\x04%04d" % number
+
+
 def on_uvloop(work: Coroutine[Any, Any, None]) -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(work)
@@ -132,8 +137,8 @@ async def test_messages_sent_together_arrive_in_few_reads() -> None:
         await listener.heard(1)
         before = site.connections[0].reads
         for number in range(200):
-            run.send(b"%d" % number)
-        assert (await listener.heard(201))[1:] == [b"%d" % number for number in range(200)]
+            run.send(update(number))
+        assert (await listener.heard(201))[1:] == [update(number) for number in range(200)]
         assert site.connections[0].reads - before <= 3
         assert len(listener.reads) < 50
 
@@ -141,12 +146,12 @@ async def test_messages_sent_together_arrive_in_few_reads() -> None:
 async def test_frames_of_one_read_come_in_one_call() -> None:
     class Burst(Script):
         def on_message(self, stream: PeerStream, payload: bytes) -> None:
-            stream.write(b"".join(pack(b"%d" % number) for number in range(500)))
+            stream.write(b"".join(pack(update(number)) for number in range(500)))
 
     async with h2_site(Burst()) as site, client(site) as transport:
         listener = Listener()
         (await transport.open_run("r", {}, listener)).send(b"go")
-        assert await listener.heard(500) == [b"%d" % number for number in range(500)]
+        assert await listener.heard(500) == [update(number) for number in range(500)]
         assert len(listener.reads) <= 3
 
 
@@ -229,14 +234,15 @@ async def test_a_paused_stream_stops_alone_and_its_memory_is_bounded() -> None:
         slow, quick = Listener(), Listener()
         slow_run = await transport.open_run("slow", {}, slow)
         quick_run = await transport.open_run("quick", {}, quick)
-        slow_run.pause()
+        slow.react = lambda frame: slow_run.pause()
         slow_run.send(b"flood")
-        await slow.until(lambda: slow.bytes > window // 2)
+        await slow.heard(1)
         for number in range(50):
             quick_run.send(bytes(100_000))
             await quick.heard(number + 1)
         assert slow.bytes <= window
         assert len(site.connections) == 1
+        slow.react = None
         slow_run.resume()
         assert await slow.ended() is None
         assert slow.bytes == total + len(write_end())

@@ -1,5 +1,6 @@
 """How an HTTP/2 run ends: in order, closed by us, refused, reset, cut, drained, dead."""
 
+import asyncio
 import struct
 
 import pytest
@@ -16,6 +17,7 @@ from caretway.wire.errors import ConnectError, write_unary
 from .h2_client import client, echo_twenty
 from .h2_peer import PeerStream, Script, h2_site
 from .listener import Listener, soon
+from .raw_peer import raw_site
 
 
 async def test_close_resets_the_stream_and_nothing_more_is_heard() -> None:
@@ -162,19 +164,34 @@ async def test_bytes_that_are_no_envelope_end_the_stream_only() -> None:
         assert not site.connections[0].lost
 
 
-async def test_a_broken_frame_ends_the_connection() -> None:
+@pytest.mark.parametrize("own", [True, False])
+async def test_a_broken_frame_ends_the_connection_and_blames_nobody_else(own: bool) -> None:
     class Broken(Script):
         def on_message(self, stream: PeerStream, payload: bytes) -> None:
-            stream.connection.transport.write(
-                struct.pack(">HBBBI", 0, 3, 8, 0, 0) + b"abc"
-            )  # a WINDOW_UPDATE too short
+            # a WINDOW_UPDATE that is too short: of the stream, or of the connection
+            stream.connection.transport.write(struct.pack(">HBBBI", 0, 3, 8, 0, stream.id if own else 0) + b"abc")
 
     async with h2_site(Broken()) as site, client(site) as transport:
-        listener = Listener()
+        neighbour, listener = Listener(), Listener()
+        await transport.open_run("n", {}, neighbour)
         (await transport.open_run("r", {}, listener)).send(b"x")
         error = await listener.failed()
-        assert error.kind is ErrorKind.UPSTREAM_PROTOCOL
+        assert error.kind is (ErrorKind.UPSTREAM_PROTOCOL if own else ErrorKind.UPSTREAM_DOWN)
         assert "broke HTTP/2" in error.message
+        assert (await neighbour.failed()).kind is ErrorKind.UPSTREAM_DOWN
+        await soon(lambda: site.connections[0].lost and transport.connection_count == 0)
+
+
+async def test_a_peer_that_cannot_even_greet_is_no_cut_line() -> None:
+    def garble(peer: asyncio.Transport) -> None:
+        peer.write(struct.pack(">HBBBI", 0, 1, 4, 0, 0) + b"x")  # SETTINGS of one byte
+
+    async with raw_site(on_connect=garble) as site:
+        transport = H2Transport(tcp_dial(site.url))
+        with pytest.raises(GatewayError) as broken:
+            await transport.open_run("r", {}, Listener())
+        assert broken.value.kind is ErrorKind.UPSTREAM_PROTOCOL
+        await transport.aclose()
 
 
 REFUSALS = [
@@ -238,7 +255,8 @@ async def test_pings_keep_an_answering_connection_and_end_a_dead_one() -> None:
         listener = Listener()
         await transport.open_run("r", {}, listener)
         error = await listener.failed()
-        assert "no sign of life" in error.message
+        assert error.kind is ErrorKind.UPSTREAM_DOWN
+        assert "did not answer a PING" in error.message
         assert dead.connections[0].pings == 1
 
 

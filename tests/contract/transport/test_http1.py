@@ -301,12 +301,50 @@ async def test_stale_connections_cost_a_second_try_and_no_message() -> None:
     async with http1_site(script) as site, client(site) as transport:
         assert (await transport.call("POST", "/x", {}, b"warm")).body == b"warm"
         listener = Listener()
-        run = await transport.open_run("r", {}, listener)  # on the kept connection, which is stale
+        run = await transport.open_run("r", {}, listener, alone=True)  # the kept connection, which is stale, is left
         for number in range(30):
             run.send(b"%d" % number)
         assert await listener.heard(30) == [b"%d" % number for number in range(30)]
         assert script.dropped >= 2
         assert sorted(site.runs["r"].numbers) == list(range(30))
+
+
+async def test_a_run_whose_kept_connection_breaks_is_told_and_not_sent_again() -> None:
+    script = DropsSecond()
+    async with http1_site(script) as site, client(site) as transport:
+        await transport.call("POST", "/x", {}, b"warm")
+        listener = Listener()
+        await transport.open_run("r", {}, listener)
+        assert (await listener.failed()).kind is ErrorKind.UPSTREAM_DOWN
+        assert [request.path for request in site.requests] == ["/x", RUN_SSE]
+        again = Listener()
+        (await transport.open_run("r2", {}, again, alone=True)).send(b"x")
+        assert await again.heard(1) == [b"x"]
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(400, ErrorKind.UPSTREAM_DOWN), (409, ErrorKind.UPSTREAM_DOWN), (401, ErrorKind.SIGNED_OUT)]
+)
+async def test_an_append_that_was_sent_twice_and_is_refused_is_a_broken_connection(
+    status: int, kind: ErrorKind
+) -> None:
+    class Strict(DropsSecond):
+        """Takes the message, loses the connection, and does not want to hear the number again."""
+
+        def on_append(self, request: PeerRequest, number: int) -> None:
+            if number == 1:
+                request.answer(status, b"seen")
+            else:
+                request.answer(200, b"")
+
+    async with http1_site(Strict()) as site, client(site) as transport:
+        listener = Listener()
+        run = await transport.open_run("r", {}, listener)
+        run.send(b"0")
+        await listener.heard(1)
+        run.send(b"1")  # on the connection of the first, which is dropped now
+        assert (await listener.failed()).kind is kind
+        assert len(site.connections) == 3
 
 
 async def test_a_connection_that_closed_while_idle_is_not_used() -> None:
@@ -331,7 +369,7 @@ async def test_a_fresh_connection_that_is_dropped_is_not_tried_again() -> None:
 
 
 async def test_idle_connections_are_closed_after_a_while() -> None:
-    async with http1_site(Http1Script()) as site, client(site, TransportLimits(idle_timeout_s=0.05)) as transport:
+    async with http1_site(Http1Script()) as site, client(site, TransportLimits(http1_idle_timeout_s=0.05)) as transport:
         await transport.call("GET", "/x", {})
         await soon(lambda: site.connections[0].lost and transport.connection_count == 0)
 

@@ -12,6 +12,7 @@ from caretway.core.events import (
     Event,
     Note,
     ReasoningDelta,
+    Recovered,
     TextDelta,
     ToolCallDelta,
     ToolCallReady,
@@ -35,6 +36,7 @@ SAMPLES: Final[dict[type, Event]] = {
     ToolCallDelta: ToolCallDelta("open", "{"),
     ToolCallReady: ToolCallReady("open", "tool", "{}"),
     AgentActivity: AgentActivity("ls"),
+    Recovered: Recovered("same run", "cut", 1),
     UsageReported: UsageReported(Usage(1, 2)),
     Note: Note("k", "v"),
     TurnPaused: TurnPaused(),
@@ -61,6 +63,7 @@ ALLOWED: Final[dict[type, tuple[bool, bool, bool, bool]]] = {
     ToolCallDelta: (False, True, True, False),
     ToolCallReady: (False, True, True, False),
     AgentActivity: (False, True, True, False),
+    Recovered: (False, True, True, False),
     UsageReported: (False, True, True, False),
     Note: (False, True, True, False),
     TurnPaused: (False, False, True, False),  # a pause without a call would wait for nothing

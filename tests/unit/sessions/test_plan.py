@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Final
 
 import pytest
@@ -55,8 +54,8 @@ UNKNOWN: Final = Replay("no known conversation begins like this")
 def turn(
     *tickets: str, sid: str = "s", model: str = "m", waiting: bool = True, history: Sequence[Message] = OPENING
 ) -> Parked:
-    said = partial(fingerprint, tools_key((READ,)), history)
-    return Parked(sid, frozenset(tickets), model, (READ,), tuple(history[:-1]), history[-1], said, waiting)
+    before = Chain(b"").add(history[:-1]).said
+    return Parked(sid, frozenset(tickets), model, (READ,), tuple(history[:-1]), history[-1], before, waiting)
 
 
 def parked(*tickets: str, sid: str = "s") -> dict[str, Parked]:
@@ -81,9 +80,13 @@ class Story:
     model: str = "m"
 
 
-def resume(*results: Message, extra: Sequence[str] = ()) -> Resume:
+RESUMED: Final = "tool results for a parked turn"
+LATER: Final = "tool results for a parked turn; new tools wait"
+
+
+def resume(*results: Message, extra: Sequence[str] = (), reason: str = RESUMED) -> Resume:
     found = tuple(part for one in results for part in one.parts if isinstance(part, ToolResult))
-    return Resume("s", found, tuple(map(Text, extra)), results)
+    return Resume("s", found, tuple(map(Text, extra)), 0, reason)
 
 
 ONE, TWO = done("t1"), done("t2")
@@ -95,7 +98,25 @@ NEXT_STEP: Final = dict.fromkeys(("t1", "t2", "t3"), turn("t3", history=(*BOTH, 
 
 CHANGED: Final = Replay("the history changed")
 ONLY_ONE: Final = message(Role.ASSISTANT, ToolCall("t1", "read", "{}"))
-OTHERWISE: Final = message(Role.ASSISTANT, ToolCall("t1", "read", '{"a":1}'), ToolCall("t2", "read", "{}"))
+TWO_FILES: Final = (ToolCall("t1", "read", '{"path":"a"}'), ToolCall("t2", "read", '{"path":"b"}'))
+ASKS_FILES: Final = message(Role.ASSISTANT, "Let me look.", *TWO_FILES)
+FILES: Final = dict.fromkeys(("t1", "t2"), turn("t1", "t2", history=(SYSTEM, HELLO, ASKS_FILES)))
+
+
+def retold(*answer: Message) -> list[Message]:
+    """The results, after the client's own account of our answer."""
+    return [SYSTEM, HELLO, *answer, ONE, TWO]
+
+
+def call(ticket: str, arguments: str, name: str = "read") -> ToolCall:
+    return ToolCall(ticket, name, arguments)
+
+
+LOAD: Final = message(Role.ASSISTANT, ToolCall("t1", "ToolSearch", '{"query":"select:write"}'))
+LOADING: Final = {"t1": turn("t1", history=(SYSTEM, HELLO, LOAD))}
+LOADED: Final = Replay("a tool was loaded: write", "s")
+CHANGED_TOOLS: Final = Replay("the tools changed")
+SEARCH: Final = ToolSpec("search", "Searches.")
 
 STORIES: Final = [
     # ---- nothing to go back to
@@ -154,10 +175,113 @@ STORIES: Final = [
     Story("an edited question first", [SYSTEM, MORE, ASKS, ONE, TWO], CHANGED, parked=WAITING),
     Story("other instructions", [message(Role.SYSTEM, "x"), HELLO, ASKS, ONE, TWO], CHANGED, parked=WAITING),
     Story("a call that was taken back", [SYSTEM, HELLO, ONLY_ONE, ONE], CHANGED, parked=WAITING),
-    Story("a call with other arguments", [SYSTEM, HELLO, OTHERWISE, ONE, TWO], CHANGED, parked=WAITING),
+    # ---- our newest answer, as clients retell it: its tickets are the proof
+    Story(
+        "words beside our calls",
+        retold(message(Role.ASSISTANT, "(no text)", *ASKS.parts)),
+        resume(ONE, TWO),
+        parked=WAITING,
+    ),
+    Story(
+        "words dropped beside our calls", retold(message(Role.ASSISTANT, *TWO_FILES)), resume(ONE, TWO), parked=FILES
+    ),
+    Story(
+        "other words beside our calls", retold(message(Role.ASSISTANT, "…", *TWO_FILES)), resume(ONE, TWO), parked=FILES
+    ),
+    Story(
+        "words and calls in messages of their own",
+        retold(message(Role.ASSISTANT, "Let me look."), *(message(Role.ASSISTANT, one) for one in TWO_FILES)),
+        resume(ONE, TWO),
+        parked=FILES,
+    ),
+    Story(
+        "calls in another order", retold(message(Role.ASSISTANT, *reversed(TWO_FILES))), resume(ONE, TWO), parked=FILES
+    ),
+    Story(
+        "defaults filled in",
+        retold(message(Role.ASSISTANT, call("t1", '{"lines": 10, "path":"a"}'), TWO_FILES[1])),
+        resume(ONE, TWO),
+        parked=FILES,
+    ),
+    Story(
+        "arguments left out, a name in other case",
+        retold(message(Role.ASSISTANT, call("t1", "{}", "Read"), TWO_FILES[1])),
+        resume(ONE, TWO),
+        parked=FILES,
+    ),
+    Story(
+        "arguments that a client could not read",
+        retold(message(Role.ASSISTANT, call("t1", '{"path":'), TWO_FILES[1])),
+        resume(ONE, TWO),
+        parked=FILES,
+    ),
+    Story(
+        "a call that was edited before it ran",
+        retold(message(Role.ASSISTANT, call("t1", '{"path":"c"}'), TWO_FILES[1])),
+        CHANGED,
+        parked=FILES,
+    ),
+    Story("a call told twice", retold(message(Role.ASSISTANT, *TWO_FILES, TWO_FILES[0])), CHANGED, parked=FILES),
+    Story("no account of our calls", retold(message(Role.ASSISTANT, "Let me look.")), CHANGED, parked=FILES),
+    Story("a question put before our calls", retold(MORE, ASKS), CHANGED, parked=WAITING),
+    Story(
+        "respelled words before our calls, and others beside them",
+        [SYSTEM, message(Role.USER, " hello\n"), message(Role.ASSISTANT, "…", *TWO_FILES), ONE, TWO],
+        resume(ONE, TWO),
+        parked=FILES,
+    ),
+    Story(
+        "an answer that was begun for the model, and others' words beside our calls",
+        [
+            message(Role.USER, "hello "),
+            message(Role.ASSISTANT, "Well,"),
+            message(Role.ASSISTANT, "…", *TWO_FILES),
+            ONE,
+            TWO,
+        ],
+        resume(ONE, TWO),
+        parked=dict.fromkeys(
+            ("t1", "t2"), turn("t1", "t2", history=(HELLO, message(Role.ASSISTANT, "Well,"), ASKS_FILES))
+        ),
+    ),
+    # ---- tools
     Story("another model", BOTH, Replay("the model changed"), parked=WAITING, model="other"),
-    Story("other tools", BOTH, Replay("the tools changed"), parked=WAITING, tools=(READ, WRITE)),
-    Story("no tools any more", BOTH, Replay("the tools changed"), parked=WAITING, tools=()),
+    Story("a tool more, not asked for", BOTH, resume(ONE, TWO, reason=LATER), parked=WAITING, tools=(READ, WRITE)),
+    Story("a tool more, in front", BOTH, resume(ONE, TWO, reason=LATER), parked=WAITING, tools=(WRITE, READ)),
+    Story(
+        "a tool more, whose name is part of a word",
+        [*OPENING, done("t1", "rewrite it"), TWO],
+        resume(done("t1", "rewrite it"), TWO, reason=LATER),
+        parked=WAITING,
+        tools=(READ, WRITE),
+    ),
+    Story(
+        "a tool that a result names",
+        [*OPENING, done("t1", "Tool: write\n"), TWO],
+        LOADED,
+        parked=WAITING,
+        tools=(READ, WRITE),
+    ),
+    Story(
+        "a tool that the user names",
+        [*BOTH, message(Role.USER, "use write.")],
+        LOADED,
+        parked=WAITING,
+        tools=(READ, WRITE),
+    ),
+    Story("a tool that our call names", [SYSTEM, HELLO, LOAD, ONE], LOADED, parked=LOADING, tools=(READ, WRITE)),
+    Story(
+        "tools loaded by one that does not say which",
+        [SYSTEM, HELLO, LOAD, ONE],
+        Replay("a tool was loaded: search", "s"),
+        parked=LOADING,
+        tools=(READ, SEARCH),
+    ),
+    Story("a search for tools that found none", [SYSTEM, HELLO, LOAD, ONE], resume(ONE), parked=LOADING),
+    Story("other tools", BOTH, CHANGED_TOOLS, parked=WAITING, tools=(WRITE,)),
+    Story("a tool with another description", BOTH, CHANGED_TOOLS, parked=WAITING, tools=(ToolSpec("read", "x"), WRITE)),
+    Story("a tool respelled", BOTH, resume(ONE, TWO), parked=WAITING, tools=(ToolSpec("read", "Reads a file.\n"),)),
+    Story("no tools any more", BOTH, CHANGED_TOOLS, parked=WAITING, tools=()),
     Story(
         "a backend that cannot park",
         BOTH,
@@ -264,7 +388,7 @@ def test_a_history_that_comes_back_unchanged_is_not_spelled_out_again() -> None:
         raise AssertionError("the whole history was hashed")
 
     long = tuple(message(Role.USER if n % 2 else Role.ASSISTANT, f"message {n}") for n in range(1000))
-    waits = replace(turn("t1", "t2"), history=(*long, HELLO), answer=ASKS, transcript=never)
+    waits = replace(turn("t1", "t2"), history=(*long, HELLO), answer=ASKS, before=never)
     respelled = message(Role.ASSISTANT, ToolCall("t1", "read", " {} "), ToolCall("t2", "read", "{}"), "  ")
     story = Story("", [*long, HELLO, respelled, ONE, TWO], Fresh(""), parked=dict.fromkeys(("t1", "t2"), waits))
     assert decide(story) == resume(ONE, TWO)

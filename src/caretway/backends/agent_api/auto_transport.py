@@ -31,9 +31,17 @@ class AutoTransport:
         self._chosen = carriers.get(mode)
 
     async def open_run(
-        self, request_id: str, headers: Mapping[str, str], handler: RunHandler, original: str = ""
+        self,
+        request_id: str,
+        headers: Mapping[str, str],
+        handler: RunHandler,
+        original: str = "",
+        *,
+        alone: bool = False,
     ) -> RunStream:
-        return await self._with_carrier(lambda carrier: carrier.open_run(request_id, headers, handler, original))
+        return await self._with_carrier(
+            lambda carrier: carrier.open_run(request_id, headers, handler, original, alone=alone)
+        )
 
     def open_run_now(
         self, request_id: str, headers: Mapping[str, str], handler: RunHandler, original: str = ""

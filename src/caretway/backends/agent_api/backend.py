@@ -18,13 +18,14 @@ from ...tasks import aside
 from ...wire import paths
 from ...wire.messages import pb
 from .compose import Composer, Surroundings
-from .conversation import Conversation, ConversationLimits
+from .conversation import Conversation
 from .faults import fault_from_status
 from .heads import REQUEST_ID
 from .ports import RunHandler, RunStream, Transport
 from .snapshots import blob_source, no_blobs, read_snapshot
 from .tool_policy import ToolPolicy
 from .turn import AgentTurn
+from .watch import ConversationLimits
 
 Parameters = Sequence[tuple[str, tuple[str, ...]]]
 ParameterSource = Callable[[], Awaitable[Mapping[str, Parameters]]]
@@ -199,10 +200,11 @@ class _Opener:
         self._tried = stream is not None
         return stream
 
-    async def open(self, handler: RunHandler, *, refused: bool) -> RunStream:
+    async def open(self, handler: RunHandler, *, refused: bool, alone: bool) -> RunStream:
         request_id, self._tried = new_id() if self._tried else self._run_id, True
         self._token = token = await self._caller.tokens.token(refused=self._token if refused else "")
-        return await self._caller.transport.open_run(request_id, self._headers(token), handler, self._run_id)
+        headers = self._headers(token)
+        return await self._caller.transport.open_run(request_id, headers, handler, self._run_id, alone=alone)
 
     def _headers(self, token: str) -> dict[str, str]:
         headers = self._caller.headers(token)

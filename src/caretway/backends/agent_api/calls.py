@@ -1,80 +1,131 @@
-"""The tool calls of one turn: which are open, what was said about them, when a step's calls are complete.
+"""The tool calls of one turn as one table: what state each is in, and whether a call on the wire is one of them. Pure.
 
-In: what the wire says about calls. Out: events, and typed answers once results come. Remembered: every call of the
-turn, because after a drop the server may ask again for one that the client already has, or has already answered.
+In: what the wire says about calls, the client's results, checkpoints, and that a new attempt begins. Out: events, and
+the messages that answer execs. A call is being written, then asked for, then answered; a checkpoint that holds its
+result takes it out of the table.
+
+After a new attempt the table owes nothing to chance. Calls that the attempt's checkpoint does not hold are expected
+once more, in order. A call on the wire that means the same as an expected one (name and parsed arguments) is that call:
+it is answered from memory, once, or waits for the client's result, and the client never sees it again. A call that was
+cut while it was being written goes on where the client's copy ends. Anything else while calls are expected means that
+the model took another way (`Diverged`).
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
 
-import msgspec
-from google.protobuf.struct_pb2 import Value
-
+from ...core.errors import ErrorKind, GatewayError
 from ...core.events import Event, ToolCallDelta, ToolCallReady, ToolCallStarted
-from ...core.request import ToolResult
-from ...wire.messages import pb
+from ...core.request import Image, ToolResult
+from .arguments import complete, grown, rest, same_meaning, spellings
+from .decisions import Convert
+from .echo import Diverged
+from .execs import readdressed
 
-Convert = Callable[[int, ToolResult], list[bytes]]
-"""(exec id, the client's result) -> the messages that answer the exec."""
-
-
-@dataclass(frozen=True, slots=True)
-class Redirect:
-    """A built-in exec that a client's tool can do."""
-
-    name: str
-    arguments: str
-    convert: Convert
-
-
-@dataclass(frozen=True, slots=True)
-class RunHere:
-    """A built-in exec that the gateway runs itself, in its workspace."""
+MAX_CALLS: Final = 20_000
+"""Of one turn, finished ones included: their ids are remembered."""
+MAX_OPEN_CALLS: Final = 512
+"""Calls that are being written, asked for, or answered and in no checkpoint."""
+MAX_WIRE_IDS: Final = 8
+"""Of one call: each attempt may use others."""
+MAX_REMEMBERED_BYTES: Final = 64 * 1024 * 1024
+"""Arguments and results that are kept until a checkpoint holds them. Of more, the oldest results are forgotten."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refuse:
-    reason: str
+class CallState(Enum):
+    WRITING = "being written"
+    ASKED = "asked for"
+    ANSWERED = "answered"
 
 
-Decision = Redirect | RunHere | Refuse
-Policy = Callable[[pb.ExecServerMessage], Decision]
-"""What to do with a built-in exec."""
+class Saved(Enum):
+    NO = "in no checkpoint"
+    LIKELY = "the model spoke after the result, then came a checkpoint"
+    YES = "in the checkpoint"
 
 
-class CallMismatch(ValueError):
-    """The arguments that were streamed are not the arguments of the call."""
-
-
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Call:
     id: str
     name: str
-    convert: Convert
+    convert: Convert | None = None
+    """None: it runs on this side."""
+    wire_ids: tuple[str, ...] = ()
+    """All that the server calls it."""
+    state: CallState = CallState.WRITING
     arguments: str = ""
+    begun: bool = False
+    """The client has its start."""
+    streamed: str = ""
+    """What the client has of its arguments."""
+    draft: str = ""
+    """What this attempt has told of them."""
     exec_id: int | None = None
-    """The exec that waits for the result, on the current attempt."""
-    growing: bool = False
-    """The server began to tell us about it, and its exec has not come."""
-    streamed: list[str] = field(default_factory=list)
+    """The exec that waits for the result, on this attempt."""
     typed: bool = False
     """The answer has a fixed shape (a redirected exec) and no room for other words."""
     shown: bool = False
     """The client has the whole call."""
     result: ToolResult | None = None
+    replies: Sequence[bytes] = ()
+    """What answered a call that ran on this side."""
+    taken: bool = False
+    """The server said that it has the result."""
+    saved: Saved = Saved.NO
+    step: int = 0
+    """Calls of one step are made together; those of the next, after their results."""
+    size: int = 0
+
+    @property
+    def here(self) -> bool:
+        return self.convert is None
+
+    @property
+    def forgotten(self) -> bool:
+        return self.state is CallState.ANSWERED and self.result is None and not self.replies
 
 
-class CallDesk:
-    __slots__ = ("_calls", "_growing", "_listed", "_parallel", "_reopened", "_step", "_waiting")
+@dataclass(frozen=True, slots=True)
+class Asked:
+    call: Call
+    events: Sequence[Event] = ()
+    replies: Sequence[bytes] = ()
+    """The answer, when it is known."""
+    run: bool = False
+    """It is to be run on this side, now."""
+
+
+class CallTable:
+    __slots__ = (
+        "_bytes",
+        "_calls",
+        "_drafts",
+        "_ids",
+        "_listed",
+        "_parallel",
+        "_round",
+        "_step",
+        "_used",
+        "_waiting",
+        "owed",
+        "writing",
+    )
 
     def __init__(self, *, parallel: bool) -> None:
-        self._calls: dict[str, Call] = {}
         self._parallel = parallel
-        self._growing = 0  # how many of them are
-        self._listed = 0
-        self._reopened = False
-        self._step: list[Call] = []  # calls shown in this response
+        self._calls: dict[str, Call] = {}  # in the order in which they began
+        self._ids: dict[str, Call] = {}  # by the ids that this attempt uses
+        self._drafts: dict[str, str] = {}  # of calls of which it is not known yet which they are
+        self.writing = 0
+        """Calls of which the client has a part."""
+        self.owed: list[Call] = []
+        """Expected once more on this attempt, and not repeated yet."""
+        self._used: set[str] = set()
+        self._listed = self._round = 0
+        self._bytes = 0
+        self._step: list[Call] = []  # whole calls that this response has shown
         self._waiting: list[Call] = []  # asked for, not shown: the client takes one call at a time
 
     # ---- what the server tells
@@ -83,104 +134,157 @@ class CallDesk:
         """The server says how many calls this step has."""
         self._listed = count
 
-    def begin(self, call_id: str, name: str, convert: Convert) -> list[Event]:
-        """The server began to write a call: show it as it grows."""
-        if call_id in self._calls or not self._may_show():
-            return []
-        self._calls[call_id] = Call(call_id, name, convert, growing=True)
-        self._growing += 1
-        return [ToolCallStarted(call_id, name)]
+    def begin(self, ids: Sequence[str], name: str, convert: Convert) -> Sequence[Event]:
+        """The server began to write a call: the client sees it grow."""
+        if any(one in self._ids or one in self._drafts for one in ids):
+            return ()
+        if self.owed:
+            first = self.owed[0]
+            if first.state is CallState.WRITING and first.name == name:
+                self._bind(ids, self.owed.pop(0))  # the one that was cut
+            else:
+                self._draft(ids)
+            return ()
+        if not self._may_show():
+            self._draft(ids)
+            return ()
+        call = self._new(ids, name, convert)
+        call.begun = True
+        self.writing += 1
+        return (ToolCallStarted(call.id, name),)
 
-    def grow(self, call_id: str, arguments: str) -> list[Event]:
-        call = self._calls.get(call_id)
-        if call is None or not call.growing or not arguments:
-            return []
-        call.streamed.append(arguments)
-        return [ToolCallDelta(call_id, arguments)]
+    def grow(self, ids: Sequence[str], piece: str) -> Sequence[Event]:
+        call = next((self._ids[one] for one in ids if one in self._ids), None)
+        if call is None:
+            for one in ids:
+                if one in self._drafts:
+                    self._drafts[one] = grown(self._drafts[one], piece)
+            return ()
+        if call.state is not CallState.WRITING or not piece:
+            return ()
+        call.draft = grown(call.draft, piece)
+        if not call.draft.startswith(call.streamed):
+            return ()  # the whole call will tell
+        more, call.streamed = call.draft[len(call.streamed) :], call.draft
+        self._weigh(call)
+        return (ToolCallDelta(call.id, more),) if more else ()
 
     def ask(
-        self, call_id: str, exec_id: int, name: str, arguments: str, convert: Convert, *, typed: bool = False
-    ) -> tuple[list[Event], bool]:
-        """The server wants the call executed. Returns events, and True when the result is known already."""
-        call = self._calls.get(call_id) or self._same(name, arguments)
-        if call is not None and call.result is not None:
-            return [], True
-        if call is not None and call.shown:
-            call.exec_id = exec_id  # asked again after a drop: the client has the call, only the exec id is new
-            return [], False
+        self,
+        ids: Sequence[str],
+        exec_id: int,
+        name: str,
+        arguments: str,
+        convert: Convert | None,
+        *,
+        typed: bool = False,
+    ) -> Asked:
+        """The server wants the call executed. Raises Diverged when it is none of those that are expected."""
+        may_show = self._may_show()
+        draft = next((self._drafts.pop(one) for one in ids if one in self._drafts), "")
+        call = self._asked_for(ids, name, arguments, draft)
         if call is None:
-            call = self._calls[call_id] = Call(call_id, name, convert)
+            call = self._new(ids, name, convert)
+            call.draft = draft
+        self._bind(ids, call)
         call.exec_id = exec_id
+        if call.state is CallState.ANSWERED:
+            return Asked(call, replies=self._again(call, convert))
+        if call.state is CallState.ASKED:
+            return Asked(call)  # the client has it, or it runs: only the exec id is new
+        if call.begun:
+            self.writing -= 1
+        call.convert, call.typed = convert, typed
+        call.state = CallState.ASKED
         call.arguments = arguments
-        call.convert = convert
-        call.typed = typed
-        started = call.growing
-        if started:
-            call.growing = False
-            self._growing -= 1
-        if not started and not self._may_show():
+        self._weigh(call)
+        if convert is None:
+            return Asked(call, run=True)
+        if not call.begun and not may_show:
             self._waiting.append(call)
-            return [], False
-        return self._show(call, started=started), False
+            return Asked(call)
+        return Asked(call, events=self._show(call))
 
-    def _show(self, call: Call, *, started: bool) -> list[Event]:
-        events: list[Event] = [] if started else [ToolCallStarted(call.id, call.name)]
-        text = "".join(call.streamed)
-        if text:
-            rest = _rest(text, call.arguments)
-            call.arguments = text + rest
-            if rest:
-                events.append(ToolCallDelta(call.id, rest))
-        events.append(ToolCallReady(call.id, call.name, call.arguments))
-        call.shown = True
-        self._step.append(call)
-        return events
+    def taken(self, ids: Sequence[str]) -> None:
+        """The server shows a call with its result: the next checkpoint holds it."""
+        for one in ids:
+            call = self._ids.get(one)
+            if call is not None and call.state is CallState.ANSWERED:
+                call.taken = True
 
-    def _may_show(self) -> bool:
-        return self._parallel or not (self._step or self._growing)
+    def checkpointed(self, *, spoke: bool) -> None:
+        """`spoke`: the model said something after the newest results and before this checkpoint."""
+        if not self._calls:
+            return
+        for call in list(self._calls.values()):
+            if call.state is not CallState.ANSWERED:
+                continue
+            if call.taken or (spoke and call.saved is Saved.LIKELY):
+                self._forget(call)
+            elif spoke:
+                call.saved = Saved.LIKELY
 
-    def _same(self, name: str, arguments: str) -> Call | None:
-        """After a drop a model may repeat a call under a new id: what was answered is not run a second time."""
-        if not self._reopened:
-            return None
-        return next((c for c in self._calls.values() if c.name == name and c.arguments == arguments), None)
-
-    def reopened(self) -> None:
-        """A new attempt: the old exec ids are void."""
-        self._reopened = True
-        for call in self._calls.values():
-            call.exec_id = None
-
-    def checkpointed(self) -> None:
-        """The server's state holds every answered call: it will not ask for them again."""
-        self._reopened = False
-
-    def aborted(self, exec_id: int) -> None:
+    def aborted(self, exec_id: int) -> Call | None:
         """The server no longer wants the result. The client keeps its call; its answer goes nowhere."""
         for call in self._calls.values():
             if call.exec_id == exec_id:
                 call.exec_id = None
+                if call.here:
+                    self._forget(call)
+                return call
+        return None
+
+    # ---- a new attempt
+
+    def unsaved(self) -> list[str]:
+        """Answered calls of which it is not certain that the checkpoint holds them."""
+        return [call.id for call in self._calls.values() if call.state is CallState.ANSWERED]
+
+    def reopened(self, held: Callable[[str], bool | None]) -> None:
+        """A new attempt begins at the last checkpoint. `held` tells whether that has a call's result; None: it cannot
+        be known from the checkpoint itself."""
+        for call in list(self._calls.values()):
+            call.exec_id = None
+            call.draft = ""
+            call.taken = False
+            if call.state is CallState.ANSWERED:
+                # An id that stands for two calls tells nothing.
+                told = () if "~" in call.id else tuple(map(held, call.wire_ids))
+                if True in told or (False not in told and call.saved is Saved.LIKELY):
+                    self._forget(call)
+            elif call.state is CallState.ASKED and not call.shown and not call.here:
+                self._forget(call)  # it waited for its turn, and the client never saw it
+        self._waiting.clear()
+        self._ids.clear()
+        self._drafts.clear()
+        self._listed = 0
+        self.owed = list(self._calls.values())
 
     # ---- what the step is
 
     @property
-    def step(self) -> list[Call]:
+    def step(self) -> Sequence[Call]:
         return self._step
 
     @property
-    def open(self) -> list[Call]:
-        """Calls whose exec waits for a result."""
-        return [call for call in self._calls.values() if call.exec_id is not None and call.result is None]
+    def open(self) -> list[int]:
+        """Execs that wait for a result."""
+        return [
+            call.exec_id
+            for call in self._calls.values()
+            if call.exec_id is not None and call.state is not CallState.ANSWERED
+        ]
+
+    @property
+    def runs_here(self) -> bool:
+        """A call is being run on this side."""
+        return any(call.here and call.state is CallState.ASKED for call in self._calls.values())
 
     def complete(self) -> bool:
         """True when nothing more can be expected of this step; False when only silence can tell."""
-        if self._growing or not self._step:
+        if not self._step or self.writing:
             return False
         return not self._parallel or (self._listed > 0 and len(self._step) + len(self._waiting) >= self._listed)
-
-    @property
-    def growing(self) -> bool:
-        return self._growing > 0
 
     # ---- what the client answers
 
@@ -193,53 +297,140 @@ class CallDesk:
         for result in results:
             call = self._calls[result.call_id]
             call.result = result
-            if call.exec_id is not None:
+            call.state = CallState.ANSWERED
+            self._weigh(call)
+            if call.exec_id is not None and call.convert is not None:
                 messages.extend(call.convert(call.exec_id, result))
         self._step = []
+        self._round += 1
         self._listed = 0
         return messages
 
-    def again(self, call_id: str, name: str, arguments: str, exec_id: int) -> list[bytes]:
-        """The answer to a call that was answered before."""
-        call = self._calls.get(call_id) or self._same(name, arguments)
-        assert call is not None
-        assert call.result is not None
-        return call.convert(exec_id, call.result)
+    def ran(self, call: Call, replies: Sequence[bytes]) -> Sequence[bytes]:
+        """A call that ran on this side is done. The messages that answer it now, if anybody waits."""
+        call.replies = tuple(replies)
+        call.state = CallState.ANSWERED
+        self._weigh(call)
+        return () if call.exec_id is None else readdressed(replies, call.exec_id)
 
-    def next_waiting(self) -> list[Event]:
+    def next_waiting(self) -> Sequence[Event]:
         """A call that had to wait because the client takes one at a time."""
-        return self._show(self._waiting.pop(0), started=False) if self._waiting else []
+        return self._show(self._waiting.pop(0)) if self._waiting else ()
 
+    # ---- which call is it
 
-def _rest(streamed: str, final: str) -> str:
-    """What is missing of the streamed text. The model's own spelling wins when it means the same."""
-    try:
-        if msgspec.json.decode(streamed) == msgspec.json.decode(final):
-            return ""
-    except msgspec.DecodeError:
-        pass
-    if final.startswith(streamed):
-        return final[len(streamed) :]
-    raise CallMismatch("the streamed arguments of a tool call differ from the call that followed")
-
-
-def plain_value(value: Value) -> Any:
-    """google.protobuf.Value -> Python. A whole number is an int: JSON has no 2.0 where the model wrote 2."""
-    match value.WhichOneof("kind"):
-        case "string_value":
-            return value.string_value
-        case "number_value":
-            number = value.number_value
-            return int(number) if number.is_integer() and abs(number) < 2**53 else number
-        case "bool_value":
-            return value.bool_value
-        case "struct_value":
-            return {key: plain_value(inner) for key, inner in value.struct_value.fields.items()}
-        case "list_value":
-            return [plain_value(inner) for inner in value.list_value.values]
-        case _:
+    def _asked_for(self, ids: Sequence[str], name: str, arguments: str, draft: str) -> Call | None:
+        known = next((self._ids[one] for one in ids if one in self._ids), None)
+        if (
+            known is not None
+            and known.name == name
+            and (known.state is CallState.WRITING or same_meaning(known.arguments, arguments))
+        ):
+            return known
+        for expected in self.owed:
+            if _means(expected, name, arguments, draft):
+                self._claim(expected)
+                return expected
+        if self.owed:
+            raise Diverged("the model asked for another call than before")
+        if known is not None or draft:
             return None
+        # Told of under another id: some servers use two for one call.
+        growing = (call for call in self._calls.values() if call.state is CallState.WRITING)
+        return next((call for call in growing if _means(call, name, arguments, call.draft)), None)
+
+    def _claim(self, call: Call) -> None:
+        """The attempt repeats an expected call. What came in earlier steps it would have repeated before: that is in
+        its checkpoint."""
+        for old in self.owed:
+            if old.step < call.step:
+                self._forget(old)
+        self.owed = [other for other in self.owed if other is not call and other.step >= call.step]
+
+    def _again(self, call: Call, convert: Convert | None) -> Sequence[bytes]:
+        """The answer to a call that was answered before."""
+        assert call.exec_id is not None
+        if call.forgotten:
+            raise Diverged("the result of a call is no longer remembered")
+        if call.result is None or convert is None:
+            return readdressed(call.replies, call.exec_id)
+        return convert(call.exec_id, call.result)
+
+    # ---- the rows
+
+    def _new(self, ids: Sequence[str], name: str, convert: Convert | None) -> Call:
+        if len(self._used) >= MAX_CALLS or len(self._calls) >= MAX_OPEN_CALLS:
+            raise GatewayError(
+                ErrorKind.UPSTREAM_PROTOCOL,
+                f"Cursor made more tool calls in one turn than is allowed ({len(self._used)}).",
+                hint="Ask for less in one turn.",
+            )
+        own = ids[0]
+        if own in self._used:  # an edit is a read and a write under one id
+            own = f"{own}~{len(self._used)}"
+        self._used.add(own)
+        call = self._calls[own] = Call(own, name, convert, step=self._round)
+        self._bind(ids, call)
+        return call
+
+    def _bind(self, ids: Sequence[str], call: Call) -> None:
+        for one in ids:
+            self._ids[one] = call
+            if one not in call.wire_ids:
+                call.wire_ids = (*call.wire_ids[-MAX_WIRE_IDS:], one)
+
+    def _draft(self, ids: Sequence[str]) -> None:
+        if len(self._drafts) < MAX_OPEN_CALLS:
+            self._drafts[ids[0]] = ""
+
+    def _forget(self, call: Call) -> None:
+        self._calls.pop(call.id, None)
+        for one in [one for one, bound in self._ids.items() if bound is call]:
+            del self._ids[one]
+        self._bytes -= call.size
+
+    def _weigh(self, call: Call) -> None:
+        size = len(call.arguments) + len(call.streamed) + sum(map(len, call.replies)) + _weight(call.result)
+        self._bytes += size - call.size
+        call.size = size
+        if self._bytes > MAX_REMEMBERED_BYTES:
+            for old in list(self._calls.values()):
+                if old is not call and old.state is CallState.ANSWERED and not old.forgotten:
+                    old.result, old.replies = None, ()
+                    self._bytes -= old.size
+                    old.size = 0
+                    if self._bytes <= MAX_REMEMBERED_BYTES:
+                        break
+
+    def _show(self, call: Call) -> Sequence[Event]:
+        events: list[Event] = [] if call.begun else [ToolCallStarted(call.id, call.name)]
+        call.begun = True
+        if call.streamed:
+            missing = rest(call.streamed, spellings(call.draft, call.arguments))
+            if missing is None and not complete(call.streamed):
+                raise Diverged("the model went on with other arguments than it began with", in_call=True)
+            call.streamed += missing or ""
+            call.arguments = call.streamed  # the model's own spelling: the client has it already
+            if missing:
+                events.append(ToolCallDelta(call.id, missing))
+        events.append(ToolCallReady(call.id, call.name, call.arguments))
+        call.shown = True
+        self._step.append(call)
+        return events
+
+    def _may_show(self) -> bool:
+        return self._parallel or not (self._step or self.writing)
 
 
-def arguments_json(args: Any) -> str:
-    return msgspec.json.encode({key: plain_value(value) for key, value in args.items()}, order="sorted").decode()
+def _means(call: Call, name: str, arguments: str, draft: str) -> bool:
+    if call.name != name:
+        return False
+    if call.state is CallState.WRITING:
+        return rest(call.streamed, spellings(draft, arguments)) is not None
+    return same_meaning(call.arguments, arguments)
+
+
+def _weight(result: ToolResult | None) -> int:
+    if result is None:
+        return 0
+    return sum(len(part.data) if isinstance(part, Image) else len(part.text) for part in result.content)

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import msgspec
+from google.protobuf.message import DecodeError
 
-from ...core.estimate import prompt_chars
+from ...core.estimate import message_chars, tokens
 from ...core.json_bounds import crowded
 from ...core.request import Image, Message, Reasoning, Role, Text, ToolCall, ToolResult, TurnRequest
 from ...wire.blobs import blob_id, image_part, text_part, tool_call_part, tool_result_part, write_message
@@ -73,8 +74,9 @@ class Opening(msgspec.Struct, frozen=True):
     """Of an AgentRunRequest: its tools."""
     blobs: dict[bytes, bytes]
     """The pieces of the state by their ids; the conversation takes them over."""
-    prompt_chars: int
-    """Length of everything that was sent as prompt; for usage estimates only."""
+    context_tokens: int
+    """About what the model is going to read: what a continued conversation holds already, as Cursor counted it, and
+    what is new; else everything that was sent. For usage estimates only."""
 
     def run_request(self, checkpoint: bytes | None = None) -> bytes:
         """The AgentClientMessage that opens an attempt; with a checkpoint it resumes from there."""
@@ -127,6 +129,10 @@ class Composer:
         where = self._nowhere if workspace is None else _environment(self._surroundings, workspace)
         rule = embed(_RULE, system.encode()) if system and as_rule else b""
         model = embed(_MODEL, _requested_model(request).SerializeToString())
+        if known := 0 if checkpoint is None else _used_tokens(checkpoint):
+            chars = message_chars([newest] if newest is not None else [])
+        else:
+            chars = message_chars(request.messages) + len(offer.in_run)
         return Opening(
             conversation_id=conversation_id,
             name=embed(_CONVERSATION, conversation_id.encode()) + model + embed(_RUN, run_id.encode()) + _NO_QUERIES,
@@ -136,8 +142,15 @@ class Composer:
             context=(where, offer.in_context, rule, _COMPLETE),
             tools=offer.in_run,
             blobs=blobs,
-            prompt_chars=prompt_chars(request),
+            context_tokens=known + tokens(chars),
         )
+
+
+def _used_tokens(checkpoint: bytes) -> int:
+    try:
+        return pb.ConversationStateStructure.FromString(checkpoint).token_details.used_tokens
+    except DecodeError:
+        return 0  # whoever reads it as a conversation will say what is wrong with it
 
 
 def _environment(surroundings: Surroundings, workspace: str | None) -> bytes:

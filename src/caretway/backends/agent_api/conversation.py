@@ -3,7 +3,7 @@
 In: serialised AgentServerMessages, tool results, the time, and that an attempt was lost. Out: `events` for the client,
 `outgoing` messages in the order in which they must be sent, `jobs` to be run on this side. Remembered: blobs, the last
 checkpoint, the calls, and what was said since the checkpoint, so that an attempt after a dropped connection never says
-a thing twice. Every KV request and every exec request is answered in the same call in which it arrives.
+or asks a thing twice. Every KV request and every exec request is answered in the same call in which it arrives.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,43 +17,38 @@ from ...core.errors import ErrorKind, GatewayError
 from ...core.events import (
     Event,
     ReasoningDelta,
+    Recovered,
     TextDelta,
+    ToolCallReady,
     TurnEnded,
     TurnFailed,
     TurnPaused,
     TurnStarted,
     UsageReported,
 )
-from ...core.request import Text, ToolResult, TurnRequest
+from ...core.recovery import BROKEN, Cause, Loss, Rung, next_step
+from ...core.request import Role, Text, ToolResult, TurnRequest
 from ...core.turn import Snapshot
 from ...wire import deltas
 from ...wire.deltas import read_delta
 from ...wire.messages import pb
 from . import execs
+from .arguments import arguments_json
 from .blob_desk import BlobDesk
-from .calls import CallDesk, CallMismatch, Convert, Policy, Redirect, Refuse, RunHere, arguments_json
+from .calls import Call, CallTable
 from .compose import Opening
+from .decisions import Convert, Policy, Redirect, Refuse, RunHere
 from .echo import Diverged, Echo
+from .held import NAMELESS, held_results
 from .snapshots import write_state
-from .tally import Tally
+from .tally import AgentTally, read_total
+from .watch import ConversationLimits, GivenUp, Watch
 
 NO_PERSON: Final = "Nobody can be asked: this client answers through an API. Decide yourself and go on."
 _NONE: Final[frozenset[Any]] = frozenset()  # shared: most turns have no tools and no jobs, and a set is large
 _HEARTBEAT: Final = pb.AgentClientMessage(client_heartbeat=pb.ClientHeartbeat()).SerializeToString()
-
-
-@dataclass(frozen=True, slots=True)
-class ConversationLimits:
-    """All in seconds, except where the name says otherwise."""
-
-    client_heartbeat: float = 5.0
-    exec_heartbeat: float = 3.0
-    silence: float = 30.0
-    progress: float = 90.0
-    tool_progress: float = 600.0
-    sibling_quiet: float = 0.15
-    retries: int = 3
-    max_blob_bytes: int = 256 * 1024 * 1024
+_READ_ONLY: Final = frozenset({"read_args", "redacted_read_args", "ls_args", "grep_args", "diagnostics_args"})
+_BACKOFF_S: Final = 0.25
 
 
 class Phase(Enum):
@@ -64,33 +59,42 @@ class Phase(Enum):
     OVER = "over"
 
 
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """The next attempt."""
+
+    delay: float
+    alone: bool
+    """On a connection of its own: the last one broke."""
+
+
 class Conversation:
     __slots__ = (
         "_attempts",
         "_blobs",
+        "_calls",
         "_checkpoint",
-        "_desk",
         "_echo",
         "_ended",
-        "_exec_heartbeat_at",
-        "_heard",
-        "_heartbeat_at",
         "_limits",
+        "_mark",
+        "_moved",
         "_opening",
         "_parent",
-        "_patience",
-        "_pause_at",
         "_policy",
-        "_progressed",
-        "_running_jobs",
+        "_reopened",
+        "_results_given",
         "_tally",
         "_tools",
+        "_waited",
+        "_worked_here",
         "aborted_jobs",
         "events",
         "jobs",
         "outgoing",
         "phase",
         "visible",
+        "watch",
     )
 
     def __init__(
@@ -106,9 +110,9 @@ class Conversation:
         self.phase = Phase.NEW
         self.outgoing: list[bytes] = []
         self.events: list[Event] = []
-        self.jobs: Sequence[pb.ExecServerMessage] = ()
+        self.jobs: Sequence[tuple[Call, pb.ExecServerMessage]] = ()
         """To be run; whoever takes them leaves `()`."""
-        self.aborted_jobs: Sequence[int] = ()
+        self.aborted_jobs: Sequence[Call] = ()
         """The same, to be given up."""
         self.visible = False
         """The client has seen something of this response."""
@@ -120,39 +124,33 @@ class Conversation:
         self._blobs = BlobDesk(opening.blobs, fetch_blob, limits.max_blob_bytes)
         self._checkpoint: bytes | None = None
         self._attempts = 0
+        self._reopened = request.reopened
+        self._waited = self._moved = self._worked_here = False
+        self._results_given = request.messages[-1].role is Role.TOOL
+        self._mark = 0  # how much was unsaved when the newest results were given
         self._ended = False
-        self._patience = 1
         self._echo = Echo()
-        self._desk = CallDesk(parallel=request.tool_choice.parallel)
-        self._running_jobs: frozenset[int] = _NONE
-        self._tally = Tally(opening.prompt_chars)
-        self._heard = self._progressed = 0.0
-        self._heartbeat_at = self._exec_heartbeat_at = 0.0
-        self._pause_at: float | None = None
+        self._calls = CallTable(parallel=request.tool_choice.parallel)
+        self._tally = AgentTally(opening.context_tokens)
+        self.watch = Watch(limits)
 
     # ---- the life of the turn
 
     def open(self, now: float) -> None:
         """The first message of an attempt: the whole opening, or from the last checkpoint on."""
         if self.phase is Phase.NEW:
-            self.events.append(TurnStarted())
+            self.events.append(TurnStarted(self._opening.context_tokens))
         self.phase = Phase.RUNNING
         self._attempts += 1
-        self.aborted_jobs = (*self.aborted_jobs, *self._running_jobs)  # a new attempt asks for them under other ids
-        self._running_jobs = _NONE
-        self._pause_at = None
-        self._clock(now)
+        if self._attempts > 1:
+            self._tally.reopened()
+        self.watch.opened(now, again=self._attempts > 1)
         self.outgoing.append(self._opening.run_request(self._checkpoint))
-
-    def _clock(self, now: float) -> None:
-        self._heard = self._progressed = now
-        self._heartbeat_at = now + self._limits.client_heartbeat
-        self._exec_heartbeat_at = now + self._limits.exec_heartbeat
 
     def feed(self, payloads: Sequence[bytes], now: float) -> bool:
         """Messages of one read. True: there may be more to do now than to tell `events`. May end the turn; never
         raises."""
-        self._heard = now
+        self.watch.heard = now
         more = False
         try:
             for payload in payloads:
@@ -166,14 +164,12 @@ class Conversation:
                 self._take(pb.AgentServerMessage.FromString(payload), now)
         except DecodeError as broken:
             self._fail(ErrorKind.UPSTREAM_PROTOCOL, f"Cursor sent a message that cannot be read: {broken}")
-        except CallMismatch as mismatch:
-            self._fail(ErrorKind.UPSTREAM_PROTOCOL, f"Cursor contradicted itself: {mismatch}")
-        except Diverged:
-            self._fail(
-                ErrorKind.UPSTREAM_DOWN,
-                "The connection to Cursor broke in the middle of the answer, and the model went on with another one.",
-                hint="Ask again.",
-            )
+        except Diverged as other_way:
+            in_call = other_way.in_call or self._calls.writing > 0
+            self.lost(Cause.DIVERGED, _diverged(other_way, in_call=in_call), retryable=True)
+            return True
+        except GatewayError as fault:
+            self._refused(fault)
             return True
         return more
 
@@ -186,22 +182,64 @@ class Conversation:
     def fills_window(self) -> bool:
         return self._tally.fills_window
 
-    def lost(self, fault: GatewayError | None, *, retryable: bool, now: float) -> float | None:
-        """The attempt is over before the turn was. Seconds until the next attempt, or None: it is settled."""
+    def lost(self, cause: Cause, fault: GatewayError | None, *, retryable: bool) -> Retry | None:
+        """The attempt is over before the turn was. The next attempt, or None: it is settled."""
         if self.phase is Phase.PAUSED:
             self.phase = Phase.LOST  # the client's results will be replayed into a new run
         if self.phase is not Phase.RUNNING:
             return None
         if fault is None:
             fault = GatewayError(ErrorKind.UPSTREAM_DOWN, "Cursor ended the stream before the answer was complete.")
-        if fault.kind is ErrorKind.TIMEOUT:  # a wait that was long already is repeated once, not `retries` times
-            retryable, self._patience = retryable and self._patience > 0, self._patience - 1
-        if retryable and self._attempts <= self._limits.retries and self._echo.replayable:
-            self._echo.rewind()
-            self._desk.reopened()
-            return 0.0 if self._attempts == 1 else 0.25 * 2.0 ** (self._attempts - 2)
-        self.fail(fault)
-        return None
+        if not retryable:
+            self.fail(fault)
+            return None
+        step = next_step(self._loss(cause))
+        match step.rung:
+            case Rung.GIVE_UP:
+                said = f"{fault.message.rstrip()} (Not tried again: {step.reason}.)"
+                self.fail(GatewayError(fault.kind, said, fault.hint, code=fault.code, retry_after=fault.retry_after))
+                return None
+            case Rung.HAND_OVER:
+                self._recovered(step.rung, cause)
+                self._pause()
+                self.phase = Phase.LOST
+                return None
+            case Rung.FRESH_RUN:
+                self._reopened += 1
+                self._recovered(step.rung, cause)
+                self.fail(GatewayError(ErrorKind.TURN_GONE, fault.message, hint=fault.hint))
+                return None
+            case Rung.SAME_RUN:
+                delay = _BACKOFF_S * 2.0 ** (self._reopened - 1) if self._reopened else 0.0
+                self._reopened += 1
+                self._waited = self._waited or cause in (Cause.SILENT, Cause.STALLED)
+                self._moved = False
+                self._echo.rewind()
+                self._calls.reopened(held_results(self._checkpoint, self._blobs.own))
+                self._recovered(step.rung, cause)
+                return Retry(delay, alone=cause in BROKEN)
+
+    def _loss(self, cause: Cause) -> Loss:
+        return Loss(
+            cause,
+            reopened=self._reopened,
+            budget=self._limits.retries,
+            visible=self.visible,
+            calls_out=bool(self._calls.step),
+            call_open=self._calls.writing > 0,
+            results_given=self._results_given,
+            worked_here=self._worked_here,
+            repeatable=self._echo.replayable,
+            waited=self._waited,
+        )
+
+    def _recovered(self, rung: Rung, cause: Cause) -> None:
+        self.events.append(Recovered(rung.value, cause.value, self._reopened))
+
+    def _progress_made(self) -> None:
+        """The retry budget is renewed."""
+        self._reopened = 0
+        self._waited = False
 
     def fail(self, error: GatewayError) -> None:
         if self.phase is not Phase.OVER:
@@ -211,54 +249,35 @@ class Conversation:
     def _fail(self, kind: ErrorKind, message: str, hint: str = "") -> None:
         self.fail(GatewayError(kind, message, hint=hint))
 
+    def _refused(self, fault: GatewayError) -> None:
+        """Something that upstream sent cannot be done."""
+        if fault.kind is ErrorKind.TURN_GONE:
+            self.lost(Cause.INCOMPLETE, fault, retryable=True)
+        else:
+            self.fail(fault)
+
     # ---- time
 
-    def deadline(self) -> float:
-        """When `tick` wants to be called next."""
-        at = min(self._heartbeat_at, self._exec_heartbeat_at)
-        return at if self._pause_at is None else min(at, self._pause_at)
-
-    def tick(self, now: float, *, reading: bool = True) -> GatewayError | None:
-        """Heartbeats, the quiet after a tool call, the two watchdogs. A fault means: give this attempt up.
+    def tick(self, now: float, *, reading: bool = True) -> GivenUp | None:
+        """Heartbeats, the quiet after a tool call, the two watchdogs. A verdict means: this attempt is lost.
 
         `reading` is False while the client is so slow that upstream is held back: then its silence proves nothing.
         """
         if self.phase not in (Phase.RUNNING, Phase.PAUSED):
             return None
-        if now >= self._heartbeat_at:
+        watch = self.watch
+        if watch.beats(now):
             self.outgoing.append(_HEARTBEAT)
-            self._heartbeat_at = now + self._limits.client_heartbeat
-        if now >= self._exec_heartbeat_at:
-            waiting = [call.exec_id for call in self._desk.open if call.exec_id is not None]
-            self.outgoing.extend(execs.heartbeat(exec_id) for exec_id in (*waiting, *self._running_jobs))
-            self._exec_heartbeat_at = now + self._limits.exec_heartbeat
-        if self._pause_at is not None and now >= self._pause_at:
+        if watch.exec_beats(now):
+            self.outgoing.extend(map(execs.heartbeat, self._calls.open))
+        if watch.pause_at is not None and now >= watch.pause_at:
             self._pause()
         if not reading:
-            self._heard = self._progressed = now
-        if now - self._heard >= self._limits.silence:
-            return GatewayError(
-                ErrorKind.TIMEOUT,
-                f"Cursor sent nothing for {self._limits.silence:g} seconds.",
-                hint="Check the network and try again.",
-            )
-        if self.phase is Phase.RUNNING:
-            return self._no_progress(now)
-        return None
-
-    def _no_progress(self, now: float) -> GatewayError | None:
-        limit = self._limits.tool_progress if self._desk.open or self._running_jobs else self._limits.progress
-        if now - self._progressed < limit:
-            return None
-        fault = GatewayError(
-            ErrorKind.TIMEOUT,
-            f"Cursor kept the connection alive and made no progress for {limit:g} seconds.",
-            hint="Try again; if it happens at once with another prompt too, check status.cursor.com.",
-        )
-        if self._patience and not self.visible:
-            return fault
-        self.fail(fault)
-        return None
+            watch.held_back(now)
+        verdict = watch.silent(now)
+        if verdict is None and self.phase is Phase.RUNNING:
+            verdict = watch.stalled(now, tool_runs=self._calls.runs_here)
+        return verdict
 
     # ---- the client's side
 
@@ -270,18 +289,21 @@ class Conversation:
             results = self._with_extra(results, extra)
         self.phase = Phase.RUNNING
         self.visible = False
-        self.events = [TurnStarted()]  # whatever the last response left unread is not this response's business
-        self.outgoing.extend(self._desk.submit(results))
-        self._progressed = now
-        self._tally.next_response()
-        if waiting := self._desk.next_waiting():
-            self.events.extend(waiting)
-            self.visible = True
+        self._tally.next_response(results)
+        # Whatever the last response left unread is not this response's business.
+        self.events = [TurnStarted(self._tally.expected)]
+        self.outgoing.extend(self._calls.submit(results))
+        self.watch.progressed = now
+        self._results_given = True
+        self._mark = self._echo.chars
+        self._progress_made()
+        if waiting := self._calls.next_waiting():
+            self._show(waiting)
             self._settle_step(now)
 
     def _with_extra(self, results: Sequence[ToolResult], extra: Sequence[Text]) -> list[ToolResult]:
         """What the user said beside the results rides on the last result that can carry text."""
-        able = [n for n, result in enumerate(results) if self._desk.carries_text(result.call_id)]
+        able = [n for n, result in enumerate(results) if self._calls.carries_text(result.call_id)]
         if not able:
             raise GatewayError(ErrorKind.TURN_GONE, "The parked calls cannot carry the user's words beside them.")
         said = "\n\n".join(text.text for text in extra)
@@ -290,12 +312,10 @@ class Conversation:
         changed = ToolResult(last.call_id, content, last.is_error)
         return [changed if result is last else result for result in results]
 
-    def finish_job(self, exec_: pb.ExecServerMessage, messages: Sequence[bytes], now: float) -> None:
+    def finish_job(self, call: Call, messages: Sequence[bytes], now: float) -> None:
         """The outcome of a job that ran on this side."""
-        if exec_.id in self._running_jobs:
-            self._running_jobs -= {exec_.id}
-            self._progressed = now
-            self.outgoing.extend(messages)
+        self.watch.progressed = now
+        self.outgoing.extend(self._calls.ran(call, messages))
 
     def snapshot(self, backend: str) -> Snapshot | None:
         if self._checkpoint is None or not self.ended:
@@ -310,27 +330,34 @@ class Conversation:
             case "interaction_update":
                 self._update(message.interaction_update, now)
             case "kv_server_message":
-                self._kv(message.kv_server_message)
+                answer = self._blobs.answer(message.kv_server_message)  # at once, also while parked
+                if answer is not None:
+                    self.outgoing.append(answer)
             case "exec_server_message":
                 self._exec(message.exec_server_message, now)
             case "conversation_checkpoint_update":
                 if not self._ended:
-                    self._checkpoint = message.conversation_checkpoint_update.SerializeToString()
-                    self._tally.checkpoint(message.conversation_checkpoint_update.token_details)
-                    self._echo.saved()
-                    self._desk.checkpointed()
+                    self._save(message.conversation_checkpoint_update, now)
             case "exec_server_control_message":
-                self._abort(message.exec_server_control_message.abort.id)
+                aborted = self._calls.aborted(message.exec_server_control_message.abort.id)
+                if aborted is not None and aborted.here:
+                    self.aborted_jobs = (*self.aborted_jobs, aborted)
             case "interaction_query":
+                self._tally.calling()
+                self._tally.answered()
                 self.outgoing.append(execs.refuse_query(message.interaction_query, NO_PERSON))
             case _:
                 pass  # newer servers say more than we know; silence is what the official client answers too
 
-    def _abort(self, exec_id: int) -> None:
-        self._desk.aborted(exec_id)
-        if exec_id in self._running_jobs:
-            self._running_jobs -= {exec_id}
-            self.aborted_jobs = (*self.aborted_jobs, exec_id)
+    def _save(self, checkpoint: pb.ConversationStateStructure, now: float) -> None:
+        self.watch.progressed = now
+        self._checkpoint = checkpoint.SerializeToString()
+        self._tally.details(checkpoint.token_details)
+        self._calls.checkpointed(spoke=self._echo.chars > self._mark)
+        self._echo.saved()
+        self._mark = self._echo.chars
+        if self._moved:
+            self._progress_made()
 
     def _update(self, update: pb.InteractionUpdate, now: float) -> None:
         match update.WhichOneof("message"):
@@ -339,69 +366,79 @@ class Conversation:
             case "thinking_delta":
                 self._delta(deltas.THINKING, update.thinking_delta.text, now)
             case "token_delta":
-                self._tally.spoken_tokens += update.token_delta.tokens
+                self.watch.progressed = now  # long reasoning may tell nothing else for minutes
+                self._tally.counted(update.token_delta.tokens)
             case "heartbeat" | None:
                 pass
+            case "tool_call_started":
+                self.watch.progressed = now
+                self._tally.calling()
             case "partial_tool_call":
-                self._progressed = now
+                self.watch.progressed = now
+                self._tally.calling()
                 self._partial(update.partial_tool_call)
+            case "tool_call_completed":
+                self.watch.progressed = now
+                self._tally.answered()
+                completed = update.tool_call_completed
+                self._calls.taken(_ids(completed.tool_call, completed.call_id))
             case "tool_requests_listed":
-                self._desk.listed(update.tool_requests_listed.call_count)
+                self._calls.listed(update.tool_requests_listed.call_count)
                 self._settle_step(now)
             case "turn_ended":
                 self._turn_ended(update.turn_ended)
             case _:
-                self._progressed = now
+                self.watch.progressed = now
 
     def _delta(self, kind: int, words: str, now: float) -> None:
-        self._progressed = now
+        self.watch.progressed = now
         if kind == deltas.TEXT:
             if text := self._echo.text(words):
+                if self._calls.owed:
+                    raise Diverged("the model spoke where it called a tool before")
                 self._tally.spoken_chars += len(text)
-                self.visible = True
+                self.visible = self._moved = True
                 self.events.append(TextDelta(text))
-        elif thought := self._echo.reasoning(words):
-            self.visible = True
+        elif (thought := self._echo.reasoning(words)) and not self._calls.owed:
+            self._tally.spoken_chars += len(thought)
+            self.visible = self._moved = True
             self.events.append(ReasoningDelta(thought))
 
-    def _show(self, event: Event) -> None:
-        self.visible = True
-        self.events.append(event)
+    def _show(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if isinstance(event, ToolCallReady):
+                self._tally.called(event.name, event.arguments)
+            self.visible = self._moved = True
+            self.events.append(event)
 
     def _partial(self, partial: pb.PartialToolCallUpdate) -> None:
         call = partial.tool_call
+        ids = _ids(call, partial.call_id)
+        if not ids:
+            return
         if (
             call.WhichOneof("tool") == "mcp_tool_call"
             and (name := _client_name(call.mcp_tool_call.args)) in self._tools
         ):
-            for event in self._desk.begin(partial.call_id, name, _mcp_answer):
-                self._show(event)
-        for event in self._desk.grow(partial.call_id, partial.args_text_delta):
-            self._show(event)
+            self._show(self._calls.begin(ids, name, _mcp_answer))
+            if self._calls.writing:
+                self.watch.pause_at = None  # the step has one more call
+        self._show(self._calls.grow(ids, partial.args_text_delta))
 
     def _turn_ended(self, ended: pb.TurnEndedUpdate) -> None:
         if self.phase is not Phase.RUNNING:
             return
-        self.events.append(UsageReported(self._tally.reported(ended)))
+        if self._calls.owed or self._calls.writing or self._echo.skip:
+            raise Diverged("the model ended its answer before it was where it had been")
+        self.events.append(UsageReported(self._tally.ended(read_total(ended))))
         self.events.append(TurnEnded())
         self._ended = True
         self.phase = Phase.OVER
 
-    # ---- KV: answered at once, also while parked
-
-    def _kv(self, kv: pb.KvServerMessage) -> None:
-        try:
-            answer = self._blobs.answer(kv)
-        except GatewayError as fault:
-            self.fail(fault)
-            return
-        if answer is not None:
-            self.outgoing.append(answer)
-
     # ---- execs: every one gets an answer
 
     def _exec(self, exec_: pb.ExecServerMessage, now: float) -> None:
-        self._progressed = now
+        self.watch.progressed = now
         match exec_.WhichOneof("message"):
             case "request_context_args":
                 context = b"".join(self._opening.context)
@@ -412,18 +449,21 @@ class Conversation:
                 if name in self._tools:
                     self._ask(exec_, args.tool_call_id, name, arguments_json(args.args), _mcp_answer, now)
                 else:
+                    self._tally.calling()
                     reply = execs.tool_not_found(exec_.id, name, sorted(self._tools))
                     self.outgoing += [execs.answer(reply), execs.stream_close(exec_.id)]
             case _:
                 self._built_in(exec_, now)
 
     def _built_in(self, exec_: pb.ExecServerMessage, now: float) -> None:
+        self._tally.calling()
         match self._policy(exec_):
             case Redirect(name=name, arguments=arguments, convert=convert):
-                self._ask(exec_, _exec_call_id(exec_), name, arguments, convert, now, typed=True)
+                self._ask(exec_, execs.call_id(exec_), name, arguments, convert, now, typed=True)
             case RunHere():
-                self._running_jobs |= {exec_.id}
-                self.jobs = (*self.jobs, exec_)
+                kind = exec_.WhichOneof("message") or ""
+                self._worked_here = self._worked_here or kind not in _READ_ONLY
+                self._ask(exec_, execs.call_id(exec_), kind, execs.essence(exec_), None, now)
             case Refuse(reason=reason):
                 self.outgoing.extend(execs.refuse(exec_, reason))
 
@@ -433,33 +473,32 @@ class Conversation:
         call_id: str,
         name: str,
         arguments: str,
-        convert: Convert,
+        convert: Convert | None,
         now: float,
         *,
         typed: bool = False,
     ) -> None:
-        call_id = call_id or f"exec_{exec_.id}"
-        events, known = self._desk.ask(call_id, exec_.id, name, arguments, convert, typed=typed)
-        if known:
-            self.outgoing.extend(self._desk.again(call_id, name, arguments, exec_.id))
-            return
-        for event in events:
-            self._show(event)
+        call_id = call_id or f"{NAMELESS}{self._attempts}_{exec_.id}"
+        asked = self._calls.ask((call_id,), exec_.id, name, arguments, convert, typed=typed)
+        self.outgoing.extend(asked.replies)
+        self._show(asked.events)
+        if asked.run:
+            self.jobs = (*self.jobs, (asked.call, exec_))
         self._settle_step(now)
 
     def _settle_step(self, now: float) -> None:
         """Pause when the step's calls are all out; when nobody says how many there are, a short quiet decides."""
-        if self.phase is not Phase.RUNNING or not self._desk.step or self._desk.growing:
-            self._pause_at = None
-        elif self._desk.complete():
+        if self.phase is not Phase.RUNNING or not self._calls.step or self._calls.writing:
+            self.watch.pause_at = None
+        elif self._calls.complete():
             self._pause()
         else:
-            self._pause_at = now + self._limits.sibling_quiet
+            self.watch.pause_at = now + self._limits.sibling_quiet
 
     def _pause(self) -> None:
-        self._pause_at = None
+        self.watch.pause_at = None
         self.phase = Phase.PAUSED
-        self.events.append(UsageReported(self._tally.estimate()))
+        self.events.append(UsageReported(self._tally.paused()))
         self.events.append(TurnPaused())
 
 
@@ -473,10 +512,27 @@ def _client_name(args: pb.McpArgs) -> str:
     return args.tool_name or args.name
 
 
+def _ids(call: pb.ToolCall, envelope: str) -> tuple[str, ...]:
+    """The ids under which a call is told of. The inner one, which its exec will use, comes first."""
+    inner = call.mcp_tool_call.args.tool_call_id if call.WhichOneof("tool") == "mcp_tool_call" else ""
+    return tuple(dict.fromkeys(one for one in (inner, call.tool_call_id, envelope) if one))
+
+
 def _mcp_answer(exec_id: int, result: ToolResult) -> list[bytes]:
     return [execs.answer(execs.mcp_result(exec_id, result)), execs.stream_close(exec_id)]
 
 
-def _exec_call_id(exec_: pb.ExecServerMessage) -> str:
-    kind = exec_.WhichOneof("message")
-    return getattr(getattr(exec_, kind), "tool_call_id", "") if kind else ""
+def _diverged(why: Diverged, *, in_call: bool) -> GatewayError:
+    """What the client is told when the answer it has a part of cannot be completed."""
+    if in_call:
+        return GatewayError(
+            ErrorKind.UPSTREAM_DOWN,
+            f"Cursor did not complete a tool call that it had begun: {why}.",
+            hint="Do not run that call. Ask again.",
+            code="tool_call_cut",
+        )
+    return GatewayError(
+        ErrorKind.UPSTREAM_DOWN,
+        f"The connection to Cursor broke in the middle of the answer, and then {why}.",
+        hint="Ask again.",
+    )

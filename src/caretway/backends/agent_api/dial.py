@@ -19,7 +19,7 @@ P = TypeVar("P", bound=asyncio.Protocol)
 ALPN_H2: Final = "h2"
 ALPN_HTTP1: Final = "http/1.1"
 ALPN_BOTH: Final = (ALPN_H2, ALPN_HTTP1)
-CONNECT_TIMEOUT_S: Final = 10.0
+CONNECT_TIMEOUT_S: Final = 8.0
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 RETRY_HINT: Final = "Check the network and --agent-url; `caretway doctor` tests the connection."

@@ -11,44 +11,50 @@ MAX_UNSAVED_CHARS: Final = 4 * 1024 * 1024
 
 
 class Diverged(Exception):
-    """The new attempt tells another story than the one the client already has."""
+    """The model tells another story than the one the client already has."""
+
+    def __init__(self, what: str, *, in_call: bool = False) -> None:
+        super().__init__(what)
+        self.in_call = in_call
+        """The client has a part of a call that will not be completed."""
 
 
 class Echo:
-    __slots__ = ("_cap", "_chars", "_skip", "_skip_reasoning", "_thought", "_unsaved")
+    __slots__ = ("_cap", "_skip_reasoning", "_thought", "_unsaved", "chars", "skip")
 
     def __init__(self, max_unsaved_chars: int = MAX_UNSAVED_CHARS) -> None:
         self._unsaved: list[str] = []
-        self._chars = 0
+        self.chars = 0
         self._cap = max_unsaved_chars
         self._thought: list[str] = []
-        self._skip = self._skip_reasoning = ""
+        self.skip = self._skip_reasoning = ""
+        """What the new attempt has not caught up with."""
 
     @property
     def replayable(self) -> bool:
-        return self._chars <= self._cap
+        return self.chars <= self._cap
 
     def saved(self) -> None:
-        """A checkpoint holds everything that was said so far."""
-        self._unsaved.clear()
-        self._thought.clear()
-        self._chars = 0
-        self._skip = self._skip_reasoning = ""
+        """A checkpoint holds everything that this attempt has said so far. What the attempt before said beyond that is
+        still to come."""
+        self._unsaved = [self.skip] if self.skip else []
+        self._thought = [self._skip_reasoning] if self._skip_reasoning else []
+        self.chars = len(self.skip) + len(self._skip_reasoning)
 
     def rewind(self) -> None:
         """A new attempt begins at the last checkpoint."""
-        self._skip, self._skip_reasoning = "".join(self._unsaved), "".join(self._thought)
+        self.skip, self._skip_reasoning = "".join(self._unsaved), "".join(self._thought)
 
     def text(self, text: str) -> str:
-        if self._skip:
-            if self._skip.startswith(text):
-                self._skip = self._skip[len(text) :]
+        if self.skip:
+            if self.skip.startswith(text):
+                self.skip = self.skip[len(text) :]
                 return ""
-            if not text.startswith(self._skip):
-                raise Diverged
-            text, self._skip = text[len(self._skip) :], ""
-        self._chars += len(text)
-        if self._chars <= self._cap:
+            if not text.startswith(self.skip):
+                raise Diverged("the model said something else than before")
+            text, self.skip = text[len(self.skip) :], ""
+        self.chars += len(text)
+        if self.chars <= self._cap:
             self._unsaved.append(text)
         return text
 
@@ -58,7 +64,7 @@ class Echo:
                 self._skip_reasoning = self._skip_reasoning[len(text) :]
                 return ""
             self._skip_reasoning = ""  # other thoughts may lead to the same words: only the answer must not differ
-        self._chars += len(text)
-        if self._chars <= self._cap:
+        self.chars += len(text)
+        if self.chars <= self._cap:
             self._thought.append(text)
         return text

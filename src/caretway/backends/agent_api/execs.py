@@ -4,6 +4,7 @@ Every exec request gets an answer, because the server waits for one. What cannot
 that belongs to the request, so that the model sees a tool that said no and not a broken connection.
 """
 
+import hashlib
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -38,6 +39,20 @@ def throw(exec_id: int, error: str) -> bytes:
 
 def answer(reply: ExecReply) -> bytes:
     return pb.AgentClientMessage(exec_client_message=reply).SerializeToString()
+
+
+def readdressed(messages: Sequence[bytes], exec_id: int) -> list[bytes]:
+    """The same answers, for an exec that asks for them under another id."""
+    renamed: list[bytes] = []
+    for data in messages:
+        message = pb.AgentClientMessage.FromString(data)
+        if message.HasField("exec_client_message"):
+            message.exec_client_message.id = exec_id
+        else:
+            control = message.exec_client_control_message
+            getattr(control, control.WhichOneof("message") or "stream_close").id = exec_id
+        renamed.append(message.SerializeToString())
+    return renamed
 
 
 def mcp_result(exec_id: int, result: ToolResult) -> ExecReply:
@@ -155,6 +170,22 @@ REFUSALS: Final[dict[str, Refuse]] = {
     "mcp_state_exec_args": _mcp_state,
 }
 """Exec kind -> how to say no to it."""
+
+
+def call_id(exec_: pb.ExecServerMessage) -> str:
+    """The id of the call that the exec belongs to, if it says so."""
+    kind = exec_.WhichOneof("message")
+    return getattr(getattr(exec_, kind), "tool_call_id", "") if kind else ""
+
+
+def essence(exec_: pb.ExecServerMessage) -> str:
+    """What an exec asks for, without its ids: two that mean the same have the same."""
+    args = getattr(exec_, exec_.WhichOneof("message") or "request_context_args")
+    bare = type(args)()
+    bare.CopyFrom(args)
+    if "tool_call_id" in bare.DESCRIPTOR.fields_by_name:
+        bare.ClearField("tool_call_id")
+    return hashlib.sha256(bare.SerializeToString(deterministic=True)).hexdigest()
 
 
 def refuse(exec_: pb.ExecServerMessage, reason: str) -> list[bytes]:

@@ -43,10 +43,13 @@ from .h2_frames import (
     frame,
     head_frames,
     settings,
+    unpadded,
     window_update,
 )
 
 MAX_STREAMS: Final = 2**31 - 1
+MAX_CONTINUATIONS: Final = 64
+"""Frames that one block of fields may go on for. Its bytes are bounded too, but a frame may be empty."""
 
 _unpack_head = HEAD.unpack_from
 
@@ -69,6 +72,7 @@ class _Halves:
 class Framing:
     __slots__ = (
         "_block",
+        "_continued",
         "_fields",
         "_first_receive_window",
         "_first_send_window",
@@ -97,6 +101,7 @@ class Framing:
         self._streams: dict[int, _Halves] = {}
         self._rest = b""
         self._block: tuple[int, int, bytearray] | None = None  # an unfinished block of fields: stream, flags, bytes
+        self._continued = 0  # by so many frames so far
         self._fields = FieldReader()
         self.outgoing: list[bytes] = []
         """Frames that are to be sent; `data_to_send` takes them."""
@@ -232,6 +237,7 @@ class Framing:
                 else:
                     self._take(kind, flags, stream_id & STREAM_BITS, data[start:at], heard)
         except Http2Broken as broken:
+            broken.stream_id = stream_id & STREAM_BITS
             self.say_goodbye(broken.code)
             raise
         self._rest = data[at:]
@@ -265,7 +271,7 @@ class Framing:
         if halves.receive_window < 0:
             raise Http2Broken(Code.FLOW_CONTROL_ERROR, "more DATA than was allowed")
         if flags & PADDED:
-            payload = _unpadded(payload)
+            payload = unpadded(payload)
         halves.received += len(payload)
         heard.append(DataReceived(stream_id, payload, size))
         if flags & END_STREAM:
@@ -282,7 +288,7 @@ class Framing:
 
     def _take_headers(self, stream_id: int, flags: int, payload: bytes, heard: list[Heard]) -> None:
         if flags & PADDED:
-            payload = _unpadded(payload)
+            payload = unpadded(payload)
         if flags & WITH_PRIORITY:
             payload = payload[5:]
         if stream_id not in self._streams:
@@ -290,15 +296,17 @@ class Framing:
         if flags & END_HEADERS:
             self._take_fields(stream_id, flags, payload, heard)
         else:
-            self._block = (stream_id, flags, bytearray(payload))
+            self._block, self._continued = (stream_id, flags, bytearray(payload)), 0
 
     def _take_continuation(self, stream_id: int, flags: int, payload: bytes, heard: list[Heard]) -> None:
         if self._block is None:
             raise Http2Broken(Code.PROTOCOL_ERROR, "CONTINUATION without HEADERS")
         _, first_flags, block = self._block
         block += payload
-        if len(block) > MAX_FIELDS_BYTES:
-            raise Http2Broken(Code.ENHANCE_YOUR_CALM, f"a block of more than {MAX_FIELDS_BYTES} bytes of header fields")
+        self._continued += 1
+        if len(block) > MAX_FIELDS_BYTES or self._continued > MAX_CONTINUATIONS:
+            what = f"header fields in {self._continued + 1} frames and {len(block)} bytes, and no end"
+            raise Http2Broken(Code.ENHANCE_YOUR_CALM, what)
         if flags & END_HEADERS:
             self._block = None
             self._take_fields(stream_id, first_flags, bytes(block), heard)
@@ -354,6 +362,8 @@ class Framing:
                 raise Http2Broken(Code.FLOW_CONTROL_ERROR, f"a window of {value} bytes")
             for halves in self._streams.values():
                 halves.send_window += value - self._first_send_window  # may be below zero for a while
+                if halves.send_window > MAX_WINDOW:
+                    raise Http2Broken(Code.FLOW_CONTROL_ERROR, f"a window of {halves.send_window} bytes by SETTINGS")
             self._first_send_window = value
         elif name == Setting.MAX_FRAME_SIZE:
             if not FRAME_BYTES <= value < 1 << 24:
@@ -371,7 +381,7 @@ class Framing:
         if len(payload) != 8 or stream_id:
             raise Http2Broken(Code.FRAME_SIZE_ERROR, f"a PING of {len(payload)} bytes on stream {stream_id}")
         if flags & ACK:
-            heard.append(PingAnswered())
+            heard.append(PingAnswered(payload))
         else:
             self.outgoing.append(frame(Kind.PING, ACK, 0, payload))
 
@@ -395,9 +405,3 @@ class Framing:
         if opened > MAX_WINDOW:
             raise Http2Broken(Code.FLOW_CONTROL_ERROR, f"a window of {opened} bytes")
         heard.append(WindowOpened(stream_id))
-
-
-def _unpadded(payload: bytes) -> bytes:
-    if not payload or payload[0] >= len(payload):
-        raise Http2Broken(Code.PROTOCOL_ERROR, "more padding than payload")
-    return payload[1 : len(payload) - payload[0]]

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import Final, assert_never, cast
 
 from ...core.errors import ErrorKind, GatewayError
-from .alarm import Alarm
 from .dial import ALPN_H2
 from .faults import HINTS
 from .h2_codec import Framing
 from .h2_frames import (
+    HEAD_BYTES,
     DataReceived,
     GoAway,
     HeadReceived,
@@ -28,6 +28,7 @@ from .h2_frames import (
     WindowOpened,
 )
 from .h2_framing import NotHttp2, reset_fault, speaks_http2, unprocessed
+from .h2_liveness import Liveness
 from .h2_stream import Stream
 from .limits import TransportLimits
 from .run_reader import cut
@@ -45,13 +46,11 @@ SMALL_READ_BYTES: Final = 8 * 1024
 """More than this at a time is worth a read of its own."""
 LAST_STREAM_ID: Final = 2**30
 """Far below the protocol's limit: a connection this old is retired."""
-PING_PAYLOAD: Final = b"caretway"
 
 
 class Connection(asyncio.Protocol):
     __slots__ = (
         "_acknowledge_at",
-        "_alarm",
         "_cause",
         "_draining",
         "_flush_due",
@@ -59,11 +58,10 @@ class Connection(asyncio.Protocol):
         "_gather_s",
         "_greeting",
         "_host",
-        "_last_heard",
+        "_life",
         "_limits",
         "_loop",
         "_on_change",
-        "_pinged",
         "_places",
         "_reading",
         "_reopen_at",
@@ -73,6 +71,7 @@ class Connection(asyncio.Protocol):
         "_transport",
         "_unread",
         "_write_blocked",
+        "alone",
         "closed",
         "ready",
     )
@@ -101,15 +100,18 @@ class Connection(asyncio.Protocol):
         self._reading = False
         self._flush_due = False
         self._write_blocked = False
-        self._last_heard = self._loop.time()
-        self._pinged = 0.0
-        self._alarm = Alarm(self._loop)
+        self._life = Liveness(self, limits, self._loop)
+        self.alone = False
+        """It belongs to one run, until that is over."""
 
     # -- for the pool -------------------------------------------------------------------------------------------------
 
     @property
-    def has_room(self) -> bool:
-        return len(self._streams) < self._places and not self._draining
+    def room(self) -> int:
+        """How many more streams may be opened now, if it is more than 0; none on a connection that is in doubt."""
+        if self._draining or self.alone or self._life.in_doubt:
+            return 0
+        return self._places - len(self._streams)
 
     @property
     def fresh(self) -> bool:
@@ -117,16 +119,15 @@ class Connection(asyncio.Protocol):
         return self._framing.last_stream_id == 0
 
     def open(self, block: bytes, sink: Sink, body: bytes | None = None) -> Stream:
-        """Start a request, after `has_room` said yes; `block` are its fields. With `body` it is complete; without,
-        `send` goes on with it."""
+        """Start a request, when there is `room` or the connection is its own; `block` are its fields. With `body` it is
+        complete; without, `send` goes on with it."""
         stream_id = self._framing.open(block, end=body == b"")
         stream = self._streams[stream_id] = Stream(self, stream_id, sink, complete=body is not None)
         if body:
             stream.outbox.add(body)
             self._sendable[stream_id] = stream
         self._draining = stream_id >= LAST_STREAM_ID
-        if len(self._streams) == 1:
-            self._watch()
+        self._life.opened(first=len(self._streams) == 1)
         self._flush_soon()
         return stream
 
@@ -169,6 +170,10 @@ class Connection(asyncio.Protocol):
             self._framing.reset(stream.id)
             self._flush_soon()
 
+    def doubt(self) -> None:
+        if self._cause is None:
+            self._life.doubt()
+
     # -- asyncio.Protocol ---------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -181,8 +186,9 @@ class Connection(asyncio.Protocol):
         self._write()
 
     def data_received(self, data: bytes) -> None:
-        now = self._loop.time()
-        thick, self._last_heard = now - self._last_heard < self._gather_s, now
+        now, size, life = self._loop.time(), len(data), self._life
+        thick, life.heard_at = now - life.heard_at < self._gather_s, now
+        life.heard += size
         if self._cause is not None:
             return
         if self._greeting is not None:
@@ -198,17 +204,16 @@ class Connection(asyncio.Protocol):
             piece = self._framing.piece(data)
             if piece is not None:
                 stream_id, payload = piece
-                self._take_piece(stream_id, payload, len(payload))
+                self._take_piece(stream_id, payload, size - HEAD_BYTES)
             else:
                 thick = self._take(self._framing.receive(data)) and self._gather_s > 0
         except Http2Broken as broken:
-            hint = HINTS[ErrorKind.UPSTREAM_PROTOCOL]
-            self._fail(GatewayError(ErrorKind.UPSTREAM_PROTOCOL, f"{self._host} broke HTTP/2: {broken}", hint=hint))
+            self._break(broken)
         finally:
             self._reading = False
         if self._sendable or self._framing.outgoing:
             self._flush()
-        if thick and len(self._streams) > 1 and len(data) < SMALL_READ_BYTES and self._cause is None:
+        if thick and len(self._streams) > 1 and size < SMALL_READ_BYTES and self._cause is None:
             self._look_away()
 
     def _look_away(self) -> None:
@@ -315,7 +320,7 @@ class Connection(asyncio.Protocol):
                     if not self.ready.done():
                         self.ready.set_result(None)
                 case PingAnswered():
-                    self._watch()
+                    self._life.answered(event.payload)
                 case GoAway():
                     self._draining = True
                     for each in self._streams.values():
@@ -399,6 +404,7 @@ class Connection(asyncio.Protocol):
                 framed += len(data)
                 if stream.outbox.size:
                     sendable[stream_id] = stream
+            self._life.sent += framed
             self._write()
         self._write()
 
@@ -412,28 +418,21 @@ class Connection(asyncio.Protocol):
 
     # -- liveness and the end -----------------------------------------------------------------------------------------
 
-    def _watch(self) -> None:
-        """With streams: PING in a while (at once if the connection has been silent that long). Without: idle out."""
-        if not self._streams:
-            self._alarm.set(self._limits.idle_timeout_s, self._retire)
-            return
-        silent = self._loop.time() - self._last_heard
-        due = self._limits.ping_interval_s
-        self._alarm.set(0.0 if silent > due else due, self._ping)
+    @property
+    def in_use(self) -> bool:
+        return bool(self._streams)
 
-    def _ping(self) -> None:
-        self._pinged = self._loop.time()
-        self._alarm.set(self._limits.ping_timeout_s, self._judge_silence)
-        self._framing.ping(PING_PAYLOAD)
-        self._flush()
+    def send_ping(self, payload: bytes) -> None:
+        self._framing.ping(payload)
+        self._flush_soon()
 
-    def _judge_silence(self) -> None:
-        if self._last_heard >= self._pinged:
-            self._watch()  # a peer that talks is alive, whatever it thinks of PINGs
-        else:
-            self._fail(cut(f"{self._host} gave no sign of life for {self._limits.ping_timeout_s:g} s after a PING"))
+    def proven(self) -> None:
+        self._on_change(self)
 
-    def _retire(self) -> None:
+    def unheard(self, waited_s: float) -> None:
+        self._fail(cut(f"{self._host} did not answer a PING within {waited_s:.3g} s; the connection is given up"))
+
+    def idle(self) -> None:
         self.shut(cut(f"the idle connection to {self._host} was closed"))
 
     def _end_our_half(self, stream: Stream) -> None:
@@ -452,7 +451,8 @@ class Connection(asyncio.Protocol):
         self._sendable.pop(stream.id, None)
         del self._streams[stream.id]
         if not self._streams:
-            self._watch()
+            self.alone = False
+            self._life.emptied()
             if self._draining:
                 self._loop.call_soon(self._shut_when_drained)
         self._on_change(self)
@@ -471,12 +471,21 @@ class Connection(asyncio.Protocol):
             self.abort()
             self._end_all(cause)
 
+    def _break(self, broken: Http2Broken) -> None:
+        """The stream whose frame it was hears of it; for the others the connection was cut, as by anything else."""
+        what, hint = f"{self._host} broke HTTP/2: {broken}", HINTS[ErrorKind.UPSTREAM_PROTOCOL]
+        mistake = GatewayError(ErrorKind.UPSTREAM_PROTOCOL, f"Cursor: {what}", hint=hint)
+        culprit = self._streams.pop(broken.stream_id, None)
+        self._fail(cut(what) if self.ready.done() else mistake)
+        if culprit is not None:
+            self._end(culprit, mistake)
+
     def _end_all(self, cause: GatewayError) -> None:
         if self._cause is not None:
             return
         self._cause = cause
         self._draining = True
-        self._alarm.cancel()
+        self._life.stop()
         if not self.ready.done():
             self.ready.set_exception(cause)
             self.ready.exception()  # seen: nobody may be waiting any more
@@ -484,6 +493,9 @@ class Connection(asyncio.Protocol):
         self._streams.clear()
         self._sendable.clear()
         for stream in streams:
-            stream.over = True
-            stream.outbox.clear()
-            self._tell_end(stream, cause)
+            self._end(stream, cause)
+
+    def _end(self, stream: Stream, cause: GatewayError) -> None:
+        stream.over = True
+        stream.outbox.clear()
+        self._tell_end(stream, cause)

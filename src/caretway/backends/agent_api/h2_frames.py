@@ -78,6 +78,8 @@ class Http2Broken(Exception):
     def __init__(self, code: Code, what: str) -> None:
         super().__init__(what)
         self.code = code
+        self.stream_id = 0
+        """Which stream the frame named that did it; 0: the connection."""
 
 
 # -- what a client hears. Structs: there is one for each delta
@@ -115,6 +117,7 @@ class SettingsChanged(Struct, frozen=True, gc=False):
 
 
 class PingAnswered(Struct, frozen=True, gc=False):
+    payload: bytes
     stream_id: int = 0
 
 
@@ -124,6 +127,12 @@ class GoAway(Struct, frozen=True, gc=False):
 
 
 Heard = DataReceived | HeadReceived | StreamEnded | StreamReset | WindowOpened | SettingsChanged | PingAnswered | GoAway
+
+
+def unpadded(payload: bytes) -> bytes:
+    if not payload or payload[0] >= len(payload):
+        raise Http2Broken(Code.PROTOCOL_ERROR, "more padding than payload")
+    return payload[1 : len(payload) - payload[0]]
 
 
 # -- what a client says

@@ -12,6 +12,7 @@ class Carrier(Protocol):
     def queue(self, stream: "Stream", data: bytes) -> None: ...
     def reopen_window(self, stream: "Stream") -> None: ...
     def reset(self, stream: "Stream") -> None: ...
+    def doubt(self) -> None: ...
 
 
 class Stream:
@@ -45,6 +46,9 @@ class Stream:
     def resume(self) -> None:
         self.paused = False
         self._connection.reopen_window(self)
+
+    def doubt(self) -> None:
+        self._connection.doubt()
 
     def close(self) -> None:
         self.sink = NOBODY

@@ -22,7 +22,8 @@ MAX_HEAD_BYTES: Final = 64 * 1024
 
 
 class Exchange:
-    """One request and the owner of its answer. It may travel over a second connection when the first was stale."""
+    """One request and the owner of its answer. A repeatable one may travel over a second connection when the first was
+    stale."""
 
     __slots__ = (
         "body",
@@ -33,13 +34,25 @@ class Exchange:
         "method",
         "over",
         "paused",
+        "repeatable",
+        "repeated",
+        "sent_at",
         "shared",
         "sink",
         "target",
+        "waits_since",
     )
 
     def __init__(
-        self, method: str, target: str, fields: list[tuple[str, str]], body: bytes, sink: Sink, *, shared: bool
+        self,
+        method: str,
+        target: str,
+        fields: list[tuple[str, str]],
+        body: bytes,
+        sink: Sink,
+        *,
+        shared: bool,
+        repeatable: bool,
     ) -> None:
         self.method = method
         self.target = target
@@ -48,6 +61,12 @@ class Exchange:
         self.sink = sink
         self.shared = shared
         """Uses one of the connections that all runs share, and not one of its own."""
+        self.repeatable = repeatable
+        """To send it twice does no harm."""
+        self.repeated = False
+        self.waits_since = 0.0
+        """For a connection."""
+        self.sent_at: float | None = None
         self.connection: Connection | None = None
         self.kept = False
         """Sent on a connection that had been used before, which the peer may have given up meanwhile."""
@@ -64,6 +83,21 @@ class Exchange:
         self.paused = False
         if self.connection is not None:
             self.connection.resume()
+
+    @property
+    def stale(self) -> bool:
+        """On a kept connection, without a word in answer: should that break, the peer has most likely seen nothing."""
+        return self.kept and not self.heard and not self.over
+
+    @property
+    def heard_at(self) -> float:
+        """When the connection under it last brought anything; 0 without one."""
+        return self.connection.heard_at if self.connection is not None else 0.0
+
+    def doubt(self) -> None:
+        """Whatever comes of it, its connection is not used again."""
+        if self.connection is not None:
+            self.connection.spent = True
 
     def abandon(self) -> None:
         """The owner hears nothing more; an answer that is still to come takes the connection with it."""
@@ -101,8 +135,13 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._exchange: Exchange | None = None
         self._used = False
+        self._loop = asyncio.get_running_loop()
+        self.heard_at = self._loop.time()
+        """When it was opened, or last brought anything."""
         self.idle_since = 0.0
-        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.spent = False
+        """This exchange is its last."""
+        self.closed: asyncio.Future[None] = self._loop.create_future()
 
     @property
     def usable(self) -> bool:
@@ -113,6 +152,7 @@ class Connection(asyncio.Protocol):
         assert self._exchange is None
         exchange.kept, self._used = self._used, True
         exchange.connection, self._exchange = self, exchange
+        exchange.sent_at = self._loop.time()
         framing = self._framing
         request = h11.Request(method=exchange.method, target=exchange.target, headers=exchange.fields)
         parts = [framing.send(request) or b""]
@@ -146,6 +186,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
+        self.heard_at = self._loop.time()
         if self._exchange is None:
             self.abort()  # nobody asked: a late answer, or a farewell before closing
             return
@@ -213,7 +254,8 @@ class Connection(asyncio.Protocol):
         if exchange.paused:
             self.resume()
         framing = self._framing
-        reusable = framing.our_state is h11.DONE and framing.their_state is h11.DONE and self.usable
+        in_order = framing.our_state is h11.DONE and framing.their_state is h11.DONE
+        reusable = in_order and self.usable and not self.spent
         if reusable:
             framing.start_next_cycle()
         elif self._transport is not None:

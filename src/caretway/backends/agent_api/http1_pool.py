@@ -1,7 +1,8 @@
 """The kept-alive HTTP/1.1 connections to one host, and who waits for one.
 
 A request goes out at once, without a task, when a connection is idle; else whichever comes first serves it, one that
-becomes free or a new one. Requests that share connections start in the order they came in.
+becomes free or a new one. Requests that share connections start in the order they came in. There is no PING here, so
+what lay idle for more than a moment is not kept: nobody could tell whether it still leads anywhere.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ class Http1Pool:
         self._waiting: deque[Exchange] = deque()
         self._shared_busy = 0
         self._own_busy = 0
-        self._opening: set[asyncio.Task[None]] = set()
+        self._opening: dict[asyncio.Task[None], float] = {}  # and when each began
         self._again: set[asyncio.Task[None]] = set()
         self._sweep: asyncio.TimerHandle | None = None
         self._closed = False
@@ -43,11 +44,20 @@ class Http1Pool:
         if self._closed:
             exchange.end(stopping())
             return
+        exchange.waits_since = _now()
         self._waiting.append(exchange)
         self._serve()
 
-    async def start(self, exchange: Exchange) -> None:
-        """For an exchange with a connection of its own; raises when none can be had."""
+    def distrust(self) -> None:
+        """Somebody waited in vain: of the connections that lie idle, those are left that were heard just now."""
+        limit = _now() - self._limits.sure_s
+        for connection in [each for each in self._idle if each.heard_at < limit]:
+            self._idle.remove(connection)
+            connection.close(cut("the idle connection is not trusted any more"))
+
+    async def start(self, exchange: Exchange, *, alone: bool = False) -> None:
+        """For an exchange with a connection of its own, a new one if it is to be `alone`; raises when none can be
+        had."""
         if self._closed:
             raise stopping()
         if self._own_busy >= self._limits.http1_run_connections:
@@ -58,7 +68,9 @@ class Http1Pool:
             )
         self._own_busy += 1
         try:
-            connection = self._take_idle() or await self._connect()
+            # A run is not repeated, so it takes no kept connection that its peer may be about to close.
+            kept = None if alone else self._take_idle(heard_since=_now() - self._limits.sure_s)
+            connection = kept or await self._connect()
         except BaseException:
             self._own_busy -= 1
             raise
@@ -68,7 +80,7 @@ class Http1Pool:
         self._closed = True
         if self._sweep is not None:
             self._sweep.cancel()
-        tasks = self._opening | self._again
+        tasks = self._again.union(self._opening)
         for task in tasks:
             task.cancel()
         if tasks:
@@ -94,10 +106,9 @@ class Http1Pool:
         self._serve()
 
     def failed(self, exchange: Exchange, error: GatewayError) -> None:
-        stale = exchange.kept and not exchange.heard and not exchange.over and error.kind is ErrorKind.UPSTREAM_DOWN
-        if stale and not self._closed:
-            # The peer gave the kept connection up before it saw the request. Appends carry their number, a RunSSE
-            # only attaches to its request id, and a unary call whose answer is lost is lost either way.
+        broken = error.kind is ErrorKind.UPSTREAM_DOWN
+        if broken and exchange.stale and exchange.repeatable and not self._closed:
+            exchange.repeated = True
             task = spawn(self._retry(exchange), "agent-http1-retry")
             self._again.add(task)
             task.add_done_callback(self._again.discard)
@@ -124,18 +135,21 @@ class Http1Pool:
                 break
             self._shared_busy += 1
             connection.start(waiting.popleft())
-        wanted = min(len(waiting), limit - self._shared_busy) - len(self._opening)
-        if not self._closed:
-            for _ in range(wanted):
-                task = spawn(self._open_one(), "agent-http1-connect")
-                self._opening.add(task)
+        if self._closed or not waiting:
+            return
+        now, again = _now(), self._limits.dial_again_s
+        hopeful = sum(now - began < again for began in self._opening.values())  # older ones may lead nowhere
+        wanted = min(len(waiting), limit - self._shared_busy) - hopeful
+        for _ in range(min(wanted, 2 * limit - len(self._opening))):
+            self._opening[spawn(self._open_one(now), "agent-http1-connect")] = now
 
-    async def _open_one(self) -> None:
+    async def _open_one(self, began: float) -> None:
         try:
             connection = await self._connect()
         except GatewayError as error:
             self._opening_ended()
-            while self._waiting:  # an attempt for each that waits, so one failure for the one that waited longest
+            while self._waiting and self._waiting[0].waits_since <= began:
+                # An attempt for each that waits, so one failure for the one that waited longest.
                 exchange = self._waiting.popleft()
                 if not exchange.over:
                     exchange.end(error)
@@ -152,7 +166,7 @@ class Http1Pool:
     def _opening_ended(self) -> None:
         task = asyncio.current_task()
         if task is not None:
-            self._opening.discard(task)
+            self._opening.pop(task, None)
 
     async def _retry(self, exchange: Exchange) -> None:
         try:
@@ -184,8 +198,8 @@ class Http1Pool:
         self._open.add(connection)
         return connection
 
-    def _take_idle(self) -> Connection | None:
-        while self._idle:
+    def _take_idle(self, heard_since: float = 0.0) -> Connection | None:
+        while self._idle and self._idle[-1].heard_at >= heard_since:
             connection = self._idle.pop()
             if connection.usable:
                 return connection
@@ -197,25 +211,30 @@ class Http1Pool:
         if self._closed or len(self._idle) >= self._limits.http1_idle_connections:
             connection.close(stopping())
             return
-        loop = asyncio.get_running_loop()
-        connection.idle_since = loop.time()
+        connection.idle_since = _now()
         self._idle.append(connection)
         if self._sweep is None:
-            self._sweep = loop.call_later(self._limits.idle_timeout_s, self._close_idle)
+            self._sweep_in(self._limits.http1_idle_timeout_s)
+
+    def _sweep_in(self, delay_s: float) -> None:
+        self._sweep = asyncio.get_running_loop().call_later(delay_s, self._close_idle)
 
     def _close_idle(self) -> None:
-        loop = asyncio.get_running_loop()
         self._sweep = None
-        limit = loop.time() - self._limits.idle_timeout_s
+        limit = _now() - self._limits.http1_idle_timeout_s
         for connection in [each for each in self._idle if each.idle_since <= limit]:
             self._idle.remove(connection)
             connection.close(cut("the idle connection was closed"))
         if self._idle:
             oldest = min(each.idle_since for each in self._idle)
-            self._sweep = loop.call_at(oldest + self._limits.idle_timeout_s, self._close_idle)
+            self._sweep_in(oldest + self._limits.http1_idle_timeout_s - _now())
 
     def _settle(self, exchange: Exchange) -> None:
         if exchange.shared:
             self._shared_busy -= 1
         else:
             self._own_busy -= 1
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -2,7 +2,8 @@
 
 One counter numbers all appends of a run in the order of `send`; up to a limit of them are under way at a time, so that
 an answer to Cursor does not cost a round trip each. The server puts them back in order. An append that fails, fails the
-run: the server would wait for its number for ever.
+run: the server would wait for its number for ever. When a kept connection breaks, an append may be sent twice: the
+server knows it by its number. So may a unary call, and never a run: whoever opened it decides, with a new request id.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from ...wire.envelope import pack
 from ...wire.messages import ai
 from ...wire.paths import BIDI_APPEND, RUN_SSE
 from .dial import Dial, Origin
-from .faults import fault_from_status
+from .faults import NEVER_RETRIED, fault_from_status
 from .heads import APPEND_HEADERS, RUN_HEADERS, head, run_ids
 from .http1_connection import Exchange
 from .http1_pool import Http1Pool
@@ -37,11 +38,17 @@ class Http1Transport:
         return self._pool.connection_count
 
     async def open_run(
-        self, request_id: str, headers: Mapping[str, str], handler: RunHandler, original: str = ""
+        self,
+        request_id: str,
+        headers: Mapping[str, str],
+        handler: RunHandler,
+        original: str = "",
+        *,
+        alone: bool = False,
     ) -> "Http1Run":
         mine = {"x-cursor-streaming": "true", **headers, **dict(run_ids(request_id, original))}
         run = Http1Run(self._pool, self._origin, self._limits, request_id, mine, handler)
-        await self._pool.start(run.listening)
+        await self._pool.start(run.listening, alone=alone)
         return run
 
     def open_run_now(
@@ -52,9 +59,9 @@ class Http1Transport:
     async def open_stream(
         self, path: str, headers: Mapping[str, str], message: bytes, handler: RunHandler
     ) -> "Http1Stream":
-        stream = Http1Stream(handler, self._limits)
+        stream = Http1Stream(handler, self._limits, foreign=True)
         fields = head({**RUN_HEADERS, "x-cursor-streaming": "true"}, headers)
-        stream.listening = _exchange(self._origin, "POST", path, fields, pack(message), stream, shared=False)
+        stream.listening = _exchange(self._origin, "POST", path, fields, pack(message), stream, run=True)
         await self._pool.start(stream.listening)
         return stream
 
@@ -66,6 +73,7 @@ class Http1Transport:
                 self._pool.submit(exchange)
                 return await answer.response
         except TimeoutError as passed:
+            self._pool.distrust()
             raise late(path, self._limits.call_timeout_s) from passed
         finally:
             exchange.abandon()
@@ -79,16 +87,21 @@ class Http1Stream(RunReader):
 
     listening: Exchange
 
-    def __init__(self, handler: RunHandler, limits: TransportLimits) -> None:
-        super().__init__(handler, max_frame_bytes=limits.max_frame_bytes, max_refusal_bytes=limits.max_refusal_bytes)
+    def __init__(self, handler: RunHandler, limits: TransportLimits, *, foreign: bool = False) -> None:
+        super().__init__(
+            handler,
+            max_frame_bytes=limits.max_frame_bytes,
+            max_refusal_bytes=limits.max_refusal_bytes,
+            foreign=foreign,
+        )
 
-    def pause(self) -> None:
+    def _hold_back(self) -> None:
         self.listening.pause()
 
-    def resume(self) -> None:
+    def _let_go(self) -> None:
         self.listening.resume()
 
-    def close(self) -> None:
+    def _give_up(self) -> None:
         self.listening.abandon()
 
 
@@ -114,10 +127,11 @@ class Http1Run(Http1Stream):
         self._append_fields = head({**APPEND_HEADERS, **timeout}, headers)
         self._unsent: deque[bytes] = deque()
         self._unsent_bytes = 0
-        self._in_flight = 0
-        self._over = False
+        self._in_flight: set[_Append] = set()
+        self._flying_bytes = 0
+        self._over = self._doubted = False
         opening = pack(ai.BidiRequestId(request_id=request_id).SerializeToString())
-        self.listening = _exchange(origin, "POST", RUN_SSE, head(RUN_HEADERS, headers), opening, self, shared=False)
+        self.listening = _exchange(origin, "POST", RUN_SSE, head(RUN_HEADERS, headers), opening, self, run=True)
 
     # -- RunStream ----------------------------------------------------------------------------------------------------
 
@@ -133,6 +147,13 @@ class Http1Run(Http1Stream):
         self._unsent_bytes += len(body)
         self._send_more()
 
+    def doubt(self) -> None:
+        self._doubted = True
+        self.listening.doubt()
+        self._pool.distrust()
+        if self._over:
+            self._stop()
+
     def close(self) -> None:
         self._stop()
         super().close()
@@ -144,16 +165,43 @@ class Http1Run(Http1Stream):
     # -- appends ------------------------------------------------------------------------------------------------------
 
     def _send_more(self) -> None:
-        while self._unsent and self._in_flight < self._limits.appends_in_flight:
+        while self._unsent and len(self._in_flight) < self._limits.appends_in_flight:
+            size = len(self._unsent[0])
+            if self._in_flight and self._flying_bytes + size > self._limits.append_bytes_in_flight:
+                break
             body = self._unsent.popleft()
-            self._unsent_bytes -= len(body)
-            self._in_flight += 1
-            append = _Append(self, self._limits)
+            self._unsent_bytes -= size
+            self._flying_bytes += size
+            append = _Append(self, self._limits, size)
             append.exchange = _exchange(self._origin, "POST", BIDI_APPEND, self._append_fields, body, append)
+            self._in_flight.add(append)
             self._pool.submit(append.exchange)
 
-    def append_ended(self, error: GatewayError | None) -> None:
-        self._in_flight -= 1
+    def silent_since(self, append: "_Append") -> float | None:
+        """When the last sign of life came after an append went out; None: nobody is looking, or it has not gone out."""
+        sent_at = append.exchange.sent_at
+        return None if sent_at is None or self.listening.paused else max(sent_at, self.listening.heard_at)
+
+    def silence_limit(self) -> float:
+        """More than usual while much is under way."""
+        under_way = sum(len(append.exchange.body) for append in self._in_flight)
+        return self._limits.append_silence_s + under_way / self._limits.slowest_bytes_per_s
+
+    def resend(self, append: "_Append") -> None:
+        """Its kept connection leads nowhere, most likely: the pool sends it again on a new one when that breaks."""
+        self._pool.distrust()
+        if append.exchange.connection is not None:
+            append.exchange.connection.abort()
+
+    def silent(self) -> None:
+        self.doubt()
+        what = f"{self._origin.host} answered neither the run nor its append within {self._limits.append_silence_s:g} s"
+        self._fail(cut(what))
+
+    def append_ended(self, append: "_Append", error: GatewayError | None) -> None:
+        if append in self._in_flight:
+            self._in_flight.discard(append)
+            self._flying_bytes -= append.size
         if error is not None:
             self._fail(error)
         else:
@@ -161,27 +209,43 @@ class Http1Run(Http1Stream):
 
     def _fail(self, error: GatewayError) -> None:
         if not self._over:
+            handler = self._handler
             self.close()
-            self._handler.on_closed(error)
+            handler.on_closed(error)
 
     def _stop(self) -> None:
         self._over = True
         self._unsent.clear()
         self._unsent_bytes = 0
+        for append in list(self._in_flight):  # they hold connections that others wait for
+            append.hurry(0.0 if self._doubted else self._limits.append_linger_s)
 
 
 class _Append:
-    """The sink of one append."""
+    """The sink of one append, and its clock. It may be sent twice, when the kept connection under it broke: the server
+    drops a number that it has seen. Should it refuse it instead, the run is lost as it would have been by the break."""
 
-    __slots__ = ("_limits", "_refusal", "_run", "_status", "_timer", "exchange")
+    __slots__ = ("_limits", "_loop", "_refusal", "_run", "_status", "_timer", "_until", "exchange", "size")
     exchange: Exchange
 
-    def __init__(self, run: Http1Run, limits: TransportLimits) -> None:
+    def __init__(self, run: Http1Run, limits: TransportLimits, size: int) -> None:
         self._run = run
+        self.size = size
         self._limits = limits
         self._status = 0
         self._refusal: tuple[Mapping[str, str], bytearray] | None = None
-        self._timer = asyncio.get_running_loop().call_later(limits.append_timeout_s, self._late)
+        self._loop = asyncio.get_running_loop()
+        self._until = self._loop.time() + limits.append_timeout_s
+        self._timer = self._loop.call_later(min(limits.append_silence_s, limits.append_timeout_s), self._look)
+
+    def hurry(self, left_s: float) -> None:
+        """The run is over."""
+        self._until = min(self._until, self._loop.time() + left_s)
+        self._timer.cancel()
+        if left_s:
+            self._timer = self._loop.call_at(self._until, self._late)
+        else:
+            self._late()
 
     def on_head(self, status: int, headers: Mapping[str, str]) -> None:
         self._status = status
@@ -198,11 +262,30 @@ class _Append:
         if error is None and self._refusal is not None:
             headers, body = self._refusal
             error = fault_from_status(self._status, headers, bytes(body))
-        self._run.append_ended(error)
+            if self.exchange.repeated and error.kind not in NEVER_RETRIED:
+                error = cut(f"a message had to be sent twice, and was refused: {error.message}")
+        self._run.append_ended(self, error)
+
+    def _look(self) -> None:
+        """Is it late, is the whole run silent, or is it this connection alone?"""
+        now, limit = self._loop.time(), self._run.silence_limit()
+        if now >= self._until:
+            self._late()
+            return
+        since, sent_at = self._run.silent_since(self), self.exchange.sent_at
+        silent_at = now + limit if since is None else since + limit
+        resend_at = sent_at + limit if sent_at is not None and self.exchange.stale else silent_at
+        if now >= silent_at:
+            self._run.silent()
+            return
+        if now >= resend_at:
+            self._run.resend(self)
+            resend_at = silent_at
+        self._timer = self._loop.call_at(min(self._until, silent_at, resend_at), self._look)
 
     def _late(self) -> None:
         self.exchange.abandon()
-        self._run.append_ended(late(BIDI_APPEND, self._limits.append_timeout_s))
+        self._run.append_ended(self, late(BIDI_APPEND, self._limits.append_timeout_s))
 
 
 def _exchange(
@@ -213,9 +296,10 @@ def _exchange(
     body: bytes,
     sink: "UnaryAnswer | Http1Stream | _Append",
     *,
-    shared: bool = True,
+    run: bool = False,
 ) -> Exchange:
+    """A run has a connection of its own, and is sent once."""
     own = [("host", origin.authority)]
     if body or method != "GET":
         own.append(("content-length", str(len(body))))
-    return Exchange(method, origin.prefix + path, [*own, *fields], body, sink, shared=shared)
+    return Exchange(method, origin.prefix + path, [*own, *fields], body, sink, shared=not run, repeatable=not run)

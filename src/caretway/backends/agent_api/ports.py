@@ -46,6 +46,11 @@ class RunStream(Listening, Protocol):
         """Queue one serialised AgentClientMessage (without envelope)."""
         ...
 
+    def doubt(self) -> None:
+        """The run timed out or made no progress: prove the connection under it or retire it, and let no new run use it
+        until then. Before or after `close()`; it ends no run by itself."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Response:
@@ -61,10 +66,18 @@ class Transport(Protocol):
     """`h2` or `http1`."""
 
     async def open_run(
-        self, request_id: str, headers: Mapping[str, str], handler: RunHandler, original: str = ""
+        self,
+        request_id: str,
+        headers: Mapping[str, str],
+        handler: RunHandler,
+        original: str = "",
+        *,
+        alone: bool = False,
     ) -> RunStream:
         """Open a run attempt. `headers` are the caller's (authorization, x-cursor-...), the same for many runs; the
         transport adds what its carrier needs, and the ids of this attempt and of the run's first one (`original`).
+        `alone`: on a new connection, which no other run shares while this one lives; when there are as many connections
+        as there may be, on one that is in order. Below a run nothing is repeated: whatever breaks is told.
         Raises GatewayError(UPSTREAM_DOWN) when no connection can be had."""
         ...
 

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from ...core.request import ToolSpec, TurnRequest
 from ...wire.messages import pb
-from .calls import Decision, Policy, Refuse
+from .decisions import Decision, Policy, Refuse
 from .local.repeats import guarded
 from .local.tools import LocalTools
 from .local.workspaces import choose_workspace

@@ -28,12 +28,19 @@ class TracingTransport:
         self._recorder = recorder
 
     async def open_run(
-        self, request_id: str, headers: Mapping[str, str], handler: RunHandler, original: str = ""
+        self,
+        request_id: str,
+        headers: Mapping[str, str],
+        handler: RunHandler,
+        original: str = "",
+        *,
+        alone: bool = False,
     ) -> RunStream:
         run = self._recorder.number()
         self._recorder.write("run", run=run, headers=sorted({*headers, *dict(run_ids(request_id, original))}))
         try:
-            stream = await self._inner.open_run(request_id, headers, _Ear(handler, self._recorder, run), original)
+            ear = _Ear(handler, self._recorder, run)
+            stream = await self._inner.open_run(request_id, headers, ear, original, alone=alone)
         except GatewayError as error:
             self._recorder.write("run refused", run=run, kind=error.kind.value)
             raise
@@ -107,6 +114,10 @@ class _Mouth:
 
     def resume(self) -> None:
         self._stream.resume()
+
+    def doubt(self) -> None:
+        self._recorder.write("in doubt", run=self._run)
+        self._stream.doubt()
 
     def close(self) -> None:
         self._recorder.write("given up", run=self._run)

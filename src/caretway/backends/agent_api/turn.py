@@ -11,14 +11,16 @@ from functools import partial
 from typing import Final, Protocol
 
 from ...core.errors import ErrorKind, GatewayError
-from ...core.events import Event, ReasoningDelta, TextDelta
+from ...core.events import Event, ReasoningDelta, TextDelta, ToolCallDelta, ToolCallReady
+from ...core.recovery import Cause
 from ...core.request import Text, ToolResult
 from ...core.turn import Snapshot
 from ...tasks import spawn
 from ...wire.envelope import End
 from ...wire.errors import ErrorSyntax, read_end
 from ...wire.messages import pb
-from .conversation import Conversation, Phase
+from .calls import Call
+from .conversation import Conversation, Phase, Retry
 from .faults import BLOB_NOT_FOUND, fault_from_connect, retryable
 from .ports import RunHandler, RunStream
 
@@ -43,8 +45,8 @@ class Opener(Protocol):
         """The first attempt, when nothing has to be waited for; None: nothing was done."""
         ...
 
-    async def open(self, handler: RunHandler, *, refused: bool) -> RunStream:
-        """`refused`: the credentials of the attempt before were."""
+    async def open(self, handler: RunHandler, *, refused: bool, alone: bool) -> RunStream:
+        """`refused`: the credentials of the attempt before were. `alone`: on a connection of its own."""
         ...
 
 
@@ -95,7 +97,7 @@ class AgentTurn:
         self._ready: Callable[[], None] = _nobody
         self._timer: asyncio.TimerHandle | None = None
         self._opening: asyncio.Task[None] | None = None
-        self._running: dict[int, asyncio.Task[None]] = {}
+        self._running: dict[Call, asyncio.Task[None]] = {}
         self._renewable = renewable
         self._refused = False
         self._closed = False
@@ -113,7 +115,7 @@ class AgentTurn:
         if stream is not None:
             self._opened(attempt, stream)
         else:
-            self._opening = spawn(self._open_attempt(0.0), "agent-attempt")
+            self._opening = spawn(self._open_attempt(Retry(0.0, alone=False)), "agent-attempt")
 
     def listen(self, ready: Callable[[], None]) -> None:
         self._ready = ready
@@ -170,13 +172,13 @@ class AgentTurn:
 
     # ---- attempts
 
-    async def _open_attempt(self, delay: float) -> None:
-        if delay:
-            await asyncio.sleep(delay)
+    async def _open_attempt(self, retry: Retry) -> None:
+        if retry.delay:
+            await asyncio.sleep(retry.delay)
         attempt = self._new_attempt()
         refused, self._refused = self._refused, False  # a later attempt may use what this one gets
         try:
-            stream = await self._opener.open(attempt, refused=refused)
+            stream = await self._opener.open(attempt, refused=refused, alone=retry.alone)
         except Exception as failure:
             self._forget_opening(attempt)
             self._not_opened(failure)
@@ -195,7 +197,7 @@ class AgentTurn:
 
     def _not_opened(self, failure: Exception) -> None:
         if isinstance(failure, GatewayError):
-            self._lost(failure, failure.kind in RETRYABLE_KINDS)
+            self._lost(Cause.CUT, failure, failure.kind in RETRYABLE_KINDS)
             return
         log.error("opening a run failed", exc_info=failure)
         self._conversation.fail(GatewayError(ErrorKind.INTERNAL, f"Opening the run failed: {type(failure).__name__}."))
@@ -230,16 +232,19 @@ class AgentTurn:
         try:
             error = read_end(payload)
         except ErrorSyntax as broken:
-            self._lost(GatewayError(ErrorKind.UPSTREAM_PROTOCOL, f"Cursor's stream ended strangely: {broken}"), False)
+            fault = GatewayError(ErrorKind.UPSTREAM_PROTOCOL, f"Cursor's stream ended strangely: {broken}")
+            self._lost(Cause.CUT, fault, False)
             return
         if error is None:
-            self._lost(None, True)
+            self._lost(Cause.CUT, None, True)
             return
         fault = fault_from_connect(error, fills_window=self._conversation.fills_window)
         if fault.code == BLOB_NOT_FOUND:  # the kept conversation has a hole; its history can be told anew
-            self._lost(GatewayError(ErrorKind.TURN_GONE, fault.message), False)
-            return
-        self._lost(fault, self._once_more(fault) or retryable(error))
+            self._lost(Cause.INCOMPLETE, fault, True)
+        elif self._once_more(fault):
+            self._lost(Cause.TOKEN, fault, True)
+        else:
+            self._lost(Cause.REFUSED, fault, retryable(error))
 
     def _once_more(self, fault: GatewayError) -> bool:
         """The token may have expired early: once more with a new one, while nothing was shown."""
@@ -251,21 +256,27 @@ class AgentTurn:
     def stream_closed(self, attempt: int, error: GatewayError | None) -> None:
         if attempt == self._attempt:
             self._stream = None
-            if not self._conversation.ended:
-                self._lost(error, error is None or error.kind in RETRYABLE_KINDS or self._once_more(error))
+            if self._conversation.ended:
+                return
+            if error is not None and self._once_more(error):
+                self._lost(Cause.TOKEN, error, True)
+            else:
+                self._lost(Cause.CUT, error, error is None or error.kind in RETRYABLE_KINDS)
 
-    def _lost(self, fault: GatewayError | None, again: bool) -> None:
+    def _lost(self, cause: Cause, fault: GatewayError | None, again: bool) -> None:
         self._attempt += 1  # nothing more is heard of the attempt that was lost
         if self._stream is not None:
+            if cause in (Cause.SILENT, Cause.STALLED):
+                self._stream.doubt()
             self._stream.close()
             self._stream = None
         self._paused = False
-        delay = self._conversation.lost(fault, retryable=again, now=self._loop.time())
-        if delay is not None and not self._closed:
-            log.info("run attempt lost, trying again in %.2f s: %s", delay, fault)
+        retry = self._conversation.lost(cause, fault, retryable=again)
+        if retry is not None and not self._closed:
+            log.info("a run was lost (%s) and is opened again in %.2f s: %s", cause.value, retry.delay, fault)
             self._conversation.outgoing.clear()
             self._conversation.open(self._loop.time())
-            self._opening = spawn(self._open_attempt(delay), "agent-attempt")
+            self._opening = spawn(self._open_attempt(retry), "agent-attempt")
         self._after()
 
     # ---- after anything happened
@@ -279,7 +290,7 @@ class AgentTurn:
                 stream.send(message)
         if conversation.jobs or conversation.aborted_jobs:
             self._mind_jobs()
-        if conversation.deadline() < self._alarm:
+        if conversation.watch.due() < self._alarm:
             self._arm()
         if conversation.events:
             self._ready()
@@ -303,14 +314,14 @@ class AgentTurn:
         if self._closed or self._conversation.phase not in (Phase.RUNNING, Phase.PAUSED):
             self._alarm = 0.0
             return
-        self._alarm = self._conversation.deadline()
+        self._alarm = self._conversation.watch.due()
         self._timer = self._loop.call_at(self._alarm, self._tick)
 
     def _tick(self) -> None:
         self._timer = None
-        fault = self._conversation.tick(self._loop.time(), reading=not self._paused and self._stream is not None)
-        if fault is not None:
-            self._lost(fault, True)
+        given_up = self._conversation.tick(self._loop.time(), reading=not self._paused and self._stream is not None)
+        if given_up is not None:
+            self._lost(given_up.cause, given_up.error, True)
         self._after()
         self._arm()
 
@@ -318,17 +329,17 @@ class AgentTurn:
         conversation = self._conversation
         jobs, conversation.jobs = conversation.jobs, ()
         aborted, conversation.aborted_jobs = conversation.aborted_jobs, ()
-        for exec_id in aborted:
-            if (job := self._running.pop(exec_id, None)) is not None:
+        for call in aborted:
+            if (job := self._running.pop(call, None)) is not None:
                 job.cancel()
-        for exec_ in jobs:
-            self._running[exec_.id] = spawn(self._run_job(exec_), "agent-job")
+        for call, exec_ in jobs:
+            self._running[call] = spawn(self._run_job(call, exec_), "agent-job")
 
-    async def _run_job(self, exec_: pb.ExecServerMessage) -> None:
+    async def _run_job(self, call: Call, exec_: pb.ExecServerMessage) -> None:
         assert self._jobs is not None
         messages = await self._jobs.run(exec_)
-        self._running.pop(exec_.id, None)
-        self._conversation.finish_job(exec_, messages, self._loop.time())
+        self._running.pop(call, None)
+        self._conversation.finish_job(call, messages, self._loop.time())
         self._after()
 
 
@@ -351,5 +362,7 @@ def _nobody() -> None:
 
 
 def _weight(event: Event) -> int:
-    """Bytes an unread event holds, roughly."""
-    return 64 + len(event.text) if isinstance(event, TextDelta | ReasoningDelta) else 64
+    """Bytes an unread event holds, roughly, and what it takes to pass it on: all that is unread is taken at once."""
+    if isinstance(event, TextDelta | ReasoningDelta):
+        return 128 + len(event.text)
+    return 1024 + (len(event.arguments) if isinstance(event, ToolCallDelta | ToolCallReady) else 0)

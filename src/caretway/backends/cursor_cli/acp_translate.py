@@ -18,7 +18,7 @@ from ...core.events import (
     UsageReported,
 )
 from .own_tools import OwnCall, Showing, shown, title
-from .translate import estimated_usage, read_usage
+from .translate import read_usage, run_usage
 
 _STOPS: Final[Mapping[str, StopReason]] = {
     "end_turn": StopReason.END,
@@ -95,7 +95,8 @@ class AcpTranslator:
         if reason == "cancelled":
             return [TurnFailed(GatewayError(ErrorKind.CANCELLED, "cursor-agent ended the turn before its end."))]
         self.succeeded = True
-        usage = read_usage(value.get("usage")) or estimated_usage(self._prompt_chars, self._spoken_chars)
+        counted = read_usage(value.get("usage"))
+        usage = run_usage(counted, len(self._calls), self._prompt_chars, self._spoken_chars)
         return self._begun([UsageReported(usage), TurnEnded(_STOPS.get(str(reason), StopReason.END))])
 
     def failed(self, error: GatewayError) -> list[Event]:

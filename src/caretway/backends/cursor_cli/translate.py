@@ -16,10 +16,12 @@ from typing import Any, Final
 import msgspec
 
 from ...core.errors import ErrorKind, GatewayError
+from ...core.estimate import tokens
 from ...core.events import (
     AgentActivity,
     Event,
     ReasoningDelta,
+    RunUsage,
     StopReason,
     TextDelta,
     TurnEnded,
@@ -28,7 +30,8 @@ from ...core.events import (
     Usage,
     UsageReported,
 )
-from .faults import CHARS_PER_TOKEN, Circumstances, classify
+from ...core.tally import Tally
+from .faults import Circumstances, classify
 from .lines import Line, TooLong
 from .own_tools import Showing, read_call, shown
 
@@ -218,7 +221,7 @@ class PrintTranslator:
         events = self._say(whole[len(said) :]) if whole.startswith(said) else []
         self.session_id = _text(record.get("session_id")) or self.session_id
         spoken = sum(map(len, self._said)) + self._thought_chars
-        usage = read_usage(record.get("usage")) or estimated_usage(self._at.prompt_chars, spoken)
+        usage = run_usage(read_usage(record.get("usage")), len(self._calls), self._at.prompt_chars, spoken)
         self.over = self.succeeded = True
         return [*events, UsageReported(usage), TurnEnded(StopReason.END)]
 
@@ -277,12 +280,17 @@ def _error_text(record: Mapping[str, Any]) -> str:
     return _text(error) or _text(record.get("result"))
 
 
-def estimated_usage(prompt_chars: int, spoken_chars: int) -> Usage:
-    """For builds and modes that report none: a guess, and marked as one."""
-    return Usage(-(-prompt_chars // CHARS_PER_TOKEN), -(-spoken_chars // CHARS_PER_TOKEN), estimated=True)
+def run_usage(total: RunUsage | None, own_calls: int, prompt_chars: int, spoken_chars: int) -> Usage:
+    """Builds and modes that report none get a guess, marked as one. What is reported covers every model call of the
+    run: when cursor-agent ran tools of its own, the context is that of an average one, and a guess too."""
+    tally = Tally(tokens(prompt_chars), spoken_chars=spoken_chars)
+    for _ in range(own_calls):
+        tally.calling()
+        tally.answered()
+    return tally.ended(total)
 
 
-def read_usage(value: object) -> Usage | None:
+def read_usage(value: object) -> RunUsage | None:
     """`inputTokens` does not count what came from the cache; ours does."""
     if not isinstance(value, dict):
         return None
@@ -295,4 +303,4 @@ def read_usage(value: object) -> Usage | None:
     if fresh is None and count("outputTokens") is None:
         return None
     total = None if fresh is None else fresh + (read or 0) + (written or 0)
-    return Usage(total, count("outputTokens"), read, written)
+    return RunUsage(total, count("outputTokens"), read, written)

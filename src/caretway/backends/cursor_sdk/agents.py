@@ -25,6 +25,8 @@ class Place(msgspec.Struct, frozen=True):
 
     agent: str
     turns: int
+    tokens: int = 0
+    """What its conversation holds, as far as anybody has said; 0: nobody has."""
 
 
 def write_place(place: Place) -> bytes:

@@ -63,6 +63,8 @@ class CursorSdkBackend:
         self.agents = Agents(self._layout, limit=setup.max_agents)
         self.agents.load()
         self._settling: dict[str, SdkTurn] = {}
+        self._unseen = 0
+        """Tokens of Cursor's own instructions, as the last new conversation has shown them."""
         self._good_key = ""
         self._key_good_until = 0.0
         self._status: BackendStatus | None = None
@@ -85,7 +87,8 @@ class CursorSdkBackend:
         opening = compose(request, known=known is not None, delivery=self._setup.system_delivery)
         if known is None:
             self.agents.create(place.agent)
-        turn = SdkTurn(self.name, place, opening, self, self._setup.limits)
+        already = place.tokens if known is not None else self._unseen
+        turn = SdkTurn(self.name, place, opening, self, self._setup.limits, known_tokens=already)
         turn.parent = snapshot.parent if snapshot is not None else None
         turn.start()
         return turn
@@ -171,6 +174,8 @@ class CursorSdkBackend:
     def ended(self, turn: SdkTurn) -> None:
         """At once, and not when the turn is closed: a client's next message may come sooner than that."""
         self._settling[turn.place.agent] = turn
+        if not turn.place.turns:
+            self._unseen = max(0, self._unseen + turn.unseen)
         for doomed in self.agents.keep(turn.reached):
             spawn(self._erase(doomed), "erase-sdk-agent")
 

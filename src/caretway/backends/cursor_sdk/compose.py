@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from ...core.estimate import TOOL_CHARS
 from ...core.request import Image, Message, Reasoning, Role, Text, ToolCall, ToolResult, ToolSpec, TurnRequest
 
 SystemDelivery = Literal["message", "rules"]
@@ -66,6 +67,7 @@ def compose(request: TurnRequest, *, known: bool, delivery: SystemDelivery) -> O
     if said or not pieces:
         pieces.append(said)
     text = "\n\n".join(pieces)
+    tool_chars = 0 if known else sum([len(tool.description) + TOOL_CHARS for tool in request.tools])
     model, parameters = split_variant(request.model)
     chosen = dict(parameters) | dict(request.parameters)
     return Opening(
@@ -77,7 +79,7 @@ def compose(request: TurnRequest, *, known: bool, delivery: SystemDelivery) -> O
         rules=rules,
         calls_allowed=request.tool_choice.mode != "none",
         one_call=not request.tool_choice.parallel,
-        prompt_chars=len(text) + len(rules) + sum(len(tool.description) + 200 for tool in request.tools),
+        prompt_chars=len(text) + len(rules) + tool_chars,
     )
 
 

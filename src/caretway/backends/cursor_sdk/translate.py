@@ -4,12 +4,23 @@ In: the records of a run's stream. Out: events, and the run's end. Remembered: w
 so that each is shown once, and which client calls were announced, so that a step is not thought complete too early.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ...core.errors import ErrorKind, GatewayError
-from ...core.events import AgentActivity, Event, ReasoningDelta, TextDelta, TurnEnded, TurnFailed, Usage, UsageReported
+from ...core.events import (
+    AgentActivity,
+    Event,
+    ReasoningDelta,
+    RunUsage,
+    TextDelta,
+    TurnEnded,
+    TurnFailed,
+    UsageReported,
+)
+from ...core.tally import Tally
+from ...core.usage import all_runs
 from .faults import fault_from_text
 
 PROVIDER: Final = "custom-user-tools"
@@ -17,17 +28,23 @@ PROVIDER: Final = "custom-user-tools"
 STATUS_PREFIX: Final = "RUN_LIFECYCLE_STATUS_"
 DISCOVERY: Final = frozenset({"getMcpTools", "get_mcp_tools", "GetMcpTools"})
 """The model looking up its tools: of no interest to anybody."""
-_COUNTS: Final = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
 
 
 @dataclass(slots=True)
 class Translator:
+    tally: Tally = field(default_factory=lambda: Tally(0))
+    """Is told what is said and done, and makes each response's usage of it."""
     announced: set[str] = field(default_factory=set)
     """Client calls that the stream has shown and that have not ended."""
     running: set[str] = field(default_factory=set)
     """The agent's own tools at work."""
+    conversation: int = 0
+    """Tokens that the conversation holds in the end, as far as it is known."""
+    unseen: int = 0
+    """How much more than we knew of the model read: Cursor's own instructions."""
     _shown: set[str] = field(default_factory=set)
-    _usage: Usage | None = None
+    _total: RunUsage | None = None
+    """What the SDK has counted so far, over all model calls of the run."""
 
     def feed(self, record: Any) -> list[Event]:
         """One record of the stream; a terminal event ends it."""
@@ -41,19 +58,29 @@ class Translator:
         match getattr(message, "type", ""):
             case "assistant":
                 texts = [getattr(block, "text", "") for block in message.message.content]
-                return [TextDelta(text) for text in texts if text]
+                return [TextDelta(text) for text in texts if self._spoken(text)]
             case "thinking":
-                return [ReasoningDelta(message.text)] if message.text else []
+                return [ReasoningDelta(message.text)] if self._spoken(message.text) else []
             case "tool_call":
                 return self._tool_call(message)
             case "usage":
-                self._usage = added(self._usage, read_usage(message.usage))  # one for each turn within the run
+                self._total = all_runs(self._total, read_usage(message.usage))  # one for each turn within the run
                 return []
             case _:
                 return []
 
+    def _spoken(self, text: str) -> bool:
+        if text:
+            self.tally.speaking()
+            self.tally.spoken_chars += len(text)
+        return bool(text)
+
     def _tool_call(self, message: Any) -> list[Event]:
         call, over = message.call_id, message.status != "running"
+        if over:
+            self.tally.answered()
+        else:
+            self.tally.calling()
         if client_tool(message.name, message.args) is not None:
             (self.announced.discard if over else self.announced.add)(call)
             return []
@@ -64,13 +91,13 @@ class Translator:
         return [AgentActivity(title(message.name, message.args))]
 
     def _result(self, result: Mapping[str, Any]) -> list[Event]:
-        reported: list[Event] = []
-        usage = self._usage or read_usage_record(result.get("usage"))
-        if usage is not None:
-            reported.append(UsageReported(usage))
+        total = self._total or read_usage_record(result.get("usage"))
         match str(result.get("status", "")).removeprefix(STATUS_PREFIX).lower():
             case "finished":
-                return [*reported, TurnEnded()]
+                usage = self.tally.ended(total)
+                self.unseen = (usage.input_tokens or 0) - self.tally.expected
+                self.conversation = (usage.input_tokens or 0) + (usage.output_tokens or 0)
+                return [UsageReported(usage), TurnEnded()]
             case "cancelled":
                 return [TurnFailed(GatewayError(ErrorKind.CANCELLED, "The run was cancelled."))]
             case status:
@@ -93,8 +120,8 @@ def title(name: str, arguments: Any) -> str:
     return f"{name} {subject}".strip()[:200]
 
 
-def read_usage(usage: Any) -> Usage:
-    return Usage(
+def read_usage(usage: Any) -> RunUsage:
+    return RunUsage(
         usage.input_tokens,
         usage.output_tokens,
         usage.cache_read_tokens,
@@ -103,24 +130,12 @@ def read_usage(usage: Any) -> Usage:
     )
 
 
-def added(one: Usage | None, other: Usage) -> Usage:
-    if one is None:
-        return other
-    pairs = [(getattr(one, name), getattr(other, name)) for name in _COUNTS]
-    return _usage([None if a is None and b is None else (a or 0) + (b or 0) for a, b in pairs])
-
-
-def read_usage_record(usage: Any) -> Usage | None:
+def read_usage_record(usage: Any) -> RunUsage | None:
     """The same from the raw record, in which 64-bit numbers are texts; None when it has no counts."""
     if not isinstance(usage, Mapping):
         return None
     names = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens", "reasoningTokens")
-    counts = [int(usage[name]) if str(usage.get(name, "")).isdigit() else None for name in names]
-    if counts[0] is None and counts[1] is None:
-        return None
-    return _usage(counts)
-
-
-def _usage(counts: Sequence[int | None]) -> Usage:
-    taken, given, read, written, thought = counts
-    return Usage(taken, given, read, written, thought)
+    taken, given, read, written, thought = [
+        int(usage[name]) if str(usage.get(name, "")).isdigit() else None for name in names
+    ]
+    return None if taken is None and given is None else RunUsage(taken, given, read, written, thought)

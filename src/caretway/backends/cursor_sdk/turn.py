@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Any, Final, Protocol
 
 from ...core.errors import ErrorKind, GatewayError
+from ...core.estimate import tokens
 from ...core.events import (
     Event,
     ReasoningDelta,
@@ -26,11 +27,11 @@ from ...core.events import (
     TurnFailed,
     TurnPaused,
     TurnStarted,
-    Usage,
     UsageReported,
 )
 from ...core.request import Text, ToolResult
 from ...core.source import Pulled
+from ...core.tally import Tally
 from ...core.turn import Snapshot
 from ...tasks import spawn
 from .agents import Place, write_place
@@ -99,7 +100,10 @@ class Call:
 
 
 class SdkTurn(Pulled):
-    def __init__(self, backend: str, place: Place, opening: Opening, host: Host, limits: TurnLimits) -> None:
+    def __init__(
+        self, backend: str, place: Place, opening: Opening, host: Host, limits: TurnLimits, *, known_tokens: int = 0
+    ) -> None:
+        """`known_tokens`: what the model reads beside the opening, as far as it is known."""
         self.place = place
         """The agent, and how many turns it has finished before this one."""
         self.opening = opening
@@ -115,7 +119,8 @@ class SdkTurn(Pulled):
         self._later: list[Event] = []
         self._calls: dict[str, Call] = {}
         self._names = frozenset(tool.name for tool in opening.tools)
-        self._translator = Translator()
+        self._tally = Tally(known_tokens + tokens(opening.prompt_chars))
+        self._translator = Translator(self._tally)
         self._spoken = 0
         self._unread = 0
         self._waiter: asyncio.Future[None] | None = None
@@ -129,9 +134,14 @@ class SdkTurn(Pulled):
         self._closing: asyncio.Task[None] | None = None
 
     @property
+    def unseen(self) -> int:
+        """How much more the model read than was known of when the turn began; known at its end."""
+        return self._translator.unseen
+
+    @property
     def reached(self) -> Place:
         """Where the conversation is when this turn has ended."""
-        return Place(self.place.agent, self.place.turns + 1)
+        return Place(self.place.agent, self.place.turns + 1, self._translator.conversation)
 
     # ---- the reader's side
 
@@ -160,6 +170,7 @@ class SdkTurn(Pulled):
         if self._phase is not Phase.PAUSED or not open_calls.keys() <= {result.call_id for result in results}:
             raise GatewayError(ErrorKind.TURN_GONE, "The turn does not wait for these results.")
         answers = [result for result in results if result.call_id in open_calls]
+        self._tally.next_response(answers)
         self._phase = Phase.RUNNING
         self._progressed = self._loop.time()
         for result in answers:
@@ -286,6 +297,8 @@ class SdkTurn(Pulled):
         for call in waiting:
             call.shown = True
             for event in call.events:
+                if isinstance(event, ToolCallReady):
+                    self._tally.called(event.name, event.arguments)
                 self._show(event)
         if waiting or open_already:
             self._settle()
@@ -301,8 +314,7 @@ class SdkTurn(Pulled):
     def _pause(self) -> None:
         self._pause_timer = None
         if self._phase is Phase.RUNNING:
-            estimate = Usage(max(1, self.opening.prompt_chars // 4), max(1, self._spoken // 4), estimated=True)
-            self._show(UsageReported(estimate))
+            self._show(UsageReported(self._tally.paused()))
             self._show(TurnPaused())
             self._phase = Phase.PAUSED
 
@@ -319,7 +331,7 @@ class SdkTurn(Pulled):
             return
         if not self._started and not isinstance(event, TurnFailed):
             self._started = True
-            self._events.append(TurnStarted())
+            self._events.append(TurnStarted(self._tally.expected))
         self._events.append(event)
         match event:
             case TurnEnded():

@@ -31,6 +31,7 @@ from .messages import MessageReader
 from .tools import decode_tools
 
 MAX_STOP_SEQUENCES: Final = 64
+CALL_PREFIX: Final = "toolu_"
 
 _IDLE: Final[dict[str, Idle]] = {
     "temperature": Idle(*NUMBER, (1,)),
@@ -107,6 +108,7 @@ def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
                 )
             )
         ),
+        call_prefix=CALL_PREFIX,
         echo={SHOW_THINKING: thinking},
     )
 

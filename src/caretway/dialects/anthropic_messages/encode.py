@@ -18,6 +18,7 @@ from ...core.events import (
     Event,
     Note,
     ReasoningDelta,
+    Recovered,
     StopReason,
     TextDelta,
     ToolCallDelta,
@@ -34,7 +35,7 @@ from ...core.fold import Reply
 from ...core.request import ToolCall, TurnRequest
 from .. import ResponseMeta, sse
 from .errors import encode_error
-from .tokens import usage_object
+from .tokens import first_usage, usage_object
 
 SHOW_THINKING: Final = "thinking"
 """In `request.echo`: the client switched thinking on, so it expects blocks of it; others would stumble over them."""
@@ -80,6 +81,7 @@ class MessagesEncoder:
         "_blocks",
         "_calls",
         "_characters",
+        "_context",
         "_line",
         "_live_text",
         "_meta",
@@ -102,6 +104,7 @@ class MessagesEncoder:
         """How a text delta begins while the only block of the line is text; empty otherwise. The hot path."""
         self._calls: dict[str, _Block] = {}
         self._characters = 0
+        self._context: int | None = None
         self._usage: Usage | None = None
         self._notes: dict[str, str] = {}
         self._begun = False
@@ -124,7 +127,8 @@ class MessagesEncoder:
                         self._say(_THINKING, text, out)
                     else:
                         self._characters += len(text)
-                case TurnStarted():
+                case TurnStarted(context_tokens=context):
+                    self._context = context
                     self._begin(out)
                 case ToolCallStarted(id=call, name=name):
                     self._start_call(call, name, out)
@@ -148,17 +152,20 @@ class MessagesEncoder:
                     out.append(sse.event("error", encode_error(error)[1]))
                 case AgentActivity():
                     pass  # no place for it in this API; the text that follows speaks for it
+                case Recovered():
+                    pass
                 case _:
                     assert_never(event)
         return b"".join(out)
 
     def _begin(self, out: list[bytes]) -> None:
         """Clients need both totals here, before anybody can know them. The real ones are in `message_delta`, which
-        replaces these."""
+        replaces these. The mark stands beside the message: within it, SDKs would keep it with the real ones."""
         if not self._begun:
             self._begun = True
-            message = _message(self._meta, [], None, None, {"input_tokens": 0, "output_tokens": 0})
-            out.append(sse.event("message_start", _json({"type": "message_start", "message": message})))
+            message = _message(self._meta, [], None, None, first_usage(self._request, self._context))
+            start = {"type": "message_start", "message": message, "caretway": {"usage": "estimated"}}
+            out.append(sse.event("message_start", _json(start)))
 
     def _say(self, kind: bytes, text: str, out: list[bytes]) -> None:
         if not text:
@@ -219,7 +226,7 @@ class MessagesEncoder:
         end: dict[str, object] = {
             "type": "message_delta",
             "delta": {"stop_reason": stop_reason, "stop_sequence": stop_sequence},
-            "usage": usage_object(self._usage, self._request, self._characters),
+            "usage": usage_object(self._usage, self._request, self._characters, self._context),
         }
         if self._notes:
             end["caretway"] = self._notes
@@ -236,7 +243,8 @@ def render(reply: Reply, request: TurnRequest, meta: ResponseMeta) -> bytes:
     content += [{"type": "tool_use", "id": call.id, "name": call.name, "input": _input(call)} for call in reply.calls]
     characters = len(reply.reasoning) + len(reply.text) + sum(len(call.arguments or "{}") for call in reply.calls)
     stop_reason, stop_sequence = _stop(reply.reason, reply.stop_sequence, called=bool(reply.calls))
-    answer = _message(meta, content, stop_reason, stop_sequence, usage_object(reply.usage, request, characters))
+    usage = usage_object(reply.usage, request, characters, reply.context_tokens)
+    answer = _message(meta, content, stop_reason, stop_sequence, usage)
     if reply.notes:
         answer["caretway"] = {note.key: note.value for note in reply.notes}
     return _json(answer)

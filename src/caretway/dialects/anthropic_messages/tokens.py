@@ -9,6 +9,7 @@ import msgspec
 
 from ...core.events import Usage
 from ...core.request import Image, Part, Reasoning, Text, ToolCall, ToolResult, TurnRequest
+from ..usage import beside
 
 CHARACTERS_PER_TOKEN: Final = 4
 TOKENS_PER_IMAGE: Final = 1600
@@ -30,12 +31,23 @@ def estimate_text(characters: int) -> int:
     return -(-characters // CHARACTERS_PER_TOKEN)
 
 
-def usage_object(usage: Usage | None, request: TurnRequest, characters: int) -> dict[str, object]:
+def first_usage(request: TurnRequest, context: int | None) -> dict[str, object]:
+    """For `message_start`, which needs both totals before anybody can know them: what the model is thought to read
+    (`context`, else the size of the request), and the least that an answer has."""
+    return {"input_tokens": max(1, estimate_input(request) if context is None else context), "output_tokens": 1}
+
+
+def usage_object(
+    usage: Usage | None, request: TurnRequest, characters: int, context: int | None = None
+) -> dict[str, object]:
     """Usage under Anthropic's names. Its clients cannot do without the two totals, so what nobody reported is estimated
     from the request and from the length of the answer, and marked. Unlike ours, `input_tokens` leaves out the cache."""
     known = usage or Usage()
     cached = (known.cache_read_tokens or 0) + (known.cache_write_tokens or 0)
-    whole = estimate_input(request) if known.input_tokens is None else known.input_tokens
+    if known.input_tokens is not None:
+        whole = known.input_tokens
+    else:
+        whole = estimate_input(request) if context is None else context
     told: dict[str, object] = {
         "input_tokens": max(0, whole - cached),
         "output_tokens": estimate_text(characters) if known.output_tokens is None else known.output_tokens,
@@ -46,9 +58,9 @@ def usage_object(usage: Usage | None, request: TurnRequest, characters: int) -> 
         told["cache_read_input_tokens"] = known.cache_read_tokens
     if known.reasoning_tokens is not None:
         told["output_tokens_details"] = {"thinking_tokens": known.reasoning_tokens}
-    if known.estimated or known.input_tokens is None or known.output_tokens is None:
+    if known.input_tokens is None or known.output_tokens is None:
         told["estimated"] = True
-    return told
+    return told | beside(known)
 
 
 def _size(part: Part) -> tuple[int, int]:

@@ -1,7 +1,8 @@
 """Events -> chat.completion chunks, and a folded Reply -> one chat.completion.
 
 In: the events of one response. Out: SSE bytes, one piece per batch. Remembered: which call has which index and how much
-of its arguments is out, usage and notes until the end. What never changes within a response is rendered once, so a text
+of its arguments is out, usage and notes until the end. Calls come one after the other, whole: interleaved ones are
+legal, and more than some clients can put together. What never changes within a response is rendered once, so a text
 delta is head + prefix + JSON string + suffix, and the head is all that differs between two open streams. Refuses to
 know the clock and where events come from: ids and times are given.
 """
@@ -18,6 +19,7 @@ from ...core.events import (
     Event,
     Note,
     ReasoningDelta,
+    Recovered,
     StopReason,
     TextDelta,
     ToolCallDelta,
@@ -33,6 +35,8 @@ from ...core.events import (
 from ...core.fold import Reply
 from ...core.request import ToolCall, TurnRequest
 from .. import ResponseMeta, sse
+from ..in_turn import InTurn
+from ..usage import beside
 from .errors import encode_error
 
 LEGACY_FUNCTIONS: Final = "legacy_functions"
@@ -68,6 +72,7 @@ class ChatEncoder:
         "_begun",
         "_calls",
         "_head",
+        "_in_turn",
         "_include_usage",
         "_legacy",
         "_notes",
@@ -85,6 +90,7 @@ class ChatEncoder:
         self._include_usage = request.include_usage
         self._legacy = LEGACY_FUNCTIONS in request.echo
         self._calls: dict[str, _Call] = {}
+        self._in_turn = InTurn()
         self._shown = 0
         self._runs_tools = bool(request.tools) or self._legacy
         self._usage: Usage | None = None
@@ -95,10 +101,10 @@ class ChatEncoder:
     def feed(self, events: Sequence[Event]) -> bytes:
         if self._over:
             return b""
-        if len(events) == 1 and type(events[0]) is TextDelta and self._begun:
+        if len(events) == 1 and type(events[0]) is TextDelta and self._begun and not self._in_turn.busy:
             return b"".join((self._head, _TEXT, _json(events[0].text), _UNFINISHED))
         out: list[bytes] = []
-        for event in events:
+        for event in self._in_turn.order(events):
             match event:
                 case TextDelta(text=text):
                     if not self._begun:
@@ -131,6 +137,8 @@ class ChatEncoder:
                 case AgentActivity(call=ran):
                     if ran is not None:  # otherwise the text that follows speaks for it
                         self._show_call(ran, out)
+                case Recovered():
+                    pass
                 case _:
                     assert_never(event)
         return b"".join(out)
@@ -233,9 +241,7 @@ def usage_object(usage: Usage | None) -> Mapping[str, object] | None:
         known["prompt_tokens_details"] = {"cached_tokens": usage.cache_read_tokens}
     if usage.reasoning_tokens is not None:
         known["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
-    if usage.estimated:
-        known["estimated"] = True
-    return known
+    return known | beside(usage)
 
 
 def _finish_reason(reason: StopReason, *, called: bool, legacy: bool) -> str:

@@ -34,6 +34,7 @@ ERRORS: Final[dict[ErrorKind, Wire]] = {
     ErrorKind.OVERLOADED: Wire(429, "rate_limit_error", "overloaded"),
     ErrorKind.TOOL_LOOP: Wire(502, "api_error", "tool_loop_detected"),
     ErrorKind.TURN_GONE: Wire(409, "invalid_request_error", "turn_gone"),
+    ErrorKind.IN_PROGRESS: Wire(409, "invalid_request_error", "turn_in_progress"),
     ErrorKind.UPSTREAM_DOWN: Wire(503, "api_error", "upstream_unavailable"),
     ErrorKind.UPSTREAM_PROTOCOL: Wire(502, "api_error", "upstream_protocol"),
     ErrorKind.UPSTREAM_DEPRECATED: Wire(502, "api_error", "upstream_deprecated"),

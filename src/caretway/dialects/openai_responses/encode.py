@@ -1,9 +1,10 @@
 """Events -> the event sequence of a Responses stream, and a folded Reply -> one response object.
 
 In: the events of one response. Out: SSE bytes, one piece per batch. Remembered: the next sequence number, the item
-that text goes into, the calls that are open, and every finished item, because the last event repeats them all. What
-never changes within an item is rendered once, so a text delta is head + number + middle + JSON string + end. A finished
-response is handed to the store, if its client wants it kept.
+that text goes into, the calls that are open, and every finished item, because the last event repeats them all. Items
+come one after the other, whole: what upstream writes beside an open call waits until that is done. What never changes
+within an item is rendered once, so a text delta is head + number + middle + JSON string + end. A finished response is
+handed to the store, if its client wants it kept.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from ...core.events import (
     Event,
     Note,
     ReasoningDelta,
+    Recovered,
     StopReason,
     TextDelta,
     ToolCallDelta,
@@ -32,6 +34,7 @@ from ...core.events import (
 from ...core.fold import Reply
 from ...core.request import Reasoning, Text, ToolCall, TurnRequest
 from .. import ResponseMeta
+from ..in_turn import InTurn
 from .echo import Declared, Echo, echo_of
 from .objects import (
     INCOMPLETE,
@@ -105,6 +108,7 @@ class ResponsesEncoder:
     __slots__ = (
         "_calls",
         "_echo",
+        "_in_turn",
         "_meta",
         "_notes",
         "_opening",
@@ -125,6 +129,7 @@ class ResponsesEncoder:
         """By output index; None while an item is open."""
         self._run: _Run | None = None
         self._calls: dict[str, _Call] = {}
+        self._in_turn = InTurn()
         self._usage: Usage | None = None
         self._notes: dict[str, str] = {}
         self._opening = b""
@@ -140,7 +145,7 @@ class ResponsesEncoder:
 
     def feed(self, events: Sequence[Event]) -> bytes:
         out: list[bytes] = []
-        for event in events:
+        for event in self._in_turn.order(events):
             if self._over:
                 break
             match event:
@@ -166,6 +171,8 @@ class ResponsesEncoder:
                     self._finish(event, out)
                 case AgentActivity():
                     pass  # its items are for tools that OpenAI runs itself; clients would look for more in them
+                case Recovered():
+                    pass
                 case _:
                     assert_never(event)
         return b"".join(out)

@@ -12,6 +12,7 @@ from ...core.errors import ErrorKind, GatewayError
 from ...core.events import StopReason, Usage
 from .. import ResponseMeta
 from ..openai_chat.errors import ERRORS
+from ..usage import beside
 from .echo import Declared, Echo
 from .tools import FREE_TEXT
 
@@ -158,6 +159,4 @@ def usage_object(usage: Usage | None) -> Mapping[str, object] | None:
         known["input_tokens_details"] = inputs
     if usage.reasoning_tokens is not None:
         known["output_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
-    if usage.estimated:
-        known["estimated"] = True
-    return known
+    return known | beside(usage)

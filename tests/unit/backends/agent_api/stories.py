@@ -6,10 +6,13 @@ from typing import Any
 from google.protobuf.json_format import ParseDict
 from google.protobuf.struct_pb2 import Value
 
-from caretway.backends.agent_api.calls import Policy, Refuse
 from caretway.backends.agent_api.compose import Composer, Surroundings
-from caretway.backends.agent_api.conversation import Conversation, ConversationLimits
+from caretway.backends.agent_api.conversation import Conversation, Retry
+from caretway.backends.agent_api.decisions import Policy, Refuse
+from caretway.backends.agent_api.watch import ConversationLimits, GivenUp
+from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import Event
+from caretway.core.recovery import Cause
 from caretway.core.request import Message, Role, Text, ToolChoice, ToolSpec, TurnRequest
 from caretway.wire.messages import pb
 
@@ -50,9 +53,18 @@ class Story:
     def hear(self, *messages: pb.AgentServerMessage) -> None:
         self.conversation.feed([message.SerializeToString() for message in messages], self.now)
 
-    def wait(self, seconds: float) -> Any:
+    def wait(self, seconds: float) -> GivenUp | None:
         self.now += seconds
         return self.conversation.tick(self.now)
+
+    def lose(self, cause: Cause = Cause.CUT) -> Retry | None:
+        return self.conversation.lost(cause, GatewayError(ErrorKind.UPSTREAM_DOWN, "cut"), retryable=True)
+
+    def drop(self) -> None:
+        """The connection breaks, and the next attempt begins."""
+        assert self.lose() is not None
+        self.conversation.outgoing.clear()
+        self.conversation.open(self.now)
 
     def events(self) -> list[Event]:
         events, self.conversation.events = self.conversation.events, []
@@ -109,6 +121,15 @@ def mcp(exec_id: int, call: str, name: str, **arguments: Any) -> pb.AgentServerM
     for key, value in arguments.items():
         args.args[key].CopyFrom(ParseDict(value, Value()))
     return pb.AgentServerMessage(exec_server_message=pb.ExecServerMessage(id=exec_id, mcp_args=args))
+
+
+def shell(exec_id: int, call: str, command: str) -> pb.AgentServerMessage:
+    args = pb.ShellArgs(command=command, tool_call_id=call)
+    return pb.AgentServerMessage(exec_server_message=pb.ExecServerMessage(id=exec_id, shell_args=args))
+
+
+def completed(call: str) -> pb.AgentServerMessage:
+    return update(tool_call_completed=pb.ToolCallCompletedUpdate(call_id=call))
 
 
 def checkpoint(*roots: bytes, used: int = 0) -> pb.AgentServerMessage:

@@ -144,7 +144,7 @@ def test_answers_that_are_none() -> None:
     large, _ = reader()
     large.on_head(200, {})
     with pytest.raises(GatewayError, match="over the limit"):
-        large.on_data(b"\x00\x00\x01\x00\x00")
+        large.on_data(b"\x00\x00\x01\x00\x00\x0a")
     cut, heard = reader()
     cut.on_head(200, {})
     cut.on_data(pack(b"abc")[:-1])

@@ -2,11 +2,16 @@
 
 import pytest
 
-from caretway.backends.agent_api.conversation import Phase
+from caretway.backends.agent_api import execs
+from caretway.backends.agent_api.conversation import Phase, Retry
+from caretway.backends.agent_api.decisions import RunHere
 from caretway.backends.agent_api.snapshots import read_snapshot
+from caretway.backends.agent_api.watch import GivenUp
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import (
     ReasoningDelta,
+    Recovered,
+    RunUsage,
     TextDelta,
     ToolCallDelta,
     ToolCallReady,
@@ -19,12 +24,14 @@ from caretway.core.events import (
     UsageReported,
 )
 from caretway.core.order import EventOrder
+from caretway.core.recovery import Cause
 from caretway.core.request import Text, ToolResult
 from caretway.wire.messages import pb
 
 from .stories import (
     Story,
     checkpoint,
+    completed,
     ended,
     get_blob,
     heartbeat,
@@ -32,11 +39,11 @@ from .stories import (
     mcp,
     partial,
     set_blob,
+    shell,
     text,
     thinking,
+    update,
 )
-
-DROPPED = GatewayError(ErrorKind.UPSTREAM_DOWN, "cut")
 
 
 def result(call: str, words: str) -> ToolResult:
@@ -55,11 +62,11 @@ def test_a_text_turn() -> None:
     assert story.kinds() == ["kv_client_message.set_blob_result"]
     events = story.events()
     assert events == [
-        TurnStarted(),
+        TurnStarted(2),
         ReasoningDelta("hm"),
         TextDelta("a"),
         TextDelta("b"),
-        UsageReported(Usage(9, 2, 4)),
+        UsageReported(Usage(9, 2, 4, run=RunUsage(9, 2, 4))),
         TurnEnded(),
     ]
     order = EventOrder()
@@ -75,7 +82,7 @@ def test_usage_is_estimated_when_the_server_does_not_count() -> None:
     story = Story()
     story.hear(text("x" * 40), checkpoint(used=77), ended())
     (usage,) = [event.usage for event in story.events() if isinstance(event, UsageReported)]
-    assert usage == Usage(77, 10, estimated=True)
+    assert usage == Usage(67, 10, estimated=True), "what was said is part of the context that is left behind"
 
 
 def test_the_request_context_is_given_when_asked_for() -> None:
@@ -128,7 +135,7 @@ def test_unannounced_calls_wait_for_a_short_quiet() -> None:
     story = Story("a", "b")
     story.hear(mcp(1, "c1", "a"))
     assert TurnPaused() not in story.events()
-    assert story.conversation.deadline() == pytest.approx(story.now + 0.5)
+    assert story.conversation.watch.due() == pytest.approx(story.now + 0.5)
     story.now += 0.3
     story.hear(mcp(2, "c2", "b"))
     story.wait(0.4)
@@ -142,14 +149,21 @@ def test_a_call_that_is_still_being_written_is_waited_for() -> None:
     story.hear(partial("c2", "b", '{"x": '), mcp(1, "c1", "a"))
     story.wait(60)
     assert TurnPaused() not in story.events()
-    story.hear(partial("c2", "b", "1}"), mcp(2, "c2", "b", x=1))
+    story.hear(partial("c2", "b", '{"x": 1}'), mcp(2, "c2", "b", x=1))
     story.wait(1)
     assert story.events()[-1] == TurnPaused()
 
 
-def test_arguments_are_streamed_in_the_models_own_spelling() -> None:
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        pytest.param(['{"n": 2,', '{"n": 2, "m": 1.0}'], id="each piece is the whole text so far"),
+        pytest.param(['{"n": 2,', ' "m": 1.0}'], id="each piece is what is new"),
+    ],
+)
+def test_arguments_are_streamed_in_the_models_own_spelling(pieces: list[str]) -> None:
     story = Story("a")
-    story.hear(partial("c1", "a", '{"n": 2,'), partial("c1", "a", ' "m": 1.0}'), mcp(1, "c1", "a", n=2, m=1))
+    story.hear(*[partial("c1", "a", piece) for piece in pieces], mcp(1, "c1", "a", n=2, m=1))
     assert story.events()[1:] == [
         ToolCallStarted("c1", "a"),
         ToolCallDelta("c1", '{"n": 2,'),
@@ -158,10 +172,31 @@ def test_arguments_are_streamed_in_the_models_own_spelling() -> None:
     ]
 
 
-def test_streamed_arguments_that_differ_from_the_call_end_the_turn() -> None:
+def test_a_call_that_is_told_of_under_two_ids_is_one_call() -> None:
+    story = Story("a")
+    story.hear(partial("envelope", "a", '{"n":'), mcp(1, "inner", "a", n=2), listed(1))
+    assert [type(event).__name__ for event in story.events()[1:]] == [
+        "ToolCallStarted",
+        "ToolCallDelta",
+        "ToolCallDelta",
+        "ToolCallReady",
+        "UsageReported",
+        "TurnPaused",
+    ]
+
+
+def test_a_whole_call_that_the_client_has_is_kept_when_the_exec_differs() -> None:
     story = Story("a")
     story.hear(partial("c1", "a", '{"n": 3}'), mcp(1, "c1", "a", n=2))
-    assert isinstance(story.events()[-1], TurnFailed)
+    assert story.events()[-1] == ToolCallReady("c1", "a", '{"n": 3}')
+
+
+def test_half_a_call_that_cannot_be_completed_ends_the_turn() -> None:
+    story = Story("a")
+    story.hear(partial("c1", "a", '{"n": "thr'), mcp(1, "c1", "a", n=2))
+    last = story.events()[-1]
+    assert isinstance(last, TurnFailed)
+    assert last.error.code == "tool_call_cut"
 
 
 def test_results_go_back_in_one_order_with_stream_closes() -> None:
@@ -172,7 +207,8 @@ def test_results_go_back_in_one_order_with_stream_closes() -> None:
     story.conversation.submit([result("c2", "B"), result("c1", "A")], [], story.now)
     messages = story.said()
     assert [m.exec_client_message.id or m.exec_client_control_message.stream_close.id for m in messages] == [8, 8, 7, 7]
-    assert story.events() == [TurnStarted()]
+    (started,) = story.events()
+    assert isinstance(started, TurnStarted)
     story.hear(text("done"), ended(output_tokens=1))
     assert story.events()[0] == TextDelta("done")
 
@@ -231,8 +267,7 @@ def test_a_drop_resumes_from_the_checkpoint_and_says_nothing_twice() -> None:
     story = Story()
     story.said()
     story.hear(text("one "), checkpoint(b"k"), text("two "))
-    assert story.conversation.lost(DROPPED, retryable=True, now=story.now) == 0.0
-    story.conversation.open(story.now)
+    story.drop()
     (again,) = story.said()
     assert again.run_request.action.WhichOneof("action") == "resume_action"
     assert list(again.run_request.conversation_state.root_prompt_messages_json) == [b"k"]
@@ -244,8 +279,7 @@ def test_a_drop_without_checkpoint_repeats_the_action() -> None:
     story = Story()
     story.said()
     story.hear(text("one "))
-    assert story.conversation.lost(DROPPED, retryable=True, now=story.now) == 0.0
-    story.conversation.open(story.now)
+    story.drop()
     (again,) = story.said()
     assert again.run_request.action.WhichOneof("action") == "user_message_action"
     story.hear(text("one "), text("two"), ended(output_tokens=1))
@@ -255,8 +289,7 @@ def test_a_drop_without_checkpoint_repeats_the_action() -> None:
 def test_another_story_after_a_drop_is_an_error() -> None:
     story = Story()
     story.hear(text("one "))
-    story.conversation.lost(DROPPED, retryable=True, now=story.now)
-    story.conversation.open(story.now)
+    story.drop()
     story.hear(text("uno "))
     last = story.events()[-1]
     assert isinstance(last, TurnFailed)
@@ -266,31 +299,172 @@ def test_another_story_after_a_drop_is_an_error() -> None:
 def test_attempts_are_bounded_and_back_off() -> None:
     story = Story()
     delays = []
-    while (delay := story.conversation.lost(DROPPED, retryable=True, now=story.now)) is not None:
-        delays.append(delay)
+    while (retry := story.lose()) is not None:
+        delays.append(retry.delay)
         story.conversation.open(story.now)
     assert delays == [0.0, 0.25]
-    assert story.events()[-1] == TurnFailed(DROPPED)
+    last = story.events()[-1]
+    assert isinstance(last, TurnFailed)
+    assert (last.error.kind, last.error.message) == (
+        ErrorKind.UPSTREAM_DOWN,
+        "cut (Not tried again: 2 runs were reopened without progress.)",
+    )
 
 
-def test_an_answered_call_that_is_asked_again_is_answered_from_memory() -> None:
+@pytest.mark.parametrize("call", ["c1", "another-id"])
+@pytest.mark.parametrize("told", [True, False], ids=["written first", "asked at once"])
+def test_an_answered_call_that_is_asked_again_is_answered_from_memory(call: str, told: bool) -> None:
     story = Story("charge")
     story.hear(listed(1), mcp(1, "c1", "charge", card=7))
     story.conversation.submit([result("c1", "paid")], [], story.now)
-    story.conversation.lost(DROPPED, retryable=True, now=story.now)
-    story.conversation.open(story.now)
+    story.drop()
     story.said()
     story.events()
-    story.hear(mcp(4, "c1", "charge", card=7))
+    if told:
+        story.hear(partial(call, "charge", '{"card":'), partial(call, "charge", '{"card":7}'))
+    story.hear(mcp(4, call, "charge", card=7))
     answer = story.said()[0].exec_client_message
     assert (answer.id, answer.mcp_result.success.content[0].text.text) == (4, "paid")
     assert story.events() == [], "the client is not asked a second time"
+    story.hear(mcp(5, "c2", "charge", card=7), listed(1))
+    assert [event.id for event in story.events() if isinstance(event, ToolCallReady)] == ["c2"], "a memory serves once"
+
+
+def test_what_a_checkpoint_holds_is_asked_for_anew() -> None:
+    """The same file, read again after it changed."""
+    story = Story("read")
+    story.hear(listed(1), mcp(1, "c1", "read", path="a"))
+    story.conversation.submit([result("c1", "version 1")], [], story.now)
+    story.hear(completed("c1"), checkpoint(b"k"), text("so "))
+    story.drop()
+    story.events()
+    story.hear(text("so "), mcp(2, "c2", "read", path="a"), listed(1))
+    assert [event.id for event in story.events() if isinstance(event, ToolCallReady)] == ["c2"]
+
+
+def test_another_call_than_before_is_told_to_a_fresh_run() -> None:
+    story = Story("deploy")
+    story.hear(listed(1), mcp(1, "c1", "deploy", to="prod"))
+    story.conversation.submit([result("c1", "deployed")], [], story.now)
+    story.drop()
+    story.hear(mcp(2, "c2", "deploy", to="production"))
+    told, failed = story.events()[-2:]
+    assert told == Recovered("fresh run", "diverged", 2)
+    assert isinstance(failed, TurnFailed)
+    assert failed.error.kind is ErrorKind.TURN_GONE
+
+
+def test_words_instead_of_the_call_are_told_to_a_fresh_run() -> None:
+    story = Story("deploy")
+    story.hear(text("I deploy. "), listed(1), mcp(1, "c1", "deploy"))
+    story.conversation.submit([result("c1", "deployed")], [], story.now)
+    story.drop()
+    story.events()
+    story.hear(text("I deploy. "), text("Shall I?"))
+    failed = story.events()[-1]
+    assert isinstance(failed, TurnFailed)
+    assert failed.error.kind is ErrorKind.TURN_GONE
+
+
+def test_a_cut_after_the_calls_are_out_leaves_them_with_the_client() -> None:
+    story = Story("a", "b")
+    story.hear(mcp(1, "c1", "a"))
+    story.events()
+    assert story.lose() is None
+    events = story.events()
+    assert events[0] == Recovered("hand over", "cut", 0)
+    assert events[-1] == TurnPaused()
+    with pytest.raises(GatewayError) as gone:
+        story.conversation.submit([result("c1", "A")], [], story.now)
+    assert gone.value.kind is ErrorKind.TURN_GONE, "its results are told to a fresh run"
+
+
+def test_a_call_that_was_cut_while_it_was_written_goes_on() -> None:
+    story = Story("a", "b")
+    story.hear(mcp(1, "c1", "a"), partial("c2", "b", '{"x": "on'))
+    story.events()
+    story.drop()
+    story.hear(partial("d1", "a", "{}"), mcp(1, "d1", "a"), partial("d2", "b", '{"x": "o'))
+    story.hear(partial("d2", "b", '{"x": "one"}'), mcp(2, "d2", "b", x="one"), listed(2))
+    events = [event for event in story.events() if not isinstance(event, Recovered | UsageReported)]
+    assert events == [ToolCallDelta("c2", 'e"}'), ToolCallReady("c2", "b", '{"x": "one"}'), TurnPaused()]
+    story.said()
+    story.conversation.submit([result("c1", "A"), result("c2", "B")], [], story.now)
+    answers = [message.exec_client_message for message in story.said() if message.HasField("exec_client_message")]
+    assert [answer.id for answer in answers] == [1, 2]
+
+
+def test_a_call_that_was_cut_and_goes_on_otherwise_ends_the_turn() -> None:
+    story = Story("a")
+    story.hear(partial("c1", "a", '{"x": "on'))
+    story.drop()
+    story.hear(mcp(1, "d1", "a", x="two"))
+    last = story.events()[-1]
+    assert isinstance(last, TurnFailed)
+    assert last.error.code == "tool_call_cut"
+
+
+def test_a_cut_call_does_not_hold_the_turn_for_minutes() -> None:
+    story = Story("a", "b")
+    story.hear(mcp(1, "c1", "a"), partial("c2", "b", '{"x":'))
+    assert beat_until_given_up(story).cause is Cause.STALLED
+
+
+def test_a_local_tool_runs_once() -> None:
+    story = Story(policy=lambda _: RunHere())
+    story.hear(shell(1, "c1", "./deploy.sh"))
+    ((call, _),) = story.conversation.jobs
+    story.conversation.jobs = ()
+    story.drop()
+    story.said()
+    story.hear(shell(5, "d1", "./deploy.sh"))
+    assert story.conversation.jobs == (), "it is running already"
+    story.conversation.finish_job(call, [execs.stream_close(1)], story.now)
+    assert [message.exec_client_control_message.stream_close.id for message in story.said()] == [5]
+    story.drop()
+    story.said()
+    story.hear(shell(9, "e1", "./deploy.sh"))
+    assert [message.exec_client_control_message.stream_close.id for message in story.said()] == [9]
+    assert story.conversation.jobs == ()
+
+
+def test_progress_renews_the_retry_budget() -> None:
+    story = Story()
+    for number in range(6):
+        story.hear(text(f"{number} "), checkpoint(b"k"))
+        story.drop()
+    said = [event.text for event in story.events() if isinstance(event, TextDelta)]
+    assert "".join(said) == "0 1 2 3 4 5 "
+    story.hear(checkpoint(b"k"))
+    story.drop()
+    assert story.lose() is None, "a checkpoint that holds nothing new is no progress"
+
+
+def test_a_checkpoint_in_the_middle_of_what_is_repeated_loses_nothing() -> None:
+    story = Story()
+    story.hear(text("one two "))
+    story.drop()
+    story.hear(text("one "), checkpoint(b"k"), text("two "), text("three"), ended())
+    assert "".join(e.text for e in story.events() if isinstance(e, TextDelta)) == "one two three"
+
+
+def test_an_edit_is_a_read_and_a_write_under_one_id() -> None:
+    story = Story("a", "b")
+    story.hear(listed(1), mcp(1, "c1", "a", path="f"))
+    story.conversation.submit([result("c1", "old")], [], story.now)
+    story.events()
+    story.hear(mcp(2, "c1", "b", path="f"), listed(1))
+    (ready,) = [event for event in story.events() if isinstance(event, ToolCallReady)]
+    assert (ready.name, ready.id != "c1") == ("b", True)
+    story.said()
+    story.conversation.submit([result(ready.id, "written")], [], story.now)
+    assert story.said()[0].exec_client_message.id == 2
 
 
 def test_lost_while_parked_refuses_results() -> None:
     story = Story("a")
     story.hear(listed(1), mcp(1, "c1", "a"))
-    assert story.conversation.lost(DROPPED, retryable=True, now=story.now) is None
+    assert story.lose() is None
     with pytest.raises(GatewayError) as gone:
         story.conversation.submit([result("c1", "A")], [], story.now)
     assert gone.value.kind is ErrorKind.TURN_GONE
@@ -304,7 +478,14 @@ def test_silence_gives_the_attempt_up() -> None:
     assert story.wait(29) is None
     fault = story.wait(2)
     assert fault is not None
-    assert fault.kind is ErrorKind.TIMEOUT
+    assert (fault.cause, fault.error.kind) == (Cause.SILENT, ErrorKind.TIMEOUT)
+
+
+def test_a_second_attempt_that_hears_nothing_is_given_up_sooner() -> None:
+    story = Story()
+    story.drop()
+    assert story.wait(14) is None
+    assert story.wait(2) is not None
 
 
 def test_silence_proves_nothing_while_the_reader_is_slow() -> None:
@@ -313,26 +494,44 @@ def test_silence_proves_nothing_while_the_reader_is_slow() -> None:
     assert story.conversation.tick(story.now, reading=False) is None
 
 
+def beat_until_given_up(story: Story) -> GivenUp:
+    for _ in range(40):
+        story.hear(heartbeat(), set_blob(1, b"k", b"v"))
+        if (given_up := story.wait(3)) is not None:
+            return given_up
+    raise AssertionError("nobody minds")
+
+
 def test_heartbeats_are_no_progress() -> None:
     story = Story()
     story.hear(text("x"))
-    for _ in range(31):
-        story.hear(heartbeat(), set_blob(1, b"k", b"v"))
-        story.wait(3)
-    last = story.events()[-1]
-    assert isinstance(last, TurnFailed)
-    assert last.error.kind is ErrorKind.TIMEOUT
+    given_up = beat_until_given_up(story)
+    assert (given_up.cause, given_up.error.kind) == (Cause.STALLED, ErrorKind.TIMEOUT)
+    assert story.lose(given_up.cause) == Retry(0.0, alone=True)
+    story.conversation.open(story.now)
+    assert story.lose(beat_until_given_up(story).cause) is None, "a long wait is repeated once"
+    assert isinstance(story.events()[-1], TurnFailed)
 
 
-def test_before_the_first_byte_there_is_one_fresh_retry() -> None:
+def test_tokens_and_checkpoints_are_progress() -> None:
     story = Story()
-    for _ in range(31):
-        story.hear(heartbeat())
-        fault = story.wait(3)
-        if fault is not None:
-            break
-    assert fault is not None
-    assert story.conversation.lost(fault, retryable=True, now=story.now) == 0.0
+    for message in (update(token_delta=pb.TokenDeltaUpdate(tokens=1)), checkpoint(b"k")):
+        for _ in range(31):
+            story.hear(message)
+            assert story.wait(10) is None
+
+
+def test_results_that_lead_nowhere_are_told_to_a_fresh_run() -> None:
+    """Accepted, then heartbeats only, and the answer stays in a blob."""
+    story = Story("a")
+    story.hear(listed(1), mcp(1, "c1", "a"), checkpoint(b"k"))
+    story.conversation.submit([result("c1", "A")], [], story.now)
+    given_up = beat_until_given_up(story)
+    assert story.lose(given_up.cause) is None
+    told, failed = story.events()[-2:]
+    assert told == Recovered("fresh run", "stalled", 1)
+    assert isinstance(failed, TurnFailed)
+    assert failed.error.kind is ErrorKind.TURN_GONE
 
 
 def test_garbage_from_upstream_is_an_error_not_a_crash() -> None:

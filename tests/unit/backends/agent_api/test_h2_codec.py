@@ -154,7 +154,7 @@ def test_pings_and_goodbyes() -> None:
     pair.theirs.ping(b"12345678")
     pair.carry()
     pair.ours.ping(b"abcdefgh")
-    assert pair.carry() == [f.PingAnswered()]
+    assert pair.carry() == [f.PingAnswered(b"abcdefgh")]
     pair.theirs.close_connection(last_stream_id=1)
     assert pair.carry() == [f.GoAway(1)]
 
@@ -202,8 +202,24 @@ BROKEN = {
     "a short GOAWAY": (frame(Kind.GOAWAY, 0, 0, b"1"), Code.FRAME_SIZE_ERROR),
     "a window opened by nothing": (frame(Kind.WINDOW_UPDATE, 0, 0, bytes(4)), Code.PROTOCOL_ERROR),
     "a window opened too far": (frame(Kind.WINDOW_UPDATE, 0, 0, b"\x7f\xff\xff\xff"), Code.FLOW_CONTROL_ERROR),
+    "a head that never ends": (
+        frame(Kind.HEADERS, 0, OPEN, b"\x88") + frame(Kind.CONTINUATION, 0, OPEN) * 100,
+        Code.ENHANCE_YOUR_CALM,
+    ),
+    "a window opened too far by a setting": (
+        frame(Kind.WINDOW_UPDATE, 0, OPEN, b"\x7f\xff\0\0") + frame(Kind.SETTINGS, 0, 0, b"\0\4\0\2\0\0"),
+        Code.FLOW_CONTROL_ERROR,
+    ),
     "more than the window": (frame(Kind.DATA, 0, OPEN, b"x" * 16_000) * 5, Code.FLOW_CONTROL_ERROR),
 }
+
+
+def last_frame(data: bytes) -> int:
+    """Where the frame begins that broke the rules: in each case the last one that was looked at."""
+    at = 0
+    while (after := at + 9 + int.from_bytes(data[at : at + 3], "big")) < len(data):
+        at = after
+    return at
 
 
 @pytest.fixture(params=BROKEN, ids=list(BROKEN))
@@ -217,6 +233,7 @@ def test_a_peer_that_breaks_the_rules_is_told_which(broken: tuple[bytes, Code]) 
     with pytest.raises(Http2Broken) as caught:
         pair.ours.receive(data)
     assert caught.value.code is code
+    assert caught.value.stream_id == struct.unpack(">I", data[last_frame(data) + 5 :][:4])[0]
     assert pair.ours.data_to_send().endswith(frame(Kind.GOAWAY, 0, 0, struct.pack(">II", 0, code)))
 
 

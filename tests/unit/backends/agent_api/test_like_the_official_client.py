@@ -8,9 +8,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from caretway.backends.agent_api.calls import Refuse
 from caretway.backends.agent_api.compose import Composer, Surroundings
 from caretway.backends.agent_api.conversation import Conversation, Phase
+from caretway.backends.agent_api.decisions import Refuse
 from caretway.core.events import ToolCallReady
 from caretway.core.request import Message, Role, Text, ToolResult, ToolSpec, TurnRequest
 from caretway.wire.messages import pb

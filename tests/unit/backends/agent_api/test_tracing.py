@@ -28,6 +28,9 @@ class Stream:
     def resume(self) -> None:
         self.heard.append("resume")
 
+    def doubt(self) -> None:
+        self.heard.append("doubt")
+
     def close(self) -> None:
         self.heard.append("close")
 
@@ -39,6 +42,7 @@ class Carrier:
         self.stream = Stream()
         self.handler: RunHandler | None = None
         self.trouble: GatewayError | None = None
+        self.alone: bool | None = None
 
     def open_run_now(
         self, request_id: str, headers: Mapping[str, str], handler: RunHandler, original: str = ""
@@ -46,11 +50,18 @@ class Carrier:
         raise AssertionError("what is recorded is never opened on the side")
 
     async def open_run(
-        self, request_id: str, headers: Mapping[str, str], handler: RunHandler, original: str = ""
+        self,
+        request_id: str,
+        headers: Mapping[str, str],
+        handler: RunHandler,
+        original: str = "",
+        *,
+        alone: bool = False,
     ) -> RunStream:
         if self.trouble is not None:
             raise self.trouble
         self.handler = handler
+        self.alone = alone
         return self.stream
 
     async def open_stream(
@@ -101,7 +112,8 @@ def test_what_passes_and_what_is_told() -> None:
 
     async def story() -> None:
         assert transport.open_run_now("r", HEADERS, listener) is None
-        run = await transport.open_run("r", HEADERS, listener)
+        run = await transport.open_run("r", HEADERS, listener, alone=True)
+        assert carrier.alone
         run.send(pb.AgentClientMessage(client_heartbeat=pb.ClientHeartbeat()).SerializeToString())
         run.pause()
         run.resume()
@@ -110,6 +122,7 @@ def test_what_passes_and_what_is_told() -> None:
         carrier.handler.on_closed(None)
         await transport.open_stream("/path", HEADERS, b"marzipan", listener)
         assert (await transport.call("POST", "/path", HEADERS, b"marzipan")).body == b"marzipan"
+        run.doubt()
         run.close()
         carrier.trouble = GatewayError(ErrorKind.UPSTREAM_DOWN, "marzipan")
         for attempt in (
@@ -123,10 +136,10 @@ def test_what_passes_and_what_is_told() -> None:
 
     asyncio.run(story())
     assert listener.heard[1:] == [End(b"{}"), None]
-    assert carrier.stream.heard[1:] == ["pause", "resume", "close", "close"]
+    assert carrier.stream.heard[1:] == ["pause", "resume", "doubt", "close", "close"]
     whats = [what for what, _ in recorder.lines]
     assert whats == [
-        *("run", "sent", "received", "closed", "stream", "call", "given up"),
+        *("run", "sent", "received", "closed", "stream", "call", "in doubt", "given up"),
         *("run", "run refused", "stream", "stream refused", "call failed"),
     ]
     assert recorder.lines[0][1]["headers"] == ["authorization", "x-request-id"]

@@ -4,11 +4,12 @@ import asyncio
 
 import pytest
 
-from caretway.backends.agent_api.calls import Refuse
 from caretway.backends.agent_api.compose import Composer, Surroundings
-from caretway.backends.agent_api.conversation import Conversation, ConversationLimits
+from caretway.backends.agent_api.conversation import Conversation
+from caretway.backends.agent_api.decisions import Refuse
 from caretway.backends.agent_api.ports import RunHandler, RunStream
 from caretway.backends.agent_api.turn import AgentTurn
+from caretway.backends.agent_api.watch import ConversationLimits
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import TurnFailed, TurnStarted
 from caretway.core.request import Message, Role, Text, TurnRequest
@@ -25,6 +26,8 @@ class Stream:
     def pause(self) -> None: ...
 
     def resume(self) -> None: ...
+
+    def doubt(self) -> None: ...
 
     def close(self) -> None:
         self.closed = True
@@ -45,7 +48,7 @@ class Opener:
             raise self.trouble
         return self.stream if self.now else None
 
-    async def open(self, handler: RunHandler, *, refused: bool) -> RunStream:
+    async def open(self, handler: RunHandler, *, refused: bool, alone: bool) -> RunStream:
         self.asked += 1
         await self.gate.wait()
         if self.trouble is not None:
@@ -68,7 +71,7 @@ async def test_at_once() -> None:
     opener = Opener(now=True)
     turn = begun(opener)
     assert len(opener.stream.sent) == 1
-    assert turn.take() == [TurnStarted()]
+    assert turn.take() == [TurnStarted(2)]
     await turn.aclose()
     assert opener.stream.closed and not opener.asked
 
@@ -76,7 +79,7 @@ async def test_at_once() -> None:
 async def test_later() -> None:
     opener = Opener(now=False)
     turn = begun(opener)
-    assert turn.take() == [TurnStarted()]
+    assert turn.take() == [TurnStarted(2)]
     opener.gate.set()
     while not opener.stream.sent:
         await asyncio.sleep(0)
@@ -108,5 +111,5 @@ async def test_trouble_is_an_event(now: bool, trouble: Exception, kind: ErrorKin
     while not isinstance(events[-1], TurnFailed):
         await asyncio.sleep(0)
         events += turn.take()
-    assert (events[0], events[-1].error.kind) == (TurnStarted(), kind)
+    assert (events[0], events[-1].error.kind) == (TurnStarted(2), kind)
     await turn.aclose()

@@ -120,7 +120,7 @@ def test_updates_become_events() -> None:
     assert reading.tool_open
     assert reading.update({"sessionUpdate": "tool_call_update", "toolCallId": "1", "status": "completed"}) == []
     assert not reading.tool_open
-    assert reading.result({"stopReason": "end_turn"}) == [UsageReported(Usage(0, 1, estimated=True)), TurnEnded()]
+    assert reading.result({"stopReason": "end_turn"}) == [UsageReported(Usage(1, 1, estimated=True)), TurnEnded()]
     assert reading.update(chunk("agent_message_chunk", "late")) == []
     assert reading.succeeded
 

@@ -17,6 +17,7 @@ from caretway.core.events import (
     AgentActivity,
     Event,
     ReasoningDelta,
+    RunUsage,
     TextDelta,
     TurnEnded,
     TurnFailed,
@@ -205,14 +206,22 @@ def test_the_whole_story_of_a_turn() -> None:
         TurnStarted(),
         ReasoningDelta("Hm"),
         TextDelta("Hi"),
-        UsageReported(Usage(45, 2, 30, 5)),
+        UsageReported(Usage(45, 2, 30, 5, run=RunUsage(45, 2, 30, 5))),
         TurnEnded(),
     ]
 
 
 def test_usage_that_is_not_told_is_estimated_and_says_so() -> None:
     for record in (result("12345678"), result("12345678", usage={"inputTokens": "many"})):
-        assert told([INIT, record]).usage == Usage(0, 2, estimated=True)
+        assert told([INIT, record]).usage == Usage(1, 2, estimated=True)
+
+
+def test_a_run_with_tools_of_its_own_read_its_context_more_than_once() -> None:
+    """What is reported is the sum; the answer's own context is about that of an average model call."""
+    own = [tool_call("started"), tool_call("completed")]
+    usage = {"inputTokens": 1000, "outputTokens": 9, "cacheReadTokens": 25_000, "cacheWriteTokens": 0}
+    told_usage = told([INIT, *own, result("12345678", usage=usage)]).usage
+    assert told_usage == Usage(13_000, 2, estimated=True, run=RunUsage(26_000, 9, 25_000, 0, steps=2))
 
 
 def test_thinking_that_repeats_itself_is_told_once() -> None:

@@ -7,7 +7,16 @@ import pytest
 
 from caretway.backends.cursor_sdk.translate import Translator, client_tool, title
 from caretway.core.errors import ErrorKind
-from caretway.core.events import AgentActivity, Event, ReasoningDelta, TextDelta, TurnEnded, TurnFailed, UsageReported
+from caretway.core.events import (
+    AgentActivity,
+    Event,
+    ReasoningDelta,
+    TextDelta,
+    TurnEnded,
+    TurnFailed,
+    Usage,
+    UsageReported,
+)
 
 
 def message(kind: str, **fields: Any) -> SimpleNamespace:
@@ -69,7 +78,7 @@ def test_usage_in_the_result_alone() -> None:
     (usage, _) = fed(ended("FINISHED", usage={"inputTokens": "18", "outputTokens": "6"}))
     assert isinstance(usage, UsageReported)
     assert (usage.usage.input_tokens, usage.usage.cache_read_tokens) == (18, None)  # nobody said zero
-    assert fed(ended("FINISHED", usage={})) == [TurnEnded()]
+    assert fed(ended("FINISHED", usage={})) == [UsageReported(Usage(1, 1, estimated=True)), TurnEnded()]
 
 
 @pytest.mark.parametrize(

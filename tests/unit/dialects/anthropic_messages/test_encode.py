@@ -15,6 +15,7 @@ from caretway.core.events import (
     Event,
     Note,
     ReasoningDelta,
+    RunUsage,
     StopReason,
     TextDelta,
     ToolCallDelta,
@@ -200,9 +201,18 @@ def test_a_call_without_arguments_still_has_input() -> None:
 
 
 def test_both_usages_have_both_totals() -> None:
+    """The first ones are estimates, marked where no accumulator keeps the mark; nothing is said to be zero."""
     payloads = frames(stream([TurnStarted(), TurnEnded()]))
-    assert payloads[0]["message"]["usage"] == {"input_tokens": 0, "output_tokens": 0}
+    assert payloads[0]["message"]["usage"] == {"input_tokens": 2, "output_tokens": 1}
+    assert payloads[0]["caretway"] == {"usage": "estimated"}
     assert {"input_tokens", "output_tokens"} <= payloads[-2]["usage"].keys()
+
+
+def test_the_first_usage_is_the_context_that_the_turn_knows_of() -> None:
+    payloads = frames(stream([TurnStarted(12_345), UsageReported(Usage(12_400, 7)), TurnEnded()]))
+    assert payloads[0]["message"]["usage"]["input_tokens"] == 12_345
+    assert payloads[-2]["usage"] == {"input_tokens": 12_400, "output_tokens": 7}
+    assert frames(stream([TurnStarted(9_000), TurnEnded()]))[-2]["usage"]["input_tokens"] == 9_000
 
 
 def test_no_signature_is_made_up() -> None:
@@ -316,6 +326,24 @@ def test_keep_alive() -> None:
         ),
         (Usage(10, 5, cache_read_tokens=0), {"input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": 0}),
         (Usage(10, 5, cache_read_tokens=20), {"input_tokens": 0, "output_tokens": 5, "cache_read_input_tokens": 20}),
+        (
+            Usage(10, 5, run=RunUsage(300, 40, 200, 0, 3, steps=4, complete=False)),
+            {
+                "input_tokens": 10,
+                "output_tokens": 5,
+                "caretway": {
+                    "run": {
+                        "input_tokens": 300,
+                        "output_tokens": 40,
+                        "cache_read_tokens": 200,
+                        "cache_write_tokens": 0,
+                        "reasoning_tokens": 3,
+                        "steps": 4,
+                        "at_least": True,
+                    }
+                },
+            },
+        ),
         (Usage(10, 5, estimated=True), {"input_tokens": 10, "output_tokens": 5, "estimated": True}),
         (Usage(input_tokens=10), {"input_tokens": 10, "output_tokens": 1, "estimated": True}),
         (None, {"input_tokens": 2, "output_tokens": 1, "estimated": True}),

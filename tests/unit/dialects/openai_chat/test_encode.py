@@ -212,10 +212,10 @@ def test_call_deltas_have_index_and_name_id_and_type_exactly_once() -> None:
     ]
     assert deltas == [
         {"index": 0, "id": "a", "type": "function", "function": {"name": "shell", "arguments": ""}},
-        {"index": 1, "id": "b", "type": "function", "function": {"name": "read", "arguments": ""}},
         {"index": 0, "function": {"arguments": '{"command":'}},
-        {"index": 1, "function": {"arguments": "{"}},
         {"index": 0, "function": {"arguments": ' "ls"}'}},
+        {"index": 1, "id": "b", "type": "function", "function": {"name": "read", "arguments": ""}},
+        {"index": 1, "function": {"arguments": "{"}},
         {"index": 1, "function": {"arguments": '"path": "ä"'}},
         {"index": 1, "function": {"arguments": "}"}},
     ]

@@ -10,6 +10,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from caretway.core.events import (
     Event,
     ReasoningDelta,
+    RunUsage,
     TextDelta,
     ToolCallDelta,
     ToolCallReady,
@@ -27,7 +28,9 @@ from caretway.dialects.openai_chat import OPENAI_CHAT
 
 META = ResponseMeta(id="abc", created=1_700_000_000, model="m")
 REQUEST = TurnRequest("m", (), include_usage=True)
-USAGE = UsageReported(Usage(10, 5, cache_read_tokens=4, reasoning_tokens=2))
+USAGE = UsageReported(
+    Usage(10, 5, cache_read_tokens=4, reasoning_tokens=2, estimated=True, run=RunUsage(40, 9, steps=3))
+)
 
 TURNS: dict[str, list[Event]] = {
     "text": [TurnStarted(), ReasoningDelta("hm"), TextDelta("PO"), TextDelta("NG"), USAGE, TurnEnded()],

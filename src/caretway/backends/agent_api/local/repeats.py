@@ -9,7 +9,7 @@ from collections import Counter
 from typing import Final
 
 from ....wire.messages import pb
-from ..calls import Decision, Policy, Refuse
+from ..decisions import Decision, Policy, Refuse
 
 GENEROUS_FACTOR: Final = 5
 """Looking again is cheap, and waiting for a command is work: as generous as with a client's own tools."""

@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from ....wire.messages import pb
 from .. import execs
-from ..calls import Refuse, RunHere
+from ..decisions import Refuse, RunHere
 from ..execs import ExecReply
 from .confine import Workspace
 from .files import FileLimits, delete, read, write

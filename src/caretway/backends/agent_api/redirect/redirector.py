@@ -15,7 +15,7 @@ import msgspec
 from ....core.request import ToolResult, ToolSpec
 from ....wire.messages import pb
 from .. import execs
-from ..calls import Redirect
+from ..decisions import Redirect
 from . import answers, by_shell, wishes
 from .answers import Reply
 from .fitting import Need, fit

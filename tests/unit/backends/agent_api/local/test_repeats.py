@@ -1,6 +1,6 @@
 """A turn that asks for the same local tool again and again."""
 
-from caretway.backends.agent_api.calls import Refuse, RunHere
+from caretway.backends.agent_api.decisions import Refuse, RunHere
 from caretway.backends.agent_api.local.repeats import guarded
 from caretway.wire.messages import pb
 

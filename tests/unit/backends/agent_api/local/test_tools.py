@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from caretway.backends.agent_api.calls import Refuse, RunHere
+from caretway.backends.agent_api.decisions import Refuse, RunHere
 from caretway.backends.agent_api.local import tools as module
 from caretway.backends.agent_api.local.tools import LocalTools, Mode
 from caretway.wire.messages import pb

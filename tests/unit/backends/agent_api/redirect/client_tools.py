@@ -7,7 +7,7 @@ import msgspec
 from jsonschema import Draft202012Validator
 from jsonschema.validators import validator_for
 
-from caretway.backends.agent_api.calls import Redirect
+from caretway.backends.agent_api.decisions import Redirect
 from caretway.backends.agent_api.redirect import Redirector
 from caretway.core.request import Image, Text, ToolResult, ToolSpec
 from caretway.wire.messages import pb

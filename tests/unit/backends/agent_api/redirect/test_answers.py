@@ -2,7 +2,7 @@
 
 import pytest
 
-from caretway.backends.agent_api.calls import Redirect
+from caretway.backends.agent_api.decisions import Redirect
 from caretway.wire.messages import pb
 
 from .client_tools import picture, replies, reply, tool, tools_of, translate

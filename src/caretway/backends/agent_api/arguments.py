@@ -1,0 +1,70 @@
+"""Arguments of tool calls: from the wire's values to JSON, and whether two spellings mean the same. Pure."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from google.protobuf.struct_pb2 import Value
+
+
+def plain_value(value: Value) -> Any:
+    """google.protobuf.Value -> Python. A whole number is an int: JSON has no 2.0 where the model wrote 2."""
+    match value.WhichOneof("kind"):
+        case "string_value":
+            return value.string_value
+        case "number_value":
+            number = value.number_value
+            return int(number) if number.is_integer() and abs(number) < 2**53 else number
+        case "bool_value":
+            return value.bool_value
+        case "struct_value":
+            return {key: plain_value(inner) for key, inner in value.struct_value.fields.items()}
+        case "list_value":
+            return [plain_value(inner) for inner in value.list_value.values]
+        case _:
+            return None
+
+
+def arguments_json(args: Any) -> str:
+    return msgspec.json.encode({key: plain_value(value) for key, value in args.items()}, order="sorted").decode()
+
+
+def same_meaning(one: str, other: str) -> bool:
+    """True when both are the same JSON, however it is spelled."""
+    if one == other:
+        return True
+    try:
+        return bool(msgspec.json.decode(one) == msgspec.json.decode(other))
+    except (msgspec.DecodeError, RecursionError):
+        return False
+
+
+def grown(before: str, piece: str) -> str:
+    """The text so far after one more piece of streamed arguments.
+
+    Cursor sends all of the text each time; older servers sent only what was new. A piece that begins with what is
+    there is the whole text.
+    """
+    return piece if piece.startswith(before) else before + piece
+
+
+def spellings(draft: str, arguments: str) -> tuple[str, ...]:
+    """The texts that a call's arguments may have: the model's own, when it is whole, then ours."""
+    return (draft, arguments) if draft and same_meaning(draft, arguments) else (arguments,)
+
+
+def rest(streamed: str, whole: Sequence[str]) -> str | None:
+    """What is missing of the streamed text, by the first of the whole texts that goes on from it. "" when it is
+    complete and means the same. None: it cannot be completed."""
+    for text in whole:
+        if text.startswith(streamed):
+            return text[len(streamed) :]
+    return "" if any(same_meaning(streamed, text) for text in whole) else None
+
+
+def complete(text: str) -> bool:
+    """True for a whole JSON object."""
+    try:
+        return isinstance(msgspec.json.decode(text), dict)
+    except (msgspec.DecodeError, RecursionError):
+        return False

@@ -1,0 +1,189 @@
+"""Does the peer of an HTTP/2 connection still hear us? PINGs ask, and nothing but the answer to our own PING counts.
+
+What the peer says by itself proves nothing: behind a half-dead NAT entry we would hear its heartbeats for ever while it
+hears nothing of us. `next_ping` and `patience` decide, from values. `Liveness` holds the question that is open and one
+alarm: for the next PING while there are streams, for the answer while one is awaited, for idling out otherwise.
+"""
+
+import asyncio
+from typing import Final, Protocol
+
+from .alarm import Alarm
+from .limits import TransportLimits
+
+STEPS: Final = 4
+"""The time for an answer is waited in this many parts. A part that took longer, because this process did not run,
+counts like any other: an answer that waited in our own socket is read before the next one is over."""
+LAST_PART_S: Final = 0.01
+
+
+class Link(Protocol):
+    """The connection, as its liveness sees it."""
+
+    @property
+    def in_use(self) -> bool:
+        """There are streams on it."""
+        ...
+
+    def send_ping(self, payload: bytes) -> None: ...
+
+    def proven(self) -> None:
+        """It was in doubt, and its peer has answered."""
+        ...
+
+    def unheard(self, waited_s: float) -> None:
+        """Its peer does not hear us."""
+        ...
+
+    def idle(self) -> None:
+        """Nobody has used it for long."""
+        ...
+
+
+class Question:
+    """A PING on its way."""
+
+    __slots__ = ("ahead", "asked_at", "heard", "patience_s", "payload", "sent", "waited_s")
+
+    def __init__(
+        self, payload: bytes, asked_at: float, patience_s: float, *, sent: int = 0, ahead: int = 0, heard: int = 0
+    ) -> None:
+        self.payload = payload
+        self.asked_at = asked_at
+        self.patience_s = patience_s
+        self.sent = sent
+        """What had been written when it was asked."""
+        self.ahead = ahead
+        """How much of that the peer may not have read yet."""
+        self.heard = heard
+        """What had been read when it was asked."""
+        self.waited_s = 0.0
+
+
+def next_ping(limits: TransportLimits, *, asked_at: float, answered_at: float, heard_at: float) -> float:
+    """When to ask again, on a connection with streams. One that spoke and fell silent is asked sooner; one that has
+    said nothing since its last answer is not asked more often for that."""
+    due = asked_at + limits.ping_interval_s
+    return min(due, heard_at + limits.ping_quiet_s) if heard_at > answered_at else due
+
+
+def patience(question: Question, heard: int, limits: TransportLimits) -> float:
+    """How long the answer may take. What we had sent before stands in front of the PING, and what the peer was sending
+    stands in front of its answer, at most a window of it: on a slow line that takes its time."""
+    before_answer = min(heard - question.heard, limits.connection_window_bytes)
+    return question.patience_s + (question.ahead + before_answer) / limits.slowest_bytes_per_s
+
+
+class Liveness:
+    __slots__ = (
+        "_alarm",
+        "_answered_at",
+        "_asked",
+        "_asked_at",
+        "_doubted",
+        "_limits",
+        "_link",
+        "_loop",
+        "_proven",
+        "_question",
+        "heard",
+        "heard_at",
+        "sent",
+    )
+
+    def __init__(self, link: Link, limits: TransportLimits, loop: asyncio.AbstractEventLoop) -> None:
+        self._link = link
+        self._limits = limits
+        self._loop = loop
+        self._alarm = Alarm(loop)
+        self.heard_at = self._asked_at = self._answered_at = loop.time()
+        self.heard = self.sent = 0
+        """Bytes; the connection counts them here. Of what is sent, what the streams say: the rest is not much."""
+        self._proven = 0  # of the bytes sent, how many have certainly been read
+        self._asked = 0
+        self._question: Question | None = None
+        self._doubted = False
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether a new request had better go elsewhere."""
+        question = self._question
+        if question is None:
+            return False
+        return self._doubted or self._loop.time() - question.asked_at > self._limits.sure_s
+
+    def opened(self, *, first: bool) -> None:
+        """A stream was opened. When the last answer is old, its owner should not find out by waiting; when the last
+        word is, it should not even wait long."""
+        if self._question is not None:
+            return
+        limits, now = self._limits, self._loop.time()
+        if now - self.heard_at > limits.sure_s:
+            self._ask(limits.doubt_timeout_s)
+        elif now - self._answered_at > limits.sure_s:
+            self._ask(limits.ping_timeout_s)
+        elif first:
+            self._alarm.set(limits.ping_quiet_s, self._look)
+
+    def emptied(self) -> None:
+        """The last stream is gone."""
+        if self._question is None:
+            self._alarm.set(self._limits.idle_timeout_s, self._link.idle)
+
+    def doubt(self) -> None:
+        """Somebody waited in vain: ask at once and do not wait long. Who doubts after him changes nothing."""
+        if self._doubted:
+            return
+        self._doubted = True
+        question = self._question
+        if question is None or question.patience_s > self._limits.doubt_timeout_s:
+            self._ask(self._limits.doubt_timeout_s)
+
+    def answered(self, payload: bytes) -> None:
+        question = self._question
+        if question is None or question.payload != payload:
+            return  # not to what was asked last
+        was_in_doubt = self.in_doubt
+        self._question, self._doubted = None, False
+        self._proven, self._answered_at = question.sent, self._loop.time()
+        if self._link.in_use:
+            self._look()
+        else:
+            self.emptied()
+        if was_in_doubt:
+            self._link.proven()
+
+    def stop(self) -> None:
+        self._alarm.cancel()
+        self._question = None
+
+    def _look(self) -> None:
+        limits = self._limits
+        due = next_ping(limits, asked_at=self._asked_at, answered_at=self._answered_at, heard_at=self.heard_at)
+        due_in = due - self._loop.time()
+        if due_in <= 0:
+            self._ask(limits.ping_timeout_s)
+        else:
+            self._alarm.set(min(due_in, limits.ping_quiet_s), self._look)  # it may speak and fall silent before
+
+    def _ask(self, patience_s: float) -> None:
+        self._asked += 1
+        self._asked_at = now = self._loop.time()
+        payload = self._asked.to_bytes(8, "big")
+        self._question = Question(
+            payload, now, patience_s, sent=self.sent, ahead=self.sent - self._proven, heard=self.heard
+        )
+        self._wait(self._question)
+        self._link.send_ping(payload)
+
+    def _wait(self, question: Question) -> None:
+        left = patience(question, self.heard, self._limits) - question.waited_s
+        part = min(question.patience_s / STEPS, max(left, LAST_PART_S))
+        self._alarm.set(part, lambda: self._waited(question, part))
+
+    def _waited(self, question: Question, part: float) -> None:
+        question.waited_s += part
+        if question.waited_s < patience(question, self.heard, self._limits):
+            self._wait(question)
+        else:
+            self._link.unheard(question.waited_s)

@@ -1,0 +1,97 @@
+"""The clock of one turn: when heartbeats are due, and whether upstream is still there and still at work. Sans I/O.
+
+Two watchdogs. Silence: nothing at all was heard. No progress: heartbeats, and nothing that moves the turn on.
+"""
+
+from dataclasses import dataclass
+
+from ...core.errors import ErrorKind, GatewayError
+from ...core.recovery import RETRY_BUDGET, Cause
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationLimits:
+    """All in seconds, except where the name says otherwise."""
+
+    client_heartbeat: float = 5.0
+    exec_heartbeat: float = 3.0
+    silence: float = 30.0
+    progress: float = 90.0
+    tool_progress: float = 600.0
+    """The same while a tool runs on this side."""
+    sibling_quiet: float = 0.15
+    """Without another call after which a step is complete."""
+    retries: int = RETRY_BUDGET
+    max_blob_bytes: int = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """A watchdog's verdict on an attempt."""
+
+    cause: Cause
+    error: GatewayError
+
+
+class Watch:
+    __slots__ = ("_again", "_limits", "_opened", "exec_heartbeat_at", "heard", "heartbeat_at", "pause_at", "progressed")
+
+    def __init__(self, limits: ConversationLimits) -> None:
+        self._limits = limits
+        self._again = False
+        self._opened = 0.0
+        self.heard = self.progressed = 0.0
+        self.heartbeat_at = self.exec_heartbeat_at = 0.0
+        self.pause_at: float | None = None
+        """When the quiet after the newest tool call is long enough."""
+
+    def opened(self, now: float, *, again: bool) -> None:
+        """An attempt begins; `again`: not the first."""
+        self._opened = self.heard = self.progressed = now
+        self._again = again
+        self.pause_at = None
+        self.heartbeat_at = now + self._limits.client_heartbeat
+        self.exec_heartbeat_at = now + self._limits.exec_heartbeat
+
+    def due(self) -> float:
+        at = min(self.heartbeat_at, self.exec_heartbeat_at)
+        return at if self.pause_at is None else min(at, self.pause_at)
+
+    def beats(self, now: float) -> bool:
+        """A heartbeat of the client is due."""
+        if now < self.heartbeat_at:
+            return False
+        self.heartbeat_at = now + self._limits.client_heartbeat
+        return True
+
+    def exec_beats(self, now: float) -> bool:
+        if now < self.exec_heartbeat_at:
+            return False
+        self.exec_heartbeat_at = now + self._limits.exec_heartbeat
+        return True
+
+    def held_back(self, now: float) -> None:
+        """Upstream is not being read, so its silence proves nothing."""
+        self.heard = self.progressed = now
+
+    def silent(self, now: float) -> GivenUp | None:
+        limit = self._limits.silence
+        if self._again and self.heard == self._opened:
+            limit /= 2  # a second attempt that hears nothing at all: the client has waited long enough
+        if now - self.heard < limit:
+            return None
+        error = GatewayError(
+            ErrorKind.TIMEOUT, f"Cursor sent nothing for {limit:g} seconds.", hint="Check the network and try again."
+        )
+        return GivenUp(Cause.SILENT, error)
+
+    def stalled(self, now: float, *, tool_runs: bool) -> GivenUp | None:
+        limit = self._limits.tool_progress if tool_runs else self._limits.progress
+        if now - self.progressed < limit:
+            return None
+        error = GatewayError(
+            ErrorKind.TIMEOUT,
+            f"Cursor kept the connection alive and made no progress for {limit:g} seconds.",
+            hint="Try again; if it happens at once with another prompt too, check status.cursor.com.",
+        )
+        return GivenUp(Cause.STALLED, error)

@@ -1,0 +1,107 @@
+"""The ladder of recovery: what to do when a run is lost before its turn was over. Pure: the situation goes in, the next
+rung and its reason come out.
+
+The rungs, from the cheapest to the last: let the client run the calls that it has; go on with the same run from its
+last checkpoint; tell the whole history, results included, to a fresh run; say what happened. A call that the client has
+seen is never shown again, so a rung that might do that is not taken: then the turn ends with an error.
+
+The retry budget belongs to one request. Every reopened run takes from it, whatever the reason; progress renews it.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+RETRY_BUDGET: Final = 2
+"""Runs that are opened again for one request without progress in between."""
+
+
+class Cause(Enum):
+    """Why an attempt is over. The value is the label in `/metrics` and in the log."""
+
+    CUT = "cut"
+    """The connection broke, or the stream ended before the turn did."""
+    SILENT = "silent"
+    """Nothing was heard any more."""
+    STALLED = "stalled"
+    """Heartbeats, and no progress."""
+    REFUSED = "refused"
+    """Cursor ended the run with an error that may pass."""
+    TOKEN = "token"  # noqa: S105  # a reason, not a secret
+    """Cursor did not accept the token; there is a newer one."""
+    DIVERGED = "diverged"
+    """The new attempt does not repeat what the client already has."""
+    INCOMPLETE = "incomplete"
+    """A part of the kept conversation is missing."""
+
+
+class Rung(Enum):
+    HAND_OVER = "hand over"
+    """The client has whole calls: it runs them, and its results start a fresh run."""
+    SAME_RUN = "same run"
+    FRESH_RUN = "fresh run"
+    GIVE_UP = "give up"
+
+
+BROKEN: Final = frozenset({Cause.CUT, Cause.SILENT, Cause.STALLED})
+"""Causes that put the connection in doubt: the next attempt gets one of its own."""
+_NO_WAY_BACK: Final = frozenset({Cause.DIVERGED, Cause.INCOMPLETE})
+_LONG: Final = frozenset({Cause.SILENT, Cause.STALLED})
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What is known when an attempt is lost."""
+
+    cause: Cause
+    reopened: int = 0
+    """Runs that were opened again for this request since the last progress."""
+    budget: int = RETRY_BUDGET
+    visible: bool = False
+    """The client has seen something of this response."""
+    calls_out: bool = False
+    """It has whole calls of this response."""
+    call_open: bool = False
+    """It has a part of a call."""
+    results_given: bool = False
+    """This response began with tool results."""
+    worked_here: bool = False
+    """Tools that change something ran on this side: a fresh run would not know of them."""
+    repeatable: bool = True
+    """What was said since the checkpoint is remembered, so that it is not said twice."""
+    waited: bool = False
+    """A long wait was repeated for this request already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    rung: Rung
+    reason: str
+
+
+def next_step(loss: Loss) -> Step:
+    """The next rung of the ladder, and why."""
+    if loss.calls_out and not loss.call_open:
+        return Step(Rung.HAND_OVER, "the client has the calls; its results start a fresh run")
+    if loss.reopened >= loss.budget:
+        return Step(Rung.GIVE_UP, f"{loss.reopened} runs were reopened without progress")
+    fresh = _fresh(loss)
+    if loss.cause in _NO_WAY_BACK:
+        return fresh
+    if loss.cause is Cause.STALLED and loss.results_given and fresh.rung is Rung.FRESH_RUN:
+        return Step(Rung.FRESH_RUN, "no progress after the tool results: the history is told to a fresh run")
+    if loss.cause in _LONG and loss.waited:
+        return Step(Rung.GIVE_UP, "a long wait is repeated once")
+    if loss.reopened and loss.results_given and fresh.rung is Rung.FRESH_RUN:
+        return Step(Rung.FRESH_RUN, "the same run was lost again: the history is told to a fresh run")
+    if not loss.repeatable:
+        return Step(Rung.GIVE_UP, "too much was said since the last checkpoint")
+    return Step(Rung.SAME_RUN, "the run goes on from its last checkpoint")
+
+
+def _fresh(loss: Loss) -> Step:
+    if loss.visible:
+        return Step(Rung.GIVE_UP, "the client has a part of the answer, and a fresh run would give another one")
+    if loss.worked_here:
+        return Step(Rung.GIVE_UP, "tools ran on this side, and a fresh run would run them again")
+    return Step(Rung.FRESH_RUN, "the history is told to a fresh run")

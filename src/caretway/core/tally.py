@@ -1,0 +1,157 @@
+"""The tokens of a run, told apart by its responses. Pure.
+
+In: what is said, called and answered, and what upstream counts: pieces of output, the size of the context at its
+checkpoints, and one total when the run ends. Out: the usage of each response, which is the context that its own model
+call read and its own output. The total covers every model call of the run, so it becomes the usage of a response only
+when the run had a single one. What upstream did not count is estimated from the last context it told plus what was
+added since.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec.structs import replace
+
+from .estimate import result_chars, tokens
+from .events import RunUsage, Usage
+from .request import ToolResult
+
+ABSURD: Final = 3
+"""More cached tokens than this many times the context cannot be those of one model call."""
+
+
+@dataclass(slots=True)
+class Tally:
+    context: int
+    """What the conversation held at the last checkpoint, or what the prompt is thought to hold."""
+    spoken_chars: int = 0
+    spoken_tokens: int = 0
+    _since: int = 0
+    """Added by earlier responses and by results since then; always an estimate."""
+    _counted: bool = False
+    """A checkpoint of this response has told the context."""
+    _used: int = 0
+    """The last context that upstream told."""
+    _said_then: int = 0
+    """Output of this response when it did: that is part of it."""
+    _call_chars: int = 0
+    _before_calls: int | None = None
+    """`spoken_tokens` when the first call of this response came in sight."""
+    _worked: bool = False
+    """Some tool was called in this run: more than one model call."""
+    _answered: bool = False
+    """Results are in and the model has not spoken since."""
+    _rounds: int = 1
+    _responses: int = 1
+    _lost: bool = False
+    """An attempt was: nobody has counted it."""
+    _repeats: bool = False
+    """A new attempt may say again what this response has counted."""
+    _estimates: int = 0
+    """Sum of the contexts of earlier responses, as they were told."""
+
+    # ---- what happens
+
+    def reopened(self) -> None:
+        """An attempt was lost and the next one begins."""
+        self._lost = self._repeats = True
+
+    def checkpoint(self, used: int) -> None:
+        if used > 0:
+            self.context = self._used = used
+            self._since = 0
+            self._said_then = self.output
+            self._counted = True
+
+    def counted(self, said: int) -> None:
+        """Upstream has counted a piece of output."""
+        if self._answered:
+            self.speaking()
+        self.spoken_tokens += said
+
+    def calling(self) -> None:
+        """The model works with a tool, whoever runs it."""
+        self.speaking()
+        self._worked = True
+        if self._before_calls is None:
+            self._before_calls = self.spoken_tokens
+
+    def called(self, name: str, arguments: str) -> None:
+        """The client was shown a call."""
+        self.calling()
+        self._call_chars += len(name) + len(arguments)
+
+    def answered(self) -> None:
+        self._answered = True
+
+    def speaking(self) -> None:
+        """The model says or does something: if results were in, that is its next call."""
+        if self._answered:
+            self._answered = False
+            self._rounds += 1
+
+    def next_response(self, results: Sequence[ToolResult] = ()) -> None:
+        self._responses += 1
+        self._estimates += self._input()
+        self._since += self.output - self._said_then + sum([tokens(result_chars(result)) for result in results])
+        self.spoken_tokens = self.spoken_chars = self._call_chars = self._said_then = 0
+        self._before_calls = None
+        self._counted = self._repeats = False
+
+    # ---- what it comes to
+
+    @property
+    def expected(self) -> int:
+        """What the model is going to read, as far as it is known."""
+        known = self.context + self._since
+        return known if known > 0 else 1
+
+    @property
+    def output(self) -> int:
+        """Tokens this response has said so far."""
+        if not self.spoken_tokens or self._repeats:
+            return tokens(self.spoken_chars + self._call_chars)
+        if self._before_calls is None:
+            return self.spoken_tokens
+        said = self._before_calls or tokens(self.spoken_chars)
+        return max(self.spoken_tokens, said + tokens(self._call_chars))  # not every server counts calls as they come
+
+    def paused(self) -> Usage:
+        """This response's own, as far as it was counted."""
+        counted = self._counted and self.spoken_tokens > 0 and self._before_calls is None and not self._repeats
+        return Usage(self._input(), max(1, self.output), estimated=not counted)
+
+    def ended(self, total: RunUsage | None) -> Usage:
+        """The run is over, and this is what upstream counted, if it did."""
+        if self._answered:
+            self.speaking()
+        if total is None:
+            return self.paused()
+        steps = self._rounds if self._rounds > 1 else self._responses
+        if self._responses == 1 and not self._worked and not self._lost and (one := self._single(total)) is not None:
+            return one
+        own = self.paused()
+        if total.input_tokens is not None and not self._counted:
+            own = replace(own, input_tokens=self._fitted(total.input_tokens, steps))
+        return replace(own, run=replace(total, steps=steps, complete=not self._lost))
+
+    def _input(self) -> int:
+        if not self._counted:
+            return self.expected
+        return self.context - self._said_then if self.context > self._said_then else self.context
+
+    def _single(self, run: RunUsage) -> Usage | None:
+        """One model call: what was counted for the run was counted for the response. None if that cannot be."""
+        whole, read, written = run.input_tokens, run.cache_read_tokens, run.cache_write_tokens
+        if whole is None or run.output_tokens is None or (self._used and whole > ABSURD * self._used):
+            return None
+        if (read or 0) + (written or 0) > whole:
+            read = written = None  # they are part of the input, or they are something else
+        return Usage(whole, run.output_tokens, read, written, run.reasoning_tokens, run=run)
+
+    def _fitted(self, whole: int, steps: int) -> int:
+        """The context of the last of several model calls when no checkpoint told it: what we know of, and what an
+        average call read beyond what we knew of (Cursor's own instructions)."""
+        known = (self._estimates + self.expected) // self._responses
+        return max(1, min(self.expected + whole // steps - known, whole))

@@ -1,0 +1,133 @@
+"""Items of an answer one after the other, whole: calls that upstream writes at once, and text beside an open call.
+
+In: the events of one response. Out: the same events, in an order in which a call is ready before anything else begins.
+Remembered: the call that is open, and what waits behind it, in the order in which it began. Some clients lose a call
+when another begins before it is done. What waits is bounded: past the limit events leave as they come, which both of
+OpenAI's APIs allow, because every piece says which item it belongs to.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+from ..core.events import (
+    Event,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallReady,
+    ToolCallStarted,
+    TurnEnded,
+    TurnFailed,
+    TurnPaused,
+)
+
+MOST_WAITING: Final = 4 << 20
+"""Characters."""
+
+
+class _Item:
+    """What waits: a call, or text between two calls."""
+
+    __slots__ = ("call", "events", "whole")
+
+    def __init__(self, call: str | None) -> None:
+        self.call = call
+        self.events: list[Event] = []
+        self.whole = call is None
+
+
+class InTurn:
+    __slots__ = ("_calls", "_held", "_line", "_open", "_overrun", "busy")
+
+    def __init__(self) -> None:
+        self.busy = False
+        """A call is open. While it is not, only the start of one needs a look."""
+        self._open: str | None = None
+        self._line: deque[_Item] = deque()
+        self._calls: dict[str, _Item] = {}
+        self._held = 0
+        self._overrun = False
+
+    def order(self, events: Sequence[Event]) -> Sequence[Event]:
+        if not self.busy:
+            for event in events:
+                if type(event) is ToolCallStarted:
+                    break
+            else:
+                return events
+        out: list[Event] = []
+        for event in events:
+            if self._overrun:
+                out.append(event)
+            else:
+                self._take(event, out)
+        self.busy = self._open is not None
+        return out
+
+    def _take(self, event: Event, out: list[Event]) -> None:
+        match event:
+            case ToolCallStarted(id=call):
+                if self._open is None:
+                    self._open = call
+                    out.append(event)
+                else:
+                    item = self._calls[call] = _Item(call)
+                    self._line.append(item)
+                    self._hold(item, event, len(event.name), out)
+            case ToolCallDelta(id=call) | ToolCallReady(id=call):
+                ready = isinstance(event, ToolCallReady)
+                if call == self._open:
+                    out.append(event)
+                    if ready:
+                        self._next(out)
+                else:
+                    item = self._calls[call]
+                    item.whole = ready
+                    self._hold(item, event, len(event.arguments), out)
+            case TextDelta(text=text) | ReasoningDelta(text=text):
+                if self._open is None:
+                    out.append(event)
+                else:
+                    if not self._line or self._line[-1].call is not None:
+                        self._line.append(_Item(None))
+                    self._hold(self._line[-1], event, len(text), out)
+            case TurnPaused() | TurnEnded() | TurnFailed():
+                self._end(event, out)
+            case _:
+                out.append(event)  # belongs to the answer, not to an item of it
+
+    def _hold(self, item: _Item, event: Event, size: int, out: list[Event]) -> None:
+        item.events.append(event)
+        self._held += size
+        if self._held > MOST_WAITING:
+            self._overrun, self._open = True, None
+            for late in self._line:
+                out += late.events
+            self._line.clear()
+            self._calls.clear()
+
+    def _next(self, out: list[Event]) -> None:
+        """The open call is ready: whatever is whole by now follows, up to a call that is not."""
+        self._open = None
+        while self._line and self._open is None:
+            item = self._line.popleft()
+            out += item.events
+            if item.call is not None:
+                del self._calls[item.call]
+                if not item.whole:
+                    self._open = item.call
+        if not self._line:
+            self._held = 0
+
+    def _end(self, end: TurnPaused | TurnEnded | TurnFailed, out: list[Event]) -> None:
+        """Only a turn that is ended from outside leaves a call open. What is whole is said before an end; a failure
+        asks for nothing, so nothing is added to what was shown."""
+        if not isinstance(end, TurnFailed):
+            for item in self._line:
+                if item.whole:
+                    out += item.events
+        self._line.clear()
+        self._calls.clear()
+        self._open = None
+        out.append(end)

@@ -1,0 +1,165 @@
+"""Messages of more than a few kilobytes, looked at before they are decoded.
+
+In: a serialised AgentServerMessage. Out: the messages to go on with in its place: pieces of a long text, the message
+itself when reading it is cheap, something that stands for a checkpoint that is too much to keep, or nothing for an
+update that only informs. Raises `TooMuch` for the rest. What a message costs depends on how many fields it has, not on
+its bytes, so those are counted first, with the decoder's own description of what nests in what.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Final
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+from .deltas import TEXT, THINKING
+from .messages import pb
+
+PIECE_BYTES: Final = 32 * 1024
+"""A long text goes on in pieces of this size."""
+MAX_FIELDS: Final = 50_000
+"""Of a message that is stored or skimmed."""
+MAX_ASKED_FIELDS: Final = 20_000
+"""Of one that asks for something: every value in it becomes an object of ours."""
+MAX_ASKED_BYTES: Final = 1024 * 1024
+"""What a tool is asked to do, arguments included. No model writes that much in one call."""
+
+_UPDATE: Final = 0x0A
+_CHECKPOINT: Final = 0x1A
+_KV: Final = 0x22
+_ASKING: Final = (0x12, 0x2A, 0x3A)
+"""Execs, their control, queries."""
+_PARTIAL_CALL: Final = 0x3A
+NO_CHECKPOINT: Final = b"\x1a\x00"
+"""A checkpoint that holds nothing: one came that is too large to be kept."""
+STAND_INS: Final[Mapping[int, bytes]] = {_CHECKPOINT: NO_CHECKPOINT}
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_NAMES: Final = {number: field.name for number, field in pb.AgentServerMessage.DESCRIPTOR.fields_by_number.items()}
+
+
+class TooMuch(ValueError):
+    """The message would take too long to read, or too much memory."""
+
+
+def informs(payload: bytes) -> bool:
+    """True when the message wants no answer: it is an update, and nothing hides behind it."""
+    return payload[:1] == b"\x0a" and _only_field(payload, 0) is not None
+
+
+def lighten(payload: bytes) -> list[bytes]:
+    kind, inside = payload[0] if payload else 0, _only_field(payload, 0)
+    if kind == _UPDATE and inside is not None:
+        return _update(payload, inside)
+    stored = kind in (_CHECKPOINT, _KV) and inside is not None
+    asks = kind in _ASKING and len(payload) > MAX_ASKED_BYTES
+    if not asks and _cheap(payload, MAX_FIELDS if stored else MAX_ASKED_FIELDS):
+        return [payload]
+    if stored and kind == _CHECKPOINT:
+        return [NO_CHECKPOINT]
+    raise TooMuch(f"a message of {len(payload)} bytes ({_NAMES.get(kind >> 3, 'unknown')}) is too much to work on")
+
+
+def _update(payload: bytes, inside: int) -> list[bytes]:
+    kind = payload[inside] if inside < len(payload) else 0
+    if kind in (TEXT, THINKING) and (pieces := _pieces(payload, inside)):
+        return pieces
+    if kind not in (TEXT, THINKING, _PARTIAL_CALL):
+        return [payload] if _cheap(payload, MAX_FIELDS) else []
+    if len(payload) <= MAX_ASKED_BYTES and _cheap(payload, MAX_ASKED_FIELDS):
+        return [payload]
+    raise TooMuch(f"a delta of {len(payload)} bytes is too much to work on")
+
+
+def _pieces(payload: bytes, inside: int) -> list[bytes]:
+    """A delta that is its words and nothing else, cut between characters; else nothing."""
+    kind, words = payload[inside], _only_field(payload, inside)
+    if words is None or payload[words : words + 1] != b"\x0a":
+        return []
+    at, stop = _only_field(payload, words), len(payload)
+    pieces: list[bytes] = []
+    while at is not None and at < stop:
+        end = min(at + PIECE_BYTES, stop)
+        for _ in range(3):  # bytes within a character, at most; where there are more it is no text
+            if end < stop and payload[end] & 0xC0 == 0x80:
+                end -= 1
+        pieces.append(_nested_in(_UPDATE, _nested_in(kind, _nested_in(0x0A, payload[at:end]))))
+        at = end
+    return pieces
+
+
+def _nested_in(tag: int, content: bytes) -> bytes:
+    head, length = bytearray((tag,)), len(content)
+    while length > 0x7F:
+        head.append(length & 0x7F | 0x80)
+        length >>= 7
+    head.append(length)
+    return bytes(head) + content
+
+
+def _only_field(payload: bytes, at: int) -> int | None:
+    """Where the content of the one field begins that `payload` consists of; None when it is not so."""
+    if at >= len(payload) or payload[at] & 7 != _BYTES or payload[at] & 0x80:
+        return None
+    length, at = _varint(payload, at + 1, len(payload))
+    return at if at + length == len(payload) else None
+
+
+@cache
+def _nested(message: Descriptor) -> dict[int, Descriptor | None]:
+    """Its fields by number: those that hold messages with theirs, those that hold packed numbers with None."""
+    nested: dict[int, Descriptor | None] = {}
+    for field in message.fields:
+        if field.message_type is not None:
+            nested[field.number] = field.message_type
+        elif field.type not in (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES) and field.is_repeated:
+            nested[field.number] = None
+    return nested
+
+
+def _cheap(payload: bytes, most: int) -> bool:
+    """Does the message have at most so many fields, those of nested messages included? Where the bytes turn out to be
+    no message, what was counted so far decides: the decoder stops there too."""
+    stack = [(pb.AgentServerMessage.DESCRIPTOR, 0, len(payload))]
+    while stack:
+        message, at, stop = stack.pop()
+        nested = _nested(message)
+        while at < stop:
+            most -= 1
+            if most < 0:
+                return False
+            tag, at = _varint(payload, at, stop)
+            wire, number = tag & 7, tag >> 3
+            if wire == _BYTES:
+                length, at = _varint(payload, at, stop)
+                if at + length > stop:
+                    return True
+                if number in nested:
+                    inner = nested[number]
+                    if inner is None:
+                        most -= length
+                    else:
+                        stack.append((inner, at, at + length))
+                at += length
+            elif wire == _VARINT:
+                _, at = _varint(payload, at, stop)
+            elif wire in (_FIXED64, _FIXED32):
+                at += 8 if wire == _FIXED64 else 4
+            else:
+                return not number or wire > _FIXED32  # groups: nobody writes them, and they may nest
+            if not number:
+                return True
+    return True
+
+
+def _varint(payload: bytes, at: int, stop: int) -> tuple[int, int]:
+    """(the number, where it ends). One that does not end ends at `stop`."""
+    value = shift = 0
+    while at < stop and shift < 64:
+        byte = payload[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+    return value, at

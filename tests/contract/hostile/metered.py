@@ -1,0 +1,131 @@
+"""A gateway in a process of its own, with a meter on its event loop and a look at its memory.
+
+Run as a program it is the gateway: settings come as JSON in the first argument, the port goes out on the first line, and
+each line that comes in is answered with what was measured since the last one. Imported, `metered` starts it.
+"""
+
+import asyncio
+import json
+import sys
+import time
+from asyncio.events import Handle
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, cast
+
+import httpx
+
+ROOT = Path(__file__).parents[3]
+START_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    longest_ms: float
+    """Thread CPU time of the longest callback since the last reading."""
+    where: str
+    rss: int
+    """Bytes, now and at most since the start."""
+    peak: int
+
+
+class Metered:
+    def __init__(self, process: asyncio.subprocess.Process, http: httpx.AsyncClient) -> None:
+        self._process = process
+        self.http = http
+
+    async def read(self) -> Reading:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(b"read\n")
+        return Reading(**json.loads(await self._process.stdout.readline()))
+
+
+@asynccontextmanager
+async def metered(**settings: Any) -> AsyncIterator[Metered]:
+    with TemporaryDirectory() as data_dir:
+        known = {"port": 0, "data_dir": data_dir, "access_token": "test-token"} | settings
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            __file__,
+            json.dumps(known),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            cwd=ROOT,
+        )
+        try:
+            assert process.stdout is not None
+            async with asyncio.timeout(START_S):
+                base_url = (await process.stdout.readline()).decode().strip()
+            async with httpx.AsyncClient(base_url=base_url, timeout=120, trust_env=False) as http:
+                yield Metered(process, http)
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+            await process.wait()
+
+
+# ---- the program
+
+
+class Meter:
+    """Takes the time of every callback of the loop."""
+
+    def __init__(self) -> None:
+        self.longest = 0.0
+        self.where = ""
+        self._run = cast(Callable[[Handle], None], Handle._run)
+
+    def install(self) -> None:
+        meter, inner = self, self._run
+
+        def run(handle: Handle) -> None:
+            began = time.thread_time()
+            inner(handle)
+            took = time.thread_time() - began
+            if took > meter.longest:
+                meter.longest, meter.where = took, repr(handle)[:400]
+
+        Handle._run = run  # type: ignore[method-assign]
+
+    def take(self) -> tuple[float, str]:
+        reading = self.longest * 1000, self.where
+        self.longest, self.where = 0.0, ""
+        return reading
+
+
+def memory() -> tuple[int, int]:
+    """Resident bytes: now, and the most there ever were."""
+    lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return tuple(int(lines[name].split()[0]) * 1024 for name in ("VmRSS", "VmHWM"))  # type: ignore[return-value]
+
+
+async def main() -> None:
+    from caretway.app import Gateway
+    from caretway.config import Settings
+
+    settings = json.loads(sys.argv[1])
+    settings["data_dir"] = Path(settings["data_dir"])
+    meter, loop, ended = Meter(), asyncio.get_running_loop(), asyncio.Event()
+
+    def asked() -> None:
+        if not sys.stdin.buffer.raw.read(4096):  # type: ignore[attr-defined]
+            ended.set()
+            return
+        longest, where = meter.take()
+        rss, peak = memory()
+        print(json.dumps({"longest_ms": longest, "where": where, "rss": rss, "peak": peak}), flush=True)
+
+    async with Gateway(Settings(**settings)) as running:
+        meter.install()
+        loop.add_reader(sys.stdin, asked)
+        print(running.base_url, flush=True)
+        await ended.wait()
+        loop.remove_reader(sys.stdin)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

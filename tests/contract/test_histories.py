@@ -1,0 +1,186 @@
+"""What clients do to histories, ids and tools in the middle of a tool loop, and what the parked run makes of it."""
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from contract.gateways import Client, gateway, result, tool
+
+LOOKUP = tool("lookup", "key")
+SEARCH = tool("ToolSearch", "query")
+NOTE = tool("note", "text")
+Message = dict[str, Any]
+
+
+def user(text: str) -> Message:
+    return {"role": "user", "content": text}
+
+
+# ---- our newest answer, retold
+
+RETOLD: dict[str, Callable[[Message], list[Message]]] = {
+    "words added": lambda ours: [{**ours, "content": "(tool call)"}],
+    "words dropped": lambda ours: [{**ours, "content": None}],
+    "words changed": lambda ours: [{**ours, "content": "Let me see."}],
+    "two messages": lambda ours: [{"role": "assistant", "content": ours["content"]}, {**ours, "content": None}],
+}
+
+
+@pytest.mark.parametrize("change", RETOLD)
+@pytest.mark.parametrize("said", ["", "sim: say Looking.\n"], ids=["silent", "with words"])
+async def test_tickets_are_proof_enough_and_the_conversation_goes_on(client: Client, change: str, said: str) -> None:
+    """The client's own account is what the next request begins with, at the next step and at the next turn."""
+    talk = [user(said + 'sim: call lookup {"key": "a"}\nsim: call lookup {"key": "b"}\nsim: result')]
+    sessions = []
+    for content in ("ONE", "TWO"):
+        answer = await client.chat(talk, tools=[LOOKUP])
+        sessions.append(answer.session)
+        talk += [*RETOLD[change](answer.message), result(answer.calls[0], content)]
+    last = await client.chat(talk, tools=[LOOKUP])
+    assert (last.session, last.text) == ("resumed", "TWO")
+    talk += [last.message, user("sim: recall")]
+    after = await client.chat(talk, tools=[LOOKUP])
+    assert [*sessions, after.session] == ["fresh", "resumed", "continued"]
+    assert "2 tool results" in after.text
+    assert client.stats()["runs_opened"] == 2
+
+
+async def test_a_call_that_was_edited_before_it_ran_is_told_to_a_new_run(client: Client) -> None:
+    talk = [user('sim: call lookup {"key": "a"}\nsim: result')]
+    first = await client.chat(talk, tools=[LOOKUP])
+    (call,) = first.calls
+    edited = {**call, "function": {"name": "lookup", "arguments": '{"key": "b"}'}}
+    answer = await client.chat([*talk, {**first.message, "tool_calls": [edited]}, result(call, "B")], tools=[LOOKUP])
+    assert (answer.session, answer.text) == ("replayed", "B")
+    assert answer.headers["x-caretway-session-reason"] == "the history changed"
+
+
+# ---- ids
+
+
+@pytest.mark.parametrize("route", ["chat", "responses", "messages"])
+async def test_ids_look_like_the_dialect_s_own(client: Client, route: str) -> None:
+    prompt = 'sim: call lookup {"key": "a"}'
+    schema = LOOKUP["function"]["parameters"]
+    body: dict[str, Any]
+    if route == "chat":
+        body = {"messages": [user(prompt)], "tools": [LOOKUP]}
+        answer = await client.http.post("/v1/chat/completions", json={"model": "sim-auto", **body})
+        ticket = answer.json()["choices"][0]["message"]["tool_calls"][0]["id"]
+    elif route == "responses":
+        body = {"input": prompt, "tools": [{"type": "function", "name": "lookup", "parameters": schema}]}
+        answer = await client.http.post("/v1/responses", json={"model": "sim-auto", **body})
+        (item,) = answer.json()["output"]
+        ticket = item["call_id"]
+        assert item["id"].startswith("fc_")
+    else:
+        body = {"messages": [user(prompt)], "max_tokens": 9, "tools": [{"name": "lookup", "input_schema": schema}]}
+        answer = await client.http.post("/v1/messages", json={"model": "sim-auto", **body})
+        ticket = answer.json()["content"][0]["id"]
+    prefix = "toolu_" if route == "messages" else "call_"
+    assert re.fullmatch(prefix + "[A-Za-z0-9]+", ticket)
+    assert len(ticket) <= 40
+
+
+async def test_an_id_seen_in_one_dialect_is_found_when_it_comes_back_in_another(client: Client) -> None:
+    prompt = 'sim: call lookup {"key": "a"}\nsim: call lookup {"key": "b"}\nsim: result'
+    schema = LOOKUP["function"]["parameters"]
+    declared = {"name": "lookup", "description": "lookup (test)", "input_schema": schema}
+    body = {"model": "sim-auto", "max_tokens": 9, "messages": [user(prompt)], "tools": [declared]}
+    answer = await client.http.post("/v1/messages", json=body)
+    (use,) = answer.json()["content"]
+    call = {"id": use["id"], "type": "function", "function": {"name": "lookup", "arguments": '{"key":"a"}'}}
+    talk = [user(prompt), {"role": "assistant", "tool_calls": [call]}, result(call, "ONE")]
+    second = await client.chat(talk, tools=[LOOKUP])
+    assert second.session == "resumed"
+    assert second.calls[0]["id"].startswith("call_")
+    assert client.stats()["runs_opened"] == 1
+
+
+async def test_ids_of_an_older_gateway_are_foreign_ones(client: Client) -> None:
+    function = {"name": "lookup", "arguments": '{"key":"z"}'}
+    call = {"id": "sess_0123456789abcdef__call_1a2b3c4", "type": "function", "function": function}
+    talk = [user('sim: call lookup {"key": "z"}\nsim: result'), {"role": "assistant", "tool_calls": [call]}]
+    answer = await client.chat([*talk, result(call, "OLD")], tools=[LOOKUP])
+    assert (answer.session, answer.text) == ("replayed", "OLD")
+
+
+# ---- tools that grow on the way
+
+
+async def test_a_tool_that_nobody_asked_for_waits_for_the_next_run(client: Client) -> None:
+    talk = [user('sim: call lookup {"key": "a"}\nsim: result')]
+    first = await client.chat(talk, tools=[LOOKUP])
+    talk += [first.message, result(first.calls[0], "ONE")]
+    second = await client.chat(talk, tools=[LOOKUP, NOTE])
+    assert (second.session, second.text) == ("resumed", "ONE")
+    assert second.headers["x-caretway-session-reason"].endswith("new tools wait")
+    talk += [second.message, user('sim: call note {"text": "n"}')]
+    third = await client.chat(talk, tools=[LOOKUP, NOTE])
+    assert third.session == "continued"
+    assert [call["function"]["name"] for call in third.calls] == ["note"]
+    assert client.stats()["runs_opened"] == 2
+
+
+async def test_a_tool_that_was_loaded_can_be_called(client: Client) -> None:
+    """Also when it had been waiting: the run still does not know it."""
+    script = (
+        'sim: call lookup {"key": "a"}\nsim: call ToolSearch {"query": "select:note"}\nsim: call note {"text": "n"}'
+    )
+    talk = [user(script + "\nsim: result"), user("Go on.")]
+    first = await client.chat(talk, tools=[LOOKUP, SEARCH])
+    talk += [first.message, result(first.calls[0], "ONE")]
+    second = await client.chat(talk, tools=[LOOKUP, SEARCH, NOTE])
+    talk += [second.message, result(second.calls[0], "Tool: note")]
+    third = await client.chat(talk, tools=[LOOKUP, SEARCH, NOTE])
+    assert [first.session, second.session, third.session] == ["fresh", "resumed", "replayed"]
+    assert third.headers["x-caretway-session-reason"] == "a tool was loaded: note"
+    assert client.gateway.sessions.live == 1, "the run that could not call it is let go"
+    assert [call["function"]["name"] for call in third.calls] == ["note"]
+    talk += [third.message, result(third.calls[0], "NOTED")]
+    last = await client.chat(talk, tools=[LOOKUP, SEARCH, NOTE])
+    assert (last.session, last.text) == ("resumed", "NOTED")
+    assert client.stats()["runs_opened"] == 2
+
+
+# ---- turns that were to make one call
+
+
+async def test_forced_calls_never_cost_an_agent_its_loop() -> None:
+    forced: dict[str, Any] = {"tools": [NOTE], "tool_choice": {"type": "function", "function": {"name": "note"}}}
+    async with gateway(max_parked=2) as client:
+        prompt = 'sim: call lookup {"key": "a"}\nsim: result'
+        agent = await client.chat(prompt, tools=[LOOKUP])
+        for number in range(5):
+            shaped = await client.chat(f'sim: call note {{"text": "{number}"}}', **forced)
+            assert len(shaped.calls) == 1
+        assert client.gateway.sessions.parked == 2
+        again = [user(prompt), agent.message, result(agent.calls[0], "ONE")]
+        assert (await client.chat(again, tools=[LOOKUP])).session == "resumed"
+
+
+async def test_a_forced_call_that_is_answered_is_resumed(client: Client) -> None:
+    prompt = 'sim: call lookup {"key": "a"}\nsim: result'
+    first = await client.chat(prompt, tools=[LOOKUP], tool_choice="required")
+    answer = await client.chat([user(prompt), first.message, result(first.calls[0], "ONE")], tools=[LOOKUP])
+    assert (answer.session, answer.text) == ("resumed", "ONE")
+
+
+# ---- a model that goes in circles
+
+
+async def test_a_corrected_loop_stays_a_known_conversation(client: Client) -> None:
+    """What the guard adds to a result is for the model: the client sends its own words again."""
+    step = 'sim: call note {"text": "same"}\n'
+    talk = [user(step * 3 + "sim: say done")]
+    answer = await client.chat(talk, tools=[NOTE])
+    async with asyncio.timeout(30):
+        while answer.calls:
+            talk += [answer.message, result(answer.calls[0], "error: no such file")]
+            answer = await client.chat(talk, tools=[NOTE])
+            assert answer.status == 200, answer.error
+    talk += [answer.message, user("sim: recall")]
+    assert (await client.chat(talk, tools=[NOTE])).session == "continued"

@@ -1,0 +1,61 @@
+"""A run with an HTTP/2 connection of its own: nobody's trouble reaches it, and its own reaches nobody."""
+
+import pytest
+
+from caretway.backends.agent_api.limits import TransportLimits
+from caretway.core.errors import ErrorKind, GatewayError
+
+from .h2_client import client
+from .h2_peer import Script, h2_site
+from .listener import Listener, soon
+
+
+async def test_a_run_alone_shares_its_connection_with_nobody_while_it_lives() -> None:
+    async with h2_site(Script()) as site, client(site) as transport:
+        shared, own, other = Listener(), Listener(), Listener()
+        (await transport.open_run("shared", {}, shared)).send(b"1")
+        alone = await transport.open_run("own", {}, own, alone=True)
+        alone.send(b"2")
+        late = transport.open_run_now("other", {}, other)
+        assert late is not None
+        late.send(b"3")
+        for listener, said in ((shared, b"1"), (own, b"2"), (other, b"3")):
+            assert await listener.heard(1) == [said]
+        first, second = site.connections
+        assert [stream.headers["x-request-id"] for stream in first.streams.values()] == ["shared", "other"]
+        assert [stream.headers["x-request-id"] for stream in second.streams.values()] == ["own"]
+        alone.close()
+        first.transport.abort()
+        assert (await other.failed()).kind is ErrorKind.UPSTREAM_DOWN
+        again = Listener()
+        (await transport.open_run("again", {}, again)).send(b"4")
+        assert await again.heard(1) == [b"4"]
+        assert len(site.connections) == 2, "what is over leaves its connection to the others"
+
+
+async def test_each_of_many_gets_its_own() -> None:
+    async with h2_site(Script()) as site, client(site) as transport:
+        for number in range(5):
+            await transport.open_run(f"{number}", {}, Listener(), alone=True)
+        await soon(lambda: len(site.streams) == 5)
+        assert [len(connection.streams) for connection in site.connections] == [1] * 5
+
+
+async def test_when_there_may_be_no_more_connections_a_run_shares_one() -> None:
+    async with h2_site(Script()) as site, client(site, TransportLimits(max_connections=2)) as transport:
+        await transport.open_run("shared", {}, Listener())
+        await transport.open_run("own", {}, Listener(), alone=True)
+        listener = Listener()
+        (await transport.open_run("third", {}, listener, alone=True)).send(b"x")
+        assert await listener.heard(1) == [b"x"]
+        assert [len(connection.streams) for connection in site.connections] == [2, 1]
+
+
+async def test_nobody_there_for_it() -> None:
+    async with h2_site(Script()) as site, client(site) as transport:
+        await transport.open_run("shared", {}, Listener())
+        site.close_door()
+        with pytest.raises(GatewayError) as nobody:
+            await transport.open_run("own", {}, Listener(), alone=True)
+        assert nobody.value.kind is ErrorKind.UPSTREAM_DOWN
+        await transport.open_run("shared too", {}, Listener())

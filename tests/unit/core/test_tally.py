@@ -1,0 +1,171 @@
+"""Whose tokens are whose: runs as stories, and the usage that each of their responses gets.
+
+A story is a list of lines. `says N` is N characters of text, `tokens N` what upstream counted of it, `context N` a
+checkpoint, `calls NAME N` a call with N characters of arguments, `results N` the next response with N characters of
+results, `done` a tool whose result is in, `again` a new attempt.
+"""
+
+from dataclasses import dataclass
+
+import pytest
+
+from caretway.core.events import RunUsage, Usage
+from caretway.core.request import Text, ToolResult
+from caretway.core.tally import Tally
+from caretway.core.usage import all_runs, together
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    story: str
+    told: tuple[Usage, ...]
+    """Of each response, in their order."""
+    total: RunUsage | None = None
+    prompt: int = 100
+
+
+def play(case: Case) -> tuple[Usage, ...]:
+    tally = Tally(case.prompt)
+    told: list[Usage] = []
+    for line in case.story.splitlines():
+        match line.split():
+            case ["says", count]:
+                tally.spoken_chars += int(count)
+            case ["tokens", count]:
+                tally.counted(int(count))
+            case ["context", count]:
+                tally.checkpoint(int(count))
+            case ["calls", name, count]:
+                tally.called(name, "x" * int(count))
+            case ["works"]:
+                tally.calling()
+            case ["done"]:
+                tally.answered()
+            case ["pauses"]:
+                told.append(tally.paused())
+            case ["results", count]:
+                tally.next_response([ToolResult("c", (Text("x" * int(count)),))])
+            case ["again"]:
+                tally.reopened()
+            case ["ends"]:
+                told.append(tally.ended(case.total))
+            case []:
+                pass
+            case words:
+                raise AssertionError(words)
+    return tuple(told)
+
+
+CASES = [
+    Case(
+        "one model call is reported as it was counted",
+        "says 40\ntokens 12\ncontext 12112\nends",
+        (Usage(12_100, 12, 11_000, 90, 3, run=RunUsage(12_100, 12, 11_000, 90, 3)),),
+        RunUsage(12_100, 12, 11_000, 90, 3),
+    ),
+    Case(
+        "the total of several calls is on no response",
+        "calls bash 36\npauses\nresults 400\ncontext 12210\nsays 40\ntokens 11\ncontext 12221\nends",
+        (Usage(100, 10, estimated=True), Usage(12_210, 11, run=RunUsage(24_300, 21, 12_000, 0, steps=2))),
+        RunUsage(24_300, 21, 12_000, 0),
+    ),
+    Case(
+        "a checkpoint that comes behind the call holds the call already",
+        "calls bash 36\ncontext 12110\npauses",
+        (Usage(12_100, 10, estimated=True),),
+    ),
+    Case(
+        "a checkpoint while the client works is where the next step begins",
+        "calls bash 36\npauses\ncontext 12110\nresults 400\ncalls bash 36\npauses",
+        (Usage(100, 10, estimated=True), Usage(12_210, 10, estimated=True)),
+    ),
+    Case(
+        "a step without a checkpoint: the last one, what was said since, and the results",
+        "context 12100\ncalls bash 36\npauses\nresults 400\ncalls bash 76\npauses\nresults 40\ncalls a 3\npauses",
+        (
+            Usage(12_100, 10, estimated=True),
+            Usage(12_210, 20, estimated=True),
+            Usage(12_240, 1, estimated=True),
+        ),
+    ),
+    Case(
+        "without any checkpoint it is all a guess, and the total makes the last one a better one",
+        "calls bash 36\npauses\nresults 400\nsays 40\nends",
+        (
+            Usage(100, 10, estimated=True),
+            Usage(12_210, 10, estimated=True, run=RunUsage(24_310, 20, steps=2)),
+        ),
+        RunUsage(24_310, 20),
+    ),
+    Case("an older server counts nothing", "says 40\ncontext 77\nends", (Usage(67, 10, estimated=True),)),
+    Case("nothing said is not nothing", "ends", (Usage(100, 1, estimated=True),)),
+    Case(
+        "tools that somebody else ran are model calls too",
+        "tokens 5\nworks\ndone\ncontext 12300\ntokens 6\ncontext 12306\nends",
+        (Usage(12_295, 11, estimated=True, run=RunUsage(24_405, 11, steps=2)),),
+        RunUsage(24_405, 11),
+    ),
+    Case(
+        "parallel calls are one step",
+        "works\nworks\ndone\ndone\ncontext 12300\ntokens 6\nends",
+        (Usage(12_300, 6, estimated=True, run=RunUsage(24_405, 11, steps=2)),),
+        RunUsage(24_405, 11),
+    ),
+    Case(
+        "after a lost attempt the total is at least that, and what was said twice counts once",
+        "says 40\ntokens 10\nagain\ntokens 10\nsays 20\ntokens 5\ncontext 12115\nends",
+        (Usage(12_100, 15, estimated=True, run=RunUsage(12_100, 15, complete=False)),),
+        RunUsage(12_100, 15),
+    ),
+    Case(
+        "a total that cannot be one call's is not taken for one",
+        "says 40\ntokens 10\ncontext 12110\nends",
+        (Usage(12_100, 10, run=RunUsage(3_000_000, 10, 2_990_000)),),
+        RunUsage(3_000_000, 10, 2_990_000),
+    ),
+    Case(
+        "cached tokens that are more than all are dropped",
+        "says 40\ntokens 10\ncontext 12110\nends",
+        (Usage(12_100, 10, run=RunUsage(12_100, 10, 4_000_000)),),
+        RunUsage(12_100, 10, 4_000_000),
+    ),
+    Case(
+        "text is counted by upstream, the call behind it by us",
+        "tokens 30\nsays 90\ncalls bash 36\npauses",
+        (Usage(100, 40, estimated=True),),
+    ),
+    Case(
+        "unless upstream counted the call too",
+        "tokens 30\nsays 90\nworks\ntokens 14\ncalls bash 36\npauses",
+        (Usage(100, 44, estimated=True),),
+    ),
+    Case("a checkpoint that says 0 says nothing", "context 0\nsays 40\nends", (Usage(100, 10, estimated=True),)),
+    Case(
+        "a conversation that was made shorter",
+        "says 4000\ncontext 900\nends",
+        (Usage(900, 1000, estimated=True),),
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_whose_tokens(case: Case) -> None:
+    assert play(case) == case.told
+
+
+def test_what_is_expected_grows_with_what_was_said_and_done() -> None:
+    tally = Tally(100)
+    tally.called("bash", "x" * 36)
+    tally.checkpoint(12_000)
+    tally.next_response([ToolResult("c", (Text("x" * 400),))])
+    assert tally.expected == 12_100
+
+
+def test_two_parts_of_one_response() -> None:
+    first = Usage(100, 5, 10, reasoning_tokens=2, run=RunUsage(100, 5, 10, steps=2))
+    second = Usage(120, 7, estimated=True, run=RunUsage(120, 7, 90, 1, complete=False))
+    run = RunUsage(220, 12, 100, 1, steps=3, complete=False)
+    assert together(None, first) == first
+    assert together(first, second) == Usage(120, 12, estimated=True, run=run)
+    assert all_runs(None, None) is None
