@@ -1,8 +1,7 @@
 """What a request costs, counted and not timed: calls of the gateway's functions from its head to the end of its answer.
 
-Over real sockets, with the simulator as the other side, whose own calls do not count; nor do those of the store, for
-how many turns share one write depends on how fast the machine is. What else differs from run to run (how bytes fall into
-reads) is small beside the limit; whoever raises it says why in the commit.
+Over real sockets, with the simulator as the other side, whose own calls do not count. What differs from run to run (how
+bytes fall into reads) is small beside the limit; whoever raises it says why in the commit.
 """
 
 import sys
@@ -13,9 +12,9 @@ import caretway
 from contract.gateways import gateway
 
 MAX_CALLS = 1300
-"""1,254 on CPython 3.11, of a run that also asks for its context and stores its pieces."""
+"""1,234 on CPython 3.11, of a run that also asks for its context and stores its pieces."""
 OURS = str(Path(caretway.__file__).parent)
-NOT_COUNTED = (str(Path(OURS) / "simulator"), str(Path(OURS) / "sessions" / "store.py"))
+THEIRS = str(Path(OURS) / "simulator")
 
 
 class Counter:
@@ -24,7 +23,7 @@ class Counter:
 
     def __call__(self, where: FrameType, event: str, _: object) -> None:
         name = where.f_code.co_filename
-        if event in ("call", "c_call") and name.startswith(OURS) and not name.startswith(NOT_COUNTED):
+        if event in ("call", "c_call") and name.startswith(OURS) and not name.startswith(THEIRS):
             self.calls += 1
 
 

@@ -60,7 +60,7 @@ class EnvelopeReader:
         out in their place. Nothing of such a message is kept while it arrives."""
         self._rest = bytearray()
         self._cap = max_frame_bytes
-        self._light = HEAVY_BYTES if max_frame_bytes > HEAVY_BYTES else max_frame_bytes
+        self._light = min(max_frame_bytes, HEAVY_BYTES)
         self._stand_ins = stand_ins
         self._skip = 0  # bytes of a dropped message that are still to come, and what stands for it
         self._instead = b""

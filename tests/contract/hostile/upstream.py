@@ -136,6 +136,8 @@ def _detailed(size: int) -> Chunks:
 
 LONGEST = 8_300_000
 """An answer, in bytes of JSON, with something left for what goes around it."""
+
+
 def _whole_each_time(times: int) -> Chunks:
     for number in range(times):
         yield pack(partial("{" + "x" * number * 100))

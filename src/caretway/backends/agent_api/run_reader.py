@@ -2,9 +2,9 @@
 
 In, as a carrier's `Sink`: the response's status and headers, then body bytes in any chunking, then the end. Out, to the
 run's handler: messages, then how it ended. Remembered: what was not told yet. However much one read brings, a callback
-works on a small part of it; the carrier is held back and the rest follows in callbacks of its own. Nothing is told while
-the run's owner does not want to hear. Messages that want an answer are told one by one when there are many, so that an
-answer is on its way before the next is made.
+works on a small part of it; the carrier is held back and the rest follows in callbacks of its own. Nothing is told
+while the run's owner does not want to hear. Messages that want an answer are told one by one when there are many, so
+that an answer is on its way before the next is made.
 """
 
 import asyncio

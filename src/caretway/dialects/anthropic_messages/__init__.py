@@ -26,6 +26,9 @@ class AnthropicMessages:
     repeats: int = 1
     """Everything below, so that what is not served there (batches) is refused in words this API's clients read."""
 
+    def recalls(self, body: bytes) -> bool:
+        return False
+
     def decode(self, body: object, headers: Mapping[str, str]) -> TurnRequest:
         return decode(body, headers)
 

@@ -20,6 +20,9 @@ class OpenAIChat:
     errands: tuple[str, ...] = ()
     repeats: int = 1
 
+    def recalls(self, body: bytes) -> bool:
+        return False
+
     def decode(self, body: object, headers: Mapping[str, str]) -> TurnRequest:
         return decode(body, headers)
 
