@@ -304,6 +304,10 @@ class Streamed(_Answer):
         self._spoken = self._loop.time()
         self._opens_at = self._spoken + self._pace.patience
 
+    def stop(self) -> None:
+        super().stop()
+        self._encoder, self._early = None, []
+
     def _go_on(self) -> None:
         if self._over or self._exchange.blocked:
             return

@@ -1,11 +1,12 @@
 """A gateway in a process of its own, with a meter on its event loop and a look at its memory.
 
-Run as a program it is the gateway: settings come as JSON in the first argument, the port goes out on the first line, and
-each line that comes in is answered with what was measured since the last one. Imported, `metered` starts it.
+Run as a program it is the gateway: settings come as JSON in the first argument, the port goes out on the first line,
+and each line that comes in is answered with what was measured since the last one. Imported, `metered` starts it.
 """
 
 import asyncio
 import json
+import os
 import sys
 import time
 from asyncio.events import Handle
@@ -89,7 +90,7 @@ class Meter:
             if took > meter.longest:
                 meter.longest, meter.where = took, repr(handle)[:400]
 
-        Handle._run = run  # type: ignore[method-assign]
+        Handle._run = run  # type: ignore[method-assign, assignment]  # stubs call its argument self, too
 
     def take(self) -> tuple[float, str]:
         reading = self.longest * 1000, self.where
@@ -112,7 +113,7 @@ async def main() -> None:
     meter, loop, ended = Meter(), asyncio.get_running_loop(), asyncio.Event()
 
     def asked() -> None:
-        if not sys.stdin.buffer.raw.read(4096):  # type: ignore[attr-defined]
+        if not os.read(sys.stdin.fileno(), 4096):
             ended.set()
             return
         longest, where = meter.take()
