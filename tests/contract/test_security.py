@@ -57,6 +57,8 @@ SHAPES: Final = {
     "a negative length": _POST + b"Content-Length: -3\r\n\r\nabc",
     "a hexadecimal length": _POST + b"Content-Length: 0x3\r\n\r\nabc",
     "a length beyond 64 bits": _POST + b"Content-Length: 99999999999999999999999\r\n\r\nabc",
+    "a length of five thousand digits": _POST + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\nabc",
+    "a length in other digits": _POST + b"Content-Length: \xb2\r\n\r\nabc",
     "length and chunks": _POST + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "chunks and length": _CHUNKED + b"Content-Length: 3\r\n\r\n0\r\n\r\n",
     "chunked twice": _CHUNKED + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
