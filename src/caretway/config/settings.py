@@ -281,9 +281,7 @@ class Settings:
     )
     agent_client_version: str = field(
         default="",
-        metadata=_cursor(
-            TEXT, "Client version to send to the Agent API.", advanced=True, default_text="caretway-VERSION"
-        ),
+        metadata=_cursor(TEXT, "Client version to send to the Agent API.", default_text="caretway-VERSION"),
     )
     agent_ghost_mode: bool = field(
         default=True, metadata=_cursor(SWITCH, "Ask Cursor to handle requests in its privacy mode.", advanced=True)
