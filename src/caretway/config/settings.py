@@ -159,7 +159,7 @@ class Settings:
         ),
     )
     fetch_images_timeout: float = field(
-        default=10.0, metadata=_server(_TIME, "Time limit for fetching one image.", advanced=True)
+        default=10.0, metadata=_server(_TIME, "Total time limit for fetching one image.", advanced=True)
     )
     fetch_images_bytes: int = field(
         default=20 * 2**20, metadata=_server(_BUFFER, "Largest image that is fetched for a request.")

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from ..core.errors import ErrorKind, GatewayError
 from ..core.events import Event, ReasoningDelta, RunUsage, TextDelta
 from ..core.fold import Reply
-from ..core.request import Message, SessionMode, ToolResult, TurnRequest, last_answer
+from ..core.request import Message, Role, SessionMode, ToolResult, TurnRequest, last_answer
 from ..core.source import receive
 from ..core.turn import Backend, Snapshot, StageFactory
 from ..tasks import aside, spawn
@@ -65,6 +65,13 @@ class ConversationStore(Protocol):
 
     def remember(self, key: bytes, snapshot: Snapshot) -> None: ...
 
+    @property
+    def settled(self) -> bool:
+        """What was remembered can be recalled."""
+        ...
+
+    async def settle(self) -> None: ...
+
 
 class Sessions:
     def __init__(
@@ -85,6 +92,7 @@ class Sessions:
         self._store = store
         self._live: dict[str, LiveTurn] = {}
         self._by_ticket: dict[str, LiveTurn] = {}
+        self._replaying: dict[str, LiveTurn] = {}  # by the calls whose results they were started with
         self._parked: dict[str, LiveTurn] = {}  # in the order in which they were parked
         self._closing = False
 
@@ -100,6 +108,8 @@ class Sessions:
         """A response for this request; raises GatewayError when there is none to be had."""
         told = await self._guarded(request)
         chains = await aside(history_chains, told) if request.large else None
+        if not self._store.settled and _may_continue(request):
+            await self._store.settle()
         mode = request.session or self._limits.mode
         decision = plan(
             told,
@@ -161,7 +171,8 @@ class Sessions:
         """The turns that wait for what is new in this request."""
         news = request.messages[last_answer(request.messages) :]
         asked = [part.call_id for message in news for part in message.parts if isinstance(part, ToolResult)]
-        return {ticket: live.parked() for ticket in asked if (live := self._by_ticket.get(ticket)) is not None}
+        found = ((ticket, self._by_ticket.get(ticket) or self._replaying.get(ticket)) for ticket in asked)
+        return {ticket: live.parked(own=ticket in self._by_ticket) for ticket, live in found if live is not None}
 
     async def _start(self, request: TurnRequest, told: TurnRequest, known: Continue | None = None) -> LiveTurn:
         if self._closing:
@@ -176,12 +187,22 @@ class Sessions:
         turn = await self._backend.start(told, snapshot)
         live = LiveTurn(turn, Tickets(new_sid(), request.call_prefix), request, chain, unchained)
         self._live[live.tickets.sid] = live
+        news = told.messages[last_answer(told.messages) :]
+        live.given = tuple([part for message in news for part in message.parts if isinstance(part, ToolResult)])
+        for result in live.given:  # a client may repeat this request, too
+            self._replaying[result.call_id] = live
         return live
+
+    def _forget_given(self, live: LiveTurn) -> None:
+        for result in live.given:
+            if self._replaying.get(result.call_id) is live:
+                del self._replaying[result.call_id]
 
     async def _resume(self, live: LiveTurn, request: TurnRequest, decision: Resume) -> None:
         live.happened(Happening.RESULTS)  # claimed: a second request for this ticket finds it running
         self._parked.pop(live.tickets.sid, None)
         live.open.clear()
+        self._forget_given(live)
         live.given = decision.results
         live.goes_on(request, request.messages[decision.known :])
         await live.turn.submit([live.tickets.inward(result) for result in decision.results], decision.extra)
@@ -230,7 +251,7 @@ class Sessions:
             spawn(self._drain(response), "drain-after-hang-up")
 
     async def _drain(self, response: Response) -> None:
-        """Its client hung up: the turn may end or park by itself within the grace, unread, if it has not much to say."""
+        """Its client hung up: the turn may end or park by itself within the grace, unread, if it says little."""
         said = 0
         try:
             async with asyncio.timeout(self._limits.disconnect_grace):
@@ -267,6 +288,7 @@ class Sessions:
         self._parked.pop(sid, None)
         for ticket in live.issued:
             self._by_ticket.pop(ticket, None)
+        self._forget_given(live)
         live.turn.close()
 
     async def aclose(self) -> None:
@@ -275,6 +297,11 @@ class Sessions:
         for live in turns:
             self._finish(live, Happening.SHUTDOWN)
         await asyncio.gather(*(live.turn.aclose() for live in turns))
+
+
+def _may_continue(request: TurnRequest) -> bool:
+    """A user's new words after an answer: then a kept conversation is looked for."""
+    return last_answer(request.messages) > 0 and request.messages[-1].role is not Role.TOOL
 
 
 def _size(event: Event) -> int:

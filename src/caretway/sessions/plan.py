@@ -36,6 +36,8 @@ class Parked:
     """False: it has tickets of ours and is past them (answered before, running, or being resumed)."""
     given: tuple[ToolResult, ...] = ()
     """The results that it was resumed with last."""
+    own: bool = True
+    """Its own tickets are asked for; False: results of another turn's calls, with which its history was replayed."""
     abandoned: bool = False
     """The client of its newest request hung up."""
 
@@ -162,6 +164,8 @@ def _by_ticket(
 
 def _given_before(request: TurnRequest, results: tuple[ToolResult, ...], turn: Parked) -> Plan:
     """SDKs repeat a request after a timeout. A second run never starts beside a live one for the same results."""
+    if not turn.own and request.messages != turn.history:
+        return Replay("unknown or expired ticket")
     if set(results) != set(turn.given):
         return Replay("these results were given before")
     if turn.abandoned:

@@ -202,6 +202,10 @@ class Response:
         if self._ready is not None:
             self._ready()
 
+    def shorten(self, parts: int) -> None:
+        """Every word will be said so many times: the answer may have only that part of the usual length."""
+        self._max_bytes //= parts
+
     def close(self) -> None:
         """The client has its answer, or is gone."""
         if not self.over:

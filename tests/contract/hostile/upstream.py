@@ -134,6 +134,16 @@ def _detailed(size: int) -> Chunks:
     yield pack(write_end(error), end=True)
 
 
+LONGEST = 8_300_000
+"""An answer, in bytes of JSON, with something left for what goes around it."""
+
+
+def _whole_each_time(times: int) -> Chunks:
+    for number in range(times):
+        yield pack(partial("{" + "x" * number * 100))
+    yield ENDED
+
+
 FULL = MAX_FRAME_BYTES - 64
 MANY_IDS = [os.urandom(32)] * 400_000
 CASES: dict[str, Callable[[], Chunks]] = {
@@ -145,6 +155,14 @@ CASES: dict[str, Callable[[], Chunks]] = {
     "a long answer in small words": lambda: endless(pack(text("word ")), 40 * MIB),
     "a long answer in control characters": lambda: endless(pack(text("\x01" * 100)), 40 * MIB),
     "a long answer in pages": lambda: endless(pack(text("a page" * 5000)), 400 * MIB),
+    "an answer just within the limit": lambda: in_one(pack(text("a" * LONGEST))),
+    "the same in quotes": lambda: in_one(pack(text('"' * (LONGEST // 2)))),
+    "the same in control characters": lambda: in_one(pack(text("\x01" * (LONGEST // 6)))),
+    "the same with a wide character": lambda: in_one(pack(text("a" * LONGEST + "\U0001f600"))),
+    "one just within the limit of a stream that repeats it": lambda: in_one(pack(text("a" * (LONGEST // 5)))),
+    "the same, repeated, in quotes": lambda: in_one(pack(text('"' * (LONGEST // 10)))),
+    "the same, repeated, in control characters": lambda: in_one(pack(text("\x01" * (LONGEST // 30)))),
+    "the same, repeated, with a wide character": lambda: in_one(pack(text("a" * (LONGEST // 5) + "\U0001f600"))),
     "text and thoughts by turns": lambda: endless(pack(text("ab")) + pack(thought("cd")), 40 * MIB),
     "nothing, a million times": lambda: in_one(pack(b"") * 1_000_000),
     "heartbeats, a million": lambda: in_one(pack(update(heartbeat=pb.HeartbeatUpdate())) * 1_000_000),
@@ -173,16 +191,32 @@ CASES: dict[str, Callable[[], Chunks]] = {
     "an argument nested too deeply": lambda: in_one(pack(deep_bytes(5000))),
     "an argument of many small values": lambda: in_one(pack(asked(1, wide(16_000)))),
     "an argument of too many small values": lambda: in_one(pack(asked(1, wide(1_000_000)))),
-    "an argument of a megabyte": lambda: in_one(pack(asked(1, Value(string_value="\x01" * (MIB - 200))))),
+    "an argument of half a megabyte": lambda: in_one(pack(asked(1, Value(string_value="\x01" * (MIB // 2 - 200))))),
     "an argument of ten megabytes": lambda: in_one(pack(asked(1, Value(string_value="a" * 10 * MIB)))),
     "a part of a call of 16 MiB": lambda: in_one(pack(partial("a" * (FULL - 200)))),
-    "parts of a call without end": lambda: endless(pack(partial('"ab')), 40 * MIB),
+    "parts of a call without end": lambda: endless(pack(partial("a")) + pack(partial("b")), 40 * MIB),
     "calls that only begin": lambda: (pack(partial("{", f"call-{n}")) for n in range(100_000)),
+    "calls with ids of 60 kB": lambda: (pack(partial("{", f"{n}" * 10_000)) for n in range(10_000, 20_000)),
+    "a call that is told whole each time": lambda: _whole_each_time(1_500),
+    "a second call that only grows": lambda: endless(
+        pack(partial("{")) + pack(partial('"ab', "call-2")) + pack(partial("c" * 100, "call-3")), 40 * MIB
+    ),
     "twenty thousand execs": lambda: in_one(*[pack(asked(n, Value(string_value="x"))) for n in range(1, 20_001)]),
     "execs of no tool": lambda: in_one(*[pack(asked(n, Value(string_value="x"), "nothing")) for n in range(1, 20_001)]),
     "an end of 60 kB": lambda: _detailed(15_000),
     "an end of 16 MiB": lambda: _detailed(4 * MIB),
 }
+
+
+SHREDDED = "an answer in a hundred thousand shreds"
+"""Not in the messages: the carrier brings it byte by byte, and many of those in one read."""
+
+
+def _shredded() -> Chunks:
+    yield pack(text("word ")) * 7_000 + ENDED
+
+
+CASES[SHREDDED] = _shredded
 
 
 # ---- servers
@@ -199,11 +233,20 @@ class HostileH2(Script):
     def __init__(self, chunks: Callable[[], Chunks]) -> None:
         self._chunks = chunks
 
+    def _write(self, stream: PeerStream, data: bytes) -> None:
+        if self._chunks is not _shredded:
+            stream.write(data)
+            return
+        frames = (b"\0\0\x01\0\0" + stream.id.to_bytes(4, "big") + data[at : at + 1] for at in range(len(data)))
+        stream.connection.transport.write(b"".join(frames))
+        stream.connection.h2.end_stream(stream.id)
+        stream.connection.flush()
+
     def on_message(self, stream: PeerStream, payload: bytes) -> None:
         stream.messages.clear()
         if pb.AgentClientMessage.FromString(payload).HasField("run_request"):
             gone = lambda: 0 if stream.reset_code is not None else len(stream.waiting)  # noqa: E731
-            spawn(play(stream.write, gone, self._chunks()), "hostile-run")
+            spawn(play(lambda data: self._write(stream, data), gone, self._chunks()), "hostile-run")
 
     def on_end(self, stream: PeerStream) -> None:
         stream.head(200, UNARY_TYPE)
@@ -214,11 +257,19 @@ class HostileHttp1(Http1Script):
     def __init__(self, chunks: Callable[[], Chunks]) -> None:
         self._chunks = chunks
 
+    def _write(self, run: PeerRun, data: bytes) -> None:
+        if self._chunks is not _shredded:
+            run.request.write(data)
+            return
+        shreds = b"".join(b"1\r\n%b\r\n" % data[at : at + 1] for at in range(len(data)))
+        run.request.connection.transport.write(shreds + b"0\r\n\r\n")
+
     def on_message(self, run: PeerRun, payload: bytes) -> None:
         run.messages.clear()
         if pb.AgentClientMessage.FromString(payload).HasField("run_request"):
             transport = run.request.connection.transport
-            spawn(play(run.request.write, transport.get_write_buffer_size, self._chunks()), "hostile-run")
+            write = lambda data: self._write(run, data)  # noqa: E731
+            spawn(play(write, transport.get_write_buffer_size, self._chunks()), "hostile-run")
 
     def on_call(self, request: PeerRequest) -> None:
         request.answer(200, b"")
