@@ -65,6 +65,13 @@ def test_every_field_is_a_setting() -> None:
     assert [item.name for item in dataclasses.fields(Settings)] == [*(s.name for s in SETTINGS), "origins"]
 
 
+def test_advanced_settings_are_a_third_of_all_and_not_those_people_start_with() -> None:
+    advanced = {setting.name for setting in SETTINGS if setting.advanced}
+    assert 30 <= len(advanced) <= len(SETTINGS) / 3
+    assert not advanced & {"host", "port", "backend", "api_key", "gateway_key", "config", "data_dir", "workspace"}
+    assert "advanced" not in {setting.name for setting in SETTINGS}, "the name of the table is not a setting"
+
+
 def test_no_two_settings_share_a_variable() -> None:
     names = [name for setting in SETTINGS for name in setting.env_names]
     assert len(names) == len(set(names))
@@ -118,6 +125,10 @@ PRECEDENCE = [
     Case("dashes in the flag", "agent_url", "http://x", "flag --agent-url", "", {}, {"agent_url": "http://x/"}),
     Case("secret", "api_key", "crsr_1", "environment CURSOR_API_KEY", "", {"CURSOR_API_KEY": "crsr_1\n"}),
     Case("secret from file", "access_token", "t", "file FILE", 'access_token = "t"'),
+    Case("advanced, in its table", "gather", 0.0, "file FILE", "port = 1\n[advanced]\ngather = 0"),
+    Case("advanced, where it once stood", "gather", 0.0, "file FILE", "gather = 0"),
+    Case("advanced, variable", "gather", 0.0, "environment CARETWAY_GATHER", "", {"CARETWAY_GATHER": "0"}),
+    Case("advanced, flag", "gather", 0.0, "flag --gather", "[advanced]\ngather = 1", {}, {"gather": "0"}),
     Case("data directory", "data_dir", Path("/d"), "environment CARETWAY_DATA_DIR", "", {"CARETWAY_DATA_DIR": "/d"}),
 ]
 
@@ -244,9 +255,14 @@ ERRORS = [
     ("dash in key", 'agent-url = "http://x"', {}, {}, 'no setting "agent-url"; did you mean "agent_url"?'),
     ("nothing near", "xyzzy = 1", {}, {}, 'file FILE: there is no setting "xyzzy"'),
     ("a table that is none", "[server]\nport = 1", {}, {}, 'there is no setting "server"'),
-    ("value in file", "port = 'x'", {}, {}, 'file FILE: port: "x" does not fit; expected a whole number'),
-    ("value in variable", "", {"PORT": "x"}, {}, 'environment PORT: port: "x" does not fit'),
+    ("value in file", "port = 'x'", {}, {}, 'file FILE: port: "x" is not valid; expected a whole number'),
+    ("value in variable", "", {"PORT": "x"}, {}, 'environment PORT: port: "x" is not valid'),
     ("unknown flag", "", {}, {"prot": "1"}, 'there is no setting "prot"; did you mean "port"?'),
+    ("unknown advanced key", "[advanced]\ngathr = 1", {}, {}, 'no setting "gathr"; did you mean "gather"?'),
+    ("not advanced", "[advanced]\nport = 1", {}, {}, "port is not an advanced setting; move it above [advanced]"),
+    ("no table", "advanced = 1", {}, {}, "advanced is a table of settings: write [advanced]"),
+    ("twice", "gather = 1\n[advanced]\ngather = 2", {}, {}, "gather is set twice, inside and outside of [advanced]"),
+    ("advanced value", "[advanced]\ngather = 'x'", {}, {}, 'file FILE: gather: "x" is not valid; expected a duration'),
     ("not TOML", "port 1", {}, {}, "file FILE: this is not TOML: "),
     ("file names a file", 'config = "x"', {}, {}, "use --config or CARETWAY_CONFIG"),
     ("no such file", "", {"CARETWAY_CONFIG": "/nowhere/x.toml"}, {}, "environment CARETWAY_CONFIG: cannot read "),
@@ -381,7 +397,7 @@ def test_settings_made_by_hand_are_checked() -> None:
         "default",
         "default",
     ]
-    with pytest.raises(ConfigError, match="code: port: 70000 does not fit"):
+    with pytest.raises(ConfigError, match="code: port: 70000 is not valid"):
         Settings(port=70000)
     with pytest.raises(ConfigError, match='there is no setting "prot"'):
         settings.origin("prot")

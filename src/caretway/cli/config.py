@@ -1,4 +1,4 @@
-"""`caretway config`: every setting, its value, and where that came from. Also writes docs/settings.md."""
+"""`caretway config`: the settings, their values, and where those came from. Also writes docs/settings.md."""
 
 import argparse
 import json
@@ -7,30 +7,37 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from ..config import GROUPS, SETTINGS, Setting, Settings
+from ..config import ADVANCED, GROUPS, SETTINGS, Setting, Settings
 from .flags import add_setting_flags, settings_from
 from .process import remark, say
-from .terminal import Style, columns, style_for
+from .terminal import GAP, Style, columns, folded, style_for, terminal_width
 
 NAME: Final = "config"
-SUMMARY: Final = "show every setting and where its value came from"
+SUMMARY: Final = "show the settings and where their values came from"
 DESCRIPTION: Final = (
-    "Show every setting with its value and where that came from: default, file, environment or flag.\n"
-    "Takes the flags of `caretway serve`, so a command line can be checked before it is used."
+    "Show each setting, its value, and where the value came from: default, file,\n"
+    "variable or flag. It takes all flags of `caretway serve`, so you can check a\n"
+    "command line before you use it."
 )
 EXAMPLES: Final = """\
 examples:
   caretway config
+  caretway config --wide | grep timeout
   PORT=8080 caretway config --json
   caretway config --markdown > docs/settings.md
 """
 
+_LEAST_ROOM: Final = 20
+"""A value gets this much of a line, also on a narrow terminal."""
+
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print JSON")
-    form.add_argument("--markdown", action="store_true", help="print the reference of all settings, without values")
-    add_setting_flags(parser)
+    form.add_argument("--json", action="store_true", help="Print all settings as JSON.")
+    form.add_argument("--wide", action="store_true", help="Print all settings, one long line each.")
+    form.add_argument("--markdown", action="store_true", help="Print the reference of all settings, without values.")
+    parser.add_argument("--all", action="store_true", help="Include the advanced settings that have their defaults.")
+    add_setting_flags(parser, shown=("config",))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -39,13 +46,51 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     settings, remarks = settings_from(arguments)
     remark(remarks)
-    say([as_json(settings)] if arguments.json else as_table(settings, style_for(sys.stdout)))
+    style = style_for(sys.stdout)
+    if arguments.json:
+        say([as_json(settings)])
+    elif arguments.wide:
+        say(as_wide_table(settings, style))
+    else:
+        say(as_table(settings, style, terminal_width(80), everything=arguments.all))
     return 0
 
 
-def as_table(settings: Settings, style: Style) -> list[str]:
+def as_table(settings: Settings, style: Style, width: int = 80, *, everything: bool = False) -> list[str]:
+    """For a terminal: by section, with values folded to fit. Advanced settings that nobody changed are only counted."""
+    shown = [one for one in SETTINGS if everything or not one.advanced or settings.origin(one.name) != "default"]
+    sources = {one.name: _source(one, settings.origin(one.name)) for one in shown}
+    names_end = max(len(one.name) for one in shown)
+    values = {one.name: _shown(one, settings) for one in shown}
+    room = max(_LEAST_ROOM, width - names_end - max(map(len, sources.values())) - 2 * len(GAP) - 1)
+    room = min(room, max(map(len, values.values())))
+    lines: list[str] = []
+    for section in (*GROUPS, ADVANCED):
+        members = [one for one in shown if one.section == section]
+        lines += [*([""] if lines else []), style.bold(section)] if members else []
+        for one in members:
+            first, *rest = folded(values[one.name], room)
+            source = sources[one.name]
+            mark = style.dim if source == "default" else style.careful
+            lines.append(f"{one.name.ljust(names_end)}{GAP}{first.ljust(room)}{GAP}{mark(source)}")
+            lines += [f"{' ' * names_end}{GAP}{more}".rstrip() for more in rest]
+    if left_out := len(SETTINGS) - len(shown):
+        lines += ["", f"{left_out} advanced settings have their defaults; --all shows them."]
+    return lines
+
+
+def as_wide_table(settings: Settings, style: Style) -> list[str]:
+    """One line for each setting, however long."""
     rows = [(setting.name, _shown(setting, settings), settings.origin(setting.name)) for setting in SETTINGS]
     return columns(("setting", "value", "from"), rows, style)
+
+
+def _source(setting: Setting, origin: str) -> str:
+    """The origin in a word, and the variable's name where it does not follow from the setting's."""
+    kind, _, what = origin.partition(" ")
+    if kind != "environment":
+        return kind
+    return f"variable {what}" if what in setting.extra_env else "variable"
 
 
 def _shown(setting: Setting, settings: Settings) -> str:
@@ -78,11 +123,11 @@ _PREFACE: Final = """\
 
 Every setting has the same name everywhere: `agent_url` is the flag `--agent-url`, the variable `CARETWAY_AGENT_URL` and
 the TOML key `agent_url`. Flags win over variables, variables over the file, the file over the defaults. An empty
-variable counts as not set. `caretway config` shows what is in effect and where each value came from.
+variable counts as not set. `caretway config` shows the values in effect and where each one came from.
 
 The file is the one named by `--config` or `CARETWAY_CONFIG`, otherwise `caretway/config.toml` in the user's config
 directory if it exists (`$XDG_CONFIG_HOME` or `~/.config`; `~/Library/Application Support` on macOS; `%APPDATA%` on
-Windows). Its keys are flat; relative paths in it are seen from the file:
+Windows). Its keys are the names below. A relative path in it starts at the file's own directory:
 
 ```toml
 port = 8080
@@ -92,21 +137,27 @@ workspaces = ["~/src/one", "~/src/two"]
 
 [model_aliases]
 fast = "some-model-id"
+
+[advanced]
+stream_buffer_bytes = "4MiB"
 ```
 
-Durations are seconds or have a unit (`150ms`, `90s`, `15m`, `2h`, `7d`); sizes are bytes or have one (`200kB`,
-`64MiB`). Secrets are no flags, because command lines can be read by other users of the machine.
+Few people need the settings of the last section. `--help` does not show them, and in the file they belong in the table
+`[advanced]`; they also work above it.
 
-Two keys, two doors: `CURSOR_API_KEY` (`api_key`) is your Cursor key, which the gateway shows to Cursor.
-`CARETWAY_API_KEY` (`gateway_key`, or keys in the file of `--api-key-file`) is the gateway's own key, which clients show
-to the gateway."""
+Durations are seconds or have a unit (`150ms`, `90s`, `15m`, `2h`, `7d`); sizes are bytes or have one (`200kB`,
+`64MiB`). A secret has no flag, because other users of the machine can read command lines.
+
+There are two kinds of keys. `CURSOR_API_KEY` (`api_key`) is your Cursor key; the gateway sends it to Cursor.
+`CARETWAY_API_KEY` (`gateway_key`, or the file that `--api-key-file` names) is the gateway's own key; clients send it to
+the gateway."""
 
 
 def reference() -> str:
     """docs/settings.md: the same on every machine."""
     parts = [_PREFACE]
-    for title in GROUPS:
-        members = [setting for setting in SETTINGS if setting.group == title]
+    for title in (*GROUPS, ADVANCED):
+        members = [setting for setting in SETTINGS if setting.section == title]
         parts.append(f"## {title[0].upper()}{title[1:]}\n\n" + "\n".join(_markdown_table(members)))
     return "\n\n".join(parts)
 

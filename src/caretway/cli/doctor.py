@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..config import Settings, process_cursor_agent_files
-from .flags import REACHING_CURSOR, add_setting_flags, settings_from
+from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, settings_from
 from .process import log_to_stderr, remark, say
 from .process import run as run_loop
 from .serve import EACH_ITS_OWN, STANDINGS
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 NAME: Final = "doctor"
 SUMMARY: Final = "find out what is wrong"
 DESCRIPTION: Final = (
-    "Check settings, data directory, backend, account, Cursor's answer and the port, with the settings that `caretway\n"
-    "serve` would use. It changes nothing and sends no prompt. Exit code: 0 all is well, 1 something is not."
+    "Check everything that `caretway serve` needs: settings, data directory, backend,\n"
+    "account, Cursor's answer and the port. It changes nothing and sends no prompt.\n"
+    "Exit code: 0 everything works, 1 something does not."
 )
 EXAMPLES: Final = """\
 examples:
@@ -52,9 +53,9 @@ class Finding:
 def add_flags(parser: argparse.ArgumentParser) -> None:
     from ..config import SETTINGS
 
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--json", action="store_true", help="Print JSON.")
     listening = tuple(setting for setting in SETTINGS if setting.name in ("host", "port"))
-    add_setting_flags(parser, (*listening, *REACHING_CURSOR))
+    add_setting_flags(parser, (*listening, *REACHING_CURSOR), shown=("host", "port", *MAIN_FLAGS))
 
 
 def run(arguments: argparse.Namespace) -> int:

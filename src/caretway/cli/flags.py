@@ -1,62 +1,104 @@
 """The settings table as command line flags, and back: what was given, by setting name.
 
 Values stay text here. The config room reads them, so that a mistake is described the same way wherever it was made.
+`--help` shows the few flags that most people need, `--help-all` shows every flag. All of them work either way.
 """
 
 import argparse
-from collections.abc import Iterable
-from functools import partial
-from typing import Final
+from collections.abc import Iterable, Sequence
+from textwrap import fill, wrap
+from typing import Any, Final
 
-from ..config import CURSOR, GROUPS, SETTINGS, Setting, Settings, load_from_process, unknown_variables
+from ..config import ADVANCED, CURSOR, GROUPS, SETTINGS, Setting, Settings, load_from_process, unknown_variables
 
 _DEST: Final = "setting "  # with a space: no other argument can have such a name
 
-HelpFormatter = partial(argparse.RawDescriptionHelpFormatter, max_help_position=34)
 
 REACHING_CURSOR: Final = tuple(
     setting for setting in SETTINGS if setting.group == CURSOR or setting.name in ("config", "data_dir", "workspace")
 )
 """What commands need that talk to Cursor and serve nothing."""
 
+MAIN_FLAGS: Final = ("backend", "agent_url", "config", "data_dir")
+"""What `--help` of such a command shows, unless it has a choice of its own."""
 
-def add_setting_flags(parser: argparse.ArgumentParser, settings: Iterable[Setting] = SETTINGS) -> None:
-    """One argument group for each group of settings."""
-    wanted = tuple(settings)
-    for title in GROUPS:
-        members = [setting for setting in wanted if setting.group == title]
+_ABOUT_ADVANCED: Final = f"Few people need these. In the TOML file, put them in the table [{ADVANCED}]."
+
+_ABOUT_WIDTH: Final = 76
+"""Descriptions are printed as they are, indented by two."""
+
+
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    def __init__(self, prog: str, **more: Any) -> None:
+        super().__init__(prog, **{"max_help_position": 26} | more)
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return wrap(" ".join(text.split()), width, break_on_hyphens=False)  # or `read-only` would become two words
+
+
+class _HelpAll(argparse.Action):
+    """`--help-all`: reveals what `--help` leaves out, then prints the help."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **more: Any) -> None:
+        super().__init__(option_strings, dest, nargs=0, default=argparse.SUPPRESS, **more)
+        self.texts: list[tuple[argparse.Action, str]] = []
+        self.abouts: list[tuple[argparse._ArgumentGroup, str]] = []
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        for action, text in self.texts:
+            action.help = text
+        for group, about in self.abouts:
+            group.description = about
+        parser.print_help()
+        parser.exit()
+
+
+def add_setting_flags(
+    parser: argparse.ArgumentParser, settings: Iterable[Setting] = SETTINGS, *, shown: Sequence[str] = ()
+) -> None:
+    """A flag for each of the settings. `--help` lists those named in `shown`; the others are grouped by section."""
+    by_name = {setting.name: setting for setting in settings}
+    everything = parser.add_argument("--help-all", action=_HelpAll, help="Show all flags and exit.")
+    assert isinstance(everything, _HelpAll)
+    for name in shown:
+        setting = by_name.pop(name)
+        default = setting.shown_default()
+        _add(parser, setting, _text(setting, "" if default == "none" else f"[default: {default}]"), everything)
+    for section in (*GROUPS, ADVANCED):
+        members = [setting for setting in by_name.values() if setting.section == section]
         if members:
-            group = parser.add_argument_group(title, _about_secrets(members))
+            group = parser.add_argument_group(section)
+            everything.abouts.append((group, _about(section, members)))
             for setting in members:
-                _add(group, setting)
+                _add(group, setting, argparse.SUPPRESS, everything)
 
 
-def _about_secrets(members: Iterable[Setting]) -> str | None:
-    told = [f"{setting.env_names[-1]} (variable, no flag): {setting.help}" for setting in members if setting.secret]
-    return "\n".join(told) or None
+def _about(section: str, members: Iterable[Setting]) -> str:
+    secrets = [f"{setting.env_names[-1]} (variable, no flag): {setting.help}" for setting in members if setting.secret]
+    about = [_ABOUT_ADVANCED] if section == ADVANCED else secrets
+    return "\n".join(fill(line, _ABOUT_WIDTH, subsequent_indent="  ", break_on_hyphens=False) for line in about)
 
 
-def _note(setting: Setting) -> str:
-    return f"[default: {setting.shown_default()}; env: {', '.join(setting.env_names)}]"
+def _text(setting: Setting, note: str) -> str:
+    several = " May be given several times." if setting.kind.several else ""
+    return f"{setting.help}{several} {note}".strip().replace("%", "%%")
 
 
-def _add(group: argparse._ArgumentGroup, setting: Setting) -> None:
+def _add(
+    place: argparse.ArgumentParser | argparse._ArgumentGroup, setting: Setting, brief: str, everything: _HelpAll
+) -> None:
     if setting.flag is None:
         return
-    text = f"{setting.help} {_note(setting)}".replace("%", "%%")
     dest = _DEST + setting.name
     if setting.kind.switch:
-        group.add_argument(setting.flag, dest=dest, default=None, help=text, action=argparse.BooleanOptionalAction)
-    elif setting.kind.several:
-        group.add_argument(
-            setting.flag,
-            dest=dest,
-            metavar=setting.kind.metavar,
-            action="append",
-            help=f"{text} May be given several times.",
+        action = place.add_argument(
+            setting.flag, dest=dest, default=None, help=brief, action=argparse.BooleanOptionalAction
         )
     else:
-        group.add_argument(setting.flag, dest=dest, metavar=setting.kind.metavar, help=text)
+        how = "append" if setting.kind.several else "store"
+        action = place.add_argument(setting.flag, dest=dest, metavar=setting.kind.metavar, action=how, help=brief)
+    note = f"[default: {setting.shown_default()}; env: {', '.join(setting.env_names)}]"
+    everything.texts.append((action, _text(setting, note)))
 
 
 def given(arguments: argparse.Namespace) -> dict[str, object]:

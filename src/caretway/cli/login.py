@@ -23,19 +23,21 @@ if TYPE_CHECKING:
 NAME: Final = "login"
 SUMMARY: Final = "sign in to Cursor"
 DESCRIPTION: Final = (
-    "Sign in to Cursor with a browser, on this machine or on any other: the link is printed, and opened where there\n"
-    "is a desktop. The sign-in is kept for this user alone and renewed by itself; a running gateway takes it up at\n"
-    "once."
+    "Sign in to Cursor with a browser, on this machine or any other. The command\n"
+    "prints a link, and opens it if this machine has a desktop. Only you can read the\n"
+    "stored sign-in. It renews itself, and a running gateway uses it at once."
 )
 EXAMPLES: Final = """\
 examples:
-  caretway login                                    open the link that is printed
-  caretway login --no-browser                       only print it, as over ssh
-  caretway login --api-key-stdin < key.txt          keep an API key and what it is exchanged for
-  caretway login --import                           take over the sign-in of cursor-agent or the official SDK
-  caretway login --import auth.json                 the same from a file; also one line REFRESH|APIKEY
-  caretway login --backend cli                      cursor-agent's own sign-in
-  caretway login --backend sdk --api-key-stdin      Cursor's own package knows no other
+  caretway login                                open the link that it prints
+  caretway login --no-browser                   only print it, as over ssh
+  caretway login --api-key-stdin < key.txt      sign in with an API key
+  caretway login --import                       copy the sign-in of cursor-agent
+                                                or of the official SDK
+  caretway login --import auth.json             copy it from a file, which may
+                                                be one line REFRESH|APIKEY
+  caretway login --backend cli                  sign in cursor-agent itself
+  caretway login --backend sdk --api-key-stdin  the SDK takes API keys only
 """
 
 _SEARCH: Final = "search"  # `--import` without a file
@@ -43,17 +45,17 @@ _SEARCH: Final = "search"  # `--import` without a file
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     ways = parser.add_mutually_exclusive_group()
-    ways.add_argument("--api-key-stdin", action="store_true", help="read a Cursor API key from the standard input")
+    ways.add_argument("--api-key-stdin", action="store_true", help="Read a Cursor API key from standard input.")
     ways.add_argument(
         "--import",
         dest="import_from",
         metavar="FILE",
         nargs="?",
         const=_SEARCH,
-        help="take over a sign-in: from FILE, or from where Cursor's own programs keep theirs",
+        help="Copy a sign-in from FILE, or from Cursor's own programs.",
     )
-    parser.add_argument("--no-browser", action="store_true", help="print the link and open nothing")
-    add_setting_flags(parser, REACHING_CURSOR)
+    parser.add_argument("--no-browser", action="store_true", help="Print the link, but do not open it.")
+    add_setting_flags(parser, REACHING_CURSOR, shown=("backend", "token_store", "config", "data_dir"))
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -13,18 +13,19 @@ from .process import run as run_loop
 NAME: Final = "logout"
 SUMMARY: Final = "forget the sign-in on this machine"
 DESCRIPTION: Final = (
-    "Delete the sign-in that `caretway login` keeps on this machine. A running gateway stops using it at its next\n"
-    "request. The session itself is ended in Cursor's own settings, on its web site."
+    "Delete the sign-in that `caretway login` stored on this machine. A running\n"
+    "gateway stops using it with its next request. To end the session itself, go to\n"
+    "Cursor's settings on its web site."
 )
 EXAMPLES: Final = """\
 examples:
   caretway logout
-  caretway logout --agent-url http://127.0.0.1:32125    the sign-in to another address
+  caretway logout --agent-url http://127.0.0.1:32125    sign out of a simulator
 """
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    add_setting_flags(parser, REACHING_CURSOR)
+    add_setting_flags(parser, REACHING_CURSOR, shown=("agent_url", "token_store", "config", "data_dir"))
 
 
 def run(arguments: argparse.Namespace) -> int:

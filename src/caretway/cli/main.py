@@ -15,14 +15,14 @@ from .process import INTERRUPTED, CommandFailed, remark
 
 _COMMANDS: Final = (serve, login, logout, status, models, mcp, doctor, key, config, simulate)
 
-_DESCRIPTION: Final = "Cursor models in the tools you already use: a local OpenAI and Anthropic API gateway."
+_DESCRIPTION: Final = "Cursor models in the tools you already use: a local OpenAI and Anthropic API\ngateway."
 _EXAMPLES: Final = """\
 examples:
-  caretway serve                        start the gateway on http://127.0.0.1:32124
-  caretway login                        sign in, to use your own Cursor subscription
+  caretway serve                        start it on http://127.0.0.1:32124
+  caretway login                        use your own Cursor subscription
   CURSOR_API_KEY=... caretway serve     the same with an API key
   caretway serve --backend simulator    try it without an account
-  caretway COMMAND --help               everything about one command
+  caretway COMMAND --help               how to use one command
 """
 
 
@@ -34,8 +34,12 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=HelpFormatter,
         usage="caretway COMMAND [flags]",
         allow_abbrev=False,
+        add_help=False,
     )
-    top.add_argument("--version", action="version", version=f"caretway {__version__}")
+    top.add_argument("-h", "--help", action="help", help="Show this help and exit.")
+    top.add_argument(
+        "--version", action="version", version=f"caretway {__version__}", help="Print the version and exit."
+    )
     commands = top.add_subparsers(title="commands", metavar="COMMAND")
     for command in _COMMANDS:
         own = commands.add_parser(
@@ -46,7 +50,9 @@ def parser() -> argparse.ArgumentParser:
             formatter_class=HelpFormatter,
             usage=f"caretway {command.NAME} [flags]",
             allow_abbrev=False,
+            add_help=False,
         )
+        own.add_argument("-h", "--help", action="help", help="Show this help and exit.")
         command.add_flags(own)
         own.set_defaults(run=command.run)
     return top

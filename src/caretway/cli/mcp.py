@@ -22,28 +22,29 @@ if TYPE_CHECKING:
 NAME: Final = "mcp"
 SUMMARY: Final = "list MCP servers and their tools, or call one"
 DESCRIPTION: Final = (
-    "Connect to the MCP servers that `caretway serve` would use with the same settings.\n"
-    "  list                    every server, whether it can be reached, and why not\n"
+    "Connect to the MCP servers that `caretway serve` would use.\n"
+    "  list                    every server, and why it cannot be reached\n"
     "  tools                   every tool, under the name that models see\n"
     "  call SERVER TOOL JSON   run one tool and print its result\n"
-    "Exit code: 0 all is well, 1 a server cannot be reached (list) or a call failed, 2 a setting is wrong."
+    "Exit code: 0 success; 1 a server cannot be reached (list) or a call failed;\n"
+    "2 a setting is wrong."
 )
 EXAMPLES: Final = """\
 examples:
   caretway mcp list --mcp-config .mcp.json
   caretway mcp tools --mcp-import claude,cursor --json
-  caretway mcp call time get_current_time '{"timezone": "UTC"}' --mcp-config .mcp.json
+  caretway mcp call time get_current_time '{"timezone": "UTC"}'
 """
 _NOBODY: Final = "there are no MCP servers; name them in [mcp.servers.NAME], with --mcp-config or with --mcp-import"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.usage = "caretway mcp list|tools|call [SERVER TOOL JSON] [flags]"
-    parser.add_argument("action", choices=("list", "tools", "call"), help="what to do")
-    parser.add_argument("words", nargs="*", metavar="SERVER TOOL JSON", help="for call")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument("action", choices=("list", "tools", "call"), help="What to do.")
+    parser.add_argument("words", nargs="*", metavar="SERVER TOOL JSON", help="Only for call.")
+    parser.add_argument("--json", action="store_true", help="Print JSON.")
     wanted = [setting for setting in SETTINGS if setting.group == MCP or setting.name in ("config", "workspace")]
-    add_setting_flags(parser, wanted)
+    add_setting_flags(parser, wanted, shown=("mcp_config", "mcp_import", "config", "workspace"))
 
 
 def run(arguments: argparse.Namespace) -> int:

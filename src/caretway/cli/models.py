@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from ..config import Settings
-from .flags import REACHING_CURSOR, add_setting_flags, settings_from
+from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, settings_from
 from .process import log_to_stderr, remark, say
 from .process import run as run_loop
 from .terminal import Style, columns, style_for
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 NAME: Final = "models"
 SUMMARY: Final = "list the models Cursor offers you"
-DESCRIPTION: Final = "List the models of the backend that `caretway serve` would use with the same settings."
+DESCRIPTION: Final = "List the models of the backend that `caretway serve` would use with the same\nsettings."
 EXAMPLES: Final = """\
 examples:
   caretway models
@@ -29,8 +29,8 @@ examples:
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    add_setting_flags(parser, REACHING_CURSOR)
+    parser.add_argument("--json", action="store_true", help="Print JSON.")
+    add_setting_flags(parser, REACHING_CURSOR, shown=MAIN_FLAGS)
 
 
 def run(arguments: argparse.Namespace) -> int:

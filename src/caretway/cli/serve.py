@@ -25,20 +25,42 @@ if TYPE_CHECKING:
 NAME: Final = "serve"
 SUMMARY: Final = "run the gateway"
 DESCRIPTION: Final = (
-    "Run the gateway until Ctrl-C. Every flag is also an environment variable and a key of the TOML file;\n"
-    "flags win over variables, variables over the file. `caretway config` shows what is in effect and why."
+    "Run the gateway until Ctrl-C.\n"
+    "\n"
+    "These are the flags that most people need; --help-all shows all of them.\n"
+    "Each flag is also an environment variable and a key of the TOML file:\n"
+    "--log-level is CARETWAY_LOG_LEVEL and log_level. Flags win over variables,\n"
+    "variables win over the file. `caretway config` shows each value and its origin.\n"
+    "\n"
+    "Keys are variables only, because other users can read command lines:\n"
+    "  CURSOR_API_KEY        your Cursor API key\n"
+    "  CARETWAY_API_KEY      the gateway's own key, which clients must send"
 )
 EXAMPLES: Final = """\
 examples:
-  caretway serve                                     http://127.0.0.1:32124, best backend there is
-  CURSOR_API_KEY=... caretway serve --port 8080      your own subscription, another port
-  caretway serve --backend simulator                 no account: simulated answers
-  caretway serve --config ./caretway.toml            settings from a file
+  caretway serve                                   http://127.0.0.1:32124
+  CURSOR_API_KEY=... caretway serve --port 8080    with an API key
+  caretway serve --backend simulator               simulated answers, no account
+  caretway serve --config ./caretway.toml          settings from a file
 
 then, in another terminal:
   curl http://127.0.0.1:32124/health
   OPENAI_BASE_URL=http://127.0.0.1:32124/v1 OPENAI_API_KEY=none your-client
 """
+
+MAIN_FLAGS: Final = (
+    "backend",
+    "host",
+    "port",
+    "api_key_file",
+    "config",
+    "workspace",
+    "local_tools",
+    "mcp_config",
+    "thinking",
+    "log_level",
+)
+"""The settings that `--help` shows."""
 
 STANDINGS: Final = {
     "official": "official",
@@ -81,7 +103,7 @@ class Served(Protocol):
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    add_setting_flags(parser)
+    add_setting_flags(parser, shown=MAIN_FLAGS)
 
 
 def run(arguments: argparse.Namespace) -> int:

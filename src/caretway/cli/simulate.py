@@ -18,30 +18,33 @@ if TYPE_CHECKING:
 NAME: Final = "simulate"
 SUMMARY: Final = "run the simulated Cursor as a server"
 DESCRIPTION: Final = (
-    "Run the simulated Cursor on HTTP/1.1 and HTTP/2 until Ctrl-C. It accepts any credentials, calls no model, and\n"
-    "obeys lines in a prompt that begin with `sim:`."
+    "Run the simulated Cursor on HTTP/1.1 and HTTP/2 until Ctrl-C. It accepts any\n"
+    "credentials, calls no model, and obeys lines in a prompt that begin with `sim:`."
 )
 EXAMPLES: Final = """\
 examples:
   caretway simulate --port 32125
-  CURSOR_API_KEY=any caretway serve --backend agent --agent-url http://127.0.0.1:32125
+  CURSOR_API_KEY=any caretway serve --backend agent \\
+      --agent-url http://127.0.0.1:32125
   curl http://127.0.0.1:32125/_sim/stats
-  caretway simulate --tls               HTTP/2 over TLS, with a certificate authority made for this run
+  caretway simulate --tls               HTTPS, with a new certificate
 """
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--host", default="127.0.0.1", metavar="TEXT", help="address to listen on [default: 127.0.0.1]")
     parser.add_argument(
-        "--port", default=32125, type=_port, metavar="N", help="TCP port; 0 takes any free one [default: 32125]"
+        "--host", default="127.0.0.1", metavar="TEXT", help="Address to listen on. [default: 127.0.0.1]"
+    )
+    parser.add_argument(
+        "--port", default=32125, type=_port, metavar="N", help="TCP port; 0 picks a free one. [default: 32125]"
     )
     parser.add_argument(
         "--prefer",
         choices=("h1", "h2"),
         default="h1",
-        help="HTTP version that the official SDK is told to use for runs [default: h1]",
+        help="HTTP version to announce to the official SDK. [default: h1]",
     )
-    parser.add_argument("--tls", action="store_true", help="serve HTTPS with a throw-away certificate authority")
+    parser.add_argument("--tls", action="store_true", help="Serve HTTPS with a temporary certificate authority.")
 
 
 def _port(text: str) -> int:

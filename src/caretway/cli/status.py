@@ -11,7 +11,7 @@ from math import inf, isfinite
 from typing import Final
 
 from ..config import Settings
-from .flags import REACHING_CURSOR, add_setting_flags, settings_from
+from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, settings_from
 from .process import log_to_stderr, remark, say
 from .process import run as run_loop
 from .serve import EACH_ITS_OWN, STANDINGS
@@ -20,8 +20,10 @@ from .terminal import Style, pairs, style_for
 NAME: Final = "status"
 SUMMARY: Final = "show the backend, who is signed in and until when"
 DESCRIPTION: Final = (
-    "Show which backend `caretway serve` would use with the same settings, and whether it is signed in.\n"
-    "Exit code: 0 signed in, or clients sign in themselves; 1 not signed in or not reachable; 2 a setting is wrong."
+    "Show which backend `caretway serve` would use with the same settings, and\n"
+    "whether it is signed in.\n"
+    "Exit code: 0 signed in, or clients sign in themselves; 1 not signed in or not\n"
+    "reachable; 2 a setting is wrong."
 )
 WITH_OUR_CREDENTIALS: Final = ("agent", "sdk")
 """Backends that use what is named in the settings or kept by `caretway login`."""
@@ -53,8 +55,8 @@ class Report:
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    add_setting_flags(parser, REACHING_CURSOR)
+    parser.add_argument("--json", action="store_true", help="Print JSON.")
+    add_setting_flags(parser, REACHING_CURSOR, shown=MAIN_FLAGS)
 
 
 def run(arguments: argparse.Namespace) -> int:

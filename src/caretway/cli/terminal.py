@@ -11,6 +11,7 @@ from typing import Final, TextIO
 from ..config import wants_colour
 
 GAP: Final = "  "
+_SEPARATORS: Final = " ,/:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,5 +78,15 @@ def fitted(words: Sequence[str], room: int) -> str:
     return line
 
 
-def terminal_width() -> int:
-    return shutil.get_terminal_size((100, 24)).columns
+def folded(text: str, room: int) -> list[str]:
+    """The text in lines that are no longer than `room`, cut after a separator where there is one. Nothing is lost."""
+    lines: list[str] = []
+    while len(text) > room:
+        cut = max(text.rfind(mark, room // 2, room) for mark in _SEPARATORS) + 1 or room
+        lines.append(text[:cut])
+        text = text[cut:]
+    return [*lines, text]
+
+
+def terminal_width(unknown: int = 100) -> int:
+    return shutil.get_terminal_size((unknown, 24)).columns

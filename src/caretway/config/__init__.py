@@ -13,10 +13,11 @@ from .loading import (
     wants_colour,
 )
 from .places import cursor_sign_in_files, data_directory, process_cursor_agent_files, process_home, user_config_file
-from .row import ConfigError, Setting
+from .row import ADVANCED, ConfigError, Setting
 from .settings import CURSOR, GROUPS, MCP, SETTINGS, Settings
 
 __all__ = [
+    "ADVANCED",
     "CURSOR",
     "GROUPS",
     "MCP",

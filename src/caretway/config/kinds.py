@@ -22,7 +22,7 @@ class Kind:
     """Completes the sentence "expected ..."."""
     metavar: str
     read: Callable[[object], object]
-    """Raises ValueError when the object does not fit."""
+    """Raises ValueError when the object is not valid."""
     show: Callable[[Any], str] = str
     choices: tuple[str, ...] = ()
     several: bool = False

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from .places import cursor_sign_in_files, data_directory, home_directory, user_config_file
-from .row import PREFIX, ConfigError, Setting, nearest
+from .row import ADVANCED, PREFIX, ConfigError, Setting, nearest
 from .settings import BY_NAME, SETTINGS, Settings, setting_named
 
 
@@ -74,11 +74,26 @@ def _read_toml(file: Path, origin: str) -> Mapping[str, object]:
         raise ConfigError("config", origin, f"cannot read {file}: {failure.strerror or failure}") from failure
     except ValueError as failure:  # not TOML, or not even UTF-8
         raise ConfigError("config", f"file {file}", f"this is not TOML: {failure}") from failure
-    for name in table:
-        setting_named(name, f"file {file}")
+    table = _flat(table, f"file {file}")
     if "config" in table:
         raise ConfigError("config", f"file {file}", "a file cannot name another one; use --config or CARETWAY_CONFIG")
     return table
+
+
+def _flat(table: dict[str, object], origin: str) -> dict[str, object]:
+    """The file's keys by setting name. The `[advanced]` table holds advanced settings only; they may also stand outside
+    of it, where all settings once stood, but not in both places."""
+    inner = table.pop(ADVANCED, {})
+    if not isinstance(inner, dict):
+        raise ConfigError(ADVANCED, origin, f"{ADVANCED} is a table of settings: write [{ADVANCED}]")
+    for name in (*table, *inner):
+        setting_named(name, origin)
+    for name in inner:
+        if not BY_NAME[name].advanced:
+            raise ConfigError(name, origin, f"{name} is not an advanced setting; move it above [{ADVANCED}]")
+        if name in table:
+            raise ConfigError(name, origin, f"{name} is set twice, inside and outside of [{ADVANCED}]; keep one")
+    return table | inner
 
 
 def load_from_process(argv_values: Mapping[str, object]) -> Settings:

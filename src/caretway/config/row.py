@@ -1,4 +1,4 @@
-"""One row of the settings table, and what is said when a value does not fit it.
+"""One row of the settings table, and the message for a value that is not valid.
 
 Knows names and wording; refuses to know which settings exist (settings.py) and how values are written (kinds.py).
 """
@@ -11,6 +11,8 @@ from typing import Any, Final, Literal
 from .kinds import Kind
 
 PREFIX: Final = "CARETWAY_"
+ADVANCED: Final = "advanced"
+"""The section of settings that few people need, and the table of the TOML file that may hold them."""
 
 
 @dataclass(slots=True, eq=False)
@@ -45,10 +47,17 @@ class Setting:
     """Never shown, and not a flag: everybody on the machine can read command lines."""
     exists: Literal["", "file", "directory"] = ""
     """What the path must be when the gateway starts."""
+    advanced: bool = False
+    """Few people need it: `--help` does not show it, and the reference lists it last."""
 
     @property
     def default(self) -> object:
         return self.make_default()
+
+    @property
+    def section(self) -> str:
+        """The heading that people find it under."""
+        return ADVANCED if self.advanced else self.group
 
     @property
     def flag(self) -> str | None:
@@ -74,7 +83,7 @@ class Setting:
         except (ValueError, OverflowError):
             shown = "this value" if self.secret else _quoted(given)
             near = nearest(given.lower(), self.kind.choices) if isinstance(given, str) else ""
-            problem = f"{self.name}: {shown} does not fit; expected {self.kind.expected}{near}"
+            problem = f"{self.name}: {shown} is not valid; expected {self.kind.expected}{near}"
             raise ConfigError(self.name, origin, problem) from None  # the cause would repeat a secret
 
 

@@ -79,14 +79,14 @@ class Settings:
     host: str = field(default="127.0.0.1", metadata=_server(FILLED_TEXT, "Address to listen on.", extra_env=("HOST",)))
     port: int = field(
         default=32124,
-        metadata=_server(integer(0, 65535), "TCP port to listen on; 0 takes any free one.", extra_env=("PORT",)),
+        metadata=_server(integer(0, 65535), "TCP port to listen on; 0 picks a free one.", extra_env=("PORT",)),
     )
     gateway_key: str | None = field(
         default=None,
         repr=False,
         metadata=_server(
             FILLED_TEXT,
-            "The gateway's own key: clients must send it. Not your Cursor key; `caretway key new` makes one.",
+            "The gateway's own key, which clients must send. Not your Cursor key; `caretway key new` makes one.",
             extra_env=("CARETWAY_API_KEY",),
             secret=True,
         ),
@@ -94,24 +94,23 @@ class Settings:
     api_key_file: Path | None = field(
         default=None,
         metadata=_server(
-            _FILE, "File with the keys that clients may send, one on each line (`caretway key new`).", exists="file"
+            _FILE, "File with the keys that clients may use, one per line (`caretway key new`).", exists="file"
         ),
     )
     allowed_hosts: tuple[str, ...] = field(
         default=(),
         metadata=_server(
-            WORDS, "Host names that clients may address, besides localhost and IP addresses; * allows every name."
+            WORDS,
+            "Host names that clients may use to reach the gateway, besides localhost and IP addresses; * allows all.",
         ),
     )
     allowed_origins: tuple[str, ...] = field(
         default=(),
-        metadata=_server(
-            WORDS, "Web pages that may use the gateway, as in https://app.example; * allows every page there is."
-        ),
+        metadata=_server(WORDS, "Web pages that may call the gateway, as in https://app.example; * allows every page."),
     )
     tls_cert: Path | None = field(
         default=None,
-        metadata=_server(_FILE, "PEM file with the certificate (chain) to serve HTTPS with.", exists="file"),
+        metadata=_server(_FILE, "PEM file with the certificate chain for HTTPS.", exists="file"),
     )
     tls_key: Path | None = field(
         default=None, metadata=_server(_FILE, "PEM file with the certificate's private key.", exists="file")
@@ -126,45 +125,53 @@ class Settings:
         default_factory=process_data_directory,
         metadata=_server(
             _DIRECTORY,
-            "Where logins, conversations and caches are kept.",
+            "Directory for sign-ins, conversations and caches.",
             default_text="caretway in the user's data directory",
         ),
     )
     log_level: LogLevel = field(
-        default="info", metadata=_server(choice(get_args(LogLevel)), "Least important log lines to write.")
+        default="info", metadata=_server(choice(get_args(LogLevel)), "Lowest level of log lines to write.")
     )
     trace: Path | None = field(
         default=None,
-        metadata=_server(_DIRECTORY, "Record the wire traffic of this run there, redacted, for a bug report."),
+        metadata=_server(
+            _DIRECTORY, "Directory to record the wire traffic of this run in, redacted, for a bug report."
+        ),
     )
     trace_content: bool = field(
-        default=False, metadata=_server(SWITCH, "Record prompts and answers too; keys and tokens are still left out.")
+        default=False, metadata=_server(SWITCH, "Also record prompts and answers; keys and tokens are still left out.")
     )
-    trace_max_bytes: int = field(default=64 * 2**20, metadata=_server(_BUFFER, "Size at which a recording stops."))
+    trace_max_bytes: int = field(
+        default=64 * 2**20, metadata=_server(_BUFFER, "Stop a recording at this size.", advanced=True)
+    )
     keep_alive: float = field(
-        default=10.0, metadata=_server(_TIME, "Send a sign of life to a streaming client after this much silence.")
+        default=10.0, metadata=_server(_TIME, "Send a keep-alive to a streaming client after this much silence.")
     )
     first_event_patience: float = field(
-        default=10.0, metadata=_server(_TIME, "How long a stream's headers wait for the first event, or its error.")
+        default=10.0,
+        metadata=_server(_TIME, "How long the headers of a stream wait for its first event or error.", advanced=True),
     )
     fetch_images: ImageScope = field(
         default="off",
-        metadata=_server(choice(get_args(ImageScope)), "Fetch images that a request names by URL, from where."),
+        metadata=_server(
+            choice(get_args(ImageScope)),
+            "Fetch images that a request names by URL: never, from public addresses, or from any address.",
+        ),
     )
     fetch_images_timeout: float = field(
-        default=10.0, metadata=_server(_TIME, "Limit for fetching one image, all in all.")
+        default=10.0, metadata=_server(_TIME, "Total time limit for fetching one image.", advanced=True)
     )
     fetch_images_bytes: int = field(
         default=20 * 2**20, metadata=_server(_BUFFER, "Largest image that is fetched for a request.")
     )
     shutdown_grace: float = field(
-        default=5.0, metadata=_server(_GRACE, "How long running responses may go on after a request to stop.")
+        default=5.0, metadata=_server(_GRACE, "How long running responses may continue after a request to stop.")
     )
 
     backend: BackendName = field(
         default="auto",
         metadata=_cursor(
-            choice(get_args(BackendName)), "Way to reach Cursor; auto takes the best one there are credentials for."
+            choice(get_args(BackendName)), "How to reach Cursor; auto picks the best one that you have credentials for."
         ),
     )
     api_key: str | None = field(
@@ -183,7 +190,7 @@ class Settings:
         repr=False,
         metadata=_cursor(
             FILLED_TEXT,
-            "A Cursor access token for the agent backend, used as it is instead of an API key.",
+            "A Cursor access token for the agent backend, used as is instead of an API key.",
             secret=True,
         ),
     )
@@ -191,7 +198,7 @@ class Settings:
         default="own",
         metadata=_cursor(
             choice(get_args(AuthMode)),
-            "Whose subscription is used: your own, or (passthrough) that of each client, which sends its Cursor key.",
+            "Whose subscription to use: your own, or (passthrough) the one of each client, which sends its Cursor key.",
         ),
     )
     token_store: TokenStore = field(
@@ -203,7 +210,9 @@ class Settings:
     )
     login_url: str = field(
         default="https://cursor.com",
-        metadata=_cursor(URL, "Web site that `caretway login` opens; with another agent_url, that one unless given."),
+        metadata=_cursor(
+            URL, "Web site that `caretway login` opens. The default follows agent_url when that is changed."
+        ),
     )
     agent_bin: str = field(
         default="",
@@ -215,7 +224,8 @@ class Settings:
         default=5000,
         metadata=_cursor(
             MILLISECONDS,
-            "Limit for asking cursor-agent who is signed in, in milliseconds.",
+            "Time limit for asking cursor-agent who is signed in, in milliseconds.",
+            advanced=True,
             extra_env=("CURSOR_ACP_AUTH_CHECK_TIMEOUT",),
         ),
     )
@@ -223,37 +233,38 @@ class Settings:
         default="auto",
         metadata=_cursor(
             choice(get_args(CliTransport)),
-            "How cursor-agent is run: warm (acp), or one process per request (print); auto takes acp where it can.",
+            "How to run cursor-agent: keep it running (acp), or start it per request (print); auto prefers acp.",
         ),
     )
     cli_mode: CliMode = field(
         default="ask",
         metadata=_cursor(
-            choice(get_args(CliMode)), "What cursor-agent may do by itself: read (ask), plan, or everything (agent)."
+            choice(get_args(CliMode)),
+            "What cursor-agent may do on its own: only read (ask), make plans (plan), or everything (agent).",
         ),
     )
     cli_force: bool = field(
         default=False,
-        metadata=_cursor(SWITCH, "Let cursor-agent run tools without asking; only in the mode agent."),
+        metadata=_cursor(SWITCH, "Let cursor-agent run tools without asking; needs cli_mode agent."),
     )
     cli_tool_events: CliToolEvents = field(
         default="hidden",
         metadata=_cursor(
             choice(get_args(CliToolEvents)),
-            "How the tools that cursor-agent ran itself are shown; tool_calls is for clients that only look on.",
+            "How to show the tools that cursor-agent ran itself; tool_calls is for clients that only display them.",
         ),
     )
     cli_aliases: Mapping[str, str] = field(
         default_factory=lambda: dict(CLI_ALIASES),
         metadata=_cursor(
             PAIRS,
-            "Further models to list for cursor-agent, and what they stand for: NAME=ID.",
+            "More model names to list for cursor-agent, and the models they stand for: NAME=ID.",
             default_text="common OpenAI and Anthropic names, as auto",
         ),
     )
     agent_url: str = field(
         default="https://api2.cursor.sh",
-        metadata=_cursor(URL, "Base address of the Agent API, its sign-in and its model list."),
+        metadata=_cursor(URL, "Base URL of the Agent API, its sign-in and its model list."),
     )
     agent_transport: TransportName = field(
         default="auto",
@@ -261,73 +272,84 @@ class Settings:
     )
     agent_ca: Path | None = field(
         default=None,
-        metadata=_cursor(_FILE, "PEM file with the authority to trust instead of the system's.", exists="file"),
+        metadata=_cursor(
+            _FILE, "PEM file with the certificate authority to trust instead of the system's.", exists="file"
+        ),
     )
     agent_client_type: str = field(
-        default="sdk", metadata=_cursor(FILLED_TEXT, "Client type to state to the Agent API.")
+        default="sdk", metadata=_cursor(FILLED_TEXT, "Client type to send to the Agent API.", advanced=True)
     )
     agent_client_version: str = field(
         default="",
-        metadata=_cursor(TEXT, "Client version to state to the Agent API.", default_text="caretway-VERSION"),
+        metadata=_cursor(TEXT, "Client version to send to the Agent API.", default_text="caretway-VERSION"),
     )
     agent_ghost_mode: bool = field(
-        default=True, metadata=_cursor(SWITCH, "Ask Cursor to handle the requests in its privacy mode.")
+        default=True, metadata=_cursor(SWITCH, "Ask Cursor to handle requests in its privacy mode.", advanced=True)
     )
     agent_timezone: str = field(
-        default="", metadata=_cursor(TEXT, "IANA time zone to state to the Agent API.", default_text="not sent")
+        default="",
+        metadata=_cursor(TEXT, "IANA time zone to send to the Agent API.", advanced=True, default_text="not sent"),
     )
-    agent_checksum: bool = field(default=False, metadata=_cursor(SWITCH, "Send the checksum header of older clients."))
+    agent_checksum: bool = field(
+        default=False, metadata=_cursor(SWITCH, "Send the checksum header that older clients sent.", advanced=True)
+    )
     agent_retries: int = field(
         default=2,
-        metadata=_cursor(integer(0, 2), "How many runs to open again for one request without progress in between."),
+        metadata=_cursor(
+            integer(0, 2), "How often to reopen a run for one request when nothing new arrived in between."
+        ),
     )
     system_delivery: SystemDelivery = field(
         default="rule",
         metadata=_cursor(
-            choice(get_args(SystemDelivery)), "Where the system prompt travels: as a rule, or in the root prompt."
+            choice(get_args(SystemDelivery)),
+            "How to send the system prompt: as a rule, or in the root prompt.",
+            advanced=True,
         ),
     )
     history_carrier: HistoryCarrier = field(
         default="root",
         metadata=_cursor(
-            choice(get_args(HistoryCarrier)), "How earlier messages travel: in the root prompt, or as typed turns."
+            choice(get_args(HistoryCarrier)),
+            "How to send earlier messages: in the root prompt, or as typed turns.",
+            advanced=True,
         ),
     )
     warm: bool = field(
         default=False,
-        metadata=_cursor(
-            SWITCH, "Start the backend's processes with the gateway, and keep them when nobody uses them."
-        ),
+        metadata=_cursor(SWITCH, "Start the backend's processes with the gateway and keep them when idle."),
     )
     sdk_system_delivery: SdkSystemDelivery = field(
         default="message",
         metadata=_cursor(
             choice(get_args(SdkSystemDelivery)),
-            "Where the system prompt travels on the sdk backend: in the first message, or as a rule file.",
+            "How to send the system prompt on the sdk backend: in the first message, or as a rule file.",
+            advanced=True,
         ),
     )
     sdk_max_agents: int = field(
-        default=64, metadata=_cursor(integer(1), "How many conversations the sdk backend keeps so that they can go on.")
+        default=64,
+        metadata=_cursor(integer(1), "How many conversations the sdk backend keeps ready to continue.", advanced=True),
     )
     sdk_memory_limit: int = field(
         default=600 * 2**20,
-        metadata=_cursor(size(64 * 2**20), "Replace the SDK's bridge process when it has grown past this."),
+        metadata=_cursor(size(64 * 2**20), "Replace the SDK's bridge process when its memory exceeds this."),
     )
     sdk_idle_timeout: float = field(
-        default=900.0, metadata=_cursor(_TIME, "Stop the SDK's bridge process when nobody used it for this long.")
+        default=900.0, metadata=_cursor(_TIME, "Stop the SDK's bridge process after being idle for this long.")
     )
     sdk_start_timeout: float = field(
-        default=60.0, metadata=_cursor(_TIME, "Limit for the start of the SDK's bridge process.")
+        default=60.0, metadata=_cursor(_TIME, "Time limit for starting the SDK's bridge process.", advanced=True)
     )
     models: tuple[str, ...] = field(
         default=(),
-        metadata=_cursor(WORDS, "Models to list besides those that Cursor offers.", extra_env=("MODELS",)),
+        metadata=_cursor(WORDS, "Models to list in addition to those that Cursor offers.", extra_env=("MODELS",)),
     )
     strict_models: bool = field(
-        default=False, metadata=_cursor(SWITCH, "Refuse model ids that are not in the list instead of passing them on.")
+        default=False, metadata=_cursor(SWITCH, "Refuse model ids that are not listed, instead of passing them on.")
     )
     model_aliases: Mapping[str, str] = field(
-        default_factory=dict, metadata=_cursor(PAIRS, "Further names for models: NAME=ID.")
+        default_factory=dict, metadata=_cursor(PAIRS, "More names for models: NAME=ID.")
     )
 
     session: SessionName = field(
@@ -341,21 +363,21 @@ class Settings:
         default="visible",
         metadata=_sessions(
             choice(get_args(ThinkingName)),
-            "What clients get of the model's thinking: in a field of its own, nothing, or within the text.",
+            "How clients see the model's thinking: in a field of its own, not at all, or inside the text.",
         ),
     )
     prompt_style: PromptStyle = field(
         default="tags",
         metadata=_sessions(
             choice(get_args(PromptStyle)),
-            "How earlier tool calls are told to a backend that takes text only: in tags, or as a transcript.",
+            "How to write earlier tool calls for a backend that takes only text: in tags, or as a transcript.",
         ),
     )
     tool_strict: bool = field(
         default=False,
         metadata=_sessions(
             SWITCH,
-            "Treat offered tools as required: an answer without a call is tried again once, then it is an error.",
+            "Require a tool call when tools are offered: an answer without one is retried once, then it is an error.",
             extra_env=("KILO_TOOL_STRICT",),
         ),
     )
@@ -366,45 +388,50 @@ class Settings:
     workspaces: tuple[Path, ...] = field(
         default=(),
         metadata=_sessions(
-            PATHS, "Further directories that a request may choose with x-caretway-workspace.", exists="directory"
+            PATHS, "More directories that a request may choose with x-caretway-workspace.", exists="directory"
         ),
     )
     local_tools: LocalTools = field(
         default="read-only",
         metadata=_sessions(
-            choice(get_args(LocalTools)), "Tools run here when a request brings none; all adds shell and writing."
+            choice(get_args(LocalTools)),
+            "Tools to run on this machine when a request offers none; all adds shell and writing.",
         ),
     )
-    local_shell_timeout: float = field(default=120.0, metadata=_sessions(_TIME, "Limit for one local shell command."))
+    local_shell_timeout: float = field(
+        default=120.0, metadata=_sessions(_TIME, "Time limit for one local shell command.")
+    )
     local_output_bytes: int = field(
-        default=200_000, metadata=_sessions(size(1), "How much of a local tool's output is kept.")
+        default=200_000, metadata=_sessions(size(1), "How much of a local tool's output to keep.")
     )
     tool_loop_max_repeat: int = field(
         default=2,
         metadata=_sessions(
             integer(0),
-            "How often a call may repeat with the same result before the loop guard steps in; 0 switches it off.",
+            "How often a tool call may repeat with the same result before the loop guard acts; 0 turns it off.",
             extra_env=("TOOL_LOOP_MAX_REPEAT",),
         ),
     )
     sibling_quiet: float = field(
-        default=0.15, metadata=_sessions(_GRACE, "How long to wait for further parallel tool calls.")
+        default=0.15, metadata=_sessions(_GRACE, "How long to wait for more parallel tool calls.", advanced=True)
     )
     parked_timeout: float = field(
         default=900.0,
-        metadata=_sessions(_TIME, "How long a turn waits for tool results; a minute at most after one forced call."),
+        metadata=_sessions(
+            _TIME, "How long a turn waits for tool results; at most a minute after a single forced call."
+        ),
     )
     max_parked: int = field(
         default=200, metadata=_sessions(integer(1), "How many turns may wait for tool results at once.")
     )
     disconnect_grace: float = field(
-        default=2.0, metadata=_sessions(_GRACE, "How long a turn outlives a client that hung up.")
+        default=2.0, metadata=_sessions(_GRACE, "How long a turn continues after its client disconnects.")
     )
     store_max_age: float = field(
-        default=7 * 86400.0, metadata=_sessions(_TIME, "Conversations unused for longer are forgotten.")
+        default=7 * 86400.0, metadata=_sessions(_TIME, "Forget conversations that were not used for this long.")
     )
     store_max_bytes: int = field(
-        default=256 * 2**20, metadata=_sessions(size(2**20), "Size that the conversation store is kept below.")
+        default=256 * 2**20, metadata=_sessions(size(2**20), "Keep the conversation store below this size.")
     )
 
     mcp: Mapping[str, object] | None = field(
@@ -414,19 +441,17 @@ class Settings:
     )
     mcp_config: tuple[Path, ...] = field(
         default=(),
-        metadata=_mcp(
-            FILES, "Files with further MCP servers: .mcp.json, opencode.json, mcp.json or TOML.", exists="file"
-        ),
+        metadata=_mcp(FILES, "Files that list MCP servers: .mcp.json, opencode.json, mcp.json or TOML.", exists="file"),
     )
     mcp_import: tuple[str, ...] = field(
         default=(),
-        metadata=_mcp(WORDS, "Programs whose own MCP servers are used too: opencode, claude, cursor."),
+        metadata=_mcp(WORDS, "Programs whose MCP servers to use as well: opencode, claude, cursor."),
     )
     mcp_offer: McpOffer = field(
         default="always",
         metadata=_mcp(
             choice(get_args(McpOffer)),
-            "When MCP tools are offered: always, when a request asks with x-caretway-mcp: on, or never.",
+            "When to offer MCP tools: always, only to requests with x-caretway-mcp: on, or never.",
         ),
     )
     mcp_activity: McpActivity = field(
@@ -437,118 +462,145 @@ class Settings:
         ),
     )
     mcp_connect_timeout: float = field(
-        default=30.0, metadata=_mcp(_TIME, "Limit for starting an MCP server and listing its tools.")
+        default=30.0, metadata=_mcp(_TIME, "Time limit for starting an MCP server and listing its tools.")
     )
     mcp_call_timeout: float = field(
-        default=300.0, metadata=_mcp(_TIME, "Limit for one MCP call; every sign of progress starts it anew.")
+        default=300.0, metadata=_mcp(_TIME, "Time limit for one MCP call; each progress report restarts it.")
     )
     mcp_start_wait: float = field(
-        default=5.0, metadata=_mcp(_GRACE, "How long the first requests wait for MCP servers that are still starting.")
+        default=5.0,
+        metadata=_mcp(
+            _GRACE, "How long the first requests wait for MCP servers that are still starting.", advanced=True
+        ),
     )
     mcp_retry_pause: float = field(
-        default=1.0, metadata=_mcp(_TIME, "First pause before a lost MCP server is tried again; doubles up to 1m.")
+        default=1.0,
+        metadata=_mcp(
+            _TIME, "Pause before the first attempt to reconnect to an MCP server; doubles up to 1m.", advanced=True
+        ),
     )
     mcp_result_bytes: int = field(
-        default=200_000, metadata=_mcp(size(1), "How much text of one MCP result the model is given.")
+        default=200_000, metadata=_mcp(size(1), "How much text of one MCP result to give to the model.")
     )
-    mcp_max_tools: int = field(default=1000, metadata=_mcp(integer(1), "How many tools of one MCP server are offered."))
+    mcp_max_tools: int = field(
+        default=1000, metadata=_mcp(integer(1), "How many tools of one MCP server to offer.", advanced=True)
+    )
 
-    connect_timeout: float = field(default=8.0, metadata=_limit(_TIME, "Limit for opening a connection to Cursor."))
-    call_timeout: float = field(default=30.0, metadata=_limit(_TIME, "Limit for one call such as the model list."))
+    connect_timeout: float = field(
+        default=8.0, metadata=_limit(_TIME, "Time limit for opening a connection to Cursor.")
+    )
+    call_timeout: float = field(
+        default=30.0, metadata=_limit(_TIME, "Time limit for one call such as the model list.", advanced=True)
+    )
     silence_timeout: float = field(
-        default=30.0, metadata=_limit(_TIME, "Give a run up when nothing at all arrives for this long.")
+        default=30.0, metadata=_limit(_TIME, "Abandon a run when nothing at all arrives for this long.", advanced=True)
     )
     progress_timeout: float = field(
-        default=90.0, metadata=_limit(_TIME, "Give a run up when only signs of life arrive for this long.")
+        default=90.0, metadata=_limit(_TIME, "Abandon a run when only heartbeats arrive for this long.")
     )
     tool_progress_timeout: float = field(
-        default=600.0, metadata=_limit(_TIME, "The same limit while a tool call is open.")
+        default=600.0, metadata=_limit(_TIME, "Like progress_timeout, while a tool call is open.")
     )
     cli_max_processes: int = field(
-        default=4, metadata=_limit(integer(1, 256), "How many cursor-agent processes may exist at once.")
+        default=4, metadata=_limit(integer(1, 256), "How many cursor-agent processes may run at once.")
     )
     cli_queue: int = field(
-        default=32, metadata=_limit(integer(0), "How many requests may wait for one of them; more are refused.")
+        default=32,
+        metadata=_limit(
+            integer(0), "How many requests may wait for a cursor-agent process; more are refused.", advanced=True
+        ),
     )
     cli_exit_grace: float = field(
-        default=2.0, metadata=_limit(_TIME, "How long a cursor-agent process may outlive its answer, or a cancel.")
+        default=2.0,
+        metadata=_limit(
+            _TIME, "How long a cursor-agent process may take to exit after its answer or a cancel.", advanced=True
+        ),
     )
     cli_idle_timeout: float = field(
-        default=300.0, metadata=_limit(_TIME, "How long a warm cursor-agent process waits for its next turn.")
+        default=300.0, metadata=_limit(_TIME, "Stop an idle cursor-agent process after this long.")
     )
     cli_max_line_bytes: int = field(
-        default=16 * 2**20, metadata=_limit(_BUFFER, "Longest line that is accepted from cursor-agent.")
+        default=16 * 2**20, metadata=_limit(_BUFFER, "Longest line to accept from cursor-agent.", advanced=True)
     )
     gather: float = field(
         default=0.012,
         metadata=_limit(
             _GRACE,
-            "While several runs speak at a time, wait this long and read what they say together; 0: never.",
+            "When several runs stream at once, read them together at this interval; 0 reads each at once.",
+            advanced=True,
         ),
     )
     client_heartbeat: float = field(
-        default=5.0, metadata=_limit(_TIME, "Interval of signs of life to Cursor during a run.")
+        default=5.0, metadata=_limit(_TIME, "Interval of heartbeats to Cursor during a run.", advanced=True)
     )
     exec_heartbeat: float = field(
-        default=3.0, metadata=_limit(_TIME, "Interval of signs of life to Cursor while a tool runs.")
+        default=3.0, metadata=_limit(_TIME, "Interval of heartbeats to Cursor while a tool runs.", advanced=True)
     )
-    max_body_bytes: int = field(default=32 * 2**20, metadata=_limit(_BUFFER, "Largest request body that is accepted."))
+    max_body_bytes: int = field(default=32 * 2**20, metadata=_limit(_BUFFER, "Largest request body to accept."))
     max_frame_bytes: int = field(
-        default=16 * 2**20, metadata=_limit(_BUFFER, "Largest single message that is accepted from Cursor.")
+        default=16 * 2**20, metadata=_limit(_BUFFER, "Largest single message to accept from Cursor.", advanced=True)
     )
     max_answer_bytes: int = field(
-        default=8 * 2**20, metadata=_limit(_BUFFER, "Longest answer that is accepted from a model, calls included.")
+        default=8 * 2**20, metadata=_limit(_BUFFER, "Longest answer to accept from a model, tool calls included.")
     )
     stream_buffer_bytes: int = field(
-        default=2**20, metadata=_limit(_BUFFER, "Unread events per response before Cursor is made to wait.")
+        default=2**20,
+        metadata=_limit(
+            _BUFFER, "Unread events to hold per response before applying backpressure to Cursor.", advanced=True
+        ),
     )
     max_accounts: int = field(
         default=32,
-        metadata=_limit(integer(1, 10_000), "How many clients' accounts are held at once in passthrough mode."),
+        metadata=_limit(integer(1, 10_000), "How many client accounts to hold at once in passthrough mode."),
     )
-    max_concurrent: int = field(default=512, metadata=_limit(integer(1), "How many responses may be made at once."))
+    max_concurrent: int = field(default=512, metadata=_limit(integer(1), "How many responses may run at once."))
     max_concurrent_per_key: int = field(
-        default=128, metadata=_limit(integer(1), "How many of them for one of the gateway's keys, when there are any.")
+        default=128, metadata=_limit(integer(1), "How many responses may run at once for one gateway key.")
     )
     max_requests_per_minute: int = field(
-        default=1200, metadata=_limit(integer(1), "How many requests a minute one of the gateway's keys may make.")
+        default=1200, metadata=_limit(integer(1), "How many requests per minute one gateway key may make.")
     )
     max_connections: int = field(
-        default=2048, metadata=_limit(integer(1), "How many connections from clients may be open at once.")
+        default=2048, metadata=_limit(integer(1), "How many client connections may be open at once.")
     )
     max_header_bytes: int = field(
-        default=64 * 2**10, metadata=_limit(_BUFFER, "Largest head of a request: its first line and all headers.")
+        default=64 * 2**10,
+        metadata=_limit(_BUFFER, "Largest request head: its first line and all headers.", advanced=True),
     )
-    max_headers: int = field(default=128, metadata=_limit(integer(8), "How many headers a request may have."))
+    max_headers: int = field(
+        default=128, metadata=_limit(integer(8), "How many headers a request may have.", advanced=True)
+    )
     max_messages: int = field(
         default=20_000, metadata=_limit(integer(1), "How many messages or input items a request may have.")
     )
     max_json_values: int = field(
-        default=100_000, metadata=_limit(integer(1_000), "How many values the JSON of a request may hold.")
+        default=100_000,
+        metadata=_limit(integer(1_000), "How many values the JSON of a request may contain.", advanced=True),
     )
     max_text_bytes: int = field(
-        default=8 * 2**20, metadata=_limit(_BUFFER, "Largest request body, its images not counted.")
+        default=8 * 2**20, metadata=_limit(_BUFFER, "Largest request body, not counting its images.")
     )
     max_json_depth: int = field(
-        default=64, metadata=_limit(integer(8, 256), "How deeply the JSON of a request may be nested.")
+        default=64, metadata=_limit(integer(8, 256), "How deeply the JSON of a request may be nested.", advanced=True)
     )
     max_buffered_bytes: int = field(
-        default=256 * 2**20, metadata=_limit(_BUFFER, "Request bodies in the making, all clients together.")
+        default=256 * 2**20,
+        metadata=_limit(_BUFFER, "Request bodies held while they arrive, all clients together.", advanced=True),
     )
     header_timeout: float = field(
-        default=20.0, metadata=_limit(_TIME, "Limit for the head of a request to arrive completely.")
+        default=20.0, metadata=_limit(_TIME, "Time limit for a complete request head.", advanced=True)
     )
     body_idle_timeout: float = field(
-        default=30.0, metadata=_limit(_TIME, "Longest pause within the body of a request.")
+        default=30.0, metadata=_limit(_TIME, "Longest pause within a request body.", advanced=True)
     )
     body_timeout: float = field(
-        default=300.0, metadata=_limit(_TIME, "Limit for the body of a request to arrive completely.")
+        default=300.0, metadata=_limit(_TIME, "Time limit for a complete request body.", advanced=True)
     )
     send_timeout: float = field(
-        default=120.0, metadata=_limit(_TIME, "Give a client up that takes nothing of its answer for this long.")
+        default=120.0, metadata=_limit(_TIME, "Disconnect a client that reads nothing of its answer for this long.")
     )
     response_timeout: float = field(
-        default=7200.0, metadata=_limit(_TIME, "Limit for one response from its first event to its last.")
+        default=7200.0, metadata=_limit(_TIME, "Time limit for one response, from its first event to its last.")
     )
 
     origins: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)

@@ -18,7 +18,7 @@ from contract.gateways import CHAT, Answer, streamed, whole
 PROGRAM = """#!{python}
 import os, sys
 os.environ.update({environment!r})
-from caretway.simulator.cli_agent import main
+from caretway.testing.cursor_agent.program import main
 sys.exit(main())
 """
 

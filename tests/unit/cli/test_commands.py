@@ -44,6 +44,7 @@ def test_without_a_command_help_is_short(tmp_path: Path) -> None:
     assert done.returncode == 0 and done.stderr == ""
     assert all(command in done.stdout for command in COMMANDS)
     assert len(done.stdout.splitlines()) < 30
+    assert [line for line in done.stdout.splitlines() if len(line) > 80] == []
 
 
 def test_version(tmp_path: Path) -> None:
@@ -58,8 +59,42 @@ def test_help_of_every_command(command: str, tmp_path: Path) -> None:
     assert "examples:" in done.stdout
 
 
-def test_help_of_serve_names_every_flag_default_and_variable(tmp_path: Path) -> None:
-    words = " ".join(caretway("serve", "--help", home=tmp_path).stdout.split())
+SCREEN = 40
+LENGTHS = {"serve": 2 * SCREEN} | dict.fromkeys(
+    ("login", "logout", "status", "models", "mcp", "doctor", "key", "config", "simulate"), SCREEN
+)
+
+
+@pytest.mark.parametrize(("command", "most"), LENGTHS.items())
+def test_help_fits_a_terminal_of_80_columns(command: str, most: int, tmp_path: Path) -> None:
+    lines = caretway(command, "--help", home=tmp_path, COLUMNS="80").stdout.splitlines()
+    assert len(lines) <= most
+    assert [line for line in lines if len(line) > 80] == []
+
+
+def test_help_of_serve_shows_ten_settings_and_how_to_see_all(tmp_path: Path) -> None:
+    shown = caretway("serve", "--help", home=tmp_path).stdout
+    flags = [one.flag for one in SETTINGS if one.flag and f"  {one.flag} " in shown]
+    assert len(flags) == 10 and "--backend" in flags and "--port" in flags
+    assert "--help-all" in shown and "CURSOR_API_KEY" in shown and "CARETWAY_API_KEY" in shown
+
+
+def test_flags_that_help_does_not_show_still_work() -> None:
+    arguments = entry.parser().parse_args(["status", "--no-agent-ghost-mode", "--sdk-start-timeout", "3s"])
+    assert given(arguments) == {"agent_ghost_mode": False, "sdk_start_timeout": "3s"}
+
+
+@pytest.mark.parametrize("command", ["serve", "config", "login", "logout", "status", "models", "doctor", "mcp"])
+def test_all_help_says_more_than_help(command: str, tmp_path: Path) -> None:
+    brief = caretway(command, "--help", home=tmp_path).stdout
+    full = caretway(command, "--help-all", home=tmp_path)
+    assert full.returncode == 0 and full.stderr == ""
+    assert len(full.stdout) > len(brief)
+    assert "\nadvanced:\n" in full.stdout and "advanced:" not in brief
+
+
+def test_all_help_of_serve_names_every_flag_default_and_variable(tmp_path: Path) -> None:
+    words = " ".join(caretway("serve", "--help-all", home=tmp_path).stdout.split())
     for setting in SETTINGS:
         if setting.secret:
             assert f"{setting.env_names[-1]} (variable, no flag): {setting.help}" in words
@@ -73,7 +108,7 @@ def test_a_bad_setting_is_one_line_and_exit_code_2(command: str, tmp_path: Path)
     done = caretway(command, home=tmp_path, CARETWAY_BACKEND="agnt")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        'caretway: environment CARETWAY_BACKEND: backend: "agnt" does not fit; expected one of auto, sdk, cli, agent, '
+        'caretway: environment CARETWAY_BACKEND: backend: "agnt" is not valid; expected one of auto, sdk, cli, agent, '
         'legacy-chat, simulator; did you mean "agent"?\n'
     )
 
@@ -125,11 +160,49 @@ def test_a_reader_that_has_seen_enough_is_no_failure(tmp_path: Path) -> None:
 # ---- what they print
 
 
-def test_config_table_has_a_line_for_each_setting() -> None:
-    lines = config_command.as_table(load({"port": "1"}, {"HOME": "/h"}), PLAIN)
+def test_wide_config_table_has_a_line_for_each_setting() -> None:
+    lines = config_command.as_wide_table(load({"port": "1"}, {"HOME": "/h"}), PLAIN)
     assert len(lines) == len(SETTINGS) + 1
     port = next(line for line in lines if line.startswith("port "))
     assert port.split() == ["port", "1", "flag", "--port"]
+
+
+SOURCES = [
+    ("port", {"port": "1"}, {}, "port 1 flag"),
+    ("port", {}, {"PORT": "1"}, "port 1 variable PORT"),
+    ("port", {}, {"CARETWAY_PORT": "1"}, "port 1 variable"),
+    ("port", {}, {}, "port 7 file"),
+    ("host", {}, {}, "host 127.0.0.1 default"),
+    ("gather", {"gather": "0"}, {}, "gather 0s flag"),
+]
+
+
+@pytest.mark.parametrize(("name", "argv", "environ", "line"), SOURCES)
+def test_config_table_says_the_source_in_a_word(
+    name: str, argv: dict[str, object], environ: dict[str, str], line: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text("port = 7")
+    lines = config_command.as_table(load(argv, {"HOME": "/h"} | environ, file), PLAIN)
+    assert [" ".join(one.split()) for one in lines if one.startswith(f"{name} ")] == [line]
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_config_table_fits_the_terminal_and_loses_nothing(width: int) -> None:
+    aliases = {f"name-{number}": f"some-rather-long-model-id-{number}" for number in range(9)}
+    settings = Settings(model_aliases=aliases, workspace=Path("/a" + "/very-long-directory" * 12))
+    lines = config_command.as_table(settings, PLAIN, width, everything=True)
+    assert max(map(len, lines)) <= width
+    text = "".join(line.strip() for line in lines)
+    assert [name for name in aliases.values() if name.rpartition("-")[0] not in text] == []
+    assert {setting.name for setting in SETTINGS} <= {line.split(" ")[0] for line in lines}
+
+
+def test_config_table_counts_the_advanced_settings_that_nobody_changed() -> None:
+    advanced = [setting.name for setting in SETTINGS if setting.advanced]
+    lines = config_command.as_table(Settings(gather=0.5), PLAIN)
+    assert [name for name in advanced if any(line.startswith(f"{name} ") for line in lines)] == ["gather"]
+    assert lines[-1] == f"{len(advanced) - 1} advanced settings have their defaults; --all shows them."
 
 
 def test_config_json_is_plain() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from caretway.cli.terminal import Style, columns, fitted, pairs
+from caretway.cli.terminal import Style, columns, fitted, folded, pairs
 
 COLOUR = Style(colour=True)
 
@@ -44,3 +44,20 @@ def test_columns_leave_out_what_is_empty_everywhere() -> None:
 )
 def test_fitted(words: tuple[str, ...], room: int, expected: str) -> None:
     assert fitted(words, room) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "room", "lines"),
+    [
+        ("", 5, [""]),
+        ("short", 5, ["short"]),
+        ("one two three", 8, ["one two ", "three"]),
+        ("a=b,c=d,e=f", 8, ["a=b,c=d,", "e=f"]),
+        ("/one/two/three", 10, ["/one/two/", "three"]),
+        ("without-separators", 10, ["without-se", "parators"]),
+        ("a bcdefghijkl", 6, ["a bcde", "fghijk", "l"]),  # a separator far to the left is not worth a short line
+    ],
+)
+def test_folded(text: str, room: int, lines: list[str]) -> None:
+    assert folded(text, room) == lines
+    assert "".join(lines) == text

@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from . import text_model
-from .cli_agent_chats import Chat, Chats
-from .cli_agent_print import FOREVER_S, WORDS, Failed, pictures_seen, typed
-from .cli_agent_tools import outcome, tool
-from .cli_agent_words import FAILURES, MODELS, NO_MODEL, SIGNED_OUT, Faults, bad_model, read_faults
-from .script import Drop, Exec, Fail, Hang, Mute, Query, Result, Say, Step, Stream, Think, Wait, has_script
+from ...simulator import text_model
+from ...simulator.script import Drop, Exec, Fail, Hang, Mute, Query, Result, Say, Step, Stream, Think, Wait, has_script
+from .chats import Chat, Chats
+from .print_mode import FOREVER_S, WORDS, Failed, pictures_seen, typed
+from .tools import outcome, tool
+from .words import FAILURES, MODELS, NO_MODEL, SIGNED_OUT, Faults, bad_model, read_faults
 
 MODES: Final = ("agent", "plan", "ask")
 

@@ -14,13 +14,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from . import text_model
-from .cli_agent_chats import Chat, Chats
-from .cli_agent_tools import QUERIES, outcome, tool
-from .cli_agent_words import FAILURES, NO_MODEL, SIGNED_OUT, UNTRUSTED, Faults, bad_model, read_faults
-from .model_input import Role
-from .script import Drop, Exec, Fail, Hang, Mute, Query, Result, Say, Step, Stream, Think, Wait, has_script
-from .tokens import PREAMBLE_TOKENS
+from ...simulator import text_model
+from ...simulator.model_input import Role
+from ...simulator.script import Drop, Exec, Fail, Hang, Mute, Query, Result, Say, Step, Stream, Think, Wait, has_script
+from ...simulator.tokens import PREAMBLE_TOKENS
+from .chats import Chat, Chats
+from .tools import QUERIES, outcome, tool
+from .words import FAILURES, NO_MODEL, SIGNED_OUT, UNTRUSTED, Faults, bad_model, read_faults
 
 WORDS: Final = re.compile(r"\S+\s*|\s+")
 FOREVER_S: Final = 3600.0

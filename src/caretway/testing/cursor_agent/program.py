@@ -1,7 +1,7 @@
 """A stand-in for Cursor's `cursor-agent`: the same flags, sub-commands, lines and failures, and no model behind it.
 
-Installed as `caretway-sim-agent`; anything that starts cursor-agent can be pointed at it. A program of its own, so it
-reads its own environment. Imports little, because it is started for every prompt.
+`python -m caretway.testing.cursor_agent` runs it. It is a program of its own, so it reads its own environment. It
+imports little, because it is started for every prompt.
 """
 
 import json
@@ -11,15 +11,15 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from .cli_agent_chats import USER, Chats, config_directory
-from .cli_agent_words import MODELS, SIGNED_OUT
+from .chats import USER, Chats, config_directory
+from .words import MODELS, SIGNED_OUT
 
 VERSION: Final = "2026.09.02-simulated"
 LOGIN_URL: Final = "https://cursor.com/loginDeepControl?challenge=simulated&uuid=simulated&mode=login"
 
 HELP: Final = """Usage: agent [options] [command] [prompt...]
 
-Simulated: this is caretway-sim-agent, not Cursor's program.
+Simulated: this is Caretway's stand-in, not Cursor's program.
 
 Options:
   -p, --print                  print the answer and exit
@@ -106,7 +106,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         sys.stderr.write("Error: no ACP today\n")
         return 1
     if command == "acp":
-        from .cli_agent_acp import AcpServer
+        from .acp import AcpServer
 
         return AcpServer(
             chats, signed_in=signed_in, model=flags.get("--model") or "auto", force="--force" in flags
@@ -115,7 +115,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def _print(flags: Mapping[str, str], words: Sequence[str], chats: Chats, signed_in: bool) -> int:
-    from . import cli_agent_print as printing
+    from . import print_mode as printing
 
     resume = flags.get("--resume")
     if resume == "":
@@ -181,7 +181,3 @@ def main() -> int:
         return run(sys.argv[1:], os.environ)  # noqa: TID251 - a program of its own, this is its front door
     except BrokenPipeError:  # whoever started it is gone
         os._exit(1)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
