@@ -98,6 +98,12 @@ class GatewayError(Exception):
     """A code more exact than the kind's default one (`invalid_json`, `missing_messages` ...)."""
     retry_after: float | None = None
     """Seconds, when known."""
+    repeatable: bool | None = None
+    """Whether the same request may be sent again; None: its kind says so (`RETRYABLE`)."""
+
+    @property
+    def may_repeat(self) -> bool:
+        return self.kind in RETRYABLE if self.repeatable is None else self.repeatable
 
     def __post_init__(self) -> None:
         Exception.__init__(self, self.message)
@@ -115,7 +121,13 @@ class GatewayError(Exception):
 
     def __reduce__(self) -> tuple[type["GatewayError"], tuple[object, ...]]:
         """Exception's own way knows `args` only, which is the message: a copy could not be made from it."""
-        return GatewayError, (self.kind, self.message, self.hint, self.param, self.code, self.retry_after)
+        fields = (self.kind, self.message, self.hint, self.param, self.code, self.retry_after, self.repeatable)
+        return GatewayError, fields
+
+    def after_work(self) -> "GatewayError":
+        """The same failure of a turn whose tools ran inside the gateway: repeating it would run them again."""
+        hint = "Tools have already run here: asking again may run them again. Look at what they did first."
+        return GatewayError(self.kind, self.message, hint, self.param, self.code, repeatable=False)
 
 
 def bounded_wait(seconds: float) -> float | None:

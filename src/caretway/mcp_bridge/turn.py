@@ -127,7 +127,7 @@ class BridgedTurn(Pulled):
     async def receive(self) -> list[Event]:
         while True:
             if self._phase in (_Phase.COLLECTING, _Phase.LOST) and (error := await self._move_on()) is not None:
-                return [TurnFailed(error)]
+                return [TurnFailed(error.after_work() if self._worked else error)]
             if events := self._digest(await receive(self._inner)):
                 return events
 
@@ -261,9 +261,9 @@ class BridgedTurn(Pulled):
                     self._pause_or_end(event, out)
                 case TurnFailed(error=error) if error.kind is ErrorKind.TURN_GONE and self._worked:
                     self._phase = _Phase.LOST
-                case TurnFailed():
+                case TurnFailed(error=error):
                     self._cancel_calls()
-                    out.append(event)
+                    out.append(TurnFailed(error.after_work()) if self._worked else event)
                 case Recovered(reopened=reopened):
                     self._reopened = reopened
                     out.append(event)

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..core.errors import RETRYABLE, SOON, ErrorKind, GatewayError
+from ..core.errors import SOON, ErrorKind, GatewayError
 from ..core.events import AgentActivity, Event, TurnFailed, TurnStarted
 from ..core.fold import Reply
 from ..core.request import Image, ToolResult, TurnRequest
@@ -397,9 +397,9 @@ def send_error(exchange: Exchange, dialect: Dialect, error: GatewayError, header
     status, body = dialect.error(error)
     if error.retry_after is not None:
         headers = [*headers, (b"retry-after", str(max(1, round(error.retry_after))).encode())]
-    elif error.kind in SOON:
+    elif error.kind in SOON and error.may_repeat:
         headers = [*headers, (b"retry-after", b"1")]
     # The official SDKs repeat 409 and 5xx by themselves; here they are told whether it helps.
-    again = b"true" if error.kind in RETRYABLE else b"false"
+    again = b"true" if error.may_repeat else b"false"
     headers = [*headers, (b"x-should-retry", again)]
     exchange.send(status, body, headers)

@@ -319,7 +319,9 @@ async def test_a_client_that_leaves_the_queue_is_forgotten(tmp_path: Path) -> No
             await client.http.post(
                 CHAT, json={"model": "auto", "messages": [{"role": "user", "content": "x"}]}, timeout=0.2
             )
-        assert (await client.chat("sim: say c")).text == "c"
+        while (third := await client.chat("sim: say c")).status == 429:  # until the gateway has noticed
+            pass
+        assert third.text == "c"
         assert (await first).text == "a"
         assert len(client.stand_in.starts("-p")) == 2
 

@@ -1,7 +1,7 @@
 """A gateway in a process of its own, with a meter on its event loop and a look at its memory.
 
-Run as a program it is the gateway: settings come as JSON in the first argument, the port goes out on the first line, and
-each line that comes in is answered with what was measured since the last one. Imported, `metered` starts it.
+Run as a program it is the gateway: settings come as JSON in the first argument, the port goes out on the first line,
+and each line that comes in is answered with what was measured since the last one. Imported, `metered` starts it.
 """
 
 import asyncio

@@ -17,6 +17,20 @@ BODY: Final = 32 * 2**20
 IMAGES: Final = 15 * 2**20
 """Of one message: upstream keeps each message in one piece, and a piece may have 16 MiB."""
 TEXT: Final = 8 * 2**20
+QUICK: Final = frozenset(
+    {
+        "10,000 messages",
+        "25,000 parts",
+        "800 tools",
+        "uniqueItems",
+        "references that double",
+        "an answer of many values",
+        "arguments with many values",
+        "four images",
+        "text, 8 MiB",
+    }
+)
+"""One of each kind, for every day."""
 
 _json: Final = msgspec.json.Encoder().encode
 

@@ -11,8 +11,9 @@ from typing import Final
 
 import pytest
 
+from caretway.wire.envelope import pack
 from contract.hostile.metered import Metered, Reading, metered
-from contract.hostile.upstream import CASES, MIB, Upstream, hostile, in_one, pack, text
+from contract.hostile.upstream import CASES, MIB, Upstream, hostile, in_one, text
 from contract.meter import simulated_elsewhere
 from contract.speakers import SPEAKERS, Speaker
 

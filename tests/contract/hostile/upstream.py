@@ -1,7 +1,7 @@
 """A Cursor that means harm: what it answers a run with, as bytes, on either carrier.
 
-`CASES` are what it may say. Nothing of it is broken at the level of HTTP or of the envelope, and nearly every message is
-one that the decoder would take.
+`CASES` are what it may say. Nothing of it is broken at the level of HTTP or of the envelope, and nearly every message
+is one that the decoder would take.
 """
 
 import asyncio

@@ -159,7 +159,7 @@ async def test_an_inner_failure_is_passed_on_and_cancels() -> None:
     turn = await started(inner, tools)
     await receive(turn)
     await asyncio.sleep(0)
-    assert (await receive(turn))[-1] == failure
+    assert (await receive(turn))[-1] == TurnFailed(failure.error.after_work()), "a tool ran: do not just ask again"
     await asyncio.sleep(0.01)
     assert tools.cancelled == ["1"]
 

@@ -1,4 +1,4 @@
-"""Messages that are looked at before they are decoded: nothing is lost of those that pass, and none that passes is dear."""
+"""Messages that are looked at before they are decoded: none that passes loses anything, and none of them is dear."""
 
 import time
 

@@ -247,7 +247,7 @@ class Conversation:
     def fail(self, error: GatewayError) -> None:
         if self.phase is not Phase.OVER:
             self.phase = Phase.OVER
-            self.events.append(TurnFailed(error))
+            self.events.append(TurnFailed(error.after_work() if self._worked_here else error))
 
     def _fail(self, kind: ErrorKind, message: str, hint: str = "") -> None:
         self.fail(GatewayError(kind, message, hint=hint))

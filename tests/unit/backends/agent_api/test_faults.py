@@ -92,7 +92,16 @@ def test_a_missing_blob_has_a_code_of_its_own() -> None:
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("1500", 1.5), ("0", 0.0), ("soon", None), ("-5", None), ("inf", None), ("nan", None), ("", None), ("1e300", LONGEST_WAIT_S)],
+    [
+        ("1500", 1.5),
+        ("0", 0.0),
+        ("soon", None),
+        ("-5", None),
+        ("inf", None),
+        ("nan", None),
+        ("", None),
+        ("1e300", LONGEST_WAIT_S),
+    ],
 )
 def test_cursors_own_waiting_time(text: str, seconds: float | None) -> None:
     error = ConnectError("resource_exhausted", error=50, info=(("retryAfterMs", text),))
