@@ -192,20 +192,20 @@ async def test_heads_without_an_end(open_door: Client) -> None:
     assert (late.status, late.error["code"]) == (431, "headers_too_large")
 
 
-async def test_a_body_of_50_mb(open_door: Client) -> None:
-    async with bystander(open_door):
-        announced = await open_door.http.post(CHAT, content=b" " * 50_000_000)
+async def test_a_body_of_50_mb() -> None:
+    async with gateway() as client, bystander(client):
+        announced = await client.http.post(CHAT, content=b" " * 50_000_000)
 
         async def pieces() -> AsyncIterator[bytes]:
             for _ in range(50):
                 yield b" " * 1_000_000
 
-        chunked = await open_door.http.post(CHAT, content=pieces())
-        anthropic = await open_door.http.post(MESSAGES, content=b" " * 50_000_000)
-    for answer in (announced, chunked):
-        assert (answer.status_code, answer.json()["error"]["code"]) == (413, "request_too_large")
-    assert (anthropic.status_code, anthropic.json()["error"]["type"]) == (413, "request_too_large")
-    assert (await open_door.chat("sim: say still here")).text == "still here"
+        chunked = await client.http.post(CHAT, content=pieces())
+        anthropic = await client.http.post(MESSAGES, content=b" " * 50_000_000)
+        for answer in (announced, chunked):
+            assert (answer.status_code, answer.json()["error"]["code"]) == (413, "request_too_large")
+        assert (anthropic.status_code, anthropic.json()["error"]["type"]) == (413, "request_too_large")
+        assert (await client.chat("sim: say still here")).text == "still here"
 
 
 async def test_all_bodies_together() -> None:
