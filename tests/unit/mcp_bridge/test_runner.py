@@ -21,6 +21,7 @@ class Line:
     def __init__(self, does: Any) -> None:
         self.news = asyncio.Event()
         self.lost: str | None = None
+        self.left_out: dict[str, str] = {}
         self._does = does
 
     async def tools(self) -> list[ListedTool]:
