@@ -87,7 +87,7 @@ def _servers(bridge: Bridge) -> list[dict[str, str | int]]:
             "tools": sum(tool.server == name for tool in bridge.catalogue.tools.values()),
             "place": server.definition.place,
             "origin": server.definition.origin,
-            "detail": server.detail,
+            "detail": server.detail or server.note,
         }
         for name, server in bridge.servers.items()
     ]

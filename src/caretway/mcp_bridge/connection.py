@@ -16,6 +16,7 @@ from .. import __version__
 from ..tasks import spawn
 from .catalogue import ListedTool
 from .definitions import BridgeLimits, Process, Remote, ServerDefinition
+from .listing import sift
 from .stdio import server_environment, stdio_streams
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ class Connection(Protocol):
     news: asyncio.Event
     """Set when the list of tools may have changed, or the connection may be lost."""
 
+    left_out: Mapping[str, str]
+    """Tools of the newest list that cannot be used, and why."""
+
     @property
     def lost(self) -> str | None: ...
 
@@ -56,6 +60,7 @@ class SdkConnection:
     def __init__(self, limits: BridgeLimits) -> None:
         self.news = asyncio.Event()
         self.lost: str | None = None
+        self.left_out: Mapping[str, str] = {}
         self._limits = limits
         self._client: Client | None = None
 
@@ -70,6 +75,16 @@ class SdkConnection:
         """Notifications, and faults of the transport. The list is asked for again by whoever minds the server."""
         if isinstance(message, Exception) or getattr(message, "method", "") == "notifications/tools/list_changed":
             self.news.set()
+
+    def passes(self, item: Any) -> None:
+        """A message on its way to the SDK, which would refuse a whole list for one tool in it."""
+        result = getattr(getattr(item, "message", None), "result", None)
+        if not isinstance(result, dict) or not isinstance(result.get("tools"), list):
+            return
+        result["tools"], left_out = sift(result["tools"], _refused)
+        if left_out and left_out != self.left_out:
+            log.warning("tools of an MCP server are left out: %s", "; ".join(f"{k}: {v}" for k, v in left_out.items()))
+        self.left_out = left_out
 
     async def tools(self) -> list[ListedTool]:
         assert self._client is not None
@@ -102,6 +117,17 @@ class SdkConnection:
                     self.news.set()
         except Exception as failure:  # a subscription is a convenience; without it the list is asked for now and then
             log.debug("no subscription to changes of an MCP server: %s", failure)
+
+
+def _refused(tool: Mapping[str, Any]) -> str | None:
+    from mcp_types import Tool
+    from pydantic import ValidationError
+
+    try:
+        Tool.model_validate(tool, by_name=False)
+    except ValidationError as wrong:
+        return " ".join(str(wrong).split())[:200]
+    return None
 
 
 def _listed(tool: "Tool") -> ListedTool:
@@ -162,7 +188,7 @@ async def _session(
     from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
     client = Client(
-        cast(Any, _Watched(streams, connection.ended)),
+        cast(Any, _Watched(streams, connection)),
         client_info=Implementation(name="caretway", version=__version__),
         message_handler=connection.heard,
         cache=None,
@@ -188,22 +214,22 @@ async def _session(
 class _Watched:
     """A transport whose end is noticed: the SDK tells it to nobody until the next call."""
 
-    def __init__(self, streams: AbstractAsyncContextManager["TransportStreams"], ended: Callable[[str], None]) -> None:
+    def __init__(self, streams: AbstractAsyncContextManager["TransportStreams"], connection: SdkConnection) -> None:
         self._streams = streams
-        self._ended = ended
+        self._connection = connection
 
     async def __aenter__(self) -> "TransportStreams":
         read, write = await self._streams.__aenter__()
-        return cast(Any, _WatchedReader(read, self._ended)), write
+        return cast(Any, _WatchedReader(read, self._connection)), write
 
     async def __aexit__(self, *exc: Any) -> bool | None:
         return await self._streams.__aexit__(*exc)
 
 
 class _WatchedReader:
-    def __init__(self, read: Any, ended: Callable[[str], None]) -> None:
+    def __init__(self, read: Any, connection: SdkConnection) -> None:
         self._read = read
-        self._ended = ended
+        self._connection = connection
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._read, name)
@@ -213,10 +239,12 @@ class _WatchedReader:
 
     async def __anext__(self) -> Any:
         try:
-            return await self._read.__anext__()
+            item = await self._read.__anext__()
         except StopAsyncIteration:
-            self._ended("it closed the connection")
+            self._connection.ended("it closed the connection")
             raise
+        self._connection.passes(item)
+        return item
 
     async def __aenter__(self) -> "_WatchedReader":
         await self._read.__aenter__()

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from enum import Enum
+from typing import Final
 
 from ..core.request import ToolResult
 from .catalogue import ListedTool
@@ -16,6 +17,9 @@ from .definitions import BridgeLimits, Process, ServerDefinition, pause_before
 from .runner import run_call
 
 log = logging.getLogger(__name__)
+
+
+MAX_NOTE: Final = 500
 
 
 class State(Enum):
@@ -38,6 +42,8 @@ class Server:
         self.state = State.CONNECTING
         self.detail = ""
         """Why it is not connected."""
+        self.note = ""
+        """What is not right though it is connected."""
         self.tools: tuple[ListedTool, ...] = ()
         self.tried = asyncio.Event()
         """The first attempt came to some end."""
@@ -86,7 +92,7 @@ class Server:
 
     async def _live(self) -> None:
         async with asyncio.timeout(self._patience) as limit, self._connect(self.definition) as connection:
-            self._take(await connection.tools())
+            self._take(await connection.tools(), connection)
             limit.reschedule(None)
             self._connection = connection
             self.state, self.detail, self._complaint = State.CONNECTED, "", ""
@@ -114,16 +120,18 @@ class Server:
                 raise _Lost("it stopped answering") from None
             except Exception as failure:
                 raise _Lost(words(failure)) from failure
-            self._take(tools)
+            self._take(tools, connection)
             await asyncio.sleep(self._limits.relist_pause)
 
-    def _take(self, tools: list[ListedTool]) -> None:
+    def _take(self, tools: list[ListedTool], connection: Connection) -> None:
+        left_out = "; ".join(f"{name}: {reason}" for name, reason in connection.left_out.items())
+        self.note = f"left out: {left_out}"[:MAX_NOTE] if left_out else ""
         if tuple(tools) != self.tools:
             self.tools = tuple(tools)
             self._changed()
 
     def _gone(self, state: State, detail: str) -> None:
-        self.state, self.detail = state, detail
+        self.state, self.detail, self.note = state, detail, ""
         self.tools = ()
         self._connection = None
         self.tried.set()

@@ -15,7 +15,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from .deltas import TEXT, THINKING
 from .messages import pb
 
-PIECE_BYTES: Final = 32 * 1024
+PIECE_BYTES: Final = 8 * 1024
 """A long text goes on in pieces of this size."""
 MAX_FIELDS: Final = 50_000
 """Of a message that is stored or skimmed."""

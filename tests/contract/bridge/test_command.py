@@ -51,6 +51,14 @@ async def test_a_list_without_trouble_is_a_success(tmp_path: Path) -> None:
     assert (code, [server["state"] for server in json.loads(out)["servers"]]) == (0, ["connected"])
 
 
+async def test_tools_that_were_left_out_are_named(tmp_path: Path) -> None:
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"odd": odd("misspelt")}}))
+    code, out, _ = await caretway(tmp_path, "list", "--mcp-config", ".mcp.json", "--json")
+    (server,) = json.loads(out)["servers"]
+    assert (code, server["state"], server["tools"]) == (0, "connected", 2)
+    assert server["detail"].startswith("left out: wrong_0: it has no inputSchema; wrong_1: ")
+
+
 async def test_call(directory: Path) -> None:
     flags = ("--mcp-import", "claude")  # .mcp.json in this directory is one of its files
     assert await caretway(directory, "call", "odd", "echo", '{"text": "hi"}', *flags) == (0, "plain says hi\n", "")

@@ -76,6 +76,14 @@ async def test_noise_is_left_out() -> None:
         assert "noisy says hello" in (await client.chat(call("echo", "hello"))).text
 
 
+async def test_one_tool_that_is_spelled_wrong_does_not_cost_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    async with bridged({"odd": odd("misspelt")}) as client:
+        assert "misspelt says hello" in (await client.chat(call("echo", "hello"))).text
+        names = [one["id"] for one in (await tools(client))["data"]]
+    assert names == ["mcp__odd__echo", "mcp__odd__last"]
+    assert "wrong_0: it has no inputSchema" in caplog.text
+
+
 async def test_500_tools() -> None:
     async with bridged({"odd": odd("many")}) as client:
         answer = await client.chat("sim: call mcp__odd__tool_499 {}\nsim: result")

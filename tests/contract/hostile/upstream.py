@@ -170,14 +170,14 @@ CASES: dict[str, Callable[[], Chunks]] = {
     "the same, repeated, in control characters": lambda: in_one(pack(text("\x01" * (LONGEST // 30)))),
     "the same, repeated, with a wide character": lambda: in_one(pack(text("a" * (LONGEST // 5) + "\U0001f600"))),
     "text and thoughts by turns": lambda: endless(pack(text("ab")) + pack(thought("cd")), 40 * MIB),
-    "nothing, again and again": lambda: in_one(pack(b"") * 200_000),
-    "heartbeats in one read": lambda: in_one(pack(update(heartbeat=pb.HeartbeatUpdate())) * 200_000),
+    "nothing, again and again": lambda: in_one(pack(b"") * 50_000),
+    "heartbeats in one read": lambda: in_one(pack(update(heartbeat=pb.HeartbeatUpdate())) * 50_000),
     "ten thousand pieces in one read": lambda: in_one(
         *[pack(set_blob(n, b"%032d" % n, b"x" * 100)) for n in range(10_000)]
     ),
     "pieces with ids of 16 MiB": lambda: (pack(set_blob(n, os.urandom(32) + bytes(FULL - 32), b"")) for n in range(40)),
     "one piece again and again": lambda: in_one(*[pack(set_blob(n, b"k", bytes(8 * MIB))) for n in range(30)]),
-    "empty pieces without end": lambda: (pack(set_blob(n, b"%032d" % n, b"")) for n in range(400_000)),
+    "empty pieces without end": lambda: (pack(set_blob(n, b"%04000d" % n, b"")) for n in range(40_000)),
     "a piece is asked for a thousand times": lambda: in_one(
         pack(set_blob(1, b"k", bytes(8 * MIB))), *[pack(get_blob(n, b"k")) for n in range(1000)]
     ),
@@ -197,7 +197,9 @@ CASES: dict[str, Callable[[], Chunks]] = {
     "an argument nested too deeply": lambda: in_one(pack(deep(5000))),
     "an argument of many small values": lambda: in_one(pack(wide(16_000))),
     "an argument of too many small values": lambda: in_one(pack(wide(1_000_000))),
-    "an argument of half a megabyte": lambda: in_one(pack(asked(1, Value(string_value="\x01" * (MIB // 2 - 200))))),
+    "an argument of half a megabyte": lambda: in_one(pack(asked(1, Value(string_value="a" * (MIB // 2 - 200))))),
+    "an argument of control characters": lambda: in_one(pack(asked(1, Value(string_value="\x01" * (MIB // 6 - 20))))),
+    "an argument of too many of them": lambda: in_one(pack(asked(1, Value(string_value="\x01" * (MIB // 2 - 200))))),
     "an argument of ten megabytes": lambda: in_one(pack(asked(1, Value(string_value="a" * 10 * MIB)))),
     "a part of a call of 16 MiB": lambda: in_one(pack(partial("a" * (FULL - 200)))),
     "parts of a call without end": lambda: endless(pack(partial("a")) + pack(partial("b")), 40 * MIB),
@@ -205,10 +207,10 @@ CASES: dict[str, Callable[[], Chunks]] = {
     "calls with ids of 60 kB": lambda: (pack(partial("{", f"{n}" * 10_000)) for n in range(10_000, 20_000)),
     "a call that is told whole each time": lambda: _whole_each_time(1_500),
     "a second call that only grows": lambda: endless(
-        pack(partial("{")) + pack(partial('"ab', "call-2")) + pack(partial("c" * 100, "call-3")), 40 * MIB
+        pack(partial("{")) + pack(partial('"ab', "call-2")) + pack(partial("c" * 100, "call-3")), 8 * MIB
     ),
     "twenty thousand execs": lambda: in_one(*[pack(asked(n, Value(string_value="x"))) for n in range(1, 20_001)]),
-    "execs of no tool": lambda: in_one(*[pack(asked(n, Value(string_value="x"), "nothing")) for n in range(1, 20_001)]),
+    "execs of no tool": lambda: in_one(*[pack(asked(n, Value(string_value="x"), "nothing")) for n in range(1, 3_001)]),
     "an end of 60 kB": lambda: _detailed(15_000),
     "an end of 16 MiB": lambda: _detailed(4 * MIB),
 }

@@ -30,6 +30,8 @@ MAX_OPEN_CALLS: Final = 512
 """Calls that are being written, asked for, or answered and in no checkpoint."""
 MAX_WIRE_IDS: Final = 8
 """Of one call: each attempt may use others."""
+MAX_ARGUMENT_CHARS: Final = 1024 * 1024
+"""Of one call, as JSON. It is quoted in the answer, some dialects say it several times, and all of that at once."""
 MAX_ID_CHARS: Final = 1024
 MAX_DRAFT_CHARS: Final = 4 * 1024 * 1024
 """What is told of calls that the client does not see yet."""
@@ -189,6 +191,8 @@ class CallTable:
         typed: bool = False,
     ) -> Asked:
         """The server wants the call executed. Raises Diverged when it is none of those that are expected."""
+        if len(arguments) > MAX_ARGUMENT_CHARS:
+            raise _too_much(f"a tool call with arguments of {len(arguments)} characters")
         may_show = self._may_show()
         draft = next((self._drafts.pop(one) for one in ids if one in self._drafts), "")
         self._drafted -= len(draft)

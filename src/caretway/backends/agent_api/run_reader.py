@@ -26,7 +26,7 @@ SLICE_BYTES: Final = 64 * 1024
 FEW: Final = 4
 """So many messages of one read are told together, whatever they are. Of more, each that may want an answer is told in a
 callback of its own: answers may be large."""
-PIECES_AT_ONCE: Final = 2
+PIECES_AT_ONCE: Final = 4
 """Of a long text, in one callback."""
 MAX_FOREIGN_BYTES: Final = 1024 * 1024
 _STREAM_TYPES: Final = "application/connect+"

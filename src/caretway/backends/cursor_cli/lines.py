@@ -1,7 +1,7 @@
 """Bytes of a pipe -> lines. Refuses to know what is in a line.
 
 Lines are cut as bytes and decoded whole by whoever reads them, so a character that was split across two reads is never
-seen in halves. A line beyond the limit is not kept: its size and its first bytes stand for it.
+seen in halves. A line beyond the limit is not kept: its first bytes stand for it, as soon as it is known to be so long.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,8 @@ HEAD_BYTES: Final = 256
 @dataclass(frozen=True, slots=True)
 class TooLong:
     head: bytes
-    size: int
+    limit: int
+    """It is longer than this; how long is not waited for."""
 
 
 Line = bytes | TooLong
@@ -25,17 +26,17 @@ class LineReader:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._rest = bytearray()
-        self._dropped = 0
+        self._skipping = False
 
     def feed(self, data: bytes) -> list[Line]:
         """Complete lines without their ends; empty ones are left out."""
         lines: list[Line] = []
         start = 0
         while (end := data.find(b"\n", start)) >= 0:
-            self._keep(data[start:end])
+            self._keep(data[start:end], lines)
             self._cut(lines)
             start = end + 1
-        self._keep(data[start:] if start else data)
+        self._keep(data[start:] if start else data, lines)
         return lines
 
     def finish(self) -> list[Line]:
@@ -44,19 +45,19 @@ class LineReader:
         self._cut(lines)
         return lines
 
-    def _keep(self, piece: bytes) -> None:
-        if self._dropped or len(self._rest) + len(piece) > self._limit:
-            self._dropped += len(self._rest) + len(piece)
-            self._rest += piece[:HEAD_BYTES]
-            del self._rest[HEAD_BYTES:]
-            self._dropped -= len(self._rest)
-        else:
+    def _keep(self, piece: bytes, lines: list[Line]) -> None:
+        if self._skipping:
+            return
+        if len(self._rest) + len(piece) <= self._limit:
             self._rest += piece
+            return
+        self._rest += piece[:HEAD_BYTES]
+        lines.append(TooLong(bytes(self._rest[: min(HEAD_BYTES, self._limit)]), self._limit))
+        self._rest = bytearray()
+        self._skipping = True
 
     def _cut(self, lines: list[Line]) -> None:
-        rest, dropped = self._rest, self._dropped
-        self._rest, self._dropped = bytearray(), 0
-        if dropped:
-            lines.append(TooLong(bytes(rest), len(rest) + dropped))
-        elif line := bytes(rest).strip(b"\r \t"):
+        rest, self._rest = self._rest, bytearray()
+        if not self._skipping and (line := bytes(rest).strip(b"\r \t")):
             lines.append(line)
+        self._skipping = False

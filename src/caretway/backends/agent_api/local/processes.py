@@ -1,4 +1,5 @@
-"""A child process in a process group of its own: bounded output, a time limit, and nothing left behind.
+"""A child process in a process group of its own: bounded output, a time limit, and nothing left behind, also of those
+who left the group.
 
 Everything happens in one thread per command, outside the event loop and outside the loop's shared thread pool: a
 command may take minutes, and uvloop's own subprocesses copy the parent's page tables on the loop. The thread watches
@@ -9,6 +10,7 @@ keeps the pipes open. POSIX only; the module can be imported anywhere. What is r
 import asyncio
 import contextlib
 import os
+import secrets
 import selectors
 import signal
 import subprocess
@@ -18,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from .strays import MARK, end_strays
 from .texts import HeadTail
 
 POSIX: Final = os.name == "posix"
@@ -86,12 +89,12 @@ class Running:
                 os.close(wake_up)
 
     def _run(self, wake: int) -> Finished:
-        command = self._command
+        command, call = self._command, secrets.token_hex(16)
         began = time.monotonic()
         child = subprocess.Popen(  # noqa: S603 - running what the model asks for is the purpose, and it was opted into
             command.argv,
             cwd=command.cwd,
-            env=dict(command.environment),
+            env={**command.environment, MARK: call},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -117,6 +120,7 @@ class Running:
             child.stderr.close()
             watcher.join()
             code = child.wait()
+            end_strays(call)
         if self._stopped:
             raise Stopped
         return Finished(*_exit(code), pump.stdout, pump.stderr, seconds, timed_out=not in_time)

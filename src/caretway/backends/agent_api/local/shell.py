@@ -2,7 +2,7 @@
 
 Only with `local_tools = all`. A shell is not confined by the workspace: it starts there, and may do what the user may.
 What it does not get: a terminal, an input, the gateway's own settings and the secrets of its environment. It does not
-survive the call either: when the command ends, its whole process group does.
+survive the call either: when the command ends, its whole process group does, and on Linux whoever left that.
 """
 
 import asyncio
@@ -33,6 +33,8 @@ SECRETS: Final = (
 QUIET: Final = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
 """There is no terminal: nothing should wait for a key."""
 
+AT_ONCE: Final = 16
+"""Commands of one workspace that run at a time; others wait."""
 SHELLS: Final = frozenset({"bash", "zsh", "sh", "dash", "ksh"})
 """Shells that understand what models write; others (fish, nu ...) have a language of their own."""
 
@@ -76,6 +78,7 @@ class Shell:
         self._environment = without_secrets(environment) | QUIET
         self._timeout_s = timeout_s
         self._output_bytes = output_bytes
+        self._places = asyncio.Semaphore(AT_ONCE)
 
     async def run(self, args: pb.ShellArgs) -> pb.ShellResult:
         try:
@@ -137,7 +140,8 @@ class Shell:
             output_bytes=self._output_bytes,
         )
         running = Running(command)
-        return cwd, await in_own_thread(running.run, running.stop, "local-tool-shell")
+        async with self._places:
+            return cwd, await in_own_thread(running.run, running.stop, "local-tool-shell")
 
 
 def _rejected(args: pb.ShellArgs, failure: Exception) -> pb.ShellRejected:
