@@ -1,7 +1,7 @@
 """Keeping this process's environment from the commands it runs.
 
 A command does not inherit secrets, and could still read them in /proc/$PPID/environ. A process that is not dumpable has
-no such files for others of the same user; nor can it be traced, and it leaves no core. Linux only; root sees everything.
+no such files for others of the same user; nor can it be traced, and it leaves no core. Linux only; root sees it all.
 """
 
 import ctypes
@@ -16,6 +16,6 @@ def hide_from_children() -> bool:
     if sys.platform != "linux":
         return False
     try:
-        return ctypes.CDLL(None, use_errno=True).prctl(_SET_DUMPABLE, 0, 0, 0, 0) == 0
+        return bool(ctypes.CDLL(None, use_errno=True).prctl(_SET_DUMPABLE, 0, 0, 0, 0) == 0)
     except (OSError, AttributeError):
         return False  # a libc without it

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 from .. import __version__
 from ..tasks import spawn
 from .catalogue import ListedTool
-from .listing import sift
 from .definitions import BridgeLimits, Process, Remote, ServerDefinition
+from .listing import sift
 from .stdio import server_environment, stdio_streams
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ def tools() -> list[dict[str, Any]]:
     if MODE == "verbose":
         return [tool(f"tool_{number}") | {"description": "words " * 1000} for number in range(500)]
     if MODE == "misspelt":
-        wrong = [{"inputSchema": None}, {"inputSchema": {"type": "array"}}, {"description": 7}]
+        wrong: list[dict[str, Any]] = [{"inputSchema": None}, {"inputSchema": {"type": "array"}}, {"description": 7}]
         return [tool("echo"), *(tool(f"wrong_{number}") | each for number, each in enumerate(wrong)), tool("last")]
     if MODE == "changing":
         return [tool("flip"), *([tool("late")] if FLIPPED.is_set() else [])]

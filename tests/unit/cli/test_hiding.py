@@ -15,5 +15,5 @@ print(os.system(look) == 0, hide_from_children(), os.system(look) == 0, os.syste
 
 
 def test_a_command_cannot_look_into_its_parent() -> None:
-    ran = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)  # noqa: S603
+    ran = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     assert ran.stdout.split() == ["True", "True", "False", "True"]

@@ -67,14 +67,14 @@ def test_a_file_is_no_directory(tmp_path: Path) -> None:
 def test_a_directory_of_another_user_is_refused() -> None:
     """As root: by a program of yet another user. As a user: the root directory is somebody else's."""
     if os.geteuid() != 0:
-        with pytest.raises(ConfigError, match="belongs to another user.*sudo chown"):
+        with pytest.raises(ConfigError, match=r"belongs to another user.*sudo chown"):
             close_data_dir(Path("/"), "flag --data-dir")
         return
     code = (
         "from pathlib import Path\nfrom caretway.config.data_dir import close_data_dir\n"
         "import os; os.setuid(54321)\nclose_data_dir(Path('/'), 'flag --data-dir')\n"
     )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)  # noqa: S603
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode != 0
     assert "belongs to another user" in ran.stderr
     assert "sudo chown -R 54321 /" in ran.stderr

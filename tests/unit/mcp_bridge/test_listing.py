@@ -36,7 +36,9 @@ def test_an_odd_tool_is_left_out_alone(tool: Any, words: str) -> None:
 
 
 def test_a_schema_without_a_type_is_one_of_an_object() -> None:
-    kept, left_out = sift([{"name": "a", "inputSchema": {}}, {"name": "b", "inputSchema": {"properties": {}}}], _refused)
+    kept, left_out = sift(
+        [{"name": "a", "inputSchema": {}}, {"name": "b", "inputSchema": {"properties": {}}}], _refused
+    )
     assert [one["inputSchema"]["type"] for one in kept] == ["object", "object"]
     assert not left_out
 

@@ -1,6 +1,7 @@
 """One call: whatever goes wrong, the model gets a result that says so."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ class Line:
     def __init__(self, does: Any) -> None:
         self.news = asyncio.Event()
         self.lost: str | None = None
-        self.left_out: dict[str, str] = {}
+        self.left_out: Mapping[str, str] = {}
         self._does = does
 
     async def tools(self) -> list[ListedTool]:

@@ -18,6 +18,7 @@ from caretway.wire.messages import pb
 
 from .recordings import Run, all_runs
 
+
 def update(**fields: object) -> bytes:
     return pb.AgentServerMessage(interaction_update=pb.InteractionUpdate(**fields)).SerializeToString()  # type: ignore[arg-type]
 

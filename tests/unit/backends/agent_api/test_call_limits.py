@@ -53,7 +53,7 @@ def long_arguments(table: CallTable) -> None:
 )
 @pytest.mark.parametrize("parallel", [True, False])
 def test_too_much_ends_the_turn(story: Callable[[CallTable], None], parallel: bool) -> None:
-    if story is begin_many and not parallel or story is grow_a_draft and parallel:
+    if (story is begin_many and not parallel) or (story is grow_a_draft and parallel):
         parallel = not parallel  # the other one shows nothing, or has no drafts
     with pytest.raises(GatewayError) as refused:
         story(CallTable(parallel=parallel))

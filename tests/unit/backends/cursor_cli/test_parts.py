@@ -355,7 +355,7 @@ def test_files_are_for_their_owner(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
         Ledger(tmp_path / "chats").keep(Chat("id", "/w", "ask", "print", 1))
-        folder = Scratch(tmp_path / "scratch").keep_images(tmp_path, [Image("image/png", b"data")])
+        folder = Scratch(tmp_path / "scratch").keep_images(tmp_path, [Image(b"data", "image/png")])
     finally:
         os.umask(before)
     for file in (tmp_path / "chats" / "id", folder / "1.png"):
