@@ -1,7 +1,7 @@
 """Keeping this process's environment from the commands it runs.
 
 A command does not inherit secrets, and could still read them in /proc/$PPID/environ. A process that is not dumpable has
-no such files for others of the same user. Nor can it be traced, and it leaves no core. Linux only; root sees all.
+no such files for others of the same user; nor can it be traced, and it leaves no core. Linux only; root sees it all.
 """
 
 import ctypes

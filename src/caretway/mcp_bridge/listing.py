@@ -1,7 +1,7 @@
 """A server's list of tools, before the SDK reads it: one tool that is spelled wrong must not cost the others.
 
-In: the raw result of `tools/list`. Out: the same without the tools that the SDK would refuse the whole list for, and
-why each was left out. A schema that does not say that it is an object is taken for one: arguments always are. Pure.
+In: the tools of a raw list. Out: the same without those that the SDK would refuse the whole list for, and why each was
+left out. A schema that does not say that it is an object is taken for one: arguments always are. Pure.
 """
 
 from collections.abc import Callable, Mapping

@@ -17,9 +17,9 @@ from .messages import pb
 
 PIECE_BYTES: Final = 8 * 1024
 """A long text goes on in pieces of this size."""
-MAX_FIELDS: Final = 50_000
+MAX_FIELDS: Final = 40_000
 """Of a message that is stored or skimmed."""
-MAX_ASKED_FIELDS: Final = 20_000
+MAX_ASKED_FIELDS: Final = 12_000
 """Of one that asks for something: every value in it becomes an object of ours."""
 MAX_ASKED_BYTES: Final = 512 * 1024
 """What a tool is asked to do, arguments included. No model writes that much in one call."""

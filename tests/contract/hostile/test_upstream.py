@@ -19,7 +19,7 @@ from contract.speakers import SPEAKERS, Speaker
 
 LIMIT_MS: Final = 100
 GROWTH: Final = 192 * MIB
-"""What one turn may add to the gateway's memory, whatever upstream sends; as docs/security.md has it."""
+"""What one turn may add to the gateway's memory, whatever upstream sends; as SECURITY.md has it."""
 CHAT, MESSAGES, RESPONSES = SPEAKERS
 LATER: Final = pytest.mark.all
 ASKED: Final = [

@@ -21,7 +21,7 @@ from .ports import RunHandler
 log = logging.getLogger(__name__)
 
 SLICE_MESSAGES: Final = 256
-SLICE_BYTES: Final = 64 * 1024
+SLICE_BYTES: Final = 32 * 1024
 """What one callback works on, unless a single message is larger."""
 FEW: Final = 4
 """So many messages of one read are told together, whatever they are. Of more, each that may want an answer is told in a

@@ -1,7 +1,7 @@
 """Processes that left their command's group (`setsid`, daemons) and would outlive it: found by a mark and ended.
 
 The mark is a variable in the command's environment, which its descendants inherit. Linux only, where /proc shows other
-processes' environments. Who empties its environment is not found; docs/tools.md says so.
+processes' environments. Who empties its environment is not found; SECURITY.md says so.
 """
 
 import os
