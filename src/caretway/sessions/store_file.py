@@ -75,13 +75,14 @@ def _open(path: Path, patience_s: float) -> sqlite3.Connection:
         if file.is_symlink():
             raise NotOurs(f"{file.name} is a symbolic link: remove it, or name the directory it leads to as data_dir")
     # Made here and not by SQLite, whose files are as open as the umask lets them; its side files inherit this mode.
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    # A file that is there is not opened: closing it would drop the locks that this process holds on it (POSIX), and
+    # another process would then take itself for the last one and delete the write-ahead log.
     try:
-        opened = os.fstat(handle)
-        if os.name == "posix" and opened.st_mode & 0o077:
-            os.fchmod(handle, 0o600)
-    finally:
-        os.close(handle)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        if os.name == "posix" and path.lstat().st_mode & 0o077:
+            path.chmod(0o600)
+    opened = path.lstat()
     try:
         return _connect(str(path), patience_s)
     except sqlite3.DatabaseError as error:
