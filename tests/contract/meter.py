@@ -59,12 +59,12 @@ class Meter:
             if (took := clock() - began) > self._on_loop.seconds:
                 self._on_loop = Longest(took, _name(callback))
 
-        asyncio.Handle._run = measured  # type: ignore[method-assign,assignment]
+        asyncio.Handle._run = measured  # type: ignore[method-assign,assignment]  # the loop runs every callback through it
         await aside(sys.setprofile, self._profile)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        asyncio.Handle._run = self._run_as_it_was  # type: ignore[method-assign]
+        asyncio.Handle._run = self._run_as_it_was  # type: ignore[method-assign]  # put back
         await aside(sys.setprofile, None)
 
     def _profile(self, where: FrameType, event: str, what: Any) -> None:
