@@ -31,8 +31,8 @@ from ...core.events import (
     UsageReported,
 )
 from ...core.tally import Tally
+from ...processes.lines import Line, TooLong
 from .faults import Circumstances, classify
-from .lines import Line, TooLong
 from .own_tools import Showing, read_call, shown
 
 NOISE_LINES: Final = 64

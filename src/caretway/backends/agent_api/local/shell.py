@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Final
 
+from ....processes.child import Command
+from ....processes.threaded import Finished, Running, in_own_thread
 from ....wire.messages import pb
 from .confine import PathRefused, Workspace, shown
-from .processes import Command, Finished, Running, in_own_thread
 from .texts import share
 
 SECRETS: Final = (
@@ -129,14 +130,9 @@ class Shell:
         if "\0" in args.command:
             raise ValueError("the command contains a NUL byte")
         cwd = await asyncio.to_thread(working_directory, self._workspace, args.working_directory)
-        command = Command(
-            argv=(self._program, "-c", args.command),
-            cwd=cwd,
-            environment=self._environment | {"PWD": cwd},
-            timeout_s=time_limit(args, self._timeout_s),
-            output_bytes=self._output_bytes,
-        )
-        running = Running(command)
+        command = Command((self._program, "-c", args.command), cwd, self._environment | {"PWD": cwd})
+        timeout_s = time_limit(args, self._timeout_s)
+        running = Running(command, timeout_s=timeout_s, output_bytes=self._output_bytes)
         return cwd, await in_own_thread(running.run, running.stop, "local-tool-shell")
 
 

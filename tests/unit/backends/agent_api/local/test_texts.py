@@ -2,7 +2,8 @@
 
 import pytest
 
-from caretway.backends.agent_api.local.texts import BeyondEnd, HeadTail, as_utf8, decoded, excerpt, share
+from caretway.backends.agent_api.local.texts import BeyondEnd, as_utf8, excerpt, share
+from caretway.processes.head_tail import HeadTail, decoded
 
 
 def lines(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caretway.backends.cursor_cli.lines import Line, LineReader, TooLong
+from caretway.processes.lines import Line, LineReader, LineTooLong, StrictLineReader, TooLong
 
 CASES: list[tuple[bytes, list[Line]]] = [
     (b"a\nb\n", [b"a", b"b"]),
@@ -50,3 +50,33 @@ def test_a_line_beyond_the_limit_is_named_and_not_kept() -> None:
 def test_a_line_of_exactly_the_limit_is_kept() -> None:
     assert read([b"y" * 1000 + b"\n"]) == [b"y" * 1000]
     assert read([b"y" * 1001 + b"\n"]) == [TooLong(b"y" * 256, 1001)]
+
+
+# ---- the strict one
+
+
+@given(st.lists(st.binary(max_size=20)), st.lists(st.integers(0, 30)))
+def test_strict_any_split_gives_the_same_lines(lines: list[bytes], cuts: list[int]) -> None:
+    whole = b"".join(line.replace(b"\n", b"") + b"\n" for line in lines) + b"rest"
+    reader = StrictLineReader(1000)
+    found: list[bytes] = []
+    at = 0
+    for size in cuts:
+        found += reader.feed(whole[at : at + size])
+        at += size
+    found += reader.feed(whole[at:])
+    assert found == [line for one in lines if (line := one.replace(b"\n", b"").strip())]
+    assert reader.feed(b"\n") == [b"rest"]
+
+
+def test_strict_a_line_has_its_limit() -> None:
+    reader = StrictLineReader(10)
+    assert reader.feed(b"0123456789\n01234") == [b"0123456789"]
+    assert reader.feed(b"56789") == []
+    with pytest.raises(LineTooLong, match="a line of more than 10 bytes"):
+        reader.feed(b"x")
+
+
+def test_strict_an_overlong_line_between_others_is_an_error_too() -> None:
+    with pytest.raises(LineTooLong, match="a line of more than 10 bytes"):
+        StrictLineReader(10).feed(b"a\n0123456789x\nb\n")

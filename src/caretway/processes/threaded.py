@@ -1,9 +1,8 @@
-"""A child process in a process group of its own: bounded output, a time limit, and nothing left behind.
+"""A program run to its end in a thread of its own: bounded output, a time limit, and nothing left behind.
 
-Everything happens in one thread per command, outside the event loop and outside the loop's shared thread pool: a
-command may take minutes, and uvloop's own subprocesses copy the parent's page tables on the loop. The thread watches
-the pipes, the child's end and a wake-up pipe in one selector; so it can always be stopped, also when a grandchild
-keeps the pipes open. POSIX only; the module can be imported anywhere. What is run, and why, is not known here.
+Outside the event loop, so that a flood of output holds nobody up, and outside the loop's shared thread pool, because it
+may take minutes. The thread watches the pipes, the child's end and a wake-up pipe in one selector; so it can always be
+stopped, also when a grandchild keeps the pipes open. POSIX only; the module can be imported anywhere.
 """
 
 import asyncio
@@ -14,28 +13,20 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from .texts import HeadTail
+from .child import Command
+from .group import Group, start
+from .head_tail import HeadTail
 
-POSIX: Final = os.name == "posix"
 TERM_GRACE_S: Final = 2.0
 """Between the polite signal and the other one."""
 DRAIN_S: Final = 0.5
 """How long the output of left-over background children is waited for once they were told to end."""
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    argv: Sequence[str]
-    cwd: str
-    environment: Mapping[str, str]
-    timeout_s: float
-    output_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +47,10 @@ class Stopped(Exception):
 class Running:
     """One command. `run` blocks in its thread; `stop` may be called from anywhere, at any time, more than once."""
 
-    def __init__(self, command: Command) -> None:
+    def __init__(self, command: Command, *, timeout_s: float, output_bytes: int) -> None:
         self._command = command
+        self._timeout_s = timeout_s
+        self._output_bytes = output_bytes
         self._lock = threading.Lock()
         self._wake_up: int | None = None
         self._stopped = self._exited = False
@@ -88,44 +81,33 @@ class Running:
     def _run(self, wake: int) -> Finished:
         command = self._command
         began = time.monotonic()
-        child = subprocess.Popen(  # noqa: S603 - running what the model asks for is the purpose, and it was opted into
-            command.argv,
-            cwd=command.cwd,
-            env=dict(command.environment),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-        assert child.stdout is not None
-        assert child.stderr is not None
-        watcher = threading.Thread(target=self._watch, args=(child,), name="local-tool-exit", daemon=True)
-        pump = _Pump(child.stdout.fileno(), child.stderr.fileno(), wake, command.output_bytes)
+        group = start(command.argv, cwd=command.cwd, environment=command.environment, stdin=subprocess.DEVNULL)
+        stdout, stderr = group.leader.stdout, group.leader.stderr
+        assert stdout is not None
+        assert stderr is not None
+        watcher = threading.Thread(target=self._watch, args=(group,), name="child-exit", daemon=True)
+        pump = _Pump(stdout.fileno(), stderr.fileno(), wake, self._output_bytes)
         try:
             watcher.start()
-            in_time = pump.until(lambda: self._exited or self._stopped, began + command.timeout_s)
+            in_time = pump.until(lambda: self._exited or self._stopped, began + self._timeout_s)
             seconds = time.monotonic() - began
-            # The child is not reaped before the group is gone: until then the group's number cannot be another's.
-            _signal_group(child.pid, signal.SIGTERM)
+            group.signal(signal.SIGTERM)
             pump.until(lambda: self._exited, time.monotonic() + TERM_GRACE_S)
             pump.until(pump.at_end, time.monotonic() + DRAIN_S)
         finally:
-            _signal_group(child.pid, signal.SIGKILL)
+            group.signal(signal.SIGKILL)
             pump.until(pump.at_end, time.monotonic() + DRAIN_S)  # only one who left the group can keep a pipe open now
             pump.close()
-            child.stdout.close()
-            child.stderr.close()
+            stdout.close()
+            stderr.close()
             watcher.join()
-            code = child.wait()
+            code = group.reap()
         if self._stopped:
             raise Stopped
         return Finished(*_exit(code), pump.stdout, pump.stderr, seconds, timed_out=not in_time)
 
-    def _watch(self, child: "subprocess.Popen[bytes]") -> None:
-        if hasattr(os, "waitid"):
-            os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        else:
-            child.wait()  # macOS before Python 3.13
+    def _watch(self, group: Group) -> None:
+        group.wait()
         self._exited = True
         self._wake()
 
@@ -180,11 +162,6 @@ def _exit(code: int) -> tuple[int, str]:
         return 128 - code, signal.Signals(-code).name
     except ValueError:  # a real-time signal has no name
         return 128 - code, f"signal {-code}"
-
-
-def _signal_group(group: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # gone; or, on macOS, only zombies are left
-        os.killpg(group, number)
 
 
 async def in_own_thread(work: Callable[[], T], stop: Callable[[], None], name: str) -> T:

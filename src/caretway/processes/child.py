@@ -1,0 +1,303 @@
+"""A child process with its pipes on the event loop, and nothing left behind when it ends.
+
+What it writes goes to its sink as it comes; of its stderr the beginning and the end are kept. A sink that is too slow
+pauses it, and loses nothing by that, also when the program ends meanwhile. The rules of a group's end are `group`'s.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Literal, Protocol
+
+from ..tasks import spawn
+from .group import KILL, Group, start
+from .head_tail import HeadTail
+
+TERM_GRACE_S: Final = 1.0
+"""Between the polite signal and the other one."""
+DRAIN_S: Final = 0.5
+"""How long a pipe is read on after its program ended; only one who left the group can keep it open."""
+STDERR_BYTES: Final = 32 * 1024
+STDERR_HEAD: Final = 8 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    argv: Sequence[str]
+    cwd: str | None
+    """None: where this process is."""
+    environment: Mapping[str, str]
+    """All of it: nothing is inherited."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    code: int
+    """Negative for a signal, as `subprocess` has it."""
+    stderr: str
+    ours: bool
+    """It was told to end."""
+
+
+class CannotStart(Exception):
+    """The program could not be started; says which and why."""
+
+    def __init__(self, command: Command, failure: OSError | ValueError) -> None:
+        self.program = command.argv[0]
+        reason = getattr(failure, "strerror", None) or str(failure)
+        blamed = getattr(failure, "filename", None)
+        self.reason = f"{reason}: {blamed}" if blamed is not None and blamed == command.cwd else reason
+        super().__init__(f"`{self.program}` cannot be started: {self.reason}")
+
+
+class Sink(Protocol):
+    """Who listens to a child. Called on the event loop."""
+
+    def data(self, data: bytes) -> None: ...
+
+    def ended(self, exit_: Exit) -> None: ...
+
+
+Pipe = Literal["stdin", "stdout"]
+
+
+class _ReadEnd(asyncio.Protocol):
+    def __init__(self, take: Callable[[bytes], None], lost: Callable[[], None]) -> None:
+        self._take = take
+        self._lost = lost
+
+    def data_received(self, data: bytes) -> None:
+        self._take(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lost()
+
+
+class _WriteEnd(asyncio.BaseProtocol):
+    def __init__(self, writable: asyncio.Event, lost: Callable[[], None]) -> None:
+        self._writable = writable
+        self._lost = lost
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._writable.set()
+        self._lost()
+
+
+class Child:
+    """One running program. Made by `start_child`."""
+
+    def __init__(
+        self, group: Group, sink: Sink, closed: Callable[[Pipe], None] | None, grace: float, among: "set[Child]"
+    ) -> None:
+        self.pid = group.pid
+        self.writable = asyncio.Event()
+        """Set while its input takes more (backpressure), and when it takes nothing any more."""
+        self.writable.set()
+        self._group = group
+        self._sink = sink
+        self._on_closed = closed
+        self._grace = grace
+        self._among = among
+        self._loop = asyncio.get_running_loop()
+        self._stderr = HeadTail(STDERR_BYTES, STDERR_HEAD)
+        self._stdout_pipe: Any = None
+        self._stderr_pipe: Any = None
+        self._stdin: asyncio.WriteTransport | None = None
+        self._open_pipes = 2
+        self._paused = False
+        self._closing = False
+        self._ours = False
+        self._code: int | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._drain_s = DRAIN_S
+        self._over: asyncio.Future[Exit] = self._loop.create_future()
+
+    async def connect(self) -> None:
+        leader, loop = self._group.leader, self._loop
+        self._watch()
+        self._stdout_pipe, _ = await loop.connect_read_pipe(
+            lambda: _ReadEnd(self._sink.data, partial(self._pipe_closed, "stdout")), leader.stdout
+        )
+        self._stderr_pipe, _ = await loop.connect_read_pipe(
+            lambda: _ReadEnd(self._stderr.add, self._pipe_closed), leader.stderr
+        )
+        self._stdin, _ = await loop.connect_write_pipe(
+            lambda: _WriteEnd(self.writable, self._stdin_closed), leader.stdin
+        )
+        if not self.alive:  # it died at once
+            self._abort_stdin()
+
+    # ---- for the owner
+
+    @property
+    def over(self) -> bool:
+        return self._over.done()
+
+    @property
+    def alive(self) -> bool:
+        return self._code is None and not self._ours
+
+    @property
+    def stderr(self) -> str:
+        """What it has said so far: the beginning and the end of it."""
+        return self._stderr.kept().decode("utf-8", "replace")
+
+    def write(self, data: bytes) -> None:
+        """Kept until the pipe takes it; whoever writes much waits for `writable`."""
+        if self._stdin is not None and not self._stdin.is_closing():
+            self._stdin.write(data)
+
+    def close_stdin(self) -> None:
+        """After what was written has left."""
+        if self._stdin is not None:
+            self._stdin.close()
+
+    def pause(self) -> None:
+        """Read no more of its output until `resume`; one that is told to end is read on."""
+        if self._paused or self._closing or self._stdout_pipe is None or self._stdout_pipe.is_closing():
+            return
+        self._paused = True
+        self._stdout_pipe.pause_reading()
+        if self._code is not None and self._timer is not None:  # what is in the pipe waits as long as its reader does
+            self._drain_s = max(0.0, self._timer.when() - self._loop.time())
+            self._timer.cancel()
+
+    def resume(self) -> None:
+        if not self._paused:
+            return
+        self._paused = False
+        if not self._stdout_pipe.is_closing():
+            self._stdout_pipe.resume_reading()
+        if self._code is not None:
+            self._drain()
+
+    def terminate(self) -> None:
+        """Ask the whole group to end; insist after a while."""
+        self._closing = True
+        self.resume()  # a paused pipe never reports its end
+        if self._ours or self._code is not None:
+            return
+        self._ours = True
+        self._abort_stdin()
+        self._group.signal(signal.SIGTERM)
+        self._timer = self._loop.call_later(self._grace, self._group.signal, KILL)
+
+    async def wait(self) -> Exit:
+        """Its end. Whoever is cancelled while waiting leaves it as it is."""
+        return await asyncio.shield(self._over)
+
+    async def aclose(self) -> None:
+        self.terminate()
+        await self.wait()
+
+    # ---- the child's end
+
+    def _watch(self) -> None:
+        """Have `_exited` called when the leader is dead, without reaping it."""
+        if hasattr(os, "pidfd_open"):
+            with contextlib.suppress(OSError):
+                watch = os.pidfd_open(self.pid)
+                self._loop.add_reader(watch, self._pidfd_ready, watch)
+                return
+        threading.Thread(target=self._wait, name="child-exit", daemon=True).start()
+
+    def _pidfd_ready(self, watch: int) -> None:
+        self._loop.remove_reader(watch)
+        os.close(watch)
+        self._exited()
+
+    def _wait(self) -> None:
+        self._group.wait()
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(self._exited)
+
+    def _exited(self) -> None:
+        self._code = self._group.reap()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._abort_stdin()
+        if not self._paused:
+            self._drain()
+
+    def _drain(self) -> None:
+        """The program is dead: what is left in its pipes, and then its end."""
+        if self._open_pipes:
+            self._timer = self._loop.call_later(self._drain_s, self._give_pipes_up)
+        else:
+            self._report()
+
+    def _abort_stdin(self) -> None:
+        stdin, self._stdin = self._stdin, None
+        # asyncio's own transport breaks when it is aborted after it has closed
+        if stdin is not None and (not stdin.is_closing() or stdin.get_write_buffer_size()):
+            stdin.abort()
+
+    def _stdin_closed(self) -> None:
+        self._stdin = None
+        if self._on_closed is not None:
+            self._on_closed("stdin")
+
+    def _pipe_closed(self, pipe: Pipe | None = None) -> None:
+        self._open_pipes -= 1
+        if pipe is not None and self._on_closed is not None:
+            self._on_closed(pipe)
+        if not self._open_pipes and self._code is not None:
+            self._report()
+
+    def _give_pipes_up(self) -> None:
+        for pipe in (self._stdout_pipe, self._stderr_pipe):
+            if pipe is not None:
+                pipe.close()
+        self._report()
+
+    def _report(self) -> None:
+        if self._over.done():
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        assert self._code is not None
+        self._among.discard(self)
+        exit_ = Exit(self._code, self.stderr, self._ours)
+        self._over.set_result(exit_)
+        self._sink.ended(exit_)
+
+
+async def start_child(
+    command: Command,
+    sink: Sink,
+    *,
+    closed: Callable[[Pipe], None] | None = None,
+    grace: float = TERM_GRACE_S,
+    among: set[Child] | None = None,
+) -> Child:
+    """`closed` is told when a pipe is of no use any more. `among` holds the child for as long as there is one.
+
+    Raises CannotStart. Whoever is cancelled here leaves no child behind.
+    """
+    try:
+        group = start(command.argv, cwd=command.cwd, environment=command.environment)
+    except (OSError, ValueError) as failure:
+        raise CannotStart(command, failure) from failure
+    among = set() if among is None else among
+    child = Child(group, sink, closed, grace, among)
+    among.add(child)
+    connecting = spawn(child.connect(), "child-pipes")
+    try:
+        await asyncio.shield(connecting)
+    except BaseException:
+        with contextlib.suppress(Exception):
+            await connecting
+        await child.aclose()
+        raise
+    return child
