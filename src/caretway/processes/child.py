@@ -56,7 +56,7 @@ class CannotStart(Exception):
 
 
 class Sink(Protocol):
-    """Who listens to a child. Called on the event loop."""
+    """Who listens to a child. Called on the event loop, also before `start_child` has returned."""
 
     def data(self, data: bytes) -> None: ...
 
