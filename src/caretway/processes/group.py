@@ -89,7 +89,7 @@ class Group:
             return True
 
     def reap(self) -> int:
-        """Kill what is left of the group; the leader's exit code, negative for a signal."""
+        """Kill what is left of the group; the leader's exit code, negative for a signal. May be asked again."""
         self.signal(KILL)
         code = self.leader.wait()
         self._reaped = True

@@ -1,167 +1,22 @@
-"""A program run to its end in a thread of its own: bounded output, a time limit, and nothing left behind.
+"""Work in a thread of its own that is stopped, and waited for, when whoever wants it is cancelled.
 
-Outside the event loop, so that a flood of output holds nobody up, and outside the loop's shared thread pool, because it
-may take minutes. The thread watches the pipes, the child's end and a wake-up pipe in one selector; so it can always be
-stopped, also when a grandchild keeps the pipes open. POSIX only; the module can be imported anywhere.
+For work that may take minutes or keep its thread busy: the loop's shared thread pool would be full of the first, and
+the event loop would be late for everybody because of the second.
 """
 
 import asyncio
 import contextlib
-import os
-import selectors
-import signal
-import subprocess
 import threading
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, TypeVar
 
-from .child import Command
-from .group import Group, start
-from .head_tail import HeadTail
-
-TERM_GRACE_S: Final = 2.0
-"""Between the polite signal and the other one."""
-DRAIN_S: Final = 0.5
-"""How long the output of left-over background children is waited for once they were told to end."""
+from ..tasks import spawn
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
-    code: int
-    """As a shell reports it: 128 + N for signal N."""
-    signal: str
-    stdout: HeadTail
-    stderr: HeadTail
-    seconds: float
-    timed_out: bool
-
-
 class Stopped(Exception):
-    """The command was stopped from outside."""
-
-
-class Running:
-    """One command. `run` blocks in its thread; `stop` may be called from anywhere, at any time, more than once."""
-
-    def __init__(self, command: Command, *, timeout_s: float, output_bytes: int) -> None:
-        self._command = command
-        self._timeout_s = timeout_s
-        self._output_bytes = output_bytes
-        self._lock = threading.Lock()
-        self._wake_up: int | None = None
-        self._stopped = self._exited = False
-
-    def stop(self) -> None:
-        self._stopped = True
-        self._wake()
-
-    def _wake(self) -> None:
-        with self._lock:
-            if self._wake_up is not None:
-                os.write(self._wake_up, b"!")
-
-    def run(self) -> Finished:
-        wake, wake_up = os.pipe()
-        with self._lock:
-            self._wake_up = wake_up
-        try:
-            if self._stopped:
-                raise Stopped
-            return self._run(wake)
-        finally:
-            with self._lock:
-                self._wake_up = None
-                os.close(wake)
-                os.close(wake_up)
-
-    def _run(self, wake: int) -> Finished:
-        command = self._command
-        began = time.monotonic()
-        group = start(command.argv, cwd=command.cwd, environment=command.environment, stdin=subprocess.DEVNULL)
-        stdout, stderr = group.leader.stdout, group.leader.stderr
-        assert stdout is not None
-        assert stderr is not None
-        watcher = threading.Thread(target=self._watch, args=(group,), name="child-exit", daemon=True)
-        pump = _Pump(stdout.fileno(), stderr.fileno(), wake, self._output_bytes)
-        try:
-            watcher.start()
-            in_time = pump.until(lambda: self._exited or self._stopped, began + self._timeout_s)
-            seconds = time.monotonic() - began
-            group.signal(signal.SIGTERM)
-            pump.until(lambda: self._exited, time.monotonic() + TERM_GRACE_S)
-            pump.until(pump.at_end, time.monotonic() + DRAIN_S)
-        finally:
-            group.signal(signal.SIGKILL)
-            pump.until(pump.at_end, time.monotonic() + DRAIN_S)  # only one who left the group can keep a pipe open now
-            pump.close()
-            stdout.close()
-            stderr.close()
-            watcher.join()
-            code = group.reap()
-        if self._stopped:
-            raise Stopped
-        return Finished(*_exit(code), pump.stdout, pump.stderr, seconds, timed_out=not in_time)
-
-    def _watch(self, group: Group) -> None:
-        group.wait()
-        self._exited = True
-        self._wake()
-
-
-class _Pump:
-    """Both pipes and the wake-up pipe in one selector."""
-
-    def __init__(self, stdout: int, stderr: int, wake: int, limit: int) -> None:
-        self.stdout = HeadTail(limit)
-        self.stderr = HeadTail(limit)
-        self._wake = wake
-        self._sinks = {stdout: self.stdout, stderr: self.stderr}
-        self._selector = selectors.DefaultSelector()
-        for fd in (stdout, stderr, wake):
-            os.set_blocking(fd, False)
-            self._selector.register(fd, selectors.EVENT_READ)
-
-    def at_end(self) -> bool:
-        return not self._sinks
-
-    def until(self, condition: Callable[[], bool], deadline: float) -> bool:
-        """Read until the condition holds (True) or the time is up (False)."""
-        while not condition():
-            left = deadline - time.monotonic()
-            if left <= 0:
-                return False
-            for key, _ in self._selector.select(left):
-                self._take(key.fd)
-        return True
-
-    def _take(self, fd: int) -> None:
-        try:
-            data = os.read(fd, 1 << 16)
-        except BlockingIOError:
-            return
-        if fd == self._wake:
-            return
-        if data:
-            self._sinks[fd].add(data)
-        else:
-            self._selector.unregister(fd)
-            del self._sinks[fd]
-
-    def close(self) -> None:
-        self._selector.close()
-
-
-def _exit(code: int) -> tuple[int, str]:
-    if code >= 0:
-        return code, ""
-    try:
-        return 128 - code, signal.Signals(-code).name
-    except ValueError:  # a real-time signal has no name
-        return 128 - code, f"signal {-code}"
+    """The work was stopped from outside."""
 
 
 async def in_own_thread(work: Callable[[], T], stop: Callable[[], None], name: str) -> T:
@@ -196,3 +51,43 @@ async def in_own_thread(work: Callable[[], T], stop: Callable[[], None], name: s
         with contextlib.suppress(Exception):
             await asyncio.shield(done)
         raise
+
+
+async def in_own_loop(work: Callable[[], Coroutine[Any, Any, T]], name: str) -> T:
+    """Run a coroutine on an event loop in a thread of its own."""
+    running = _OwnLoop(work)
+    return await in_own_thread(running.run, running.stop, name)
+
+
+class _OwnLoop(Generic[T]):
+    """`run` blocks in its thread; `stop` may be called from anywhere, at any time, more than once."""
+
+    def __init__(self, work: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        self._work = work
+        self._lock = threading.Lock()
+        self._cancel: Callable[[], object] = lambda: None
+        self._stopped = False
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stopped = True
+            self._cancel()
+
+    def run(self) -> T:
+        with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+            return runner.run(self._main())
+
+    async def _main(self) -> T:
+        loop = asyncio.get_running_loop()
+        task: asyncio.Task[T] = spawn(self._work(), "in-own-loop")
+        with self._lock:
+            self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
+            if self._stopped:
+                self._cancel()
+        try:
+            return await task
+        except asyncio.CancelledError:
+            raise Stopped from None
+        finally:
+            with self._lock:
+                self._cancel = lambda: None  # the loop is about to close

@@ -324,6 +324,23 @@ async def test_one_that_is_told_to_end_need_not_be_resumed(nursery: Nursery, tmp
     assert await listener.exit == Exit(0, "", ours=False)
 
 
+async def test_closing_one_that_has_ended_kills_what_it_left_behind(
+    nursery: Nursery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its background child holds the pipes and ignores the polite signal; nobody waits for `DRAIN_S` then."""
+    monkeypatch.setattr("caretway.processes.child.DRAIN_S", 600)
+    os.mkfifo(tmp_path / "ready")
+    listener = Listener()
+    script = "{ trap '' TERM; echo >ready; exec sleep 600; } & read up <ready; echo $!; exit 5"
+    child = await nursery.start(shell(script, tmp_path), listener)
+    while child.alive:
+        await asyncio.sleep(0.01)
+    assert not child.over
+    await child.aclose()
+    assert (await listener.exit).code == 5
+    await dead(int(listener.heard))
+
+
 async def test_backpressure_on_its_input(nursery: Nursery, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "go")
     listener = Listener()

@@ -9,10 +9,12 @@ import asyncio
 import os
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Final
 
-from ....processes.child import Command
-from ....processes.threaded import Finished, Running, in_own_thread
+from ....processes.child import CannotStart, Command
+from ....processes.nursery import Finished, run_to_end
+from ....processes.threaded import in_own_loop
 from ....wire.messages import pb
 from .confine import PathRefused, Workspace, shown
 from .texts import share
@@ -131,9 +133,12 @@ class Shell:
             raise ValueError("the command contains a NUL byte")
         cwd = await asyncio.to_thread(working_directory, self._workspace, args.working_directory)
         command = Command((self._program, "-c", args.command), cwd, self._environment | {"PWD": cwd})
-        timeout_s = time_limit(args, self._timeout_s)
-        running = Running(command, timeout_s=timeout_s, output_bytes=self._output_bytes)
-        return cwd, await in_own_thread(running.run, running.stop, "local-tool-shell")
+        limit = time_limit(args, self._timeout_s)
+        work = partial(run_to_end, command, timeout_s=limit, output_bytes=self._output_bytes)
+        try:
+            return cwd, await in_own_loop(work, "local-tool-shell")
+        except CannotStart as failure:
+            raise failure.cause from failure
 
 
 def _rejected(args: pb.ShellArgs, failure: Exception) -> pb.ShellRejected:
