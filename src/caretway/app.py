@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from . import front
@@ -112,15 +113,17 @@ class Gateway:
         async with stack:
             listener = _listen(settings.host, settings.port)
             stack.callback(listener.close)
-            store = SqliteStore(
+            open_store = partial(
+                SqliteStore,
                 settings.data_dir / "conversations.sqlite",
                 max_bytes=settings.store_max_bytes,
                 max_age_s=settings.store_max_age,
                 clock=time.time,
             )
+            store = open_store()
             stack.callback(store.close)
-            self._store = WriteBehind(store)
-            stack.callback(self._store.flush)
+            self._store = WriteBehind(store, None if store.in_memory else open_store)
+            stack.push_async_callback(self._store.aclose)
             self._metrics = Metrics()
             self._bridge = await stack.enter_async_context(open_mcp_bridge(settings)) if _serves_mcp(settings) else None
             self.backend, desk = self._desk(without_credentials(settings) if passes(settings) else settings, stack)

@@ -16,6 +16,7 @@ from .observe.trace import Trace
 from .web.access import Access, access_for, check_key, read_keys
 from .web.admission import Admission, CallerLimits
 from .web.body import Bodies, BodyLimits
+from .web.descriptors import connections_that_fit
 from .web.door import Door, Inside
 from .web.limits import ConnectionLimits
 from .web.server import Server
@@ -123,7 +124,7 @@ def build_server(
         trace=open_trace(settings, "clients", stack),
     )
     limits = ConnectionLimits(
-        connections=settings.max_connections,
+        connections=connections_that_fit(settings.max_connections),
         head_bytes=settings.max_header_bytes,
         headers=settings.max_headers,
         head_timeout=settings.header_timeout,

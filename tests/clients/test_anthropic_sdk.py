@@ -172,7 +172,7 @@ async def test_a_conversation_begun_on_the_chat_api_goes_on_here(
     [
         ("unauthenticated", anthropic.AuthenticationError, "authentication_error"),
         ("rate_limit", anthropic.RateLimitError, "rate_limit_error"),
-        ("usage_limit", anthropic.RateLimitError, "rate_limit_error"),
+        ("usage_limit", anthropic.APIStatusError, "billing_error"),
         ("overflow", anthropic.BadRequestError, "invalid_request_error"),
         ("bad_model", anthropic.BadRequestError, "invalid_request_error"),
         ("unavailable", anthropic.InternalServerError, "overloaded_error"),

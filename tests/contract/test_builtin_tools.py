@@ -76,3 +76,15 @@ async def test_a_request_names_its_workspace_within_the_allow_list(transport: st
         assert "inside" in answer.text
         answer = await client.chat(prompt, headers={"x-caretway-workspace": str(outside)})
         assert answer.status == 403
+
+
+@pytest.mark.parametrize("failure", ["sim: drop 9", "sim: fail unavailable"])
+async def test_after_a_command_ran_here_nobody_is_told_to_ask_again(tmp_path: Path, failure: str) -> None:
+    """An SDK that obeys would run the command once more."""
+    async with gateway(local_tools="all", workspace=tmp_path) as client:
+        answer = await client.chat(f'sim: exec shell {{"command": "echo ran >> log"}}\n{failure}')
+        assert answer.error is not None
+        assert (answer.status, answer.headers["x-should-retry"]) == (503, "false")
+        assert "retry-after" not in answer.headers
+        assert "already run" in answer.error["message"]
+    assert (tmp_path / "log").read_text() == "ran\n"

@@ -49,7 +49,7 @@ async def test_a_drop_is_not_noticed(client: Client, speaker: Speaker, stream: b
 
 STATUS = {
     "unauthenticated": 401,
-    "usage_limit": 429,
+    "usage_limit": 402,
     "rate_limit": 429,
     "overflow": 400,
     "bad_model": 400,

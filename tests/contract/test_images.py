@@ -1,5 +1,6 @@
 """Images named by URL: refused unless fetching is on, and then only what is an image, not too large, and allowed."""
 
+import asyncio
 import base64
 import threading
 from collections.abc import Iterator
@@ -84,6 +85,65 @@ async def test_private_addresses_are_not_public(pictures: str) -> None:
         assert "public" in message
         inline = "data:image/png;base64," + base64.b64encode(PIXEL).decode()
         assert await ask(client, inline) == (200, "seen")
+
+
+async def _dripping(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """A byte now and then, never silent for long and never done: of the head, or of the body."""
+    asked = await reader.readuntil(b"\r\n\r\n")
+    if b"/body" in asked:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: image/png\r\nContent-Length: 1000\r\n\r\n")
+    try:
+        while not writer.is_closing():
+            writer.write(b"H" if b"/body" not in asked else b"x")
+            await writer.drain()
+            await asyncio.sleep(0.05)
+    except ConnectionError:
+        pass
+    finally:
+        writer.close()
+
+
+async def test_the_limit_of_time_is_for_the_whole_image() -> None:
+    server = await asyncio.start_server(_dripping, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, gateway(fetch_images="any", fetch_images_timeout=0.5) as client:
+        async with asyncio.timeout(20):
+            status, message = await ask(client, f"http://127.0.0.1:{port}/body")
+            assert (status, "within 0.5 s" in message) == (400, True)
+            status, _ = await ask(client, f"http://127.0.0.1:{port}/head")
+            assert status == 400
+
+
+async def _odd(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    asked = await reader.readuntil(b"\r\n\r\n")
+    name = asked.split()[1].decode()
+    writer.write(ODD[name][0])
+    writer.close()
+
+
+_OK = b"HTTP/1.1 200 OK\r\nContent-Type: image/png\r\n"
+ODD: dict[str, tuple[bytes, str]] = {
+    "/chunked": (_OK + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(PIXEL), PIXEL), "seen"),
+    "/until-the-end": (_OK + b"\r\n" + PIXEL, "seen"),
+    "/cut": (_OK + b"Content-Length: 1000\r\n\r\n" + PIXEL, "too early"),
+    "/silent": (b"", "too early"),
+    "/no-http": (b"SSH-2.0-OpenSSH\r\n", "cannot be used"),
+    "/long-head": (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 200_000, "too large"),
+    "/loop": (b"HTTP/1.1 302 Found\r\nLocation: /loop\r\nContent-Length: 0\r\n\r\n", "redirects"),
+    "/elsewhere": (b"HTTP/1.1 302 Found\r\nLocation: file:///etc/passwd\r\nContent-Length: 0\r\n\r\n", "http or https"),
+}
+
+
+async def test_servers_of_all_sorts() -> None:
+    server = await asyncio.start_server(_odd, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, gateway(fetch_images="any") as client:
+        for path, (_, told) in ODD.items():
+            _, message = await ask(client, f"http://127.0.0.1:{port}{path}")
+            assert told in message, path
+        for url in ("http://127.0.0.1:1/x", "http://127.0.0.1:99999/x", "http://", "http://a b/x", "http://[::1/x"):
+            status, message = await ask(client, url)
+            assert (status, "cannot be used" in message) == (400, True), url
 
 
 async def test_refused_by_default(pictures: str) -> None:

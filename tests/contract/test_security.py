@@ -13,7 +13,7 @@ from caretway.app import Gateway
 from caretway.config import ConfigError, Settings
 from caretway.core.errors import ErrorKind, GatewayError
 from contract.gateways import CHAT, Client, gateway
-from contract.raw_http import RawAnswer, address, bystander, post, say
+from contract.raw_http import RawAnswer, address, bystander, post, read_answer, say
 
 MESSAGES: Final = "/v1/messages"
 KEY: Final = "cw-the-gateways-own-key"
@@ -57,6 +57,8 @@ SHAPES: Final = {
     "a negative length": _POST + b"Content-Length: -3\r\n\r\nabc",
     "a hexadecimal length": _POST + b"Content-Length: 0x3\r\n\r\nabc",
     "a length beyond 64 bits": _POST + b"Content-Length: 99999999999999999999999\r\n\r\nabc",
+    "a length of five thousand digits": _POST + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\nabc",
+    "a length in other digits": _POST + b"Content-Length: \xb2\r\n\r\nabc",
     "length and chunks": _POST + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "chunks and length": _CHUNKED + b"Content-Length: 3\r\n\r\n0\r\n\r\n",
     "chunked twice": _CHUNKED + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -190,20 +192,20 @@ async def test_heads_without_an_end(open_door: Client) -> None:
     assert (late.status, late.error["code"]) == (431, "headers_too_large")
 
 
-async def test_a_body_of_50_mb(open_door: Client) -> None:
-    async with bystander(open_door):
-        announced = await open_door.http.post(CHAT, content=b" " * 50_000_000)
+async def test_a_body_of_50_mb() -> None:
+    async with gateway() as client, bystander(client):
+        announced = await client.http.post(CHAT, content=b" " * 50_000_000)
 
         async def pieces() -> AsyncIterator[bytes]:
             for _ in range(50):
                 yield b" " * 1_000_000
 
-        chunked = await open_door.http.post(CHAT, content=pieces())
-        anthropic = await open_door.http.post(MESSAGES, content=b" " * 50_000_000)
-    for answer in (announced, chunked):
-        assert (answer.status_code, answer.json()["error"]["code"]) == (413, "request_too_large")
-    assert (anthropic.status_code, anthropic.json()["error"]["type"]) == (413, "request_too_large")
-    assert (await open_door.chat("sim: say still here")).text == "still here"
+        chunked = await client.http.post(CHAT, content=pieces())
+        anthropic = await client.http.post(MESSAGES, content=b" " * 50_000_000)
+        for answer in (announced, chunked):
+            assert (answer.status_code, answer.json()["error"]["code"]) == (413, "request_too_large")
+        assert (anthropic.status_code, anthropic.json()["error"]["type"]) == (413, "request_too_large")
+        assert (await client.chat("sim: say still here")).text == "still here"
 
 
 async def test_all_bodies_together() -> None:
@@ -232,10 +234,15 @@ BODIES: Final[dict[str, tuple[bytes, int, str]]] = {
     "10 000 levels that never end": (b"[" * 10_000, 400, "invalid_json"),
     "objects, 10 000 levels": (b'{"a":' * 10_000 + b"1" + b"}" * 10_000, 400, "invalid_json"),
     "a few more than allowed": (_nested(80), 400, "invalid_json"),
+    "25 000 messages": (
+        msgspec.json.encode({"model": "sim-auto", "messages": [USER] * 25_000}),
+        413,
+        "too_many_messages",
+    ),
     "100 000 messages": (
         msgspec.json.encode({"model": "sim-auto", "messages": [USER] * 100_000}),
         413,
-        "too_many_messages",
+        "too_many_values",
     ),
     "a lone surrogate": (b'{"messages":[{"role":"user","content":"\\ud800 x"}]}', 400, "invalid_json"),
     "bytes of a surrogate": (b'{"messages":[{"role":"user","content":"\xed\xa0\x80"}]}', 400, "invalid_json"),
@@ -572,3 +579,45 @@ async def test_tls(tmp_path: Path) -> None:
             client.http = http
             async with bystander(client):
                 assert (await client.chat("sim: say safe")).text == "safe"
+
+
+async def test_a_body_that_is_not_here_takes_no_place(tmp_path: Path) -> None:
+    """Many uploads that never end leave the answers to others, with a key and without."""
+    keys = tmp_path / "keys"
+    keys.write_text(f"{KEY}\n")
+    for settings in ({"max_concurrent": 4}, {"api_key_file": keys, "max_concurrent_per_key": 4}):
+        async with gateway(**settings) as client:
+            key = f"Authorization: Bearer {KEY}".encode()
+            waiting = [await asyncio.open_connection(*address(client)) for _ in range(8)]
+            try:
+                for _, writer in waiting:
+                    writer.write(post(b"{", key, length=1000))
+                    await writer.drain()
+                headers = {"authorization": f"Bearer {KEY}"}
+                for _ in range(3):
+                    assert (await client.chat("sim: say hello", headers=headers)).text == "hello"
+            finally:
+                for _, writer in waiting:
+                    writer.close()
+
+
+async def test_answers_that_are_made_take_a_place() -> None:
+    """Also when the place was free as the head came, and is not when the body is there."""
+    async with gateway(max_concurrent=1, disconnect_grace=0) as client:
+        _, writer = await asyncio.open_connection(*address(client))
+        body = msgspec.json.encode(HELLO)
+        whole = post(body, b"X-Request-Id: late")
+        reader, late = await asyncio.open_connection(*address(client))
+        late.write(whole[:-5])
+        await late.drain()
+        hang = {"model": "sim-auto", "messages": [{"role": "user", "content": "sim: hang"}]}
+        writer.write(post(msgspec.json.encode(hang)))
+        await writer.drain()
+        async with asyncio.timeout(10):
+            while client.gateway.sessions.live < 1:
+                await asyncio.sleep(0.01)
+        late.write(whole[-5:])
+        answer = read_answer(await reader.read())
+        assert (answer.status, answer.error["code"]) == (429, "overloaded")
+        writer.close()
+        late.close()

@@ -156,7 +156,7 @@ async def test_keep_alive_while_nothing_that_comes_is_shown() -> None:
 async def test_two_hundred_streams_and_one_slow_reader() -> None:
     """All finish, the slow one too, and what it does not read is not piled up here."""
     async with gateway(stream_buffer_bytes=64 * 1024) as client:
-        big = {"model": "sim-auto", "stream": True, "messages": [{"role": "user", "content": "sim: stream 4000 4000"}]}
+        big = {"model": "sim-auto", "stream": True, "messages": [{"role": "user", "content": "sim: stream 4000 1700"}]}
         async with client.http.stream("POST", CHAT, json=big) as slow:
             first = slow.aiter_bytes()
             read = len(await anext(first))
@@ -170,8 +170,8 @@ async def test_two_hundred_streams_and_one_slow_reader() -> None:
             grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
             async for data in first:
                 read += len(data)
-        assert read > 16_000_000
-        assert grown < 150_000, f"{grown} kB more while 16 MB waited for a slow reader"
+        assert read > 6_800_000
+        assert grown < 150_000, f"{grown} kB more while 7 MB waited for a slow reader"
 
 
 async def test_metrics(client: Client) -> None:

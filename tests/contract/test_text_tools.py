@@ -99,7 +99,7 @@ async def test_deprecation_names_the_way_out(client: Client, stream: bool) -> No
 
 
 async def test_other_failures(client: Client) -> None:
-    for code, status in (("unauthenticated", 401), ("usage_limit", 429), ("bad_model", 400)):
+    for code, status in (("unauthenticated", 401), ("usage_limit", 402), ("bad_model", 400)):
         assert (await client.chat(f"sim: fail {code}")).status == status
     assert (await client.chat("sim: drop 1\nsim: say again")).text == "again"
     answer = await client.chat("sim: say some\nsim: drop 9", stream=True)

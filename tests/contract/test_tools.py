@@ -129,6 +129,22 @@ async def test_the_same_results_while_they_are_worked_on(client: Client, stream:
     assert client.stats()["runs_opened"] == 1
 
 
+async def test_a_replayed_request_that_is_repeated_while_it_is_worked_on(client: Client) -> None:
+    """The tickets are of a turn that is gone; the run that the history was replayed into is found all the same."""
+    call = {"id": "call_of_yesterday", "type": "function", "function": {"name": "lookup", "arguments": '{"key":"a"}'}}
+    prompt = user('sim: call lookup {"key": "a"}\nsim: say begun\nsim: call note {"text": "b"}\nsim: result')
+    messages = [prompt, {"role": "assistant", "tool_calls": [call]}, result(call, "ONE")]
+    first, second = await asyncio.gather(*(client.chat(messages, tools=TOOLS) for _ in range(2)))
+    statuses = sorted((first.status, second.status))
+    assert statuses in ([200, 409], [200, 200])
+    third = await client.chat(messages, tools=TOOLS)
+    answers = [answer for answer in (first, second, third) if answer.status == 200]
+    assert {answer.calls[0]["id"] for answer in answers} == {third.calls[0]["id"]}, "one run, one answer"
+    other = await client.chat([user("another chat"), *messages[1:]], tools=TOOLS)
+    assert other.status == 200, "the same ids and results in another conversation are another request"
+    assert client.stats()["runs_opened"] == 2
+
+
 async def test_the_same_results_after_their_client_hung_up(client: Client) -> None:
     messages = [user('sim: call lookup {"key": "a"}\nsim: result\nsim: wait 1000')]
     first = await client.chat(messages, tools=TOOLS)

@@ -252,6 +252,10 @@ class _Store:
     def remember(self, key: bytes, snapshot: Snapshot) -> None:
         self._kept[key] = snapshot
 
+    settled = True
+
+    async def settle(self) -> None: ...
+
 
 def _backend(wire: Wire) -> AgentBackend:
     setup = AgentSetup(

@@ -246,7 +246,7 @@ class _Leg(asyncio.Protocol):
             self.transport.resume_reading()
 
     def write(self, data: bytes) -> None:
-        if data and self.transport is not None and not self.transport.is_closing():
+        if data and self.transport is not None and not self._ended and not self.transport.is_closing():
             self.transport.write(data)
 
     def end(self) -> None:

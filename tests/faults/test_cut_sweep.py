@@ -26,7 +26,7 @@ from faults.scenes import scene
 LIMIT_S: Final = 20.0
 KINDS: Final = (Kind.RESET, Kind.TRUNCATE, Kind.HALF_CLOSE)
 """Cuts, by turns. What takes time (stalls, holes) is the soak's."""
-SAMPLE: Final = 40
+SAMPLE: Final = 24
 BENCHES: Final = 6
 
 DIALECTS = pytest.mark.parametrize("dialect", ["chat", "responses", "messages"])

@@ -122,6 +122,9 @@ class ClientLine:
     def write(self, data: bytes) -> None:
         self.said += len(data)
 
+    def date(self) -> bytes:
+        return b""
+
     def answered(self) -> None: ...
 
     def abort(self) -> None: ...

@@ -7,7 +7,7 @@ a clock that is an hour wrong then neither renews at every request nor keeps a d
 import base64
 import binascii
 from dataclasses import dataclass
-from math import inf, isfinite
+from math import inf
 from typing import Any, Final
 
 import msgspec
@@ -16,6 +16,8 @@ UNKNOWN_LIFE_S: Final = 30 * 60.0
 """A token that does not say when it ends is renewed after this long."""
 EARLY_S: Final = 5 * 60.0
 """How long before its end a token is renewed; a short-lived one at half its life."""
+FAR_AWAY_S: Final = 1e12
+"""No time that a token can mean is further from 1970."""
 CLOCK_SLACK_S: Final = 60.0
 """A token received this far in the future was received before the clock was set back."""
 
@@ -67,6 +69,6 @@ def due(token: str, received_at: float, now: float) -> bool:
 
 
 def _seconds(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < FAR_AWAY_S:
         return None
     return float(value)

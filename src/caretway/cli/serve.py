@@ -89,8 +89,10 @@ def run(arguments: argparse.Namespace) -> int:
     remark(remarks)
     from ..app import Gateway
     from ..front import secrets_in
+    from ..web.descriptors import raise_soft_limit
 
     log_to_stderr(settings.log_level, secrets_in(settings))
+    raise_soft_limit(settings.max_connections)
 
     try:
         return run_loop(serve(settings, Gateway, style_for(sys.stdout)))

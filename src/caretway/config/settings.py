@@ -151,7 +151,9 @@ class Settings:
         default="off",
         metadata=_server(choice(get_args(ImageScope)), "Fetch images that a request names by URL, from where."),
     )
-    fetch_images_timeout: float = field(default=10.0, metadata=_server(_TIME, "Limit for fetching one image."))
+    fetch_images_timeout: float = field(
+        default=10.0, metadata=_server(_TIME, "Limit for fetching one image, all in all.")
+    )
     fetch_images_bytes: int = field(
         default=20 * 2**20, metadata=_server(_BUFFER, "Largest image that is fetched for a request.")
     )

@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+LONGEST_WAIT_S: Final = 30 * 86_400.0
+"""What a client is told to wait at most, whatever anybody says."""
+MAX_SAID: Final = 2000
+"""Characters of somebody else's words in a message of ours."""
 KEYS_PAGE: Final = "https://cursor.com/dashboard"
 """Where users make API keys, for hints. The page below it has had several names; from this one it is found."""
 
@@ -94,6 +98,12 @@ class GatewayError(Exception):
     """A code more exact than the kind's default one (`invalid_json`, `missing_messages` ...)."""
     retry_after: float | None = None
     """Seconds, when known."""
+    repeatable: bool | None = None
+    """Whether the same request may be sent again; None: its kind says so (`RETRYABLE`)."""
+
+    @property
+    def may_repeat(self) -> bool:
+        return self.kind in RETRYABLE if self.repeatable is None else self.repeatable
 
     def __post_init__(self) -> None:
         Exception.__init__(self, self.message)
@@ -111,7 +121,23 @@ class GatewayError(Exception):
 
     def __reduce__(self) -> tuple[type["GatewayError"], tuple[object, ...]]:
         """Exception's own way knows `args` only, which is the message: a copy could not be made from it."""
-        return GatewayError, (self.kind, self.message, self.hint, self.param, self.code, self.retry_after)
+        fields = (self.kind, self.message, self.hint, self.param, self.code, self.retry_after, self.repeatable)
+        return GatewayError, fields
+
+    def after_work(self) -> "GatewayError":
+        """The same failure of a turn whose tools ran inside the gateway: repeating it would run them again."""
+        hint = "Tools have already run here: asking again may run them again. Look at what they did first."
+        return GatewayError(self.kind, self.message, hint, self.param, self.code, repeatable=False)
+
+
+def bounded_wait(seconds: float) -> float | None:
+    """Seconds to wait as somebody else gave them; None when they are none."""
+    return min(seconds, LONGEST_WAIT_S) if seconds >= 0 else None  # not a number is not above 0 either
+
+
+def said(words: str) -> str:
+    """Somebody else's words, cut where they are too many to be read."""
+    return words if len(words) <= MAX_SAID else f"{words[:MAX_SAID].rstrip()} … ({len(words)} characters)"
 
 
 def bad_request(message: str, *, param: str | None = None, code: str | None = None, hint: str = "") -> GatewayError:

@@ -137,7 +137,8 @@ class Fold:
             joined = "".join(self._words)
             self._words = []
             self._run.append(joined)
-            self.weight += len(_json(joined))
+            if self._end is None:
+                self.weight += len(_json(joined))
 
     def _open(self, kind: type[Text] | type[Reasoning]) -> None:
         self._join()

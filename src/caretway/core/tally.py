@@ -35,6 +35,9 @@ class Tally:
     """The last context that upstream told."""
     _said_then: int = 0
     """Output of this response when it did: that is part of it."""
+    _awaited: int = 0
+    """Tokens of this response's results, as long as nobody said that they have arrived: a checkpoint that comes before
+    that may be one of the step before."""
     _call_chars: int = 0
     _before_calls: int | None = None
     """`spoken_tokens` when the first call of this response came in sight."""
@@ -58,11 +61,14 @@ class Tally:
         self._lost = self._repeats = True
 
     def checkpoint(self, used: int) -> None:
-        if used > 0:
-            self.context = self._used = used
-            self._since = 0
-            self._said_then = self.output
-            self._counted = True
+        if used <= 0:
+            return
+        said, late = self.output, self._awaited
+        if late and (said or (self._used and used >= self.expected - late // 2)):
+            late = 0  # the results are in it
+        self.context = self._used = used
+        self._since, self._said_then = late, said
+        self._counted = not late
 
     def counted(self, said: int) -> None:
         """Upstream has counted a piece of output."""
@@ -84,6 +90,7 @@ class Tally:
 
     def answered(self) -> None:
         self._answered = True
+        self._awaited = 0
 
     def speaking(self) -> None:
         """The model says or does something: if results were in, that is its next call."""
@@ -94,7 +101,8 @@ class Tally:
     def next_response(self, results: Sequence[ToolResult] = ()) -> None:
         self._responses += 1
         self._estimates += self._input()
-        self._since += self.output - self._said_then + sum([tokens(result_chars(result)) for result in results])
+        self._awaited = sum([tokens(result_chars(result)) for result in results])
+        self._since += self.output - self._said_then + self._awaited
         self.spoken_tokens = self.spoken_chars = self._call_chars = self._said_then = 0
         self._before_calls = None
         self._counted = self._repeats = False
@@ -132,7 +140,7 @@ class Tally:
         if self._responses == 1 and not self._worked and not self._lost and (one := self._single(total)) is not None:
             return one
         own = self.paused()
-        if total.input_tokens is not None and not self._counted:
+        if total.input_tokens is not None and not self._counted and (not self._lost or steps == 1):
             own = replace(own, input_tokens=self._fitted(total.input_tokens, steps))
         return replace(own, run=replace(total, steps=steps, complete=not self._lost))
 

@@ -46,6 +46,12 @@ class Dialect(Protocol):
     """Paths served with POST, without a trailing slash."""
     errands: tuple[str, ...]
     """Prefixes of paths whose requests need no turn; see `errand`."""
+    repeats: int
+    """How often a stream says every word, its end included. An answer that is said often must be shorter."""
+
+    def recalls(self, body: bytes) -> bool:
+        """True when a body may name much that was said before and is not in it. (`decode` then works aside.)"""
+        ...
 
     def decode(self, body: object, headers: Mapping[str, str]) -> TurnRequest:
         """The parsed JSON body -> a request, or GatewayError(BAD_REQUEST | UNSUPPORTED). Header names: lower case."""

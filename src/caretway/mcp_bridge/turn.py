@@ -22,6 +22,7 @@ from ..core.events import (
     Event,
     Note,
     ReasoningDelta,
+    Recovered,
     TextDelta,
     ToolCallDelta,
     ToolCallReady,
@@ -53,6 +54,7 @@ _SHOWN_ARGUMENTS = 200
 class _Phase(Enum):
     RUNNING = "the inner turn speaks"
     COLLECTING = "results are awaited and then passed on"
+    LOST = "the inner turn is lost, and is told all of it anew"
     PARKED = "the client has calls to answer"
 
 
@@ -104,6 +106,10 @@ class BridgedTurn(Pulled):
         self._step = _Step()
         self._hidden: set[str] = set()
         self._moving: asyncio.Task[GatewayError | None] | None = None
+        self._worked = False
+        """Bridged calls were made: only this turn knows their results, and whoever starts anew from the client's own
+        history would make them again."""
+        self._reopened = 0
         self._closed = False
         # of the response that is being made
         self._started = False
@@ -120,8 +126,8 @@ class BridgedTurn(Pulled):
 
     async def receive(self) -> list[Event]:
         while True:
-            if self._phase is _Phase.COLLECTING and (error := await self._move_on()) is not None:
-                return [TurnFailed(error)]
+            if self._phase in (_Phase.COLLECTING, _Phase.LOST) and (error := await self._move_on()) is not None:
+                return [TurnFailed(error.after_work() if self._worked else error)]
             if events := self._digest(await receive(self._inner)):
                 return events
 
@@ -133,7 +139,13 @@ class BridgedTurn(Pulled):
         if step.running or not self._backend.abilities.parks:
             self._phase = _Phase.COLLECTING  # its end may take minutes: the response waits for it, not this call
             return
-        await self._inner.submit(results, extra)
+        try:
+            await self._inner.submit(results, extra)
+        except GatewayError as gone:
+            if gone.kind is not ErrorKind.TURN_GONE or not self._worked:
+                raise
+            self._phase = _Phase.COLLECTING
+            return
         self._remember(step.messages({}))
         self._begin_step()
 
@@ -154,7 +166,8 @@ class BridgedTurn(Pulled):
         if self._closed:
             raise GatewayError(ErrorKind.CANCELLED, "The gateway is stopping.")
         if self._moving is None:
-            self._moving = spawn(self._pass_on(), "mcp-step")
+            work = self._pass_on() if self._phase is _Phase.COLLECTING else self._go_on()
+            self._moving = spawn(work, "mcp-step")
         moving = self._moving
         try:
             error = await asyncio.shield(moving)
@@ -174,17 +187,36 @@ class BridgedTurn(Pulled):
         try:
             if step.running:
                 told = self._guard(told)
-            if self._backend.abilities.parks:
-                await self._inner.submit([*step.given, *_told_results(told, before, own)], step.extra)
-            else:
-                await self._inner.aclose()
-                self._inner = await self._backend.start(told)
+            if not self._backend.abilities.parks or not await self._submitted(step, _told_results(told, before, own)):
+                await self._start_anew(told)
         except GatewayError as error:
             return error
         if self._usage is not None:
             self._spent, self._usage = together(self._spent, self._usage), None
         self._begin_step()
         return None
+
+    async def _submitted(self, step: _Step, own: Sequence[ToolResult]) -> bool:
+        """False: the inner turn is gone, with nothing sent."""
+        try:
+            await self._inner.submit([*step.given, *own], step.extra)
+        except GatewayError as gone:
+            if gone.kind is not ErrorKind.TURN_GONE:
+                raise
+            return False
+        return True
+
+    async def _go_on(self) -> GatewayError | None:
+        try:
+            await self._start_anew(self._told)
+        except GatewayError as error:
+            return error
+        self._begin_step()
+        return None
+
+    async def _start_anew(self, told: TurnRequest) -> None:
+        await self._inner.aclose()
+        self._inner = await self._backend.start(replace(told, reopened=self._reopened))
 
     def _remember(self, messages: Sequence[Message]) -> None:
         self._told = replace(self._told, messages=(*self._told.messages, *messages))
@@ -227,8 +259,13 @@ class BridgedTurn(Pulled):
                     out.append(UsageReported(together(self._spent, usage)))
                 case TurnPaused() | TurnEnded():
                     self._pause_or_end(event, out)
-                case TurnFailed():
+                case TurnFailed(error=error) if error.kind is ErrorKind.TURN_GONE and self._worked:
+                    self._phase = _Phase.LOST
+                case TurnFailed(error=error):
                     self._cancel_calls()
+                    out.append(TurnFailed(error.after_work()) if self._worked else event)
+                case Recovered(reopened=reopened):
+                    self._reopened = reopened
                     out.append(event)
                 case _:
                     out.append(event)
@@ -240,6 +277,7 @@ class BridgedTurn(Pulled):
         return TextDelta(f"\n\n{text}" if text and self._spoke and not text[0].isspace() else text)
 
     def _call(self, tool: BridgedTool, arguments: str, call_id: str, out: list[Event]) -> None:
+        self._worked = True
         self._step.running[call_id] = spawn(self._run(tool, arguments, call_id), f"mcp-call-{tool.id}")
         self._apart = True
         self._made.append(tool.id)

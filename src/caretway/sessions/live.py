@@ -70,7 +70,8 @@ class LiveTurn:
         """Fingerprint of all that was said, the newest answer included. The turn is over."""
         return self._chained().add((self.answer,)).digest()
 
-    def parked(self) -> Parked:
+    def parked(self, *, own: bool = True) -> Parked:
+        """As the plan sees it. `own`: it is asked for by a ticket of its own, not by results it was started with."""
         request, waiting = self.request, self.state is State.PARKED
         return Parked(
             sid=self.tickets.sid,
@@ -82,5 +83,6 @@ class LiveTurn:
             before=self.before,
             waiting=waiting,
             given=self.given,
+            own=own,
             abandoned=self.state is State.DETACHED,
         )

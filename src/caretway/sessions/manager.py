@@ -16,7 +16,8 @@ from msgspec.structs import replace
 from ..core.errors import ErrorKind, GatewayError
 from ..core.events import Event, ReasoningDelta, RunUsage, TextDelta
 from ..core.fold import Reply
-from ..core.request import Message, SessionMode, ToolResult, TurnRequest, last_answer
+from ..core.recovery import Cause, Rung
+from ..core.request import Message, Role, SessionMode, ToolResult, TurnRequest, last_answer
 from ..core.source import receive
 from ..core.turn import Backend, Snapshot, StageFactory
 from ..tasks import aside, spawn
@@ -65,6 +66,13 @@ class ConversationStore(Protocol):
 
     def remember(self, key: bytes, snapshot: Snapshot) -> None: ...
 
+    @property
+    def settled(self) -> bool:
+        """What was remembered can be recalled."""
+        ...
+
+    async def settle(self) -> None: ...
+
 
 class Sessions:
     def __init__(
@@ -85,6 +93,8 @@ class Sessions:
         self._store = store
         self._live: dict[str, LiveTurn] = {}
         self._by_ticket: dict[str, LiveTurn] = {}
+        self._starting: dict[str, Parked] = {}  # the same, while they are being started
+        self._replaying: dict[str, LiveTurn] = {}  # by the calls whose results they were started with
         self._parked: dict[str, LiveTurn] = {}  # in the order in which they were parked
         self._closing = False
 
@@ -100,6 +110,8 @@ class Sessions:
         """A response for this request; raises GatewayError when there is none to be had."""
         told = await self._guarded(request)
         chains = await aside(history_chains, told) if request.large else None
+        if not self._store.settled and _may_continue(request):
+            await self._store.settle()
         mode = request.session or self._limits.mode
         decision = plan(
             told,
@@ -108,8 +120,10 @@ class Sessions:
             parked=self._known(request),
             recall=self._recall,
             chains=chains,
+            said=request.messages,
         )
         known: Continue | None = None
+        gone_while_parked = False
         label: Label
         match decision:
             case Resume(sid=sid, reason=reason):
@@ -123,7 +137,7 @@ class Sessions:
                     self._finish(live, Happening.LOST)
                     if mode is SessionMode.REQUIRED:
                         raise
-                    label, reason = "replayed", "the parked turn was lost"
+                    label, reason, gone_while_parked = "replayed", "the parked turn was lost", True
                 else:
                     return self._respond(live, request, told, "resumed", reason)
             case Repeat(sid=sid, reason=reason):
@@ -138,7 +152,10 @@ class Sessions:
                     self._finish(self._live[sid], Happening.STOPPED)
             case Fresh(reason=reason):
                 label = "fresh"
-        return self._respond(await self._start(request, told, known), request, told, label, reason)
+        response = self._respond(await self._start(request, told, known), request, told, label, reason)
+        if gone_while_parked:
+            response.recoveries.append((Rung.FRESH_RUN.value, Cause.CUT.value))
+        return response
 
     async def _guarded(self, request: TurnRequest) -> TurnRequest:
         """What the model is told; the client's own words stay in the transcript. A loop ends its parked turn."""
@@ -159,13 +176,33 @@ class Sessions:
 
     def _known(self, request: TurnRequest) -> dict[str, Parked]:
         """The turns that wait for what is new in this request."""
-        news = request.messages[last_answer(request.messages) :]
-        asked = [part.call_id for message in news for part in message.parts if isinstance(part, ToolResult)]
-        return {ticket: live.parked() for ticket in asked if (live := self._by_ticket.get(ticket)) is not None}
+        known: dict[str, Parked] = {}
+        for ticket in [result.call_id for result in self._results(request)]:
+            live = self._by_ticket.get(ticket) or self._replaying.get(ticket)
+            if live is not None:
+                known[ticket] = live.parked(own=ticket in self._by_ticket)
+            elif ticket in self._starting:
+                known[ticket] = self._starting[ticket]
+        return known
 
     async def _start(self, request: TurnRequest, told: TurnRequest, known: Continue | None = None) -> LiveTurn:
         if self._closing:
             raise GatewayError(ErrorKind.CANCELLED, "The gateway is stopping.")
+        given = self._results(told)
+        for result in given:  # a client may repeat this request, too, and at once
+            self._starting[result.call_id] = Parked.starting(request, given)
+        try:
+            live = await self._started(request, told, known)
+        finally:
+            for result in given:
+                self._starting.pop(result.call_id, None)
+        self._live[live.tickets.sid] = live
+        live.given = given
+        for result in given:
+            self._replaying[result.call_id] = live
+        return live
+
+    async def _started(self, request: TurnRequest, told: TurnRequest, known: Continue | None) -> LiveTurn:
         chain, unchained, snapshot = None, request.messages, None
         if known is not None:
             chain, snapshot = known.chain, known.snapshot
@@ -174,14 +211,24 @@ class Sessions:
             chain = await aside(_chained, chain, request, unchained)
             unchained = ()
         turn = await self._backend.start(told, snapshot)
-        live = LiveTurn(turn, Tickets(new_sid(), request.call_prefix), request, chain, unchained)
-        self._live[live.tickets.sid] = live
-        return live
+        return LiveTurn(turn, Tickets(new_sid(), request.call_prefix), request, chain, unchained)
+
+    @staticmethod
+    def _results(request: TurnRequest) -> tuple[ToolResult, ...]:
+        """What is new in this request."""
+        news = request.messages[last_answer(request.messages) :]
+        return tuple([part for message in news for part in message.parts if isinstance(part, ToolResult)])
+
+    def _forget_given(self, live: LiveTurn) -> None:
+        for result in live.given:
+            if self._replaying.get(result.call_id) is live:
+                del self._replaying[result.call_id]
 
     async def _resume(self, live: LiveTurn, request: TurnRequest, decision: Resume) -> None:
         live.happened(Happening.RESULTS)  # claimed: a second request for this ticket finds it running
         self._parked.pop(live.tickets.sid, None)
         live.open.clear()
+        self._forget_given(live)
         live.given = decision.results
         live.goes_on(request, request.messages[decision.known :])
         await live.turn.submit([live.tickets.inward(result) for result in decision.results], decision.extra)
@@ -230,7 +277,7 @@ class Sessions:
             spawn(self._drain(response), "drain-after-hang-up")
 
     async def _drain(self, response: Response) -> None:
-        """Its client hung up: the turn may end or park by itself within the grace, unread, if it has not much to say."""
+        """Its client hung up: the turn may end or park by itself within the grace, unread, if it says little."""
         said = 0
         try:
             async with asyncio.timeout(self._limits.disconnect_grace):
@@ -267,6 +314,7 @@ class Sessions:
         self._parked.pop(sid, None)
         for ticket in live.issued:
             self._by_ticket.pop(ticket, None)
+        self._forget_given(live)
         live.turn.close()
 
     async def aclose(self) -> None:
@@ -275,6 +323,11 @@ class Sessions:
         for live in turns:
             self._finish(live, Happening.SHUTDOWN)
         await asyncio.gather(*(live.turn.aclose() for live in turns))
+
+
+def _may_continue(request: TurnRequest) -> bool:
+    """A user's new words after an answer: then a kept conversation is looked for."""
+    return last_answer(request.messages) > 0 and request.messages[-1].role is not Role.TOOL
 
 
 def _size(event: Event) -> int:

@@ -13,7 +13,7 @@ from ..core.request import Image, Message, Role, SessionMode, Text, ToolResult, 
 from ..core.turn import Abilities, Snapshot
 from .loading import asked_for, grown
 from .retold import known_before
-from .transcript import Chain, tools_key
+from .transcript import Chain, canonical, tools_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,26 @@ class Parked:
     """False: it has tickets of ours and is past them (answered before, running, or being resumed)."""
     given: tuple[ToolResult, ...] = ()
     """The results that it was resumed with last."""
+    own: bool = True
+    """Its own tickets are asked for; False: results of another turn's calls, with which its history was replayed."""
     abandoned: bool = False
     """The client of its newest request hung up."""
+
+    @classmethod
+    def starting(cls, request: TurnRequest, given: tuple[ToolResult, ...]) -> "Parked":
+        """A turn that is being started with these results."""
+        return cls(
+            sid="",
+            tickets=frozenset(),
+            model=request.model,
+            tools=request.tools,
+            history=request.messages,
+            answer=Message(Role.ASSISTANT, ()),
+            before=bytes,
+            waiting=False,
+            given=given,
+            own=False,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,16 +107,18 @@ def plan(
     parked: Mapping[str, Parked],
     recall: Callable[[bytes], Snapshot | None],
     chains: "Chains | None" = None,
+    said: tuple[Message, ...] = (),
 ) -> Plan:
     """`parked` maps every known ticket to its turn; `recall` finds the snapshot of a fingerprint. `chains`:
-    those of the request, when somebody has made them already (`history_chains`)."""
+    those of the request, when somebody has made them already (`history_chains`). `said`: the client's own
+    messages, where the request is what the model is to be told."""
     answered = last_answer(request.messages)
     tail = request.messages[answered:]
     results = tuple(part for message in tail for part in message.parts if isinstance(part, ToolResult))
     if mode is SessionMode.FRESH:
         return Fresh("fresh was asked for") if not answered else Replay("fresh was asked for")
     if results:
-        decision = _by_ticket(request, tail, results, abilities, parked, chains)
+        decision = _by_ticket(request, tail, results, abilities, parked, chains, said)
     elif not answered:
         return Fresh("first message")
     else:
@@ -119,6 +139,7 @@ def _by_ticket(
     abilities: Abilities,
     parked: Mapping[str, Parked],
     chains: "Chains | None",
+    said: tuple[Message, ...],
 ) -> Plan:
     if not abilities.parks:
         return Replay("this backend cannot park a turn")
@@ -134,7 +155,7 @@ def _by_ticket(
     if len(given) < len(results):
         return Replay("several results for one ticket")
     if not turn.waiting or given - turn.tickets:
-        return _given_before(request, results, turn)
+        return _given_before(said or request.messages, request.model, results, turn)
     if turn.model != request.model:
         return Replay("the model changed")
     new = grown(turn.tools, request.tools)
@@ -160,9 +181,12 @@ def _by_ticket(
     return Resume(turn.sid, results, beside, told_before, reason)
 
 
-def _given_before(request: TurnRequest, results: tuple[ToolResult, ...], turn: Parked) -> Plan:
-    """SDKs repeat a request after a timeout. A second run never starts beside a live one for the same results."""
-    if set(results) != set(turn.given):
+def _given_before(said: tuple[Message, ...], model: str, results: tuple[ToolResult, ...], turn: Parked) -> Plan:
+    """SDKs repeat a request after a timeout. A second run never starts beside a live one for the same calls."""
+    same = model == turn.model and _same_words(said, turn.history)
+    if not turn.own and not same:
+        return Replay("unknown or expired ticket")
+    if not {result.call_id for result in results} <= {result.call_id for result in turn.given}:
         return Replay("these results were given before")
     if turn.abandoned:
         return Replay("an earlier request with these results was given up", turn.sid)
@@ -172,9 +196,12 @@ def _given_before(request: TurnRequest, results: tuple[ToolResult, ...], turn: P
             "These tool results are being worked on: an earlier request that gave them is still open.",
             hint="Wait for its answer, or close it and ask again.",
         )
-    if (request.messages, request.model) == (turn.history, turn.model):
-        return Repeat(turn.sid)
-    return Replay("these results were given before")
+    return Repeat(turn.sid) if same else Replay("these results were given before")
+
+
+def _same_words(one: tuple[Message, ...], other: tuple[Message, ...]) -> bool:
+    """Spelling apart."""
+    return one == other or list(map(canonical, one)) == list(map(canonical, other))
 
 
 @dataclass(frozen=True, slots=True)

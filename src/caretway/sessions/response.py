@@ -75,6 +75,7 @@ class Keeper(Protocol):
 
 class Response:
     __slots__ = (
+        "_decided",
         "_factories",
         "_failure",
         "_fold",
@@ -124,6 +125,8 @@ class Response:
         self._factories = stages
         self._restart = restart
         self._reopened = 0
+        self._decided: str | None = None
+        """Why the turn itself has decided for a fresh run, and counted it."""
         self._tries = 2 if request.tool_choice.mode in ("required", "named") else 1
         self.recoveries: list[tuple[str, str]] = []
         """(rung, cause) of each time that a run was lost and the turn went on; the first few."""
@@ -201,6 +204,10 @@ class Response:
             self._restarting = None
         if self._ready is not None:
             self._ready()
+
+    def shorten(self, parts: int) -> None:
+        """Every word will be said so many times: the answer may have only that part of the usual length."""
+        self._max_bytes //= parts
 
     def close(self) -> None:
         """The client has its answer, or is gone."""
@@ -325,10 +332,12 @@ class Response:
         """Why a fresh run is to answer instead; None: it is not. Every run counts against the same retry budget."""
         last = events[-1]
         if isinstance(last, TurnFailed) and last.error.kind is ErrorKind.TURN_GONE:
-            if not self.recoveries or self.recoveries[-1][0] != Rung.FRESH_RUN.value:
-                self._reopened += 1  # else it was counted when it was decided
-                self._recovered(Recovered(Rung.FRESH_RUN.value, Cause.INCOMPLETE.value, self._reopened))
-            return _FRESH_BECAUSE[self.recoveries[-1][1]] if self._reopened <= RETRY_BUDGET else None
+            cause, self._decided = self._decided, None
+            if cause is None:  # a turn that has no ladder of its own
+                cause = Cause.INCOMPLETE.value
+                self._recovered(Recovered(Rung.FRESH_RUN.value, cause, self._reopened + 1))
+                self._decided = None
+            return _FRESH_BECAUSE[cause] if self._reopened <= RETRY_BUDGET else None
         if self._must_call and isinstance(last, TurnEnded) and not _calls(events):
             self._tries -= 1
             self._reopened += 1
@@ -340,6 +349,7 @@ class Response:
 
     def _recovered(self, event: Recovered) -> None:
         self._reopened = event.reopened
+        self._decided = event.cause if event.how == Rung.FRESH_RUN.value else None
         if len(self.recoveries) < MAX_RECOVERIES:
             self.recoveries.append((event.how, event.cause))
 

@@ -11,6 +11,7 @@ turn than the newest, copies what it needs into a line of its own.
 
 import hashlib
 import logging
+import os
 import secrets
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
@@ -75,8 +76,20 @@ class SqliteStore:
         self._db = open_file(self._path, self._patience)
         self._seen = stat_of(self._path) if self._path is not None else None
         self._page_size = self._number("PRAGMA page_size")
+        self.in_memory = not self._db.execute("PRAGMA database_list").fetchone()[2]
+        """Nobody else can open it."""
+
+    def _follow(self) -> None:
+        """Another one that has the file open found it broken, and made a new one."""
+        if self.in_memory or self._path is None or self._closed:
+            return
+        now = stat_of(self._path)
+        if now is not None and self._seen is not None and not os.path.samestat(now, self._seen):
+            self._db.close()
+            self._open()
 
     def recall(self, key: bytes) -> Snapshot | None:
+        self._follow()
         row = self._row("look a conversation up", _FIND, (key,))
         if row is None:
             return None
@@ -96,8 +109,16 @@ class SqliteStore:
         """Keep the snapshot, with its own pieces and all those of the conversation it was continued from."""
         self.remember_all([(key, snapshot)])
 
-    def remember_all(self, conversations: Sequence[tuple[bytes, Snapshot]]) -> None:
-        """The same for several, in one transaction."""
+    def take_touched(self) -> dict[int, float]:
+        touched, self._touched = self._touched, {}
+        return touched
+
+    def remember_all(
+        self, conversations: Sequence[tuple[bytes, Snapshot]], touched: Mapping[int, float] | None = None
+    ) -> None:
+        """The same for several, in one transaction, with the times of use of others."""
+        self._follow()
+        self._touched |= touched or {}
         kept = [(key, snapshot) for key, snapshot in conversations if self._fits(snapshot)]
         if kept:
             self._write("keep a conversation", partial(self._keep_all, kept))

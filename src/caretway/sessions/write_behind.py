@@ -1,48 +1,114 @@
-"""A ConversationStore that writes a little later, many conversations at a time.
+"""A ConversationStore that writes a little later, many conversations at a time, and in a thread of its own.
 
-One write to the file costs as much as a whole small answer; turns that end within the same moment share one. What was
-remembered and not yet written is written before anybody asks for it, and when the gateway stops, so nobody can tell;
-only a crash loses the last moment, and then those conversations are replayed.
+One write to the file costs as much as a whole small answer, and that of a long conversation as much as a thousand;
+turns that end within the same moment share one. What was remembered and not yet written is written before anybody asks
+for it (`settle`), and when the gateway stops, so nobody can tell; only a crash loses the last moment, and then those
+conversations are replayed. What waits is bounded: a store that cannot keep up forgets.
 """
 
 import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
 
 from ..core.turn import Snapshot
 
+log = logging.getLogger(__name__)
+
 DELAY_S: Final = 0.05
 MAX_WAITING: Final = 64
 """So many conversations are written at once, and no more are kept waiting."""
+MAX_WAITING_BYTES: Final = 64 * 2**20
 
 
 class BatchStore(Protocol):
     def recall(self, key: bytes) -> Snapshot | None: ...
 
-    def remember_all(self, conversations: list[tuple[bytes, Snapshot]]) -> None: ...
+    def take_touched(self) -> dict[int, float]:
+        """Times of use that are still to be written."""
+        ...
+
+    def remember_all(
+        self, conversations: list[tuple[bytes, Snapshot]], touched: Mapping[int, float] | None = None
+    ) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class WriteBehind:
-    def __init__(self, store: BatchStore) -> None:
+    def __init__(self, store: BatchStore, writer: Callable[[], BatchStore] | None = None) -> None:
+        """`writer` opens the same store once more, for the thread that writes. None: there is only this one."""
         self._store = store
+        self._open_writer = writer
+        self._writer: BatchStore | None = None
+        self._thread = ThreadPoolExecutor(1, "store") if writer is not None else None
         self._waiting: dict[bytes, Snapshot] = {}  # of two with one key the later one counts
+        self._bytes = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._writing: asyncio.Future[None] | None = None
 
     def recall(self, key: bytes) -> Snapshot | None:
-        if key in self._waiting:
-            self.flush()
         return self._store.recall(key)
 
     def remember(self, key: bytes, snapshot: Snapshot) -> None:
+        size = len(snapshot.state) + sum(map(len, snapshot.blobs.values()))
+        if self._writing is not None and (
+            len(self._waiting) >= MAX_WAITING or self._bytes + size > max(size, MAX_WAITING_BYTES)
+        ):
+            log.info("the conversation store cannot keep up: a conversation is not kept")
+            return
         self._waiting[key] = snapshot
-        if len(self._waiting) >= MAX_WAITING:
+        self._bytes += size
+        if len(self._waiting) >= MAX_WAITING or self._bytes >= MAX_WAITING_BYTES:
             self.flush()
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(DELAY_S, self.flush)
 
     def flush(self) -> None:
+        """Begin to write what waits; what is being written already comes first."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        waiting, self._waiting = self._waiting, {}
-        if waiting:
-            self._store.remember_all(list(waiting.items()))
+        if self._writing is not None or not self._waiting:
+            return
+        batch, self._waiting, self._bytes = list(self._waiting.items()), {}, 0
+        if self._thread is None:
+            self._store.remember_all(batch)
+            return
+        touched = self._store.take_touched()
+        self._writing = asyncio.get_running_loop().run_in_executor(self._thread, self._write, batch, touched)
+        self._writing.add_done_callback(self._written)
+
+    def _write(self, batch: list[tuple[bytes, Snapshot]], touched: Mapping[int, float]) -> None:
+        """In the thread."""
+        if self._writer is None and self._open_writer is not None:
+            self._writer = self._open_writer()
+        if self._writer is not None:
+            self._writer.remember_all(batch, touched)
+
+    def _written(self, done: asyncio.Future[None]) -> None:
+        self._writing = None
+        if not done.cancelled() and (failure := done.exception()) is not None:
+            log.error("conversations could not be written: %s", failure, exc_info=failure)
+        self.flush()
+
+    @property
+    def settled(self) -> bool:
+        return self._writing is None and not self._waiting
+
+    async def settle(self) -> None:
+        """From here on everything that was remembered can be recalled."""
+        self.flush()
+        while self._writing is not None:
+            await asyncio.wait([self._writing])
+
+    async def aclose(self) -> None:
+        await self.settle()
+        if self._thread is not None:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
+            self._thread.shutdown(wait=False)
+
+    def _close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()

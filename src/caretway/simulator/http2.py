@@ -112,6 +112,8 @@ class Http2Connection:
     def _open(self, event: h2.events.RequestReceived) -> None:
         number = event.stream_id
         assert number is not None
+        if number not in self.h2.streams:
+            return  # asked for and taken back in one read
         headers = {str(name): str(value) for name, value in event.headers or ()}
         path, _, query = headers.get(":path", "").partition("?")
         request = Request(headers.get(":method", ""), path, query, headers, "2")

@@ -19,6 +19,8 @@ from ..core.errors import ErrorKind, GatewayError
 
 KEY_PREFIX: Final = "cw-"
 MIN_KEY_CHARS: Final = 16
+ALIVE: Final = "/healthz"
+"""Open to everybody: says that the gateway is there, and nothing else."""
 ANY: Final = "*"
 
 _KEY_HEADERS: Final = ("x-caretway-key", "x-api-key")
@@ -78,7 +80,8 @@ def admit(access: Access, method: str, path: str, scheme: str, headers: Mapping[
             code="host_not_allowed",
         )
     answer = _cors(access, scheme, headers)
-    if not access.keys or (method == "HEAD" and path == "/"):  # a bare sign of life, for supervisors that hold no key
+    # A bare sign of life, for supervisors that hold no key.
+    if not access.keys or (method == "HEAD" and path == "/") or (path == ALIVE and method in ("GET", "HEAD")):
         return Admitted("", answer) if answer else _ANYBODY
     return Admitted(_caller(access.keys, headers), answer)
 

@@ -30,8 +30,8 @@ class Admission:
         self._clock = clock
         self._accounts: dict[str, _Account] = {}
 
-    def enter(self, caller: str) -> None:
-        """One more request of this caller, until it leaves; GatewayError when it is one too many."""
+    def ask(self, caller: str) -> None:
+        """One more request of this caller; GatewayError when it comes too early. It takes no place yet."""
         if not caller:
             return
         account = self._refill(caller)
@@ -44,16 +44,25 @@ class Admission:
                 code="too_many_requests",
                 retry_after=(1 - account.tokens) * 60 / limits.per_minute,
             )
-        if account.running >= limits.concurrent:
+        self._check_place(account)
+        account.tokens -= 1
+
+    def enter(self, caller: str) -> None:
+        """It is whole and to be answered: it takes a place until it leaves. GatewayError when there is none."""
+        if caller:
+            account = self._refill(caller)
+            self._check_place(account)
+            account.running += 1
+
+    def _check_place(self, account: _Account) -> None:
+        if account.running >= self._limits.concurrent:
             raise GatewayError(
                 ErrorKind.RATE_LIMITED,
-                f"{limits.concurrent} requests of this key are being answered already.",
+                f"{self._limits.concurrent} requests of this key are being answered already.",
                 hint="Wait for one to end, or raise `max_concurrent_per_key`.",
                 code="too_many_concurrent_requests",
                 retry_after=1.0,
             )
-        account.tokens -= 1
-        account.running += 1
 
     def leave(self, caller: str) -> None:
         if caller:

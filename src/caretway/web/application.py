@@ -15,6 +15,7 @@ from ..core.errors import ErrorKind, GatewayError
 from ..dialects import Dialect
 from ..observe.metrics import Metrics
 from ..tasks import aside
+from .access import ALIVE
 from .desk import Desk, Reception
 from .exchange import Exchange, Header, HttpRequest
 from .openapi import document
@@ -52,14 +53,21 @@ class Application:
     # ---- what a connection asks for
 
     def enter(self, exchange: Exchange) -> None:
-        """The head is here; whoever wants an answer made counts from now on, for its body takes room too."""
-        if exchange.http.method == "POST" and exchange.http.path in self._reception.lobby.routes:
-            if self._running >= self._max_concurrent:
-                raise GatewayError(ErrorKind.OVERLOADED, f"{self._max_concurrent} responses are being made already.")
+        """The head is here. When there is no place for its answer, its body is not waited for; it takes none yet."""
+        if self._running >= self._max_concurrent and self._makes(exchange):
+            raise GatewayError(ErrorKind.OVERLOADED, f"{self._max_concurrent} responses are being made already.")
+
+    def begin(self, exchange: Exchange) -> None:
+        """The body is here too: whoever wants an answer made takes a place until it leaves."""
+        self.enter(exchange)
+        if self._makes(exchange):
             self._running += 1
 
+    def _makes(self, exchange: Exchange) -> bool:
+        return exchange.http.method == "POST" and exchange.http.path in self._reception.lobby.routes
+
     def leave(self, exchange: Exchange) -> None:
-        if exchange.http.method == "POST" and exchange.http.path in self._reception.lobby.routes:
+        if self._makes(exchange):
             self._running -= 1
 
     async def answer(self, exchange: Exchange) -> None:
@@ -93,7 +101,8 @@ class Application:
             parsed = read_json(body, self._shape) if body else None
             return dialect.errand(http.method, http.path, http.headers, parsed)
 
-        answer = await aside(run) if is_large(body) else run()
+        # Also those about earlier responses, which may be large.
+        answer = await aside(run) if is_large(body) or http.method == "GET" else run()
         if answer is None:
             raise _no_such(http)
         status, told = answer
@@ -102,12 +111,14 @@ class Application:
     async def _look_up(self, desk: Desk, exchange: Exchange, common: list[Header]) -> None:
         http = exchange.http
         path = http.path.removeprefix("/v1")
-        content_type = b"application/json"
+        status, content_type = 200, b"application/json"
         if http.method not in ("GET", "HEAD"):
-            known = path in ("/health", "/models", "/tools", "/") or http.path in desk.routes
+            known = path in ("/health", "/models", "/tools", "/") or http.path in (*desk.routes, ALIVE)
             raise _wrong_method(http) if known else _no_such(http)
         if path == "/health":
-            body = await desk.health.render(parked=self._reception.parked, live=self._reception.live)
+            status, body = await desk.health.render(parked=self._reception.parked, live=self._reception.live)
+        elif http.path == ALIVE:
+            body = await desk.health.alive()
         elif path == "/tools":
             body = desk.health.render_tools()
         elif path == "/models":
@@ -129,7 +140,7 @@ class Application:
             body = b'{"name":"caretway","see":["/health","/v1/models","/v1/chat/completions"]}'
         else:
             raise _wrong_method(http) if http.path in desk.routes else _no_such(http)
-        exchange.send(200, body, common, content_type=content_type)
+        exchange.send(status, body, common, content_type=content_type)
 
 
 def _wrong_method(http: HttpRequest) -> GatewayError:

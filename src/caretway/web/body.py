@@ -2,8 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from ..core.errors import ErrorKind, GatewayError, bad_request
+
+MAX_DIGITS: Final = 18
+"""A longer number is larger than any limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +29,7 @@ class Bodies:
     def expect(self, headers: Mapping[str, str]) -> None:
         """A head announces its body; raises GatewayError when it is not wanted."""
         announced = headers.get("content-length", "")
-        if announced.isdigit() and int(announced) > self.limits.size:
+        if announced.isdecimal() and (len(announced) > MAX_DIGITS or int(announced) > self.limits.size):
             raise _too_large(self.limits.size)
         if headers.get("content-encoding", "identity").lower() != "identity":
             raise bad_request(

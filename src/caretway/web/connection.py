@@ -22,7 +22,7 @@ import httptools
 
 from ..core.errors import ErrorKind, GatewayError, bad_request
 from .body import Bodies, too_slow
-from .exchange import Exchange, HttpRequest
+from .exchange import CONTINUE, Exchange, HttpRequest
 from .head import head_problem, head_size, without_upgrade
 from .last_words import last_words, not_http
 from .limits import ConnectionLimits
@@ -32,7 +32,8 @@ log = logging.getLogger(__name__)
 LINGER_S: Final = 2.0
 """How long a refused client may go on talking before the socket is closed: closing at once would reset the connection,
 and the client would lose the answer."""
-_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+PROBE_S: Final = 0.05
+"""Between two signs to a client that may be gone; longer than a reset takes on this machine."""
 _NEVER: Final = float("inf")
 
 
@@ -43,8 +44,12 @@ class Handler(Protocol):
         """The head is here. It may be answered at once: then its body is not wanted. Raises GatewayError."""
         ...
 
+    def begin(self, exchange: Exchange) -> None:
+        """The body is here too: from now on it takes a place among the answers. Raises GatewayError."""
+        ...
+
     async def answer(self, exchange: Exchange) -> None:
-        """The body is here too. Cancelled when the client hangs up."""
+        """Make the answer. Cancelled when the client hangs up."""
         ...
 
     def refuse(self, exchange: Exchange, error: GatewayError) -> None:
@@ -52,7 +57,7 @@ class Handler(Protocol):
         ...
 
     def leave(self, exchange: Exchange) -> None:
-        """It is over, however it ended. Called once for each that entered."""
+        """It is over, however it ended. Called once for each that began."""
         ...
 
 
@@ -64,6 +69,10 @@ class House(Protocol):
     bodies: Bodies
     scheme: str
     stopping: bool
+
+    def date(self) -> bytes:
+        """Now, as a header has it."""
+        ...
 
     def joined(self, connection: "Connection") -> bool:
         """False: there are too many already."""
@@ -90,6 +99,7 @@ class Connection(asyncio.Protocol):
         "_deadline",
         "_deaf",
         "_exchange",
+        "_half_closed",
         "_headers",
         "_house",
         "_lingers",
@@ -104,6 +114,7 @@ class Connection(asyncio.Protocol):
         "_unsent",
         "_upgrading",
         "_url",
+        "date",
         "write",
     )
 
@@ -112,6 +123,7 @@ class Connection(asyncio.Protocol):
         self._loop = loop
         self._transport: asyncio.Transport
         self.write: Callable[[bytes], None]
+        self.date = house.date
         self._parser = httptools.HttpRequestParser(self)
         self._exchange: Exchange | None = None
         self._phase = _Phase.BETWEEN
@@ -127,6 +139,7 @@ class Connection(asyncio.Protocol):
         self._refusal: GatewayError | None = None
         self._deadline = _NEVER
         self._lingers = False
+        self._half_closed = False
         self._paused = False
         """The client does not take what is written."""
         self._unsent = 0
@@ -184,8 +197,25 @@ class Connection(asyncio.Protocol):
             self._parser = httptools.HttpRequestParser(self)
             self._parser.feed_data(head + data[upgrade.args[0] :])
 
-    def eof_received(self) -> None:
-        """A client that has said all it will say is gone: none of them closes one half and reads on."""
+    def eof_received(self) -> bool:
+        """The client has said all it will say. It may still listen (`nc -N` does), or be gone: that shows only when
+        something is sent, so something is that changes nothing, twice: the first is answered with a reset by the
+        machine of a client that is gone, the second fails then."""
+        exchange = self._exchange
+        due = exchange is not None and not exchange.complete and self._phase is _Phase.BETWEEN
+        if not due or self._house.scheme == "https" or not self._probe():
+            return False
+        self._half_closed = True
+        self._loop.call_later(PROBE_S, self._probe)
+        return True
+
+    def _probe(self) -> bool:
+        """False: there is nothing that could be sent now."""
+        exchange = self._exchange
+        if exchange is None or exchange.complete or self._transport.is_closing():
+            return False
+        exchange.keep_alive = False
+        return exchange.probe()
 
     # ---- the parser
 
@@ -224,7 +254,7 @@ class Connection(asyncio.Protocol):
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in self._headers}
         http = HttpRequest(method.decode("ascii"), self._path(), headers, house.scheme)
         modern = version == "1.1"
-        keep_alive = modern and not house.stopping and parser.should_keep_alive()
+        keep_alive = not house.stopping and parser.should_keep_alive()
         exchange = self._exchange = Exchange(self, http, keep_alive=keep_alive, chunked=modern)
         exchange.blocked = self._paused
         expects = modern and headers.get("expect", "").lower() == "100-continue"
@@ -237,7 +267,7 @@ class Connection(asyncio.Protocol):
                 house.bodies.expect(headers)
                 self._body_until = self._loop.time() + house.bodies.limits.total
                 if expects:
-                    self._transport.write(_CONTINUE)
+                    self._transport.write(CONTINUE)
         except GatewayError as error:
             if expects:
                 exchange.keep_alive = False  # whether its body comes all the same, nobody can know
@@ -284,6 +314,11 @@ class Connection(asyncio.Protocol):
         self._drop_body()
         if exchange.witness is not None:
             exchange.witness.request_body(exchange.body)
+        try:
+            self._house.handler.begin(exchange)
+        except GatewayError as error:
+            self._house.handler.refuse(exchange, error)
+            return
         exchange.task = self._loop.create_task(self._house.handler.answer(exchange))
         exchange.task.add_done_callback(partial(self._task_done, exchange))
 
@@ -368,6 +403,9 @@ class Connection(asyncio.Protocol):
         if now >= self._deadline and not (unsent and (self._lingers or self._idle)):
             self._deadline = _NEVER
             self._too_late()
+        if self._half_closed:
+            self._half_closed = False
+            self._probe()  # once more, for clients that are far away
         exchange = self._exchange
         if exchange is not None and now >= exchange.due and (wake := exchange.on_due) is not None:
             exchange.on_due = None

@@ -5,11 +5,12 @@ The decisions are `access` and `admission`; the words of a refusal are those of 
 
 import secrets
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from ..core.errors import GatewayError
+from ..core.json_bounds import crowded
 from ..dialects import Dialect
 from ..observe.trace import Trace
 from .access import Access, admit, preflight
@@ -17,11 +18,16 @@ from .admission import Admission
 from .exchange import NO_CONTENT, Exchange, Header
 from .respond import send_error
 
+_LOOKED_AT: Final = 64 * 2**10
+"""Bytes that stand for what is too much to be recorded field by field."""
+
 
 class Inside(Protocol):
     """What is behind the door."""
 
     def enter(self, exchange: Exchange) -> None: ...
+
+    def begin(self, exchange: Exchange) -> None: ...
 
     async def answer(self, exchange: Exchange) -> None: ...
 
@@ -55,12 +61,16 @@ class Door:
             return
         admitted = admit(self._access, http.method, http.path, http.scheme, http.headers)
         exchange.extra = admitted.headers
-        self._admission.enter(admitted.caller)
+        self._admission.ask(admitted.caller)
         exchange.caller = admitted.caller
+        self._inside.enter(exchange)
+
+    def begin(self, exchange: Exchange) -> None:
+        self._admission.enter(exchange.caller)
         try:
-            self._inside.enter(exchange)
+            self._inside.begin(exchange)
         except GatewayError:
-            self._admission.leave(admitted.caller)
+            self._admission.leave(exchange.caller)
             raise
         exchange.entered = True
 
@@ -100,6 +110,8 @@ class _Recording:
 
 
 def _shape(trace: Trace, data: bytes) -> object:
+    if crowded(data):
+        return trace.redact.digest(data[:_LOOKED_AT].decode("latin-1"))
     try:
         return trace.redact.value(msgspec.json.decode(data))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

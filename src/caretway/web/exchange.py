@@ -18,6 +18,9 @@ _STATUS_LINES: Final = {
 NO_CONTENT: Final = 204
 _CHUNKED: Final = b"transfer-encoding: chunked\r\n"
 _LAST_CHUNK: Final = b"0\r\n\r\n"
+_COMMENT: Final = b":\n\n"
+"""Streams are server-sent events: a line that every client skips."""
+CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class Line(Protocol):
@@ -25,6 +28,10 @@ class Line(Protocol):
 
     @property
     def write(self) -> Callable[[bytes], None]: ...
+
+    def date(self) -> bytes:
+        """Now, as a header has it."""
+        ...
 
     def answered(self) -> None:
         """The answer is complete."""
@@ -94,7 +101,7 @@ class Exchange:
         """Headers of whatever answer is given."""
         self.caller = ""
         self.entered = False
-        """It was let in, and counts until it leaves."""
+        """It takes a place, until it leaves."""
         self.witness: Witness | None = None
         self.task: asyncio.Task[None] | None = None
         self.started = False
@@ -129,6 +136,8 @@ class Exchange:
 
     def start(self, headers: Iterable[Header], data: bytes) -> None:
         """A stream's head, with the first of it."""
+        if not self._chunked:
+            self.keep_alive = False  # its end is the connection's
         head = self._head(200, [*headers], _CHUNKED if self._chunked else b"")
         if self.witness is not None and data:
             self.witness.body(data, end=False)
@@ -146,6 +155,13 @@ class Exchange:
         """The last of a stream."""
         self._end(self._framed(data) + _LAST_CHUNK if self._chunked else data, data)
 
+    def probe(self) -> bool:
+        """Send something that changes nothing, to learn whether somebody listens. False: there is no such thing."""
+        if not self._chunked or self.complete:
+            return False
+        self._line.write(self._framed(_COMMENT) if self.started else CONTINUE)
+        return True
+
     def abort(self) -> None:
         """There is nothing that could be said, and the client must not take this for the end."""
         self._line.abort()
@@ -156,8 +172,10 @@ class Exchange:
         if self.witness is not None:
             self.witness.head(status, headers)
         line = _STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
-        end = b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n"
-        return b"".join((line, *[b"%b: %b\r\n" % header for header in headers], framing, end))
+        kept = b"\r\n" if self._chunked else b"connection: keep-alive\r\n\r\n"  # HTTP/1.0 wants to be told
+        end = kept if self.keep_alive else b"connection: close\r\n\r\n"
+        date = b"date: %b\r\n" % self._line.date()
+        return b"".join((line, date, *[b"%b: %b\r\n" % header for header in headers], framing, end))
 
     def _framed(self, data: bytes) -> bytes:
         return b"%x\r\n%b\r\n" % (len(data), data) if self._chunked and data else data

@@ -5,6 +5,7 @@ headers, bare line feeds and control characters by itself. Here is what it lets 
 read differently than we do.
 """
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
@@ -16,6 +17,8 @@ VERSIONS: Final = ("1.0", "1.1")
 _ONCE: Final = (b"host", b"origin", b"authorization", b"x-api-key", b"x-caretway-key", b"transfer-encoding")
 """Two of these, and two readers may each believe another one. Names in lower case."""
 _KEPT: Final = (b"close", b"keep-alive")
+_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 def head_size(target: bytes, headers: Sequence[Header]) -> int:
@@ -50,6 +53,14 @@ def _doubled(headers: Sequence[Header]) -> str | None:
         if count > 1:
             return f"The header {name.decode()} is there {count} times."
     return None
+
+
+def http_date(now: float) -> bytes:
+    """Unix seconds as RFC 9110 writes them, whatever the locale is."""
+    at = time.gmtime(now)
+    day, month = _DAYS[at.tm_wday], _MONTHS[at.tm_mon - 1]
+    clock = f"{at.tm_hour:02}:{at.tm_min:02}:{at.tm_sec:02}"
+    return f"{day}, {at.tm_mday:02} {month} {at.tm_year} {clock} GMT".encode()
 
 
 def without_upgrade(method: bytes, target: bytes, version: str, headers: Sequence[Header]) -> bytes:

@@ -1,99 +1,132 @@
 """Images that a request only names by URL: fetched before the request is decoded, if that is switched on.
 
-Off by default: a gateway that fetches what it is told can be used to look around in a private network. `public` fetches
-from public addresses only, checked after the name was resolved and for every redirect, and connects to the address that
-was checked. `any` fetches from anywhere. What comes back must be an image, and not too large.
+Off by default: a gateway that fetches what it is told can be used to look around in a private network (SSRF,
+server-side request forgery). `public` fetches from public addresses only (`addresses`), checked after the name was
+resolved and for every redirect, and connects to the address that was checked. `any` fetches from anywhere. What comes
+back must be an image, not too large, and there in time: the limit is for all of it, names, redirects and a server that
+drips.
 """
 
 import asyncio
 import base64
-import http.client
-import ipaddress
 import socket
 import ssl
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 from urllib.parse import urljoin, urlsplit
 
+import httptools
+
 from ..core.errors import GatewayError, bad_request
+from ..tasks import aside
+from .addresses import is_public
+from .fetching import Fetched, FetchFailed, get
 
 MAX_IMAGES: Final = 32
+_FETCHED: Final = ("http://", "https://")
 MAX_REDIRECTS: Final = 3
+MAX_IN_ALL: Final = 32 * 2**20
+"""Bytes of all images that one request names."""
+AT_ONCE: Final = 8
+"""Images that are fetched at a time, for all clients together."""
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+_NAMES: Final = ThreadPoolExecutor(4, "names")
+"""Looks names up; a lookup that hangs takes a thread of these and nobody else's."""
+_SLICE: Final = 3 * 2**18
 
 
-@dataclass(frozen=True, slots=True)
 class ImageFetcher:
-    scope: Literal["public", "any"]
-    timeout: float
-    max_bytes: int
+    def __init__(self, scope: Literal["public", "any"], timeout: float, max_bytes: int) -> None:
+        self._scope = scope
+        self._timeout = timeout
+        self._max_bytes = max_bytes
+        self._turn = asyncio.Semaphore(AT_ONCE)
+        self._tls: ssl.SSLContext | None = None
 
     async def inline(self, body: Any) -> int:
         """Replaces every image URL in the body by a `data:` URL (or base64 source); says how many there were."""
-        places = [place for place in _places(body) if place.url.lower().startswith(("http://", "https://"))]
+        places = [place for place in await aside(_places, body) if place.url[:8].lower().startswith(_FETCHED)]
         if len(places) > MAX_IMAGES:
             raise bad_request(f"A request may name at most {MAX_IMAGES} images by URL.", code="too_many_images")
-        fetched = await asyncio.gather(*(asyncio.to_thread(self.fetch, place.url) for place in places))
-        for place, (mime_type, data) in zip(places, fetched, strict=True):
-            place.put(mime_type, base64.b64encode(data).decode())
+        if not places:
+            return 0
+        try:
+            async with asyncio.TaskGroup() as fetching:
+                tasks = [fetching.create_task(self._fetch_in_turn(place.url)) for place in places]
+        except ExceptionGroup as several:
+            raise several.exceptions[0] from None
+        fetched = [task.result() for task in tasks]
+        if sum(len(image.body) for _, image in fetched) > MAX_IN_ALL:
+            raise bad_request(
+                f"The images that the request names are larger than {MAX_IN_ALL} bytes together.",
+                code="too_many_images",
+            )
+        for place, (mime_type, image) in zip(places, fetched, strict=True):
+            place.put(mime_type, await aside(_encoded, image.body))
         return len(places)
 
-    def fetch(self, url: str) -> tuple[str, bytes]:
-        """(type, bytes); blocking. Raises GatewayError(BAD_REQUEST) that says which image and why."""
-        asked = url
-        try:
-            for _ in range(MAX_REDIRECTS + 1):
-                status, headers, data = self._get(url)
-                if status in _REDIRECTS and (target := headers.get("location")):
-                    url = urljoin(url, target)
-                    continue
-                mime_type = headers.get("content-type", "").partition(";")[0].strip().lower()
-                if status != 200:
-                    raise _failed(asked, f"HTTP {status}")
-                if mime_type not in _TYPES:
-                    raise _failed(asked, f"it is {mime_type or 'of no declared type'}, not a supported image")
-                return mime_type, data
-        except (OSError, http.client.HTTPException, ValueError) as failure:
-            raise _failed(asked, str(failure) or type(failure).__name__) from failure
-        raise _failed(asked, "too many redirects")
+    async def _fetch_in_turn(self, url: str) -> tuple[str, Fetched]:
+        async with self._turn:
+            return await self.fetch(url)
 
-    def _get(self, url: str) -> tuple[int, dict[str, str], bytes]:
+    async def fetch(self, url: str) -> tuple[str, Fetched]:
+        """(type, what came). Raises GatewayError(BAD_REQUEST) that says which image and why."""
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await self._fetch(url)
+        except TimeoutError as late:
+            raise _failed(url, f"it did not come within {self._timeout:g} s") from late
+        except (OSError, ValueError, FetchFailed, httptools.HttpParserError) as failure:
+            raise _failed(url, str(failure)[:200] or type(failure).__name__) from failure
+
+    async def _fetch(self, url: str) -> tuple[str, Fetched]:
+        for _ in range(MAX_REDIRECTS + 1):
+            fetched = await self._get(url)
+            if fetched.status in _REDIRECTS and (target := fetched.headers.get("location")):
+                url = urljoin(url, target)
+                continue
+            mime_type = fetched.headers.get("content-type", "").partition(";")[0].strip().lower()
+            if fetched.status != 200:
+                raise FetchFailed(f"HTTP {fetched.status}")
+            if mime_type not in _TYPES:
+                raise FetchFailed(f"it is {mime_type[:60] or 'of no declared type'}, not a supported image")
+            return mime_type, fetched
+        raise FetchFailed("too many redirects")
+
+    async def _get(self, url: str) -> Fetched:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise _failed(url, "it is not an http or https URL")
+            raise FetchFailed("it is not an http or https URL")
+        target = f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
+        host = parts.hostname if parts.hostname.isascii() else parts.hostname.encode("idna").decode("ascii")
+        if not target.isascii() or not target.isprintable() or " " in target or not host.isprintable():
+            raise FetchFailed("its URL has characters that must be escaped")
         port = parts.port or (443 if parts.scheme == "https" else 80)
-        connection = _Pinned(parts.hostname, port, self._address(parts.hostname, port), parts.scheme, self.timeout)
-        try:
-            connection.request("GET", f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}")
-            response = connection.getresponse()
-            data = response.read(self.max_bytes + 1)
-            if len(data) > self.max_bytes:
-                raise _failed(url, f"it is larger than {self.max_bytes} bytes")
-            return response.status, {name.lower(): value for name, value in response.getheaders()}, data
-        finally:
-            connection.close()
+        address = await self._address(host, port)
+        tls = await self._context() if parts.scheme == "https" else None
+        return await get(address, port, host, target, tls=tls, max_bytes=self._max_bytes)
 
-    def _address(self, host: str, port: int) -> str:
-        found = [str(row[4][0]) for row in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
-        allowed = [address for address in found if self.scope == "any" or ipaddress.ip_address(address).is_global]
+    async def _address(self, host: str, port: int) -> str:
+        def look_up() -> list[str]:
+            return [str(row[4][0]) for row in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+
+        found = await asyncio.get_running_loop().run_in_executor(_NAMES, look_up)
+        allowed = [address for address in found if self._scope == "any" or is_public(address)]
         if not allowed:
-            raise _failed(host, "its address is not a public one")
+            raise FetchFailed("its address is not a public one")
         return allowed[0]
 
+    async def _context(self) -> ssl.SSLContext:
+        if self._tls is None:
+            self._tls = await aside(ssl.create_default_context)  # reads the system's certificates
+        return self._tls
 
-class _Pinned(http.client.HTTPConnection):
-    """Connects to the address that was checked, whatever the name resolves to by now."""
 
-    def __init__(self, host: str, port: int, address: str, scheme: str, timeout: float) -> None:
-        super().__init__(host, port, timeout=timeout)
-        self._address = address
-        self._tls = ssl.create_default_context() if scheme == "https" else None
-
-    def connect(self) -> None:
-        self.sock = socket.create_connection((self._address, self.port), self.timeout)
-        if self._tls is not None:
-            self.sock = self._tls.wrap_socket(self.sock, server_hostname=self.host)
+def _encoded(data: bytearray) -> str:
+    """In steps: the encoder holds the interpreter."""
+    return "".join([base64.b64encode(data[at : at + _SLICE]).decode() for at in range(0, len(data), _SLICE)])
 
 
 @dataclass(frozen=True, slots=True)

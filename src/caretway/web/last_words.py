@@ -1,11 +1,13 @@
 """What is said to a client whose request could not be read: there is no exchange, and the connection ends."""
 
+import time
 from collections.abc import Callable
 
 import httptools
 
 from ..core.errors import GatewayError, bad_request
 from .exchange import Exchange, HttpRequest
+from .head import http_date
 
 Refuse = Callable[[Exchange, GatewayError], None]
 
@@ -18,6 +20,9 @@ class _Collected:
 
     def write(self, data: bytes) -> None:
         self.said += data
+
+    def date(self) -> bytes:
+        return http_date(time.time())
 
     def answered(self) -> None: ...
 

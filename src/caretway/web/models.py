@@ -61,9 +61,15 @@ class Health:
                 self._until = time.monotonic() + (self._fresh_for if self._status.signed_in else 5.0)
             return self._status
 
-    async def render(self, *, parked: int, live: int) -> bytes:
+    async def alive(self) -> bytes:
+        """For probes without a key: nothing that is anybody's business."""
         status = await self.status()
-        return msgspec.json.encode(
+        return b'{"status":"ready"}' if status.reachable and status.signed_in else b'{"status":"alive"}'
+
+    async def render(self, *, parked: int, live: int) -> tuple[int, bytes]:
+        """(HTTP status, JSON)"""
+        status = await self.status()
+        body = msgspec.json.encode(
             {
                 "status": "ok" if status.reachable else "error",
                 "version": __version__,
@@ -74,6 +80,7 @@ class Health:
                 "mcp": self._tools.health(),
             }
         )
+        return 200 if status.reachable else 503, body
 
     def render_tools(self) -> bytes:
         return msgspec.json.encode(self._tools.listing())

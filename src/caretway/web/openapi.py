@@ -198,13 +198,14 @@ SCHEMAS: Final[Schema] = {
 ERRORS: Final[dict[int, str]] = {
     400: "The request is malformed: not HTTP, not JSON, too deeply nested, a field that does not fit, unknown model.",
     401: "The gateway's own key is missing or wrong, or Cursor does not accept the credentials.",
+    402: "The subscription's usage is spent.",
     403: "The Host or Origin is not allowed, or Cursor refuses.",
     404: "There is nothing here.",
     405: "The route does not take this method.",
     408: "The request did not arrive in time.",
     409: "The turn to be continued is gone, and `x-caretway-session: required` forbids a replay.",
     413: "The body, or its list of messages, is larger than the limit.",
-    429: "Too many requests, too many at once, or the subscription's usage is spent.",
+    429: "Too many requests, or too many at once.",
     431: "The headers are larger or more than the limit.",
     500: "A bug of the gateway; its log has the details.",
     502: "Cursor failed, said something that cannot be understood, wants a newer client, or the model went in circles.",
@@ -297,6 +298,7 @@ def _paths() -> Schema:
     models = {"get": _operation("models", "Models", _answer("The list", "ModelList"))}
     model = {"get": _operation("model", "One model", _answer("It", "Any"), parameters=(_path("id"),))}
     health = {"get": _operation("health", "The gateway's state", _answer("It", "Health"))}
+    health["get"]["responses"]["503"] = _answer("Cursor cannot be reached", "Health")
     both: Schema = {
         "/chat/completions": {"post": chat},
         "/responses": {"post": responses},
@@ -314,6 +316,7 @@ def _paths() -> Schema:
         "/v1/messages/count_tokens": {"post": count},
         **{path: _renamed(item) for path, item in both.items()},
         "/": {"get": _operation("root", "Where to look", _answer("Names", "Any"))},
+        "/healthz": {"get": _operation("healthz", "A sign of life, without a key", _answer("alive or ready", "Any"))},
         "/metrics": {"get": metrics},
         "/openapi.json": {"get": _operation("openapi", "This document", _answer("It", "Any"))},
     }

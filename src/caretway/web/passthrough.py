@@ -22,7 +22,7 @@ from .exchange import HttpRequest
 MAX_KEY_CHARS: Final = 4096
 REFUSED_FOR_S: Final = 60.0
 MAX_REFUSED: Final = 1024
-OPEN_PATHS: Final = frozenset({"/", "/health", "/v1/health", "/metrics", "/openapi.json"})
+OPEN_PATHS: Final = frozenset({"/", "/healthz", "/health", "/v1/health", "/metrics", "/openapi.json"})
 """What concerns no account; with a key, `/health` speaks of that account."""
 SEND_KEY: Final = "Send your Cursor API key as `Authorization: Bearer KEY` or `x-api-key: KEY`."
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..core.errors import RETRYABLE, SOON, ErrorKind, GatewayError
+from ..core.errors import SOON, ErrorKind, GatewayError
 from ..core.events import AgentActivity, Event, TurnFailed, TurnStarted
 from ..core.fold import Reply
 from ..core.request import Image, ToolResult, TurnRequest
@@ -34,6 +34,9 @@ _SSE_HEADERS: tuple[Header, ...] = (
     (b"x-accel-buffering", b"no"),
 )
 _QUIET = (TurnStarted, AgentActivity)
+_LINE = "\u2028".encode()
+_PARAGRAPH = "\u2029".encode()
+_NEXT = "\u0085".encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,7 @@ class Responder:
         began = time.perf_counter()
         http = exchange.http
         body, exchange.body = exchange.body, b""
-        if is_large(body) or self._images is not None:
+        if is_large(body) or self._images is not None or dialect.recalls(body):
             request = await self._decode(dialect, body, http.headers)
         else:
             request = dialect.decode(read_json(body, self._shape), http.headers)
@@ -85,6 +88,8 @@ class Responder:
         if upstream.ignored:
             common.append((b"x-caretway-ignored", header_text(", ".join(upstream.ignored))))
         response = await self._sessions.open(upstream)
+        if request.stream:
+            response.shorten(dialect.repeats)
         meta = ResponseMeta(urandom(16).hex(), int(time.time()), request.model)
         answering = (Streamed if request.stream else Whole)(dialect, response, meta, common, exchange, self._pace)
         try:
@@ -117,7 +122,7 @@ class Responder:
         if self._images is None:
             return await aside(decode_large, dialect, body, headers, self._shape)
         parsed = await aside(read_json, body, self._shape)
-        if await self._images.inline(parsed) or is_large(body):
+        if await self._images.inline(parsed) or is_large(body) or dialect.recalls(body):
             return await aside(decode_parsed, dialect, parsed, len(body), headers, self._shape)
         return dialect.decode(parsed, headers)
 
@@ -299,6 +304,10 @@ class Streamed(_Answer):
         self._spoken = self._loop.time()
         self._opens_at = self._spoken + self._pace.patience
 
+    def stop(self) -> None:
+        super().stop()
+        self._encoder, self._early = None, []
+
     def _go_on(self) -> None:
         if self._over or self._exchange.blocked:
             return
@@ -312,9 +321,11 @@ class Streamed(_Answer):
             elif self._response.over:
                 self._finish(encoder.feed(events))
             else:
-                said = encoder.feed(events)
-                if said:  # not all that comes is shown, and a client must not take that for silence
-                    self._exchange.write(said)
+                data = encoder.feed(events)
+                if data:  # not all that comes is shown, and a client must not take that for silence
+                    if _LINE in data or _PARAGRAPH in data or _NEXT in data:
+                        data = one_line(data)
+                    self._exchange.write(data)
                     self._spoken = self._loop.time()
         except Exception as failure:
             self._end(failure)
@@ -332,7 +343,7 @@ class Streamed(_Answer):
 
     def _open(self) -> None:
         encoder = self._encoder = self._dialect.encoder(self._response.request, self._meta)
-        self._exchange.start((*_SSE_HEADERS, *self._headers()), encoder.feed(self._early))
+        self._exchange.start((*_SSE_HEADERS, *self._headers()), one_line(encoder.feed(self._early)))
         self._early = []
         self._spoken = self._loop.time()
         if self._response.over:
@@ -341,7 +352,7 @@ class Streamed(_Answer):
             self._exchange.wake_at(self._due(), self._ring)  # from now on silence counts
 
     def _finish(self, data: bytes) -> None:
-        self._exchange.finish(data)
+        self._exchange.finish(one_line(data))
         self._end()
 
     def _due(self) -> float:
@@ -364,6 +375,15 @@ class Streamed(_Answer):
             self._spoken = now
 
 
+def one_line(data: bytes) -> bytes:
+    """Events without the characters that some clients take for the end of a line (Python's `splitlines` does): what is
+    in an event is JSON, where they can be escaped."""
+    for raw, escaped in ((_LINE, b"\\u2028"), (_PARAGRAPH, b"\\u2029"), (_NEXT, b"\\u0085")):
+        if raw in data:
+            data = data.replace(raw, escaped)
+    return data
+
+
 def _real(events: list[Event]) -> bool:
     return any(not isinstance(event, _QUIET) for event in events)
 
@@ -377,9 +397,9 @@ def send_error(exchange: Exchange, dialect: Dialect, error: GatewayError, header
     status, body = dialect.error(error)
     if error.retry_after is not None:
         headers = [*headers, (b"retry-after", str(max(1, round(error.retry_after))).encode())]
-    elif error.kind in SOON:
+    elif error.kind in SOON and error.may_repeat:
         headers = [*headers, (b"retry-after", b"1")]
     # The official SDKs repeat 409 and 5xx by themselves; here they are told whether it helps.
-    again = b"true" if error.kind in RETRYABLE else b"false"
+    again = b"true" if error.may_repeat else b"false"
     headers = [*headers, (b"x-should-retry", again)]
     exchange.send(status, body, headers)

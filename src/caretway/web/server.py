@@ -1,16 +1,23 @@
 """The listening side: connections come in here, and stopping waits for the answers that are being made."""
 
 import asyncio
+import logging
+import math
 import socket
 import ssl
+import time
 from typing import Final
 
 from .body import Bodies
 from .connection import LINGER_S, Connection, Handler
+from .head import http_date
 from .limits import ConnectionLimits
 
 BACKLOG: Final = 2048
 """Clients that wait to be let in."""
+TELL_EVERY_S: Final = 60.0
+
+log = logging.getLogger(__name__)
 
 
 class Server:
@@ -27,6 +34,15 @@ class Server:
         self._listening: asyncio.Server | None = None
         self._loop = asyncio.get_running_loop()
         self._looking: asyncio.TimerHandle | None = None
+        self._second = 0
+        self._date = b""
+        self._turned_away = -math.inf
+
+    def date(self) -> bytes:
+        now = int(time.time())
+        if now != self._second:
+            self._second, self._date = now, http_date(now)
+        return self._date
 
     async def start(self, listener: socket.socket) -> None:
         # A client that does not say goodbye in TLS is not waited for longer than one that was refused.
@@ -56,7 +72,13 @@ class Server:
         if self._looking is None:
             self._look_later()
         self._empty.clear()
-        return len(self._connections) <= self.limits.connections
+        if len(self._connections) <= self.limits.connections:
+            return True
+        now = self._loop.time()
+        if now - self._turned_away >= TELL_EVERY_S:  # one line for a flood, not one for each drop of it
+            self._turned_away = now
+            log.warning("%d connections are open, no more are taken (`max_connections`)", self.limits.connections)
+        return False
 
     def left(self, connection: Connection) -> None:
         self._connections.discard(connection)

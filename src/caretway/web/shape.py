@@ -6,14 +6,13 @@ inside strings are no structure), refused when it holds too many values, and the
 behind a decoder may then walk a body recursively: it is never deeper than Python's stack.
 """
 
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
 from ..core.errors import ErrorKind, GatewayError, bad_request
+from ..core.json_bounds import MAX_DIGITS, has_long_numbers, most_values, structures
 
 _LISTS: Final = ("messages", "input")
 """The conversation, by the names of the three APIs."""
@@ -25,12 +24,11 @@ BUSY: Final = 8_000
 """Values that a body may have and still be worked on between two events of somebody else's stream."""
 _PIECE: Final = 256 * 2**10
 """Bytes that are decoded in one step, unless they are one string."""
-_SLICE: Final = 256 * 2**10
-_BACKSLASH: Final = b"\\"
 _SPACE: Final = b" \t\r\n"
-_STRIDE: Final = 64
-_DIGITS: Final = re.compile(rb"[0-9]{%d}" % (_STRIDE * _STRIDE))
-_DIGITS_SEEN: Final = re.compile(rb"[0-9]{%d}" % (_STRIDE - 1))
+_AS_ZEROS: Final = bytes.maketrans(b"123456789", b"0" * 9)
+_LONG: Final = b"0" * MAX_DIGITS
+_MAX_MARGIN: Final = 1024
+"""White space before a body."""
 _OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ARRAY: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -47,7 +45,7 @@ class ShapeLimits:
 def is_large(body: bytes) -> bool:
     """Whether to work on this body aside."""
     size = len(body)
-    return size > SMALL and (size > LARGE or _most(body) > BUSY)
+    return size > SMALL and (size > LARGE or most_values(body) > BUSY)
 
 
 def read_json(body: bytes, limits: ShapeLimits) -> object:
@@ -59,7 +57,7 @@ def read_json(body: bytes, limits: ShapeLimits) -> object:
             parsed: object = msgspec.json.decode(body)
         else:
             _check_count(body, limits.values)
-            parsed = _decoded(body.lstrip(_SPACE) if body[:1] in _SPACE else body, limits)
+            parsed = _decoded(_without_margin(body), limits)
     except RecursionError as broken:
         raise _too_deep(limits) from broken
     except (msgspec.DecodeError, UnicodeDecodeError) as broken:
@@ -86,10 +84,10 @@ def read_json(body: bytes, limits: ShapeLimits) -> object:
 
 def _check_count(body: bytes, limit: int) -> None:
     """The bound that costs nothing first; most bodies need no other."""
-    if _most(body) > limit or _DIGITS_SEEN.search(body[::_STRIDE]):
+    if most_values(body) > limit or has_long_numbers(body):
         count = 1
         for structure in structures(body):
-            count += _most(structure)
+            count += most_values(structure)
             if count > limit:
                 raise GatewayError(
                     ErrorKind.TOO_LARGE,
@@ -97,36 +95,20 @@ def _check_count(body: bytes, limit: int) -> None:
                     hint="Compact the conversation, or raise `max_json_values`.",
                     code="too_many_values",
                 )
-            if _DIGITS.search(structure):
-                raise bad_request("A number in the request has thousands of digits.", code="invalid_json")
-
-
-def _most(text: bytes) -> int:
-    """Values that this much JSON can begin, in steps that hold nobody up."""
-    return sum(
-        text.count(b",", at, at + _SLICE) + text.count(b"[", at, at + _SLICE) + text.count(b"{", at, at + _SLICE)
-        for at in range(0, len(text), _SLICE)
-    )
-
-
-def structures(body: bytes) -> Iterator[bytes]:
-    """What stands outside the strings of a JSON text, slice by slice. Of what is no JSON: whatever it is up to there.
-
-    Escaped backslashes and quotes are taken out of the way; then every quote begins or ends a string, and every other
-    piece between quotes is outside.
-    """
-    at, inside = 0, False
-    while at < len(body):
-        text = body[at : at + _SLICE]
-        if (len(text) - len(text.rstrip(_BACKSLASH))) % 2 and at + len(text) < len(body):
-            text = text[:-1]  # a slice does not end between a backslash and what it escapes
-        at += len(text)
-        pieces = text.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
-        yield b" ".join(pieces[1 if inside else 0 :: 2])
-        inside = inside != (len(pieces) % 2 == 0)
+            if _LONG in structure.translate(_AS_ZEROS):
+                raise bad_request(f"A number in the request has more than {MAX_DIGITS} digits.", code="invalid_json")
 
 
 # ---- decoding
+
+
+def _without_margin(body: bytes) -> bytes:
+    if body[:1] not in _SPACE:
+        return body
+    begins = len(body[:_MAX_MARGIN].lstrip(_SPACE))
+    if not begins:
+        raise bad_request("The request body begins with too much white space.", code="invalid_json")
+    return body[min(_MAX_MARGIN, len(body)) - begins :]
 
 
 def _decoded(text: Any, limits: ShapeLimits, level: int = 0) -> Any:

@@ -17,6 +17,10 @@ def blob_id(data: bytes) -> bytes:
 
 
 def write_message(role: str, content: str | Sequence[Mapping[str, Any]]) -> bytes:
+    if not isinstance(content, str) and any("image" in part for part in content):
+        # Part by part: several images are tens of megabytes, and an encoder lets nobody else in until it is done.
+        parts = b",".join([msgspec.json.encode(part, order="sorted") for part in content])
+        return b'{"content":[%b],"role":%b}' % (parts, msgspec.json.encode(role))
     return msgspec.json.encode({"role": role, "content": content}, order="sorted")
 
 

@@ -35,6 +35,11 @@ def embed_deep(parts: Sequence[tuple[bytes, bytes]], payload: bytes) -> bytes:
     return b"".join((*reversed(heads), payload))
 
 
+def around(field_tag: bytes, parts: list[bytes]) -> list[bytes]:
+    """The same for a payload in parts, which nobody has joined yet: large ones are copied once, at the very end."""
+    return [field_tag, _varint(sum(map(len, parts))), *parts]
+
+
 def _varint(number: int) -> bytes:
     out = bytearray()
     while number >= 128:

@@ -26,6 +26,8 @@ NO_STAND_INS: Final[Mapping[int, bytes]] = MappingProxyType({})
 
 _HEADER: Final = struct.Struct(">BI")
 HEADER_BYTES: Final = _HEADER.size
+_SHORT_HEADS: Final = tuple(_HEADER.pack(0, length) for length in range(256))
+"""How most frames begin."""
 _GZIP: Final = zlib.MAX_WBITS | 16
 
 
@@ -44,7 +46,10 @@ class End(bytes):
 
 
 def pack(payload: bytes, *, end: bool = False) -> bytes:
-    return _HEADER.pack(END_OF_STREAM if end else 0, len(payload)) + payload
+    length = len(payload)
+    if length < 256 and not end:
+        return _SHORT_HEADS[length] + payload
+    return _HEADER.pack(END_OF_STREAM if end else 0, length) + payload
 
 
 class EnvelopeReader:
@@ -85,8 +90,7 @@ class EnvelopeReader:
             not self._rest
             and not self._ended
             and 0 <= length <= self._light
-            and not data[0]
-            and int.from_bytes(data[1:HEADER_BYTES], "big") == length
+            and data[:HEADER_BYTES] == (_SHORT_HEADS[length] if length < 256 else _HEADER.pack(0, length))
             and not self._skip
         ):
             self.heavy = False
@@ -104,9 +108,10 @@ class EnvelopeReader:
         return frames
 
     def hold(self, data: bytes) -> None:
-        """Bytes that came while there was `more`: they wait for their turn."""
+        """Bytes that are not to be read yet: they wait for their turn."""
         if self._fault is None:
             self._rest += data
+            self.more = True
 
     def _read(self, data: bytes, frames: list[bytes], count: int, size: int) -> None:
         rest = self._rest

@@ -21,7 +21,7 @@ MAX_FIELDS: Final = 50_000
 """Of a message that is stored or skimmed."""
 MAX_ASKED_FIELDS: Final = 20_000
 """Of one that asks for something: every value in it becomes an object of ours."""
-MAX_ASKED_BYTES: Final = 1024 * 1024
+MAX_ASKED_BYTES: Final = 512 * 1024
 """What a tool is asked to do, arguments included. No model writes that much in one call."""
 
 _UPDATE: Final = 0x0A

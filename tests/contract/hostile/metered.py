@@ -1,24 +1,27 @@
 """A gateway in a process of its own, with a meter on its event loop and a look at its memory.
 
-Run as a program it is the gateway: settings come as JSON in the first argument, the port goes out on the first line, and
-each line that comes in is answered with what was measured since the last one. Imported, `metered` starts it.
+Run as a program it is the gateway: settings come as JSON in the first argument, the port goes out on the first line,
+and each line that comes in is answered with what was measured since the last one. Imported, `metered` starts it.
 """
 
 import asyncio
 import json
+import os
 import sys
-import time
-from asyncio.events import Handle
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, cast
+from typing import Any
 
 import httpx
 
-ROOT = Path(__file__).parents[3]
+from caretway.app import Gateway
+from caretway.config import Settings
+from contract.meter import Meter, memory_as_served
+
+TESTS = Path(__file__).parents[2]
 START_S = 60
 
 
@@ -28,7 +31,7 @@ class Reading:
     """Thread CPU time of the longest callback since the last reading."""
     where: str
     rss: int
-    """Bytes, now and at most since the start."""
+    """Bytes, now and at most since the last reading."""
     peak: int
 
 
@@ -54,7 +57,7 @@ async def metered(**settings: Any) -> AsyncIterator[Metered]:
             json.dumps(known),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": str(TESTS)},
         )
         try:
             assert process.stdout is not None
@@ -71,59 +74,33 @@ async def metered(**settings: Any) -> AsyncIterator[Metered]:
 # ---- the program
 
 
-class Meter:
-    """Takes the time of every callback of the loop."""
-
-    def __init__(self) -> None:
-        self.longest = 0.0
-        self.where = ""
-        self._run = cast(Callable[[Handle], None], Handle._run)
-
-    def install(self) -> None:
-        meter, inner = self, self._run
-
-        def run(handle: Handle) -> None:
-            began = time.thread_time()
-            inner(handle)
-            took = time.thread_time() - began
-            if took > meter.longest:
-                meter.longest, meter.where = took, repr(handle)[:400]
-
-        Handle._run = run  # type: ignore[method-assign]
-
-    def take(self) -> tuple[float, str]:
-        reading = self.longest * 1000, self.where
-        self.longest, self.where = 0.0, ""
-        return reading
-
-
 def memory() -> tuple[int, int]:
-    """Resident bytes: now, and the most there ever were."""
+    """Resident bytes: now, and the most there were since the last time."""
     lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    return tuple(int(lines[name].split()[0]) * 1024 for name in ("VmRSS", "VmHWM"))  # type: ignore[return-value]
+    now, most = (int(lines[name].split()[0]) * 1024 for name in ("VmRSS", "VmHWM"))
+    Path("/proc/self/clear_refs").write_text("5")  # from here on `most` counts anew
+    return now, most
 
 
 async def main() -> None:
-    from caretway.app import Gateway
-    from caretway.config import Settings
-
     settings = json.loads(sys.argv[1])
     settings["data_dir"] = Path(settings["data_dir"])
-    meter, loop, ended = Meter(), asyncio.get_running_loop(), asyncio.Event()
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    async with Gateway(Settings(**settings)) as running, Meter() as meter:
 
-    def asked() -> None:
-        if not sys.stdin.buffer.raw.read(4096):  # type: ignore[attr-defined]
-            ended.set()
-            return
-        longest, where = meter.take()
-        rss, peak = memory()
-        print(json.dumps({"longest_ms": longest, "where": where, "rss": rss, "peak": peak}), flush=True)
+        def asked() -> None:
+            if not os.read(sys.stdin.fileno(), 4096):
+                ended.set()
+                return
+            longest, _ = meter.take()
+            rss, peak = memory()
+            reading = {"longest_ms": longest.seconds * 1000, "where": longest.where, "rss": rss, "peak": peak}
+            print(json.dumps(reading), flush=True)
 
-    async with Gateway(Settings(**settings)) as running:
-        meter.install()
         loop.add_reader(sys.stdin, asked)
         print(running.base_url, flush=True)
-        await ended.wait()
+        with memory_as_served():
+            await ended.wait()
         loop.remove_reader(sys.stdin)
 
 

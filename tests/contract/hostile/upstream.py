@@ -1,7 +1,7 @@
 """A Cursor that means harm: what it answers a run with, as bytes, on either carrier.
 
-A `Case` is what the client asks for and what upstream says to it. Nothing here is broken at the level of HTTP or of the
-envelope; every message is one that the decoder could take.
+`CASES` are what it may say. Nothing of it is broken at the level of HTTP or of the envelope, and nearly every message
+is one that the decoder would take.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ import os
 import struct
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from functools import partial as partial_of
 from typing import Any
 
 from google.protobuf.struct_pb2 import ListValue, Value
@@ -100,15 +101,20 @@ def nested(depth: int) -> Value:
     return value
 
 
-def wide(count: int) -> Value:
-    return Value(list_value=ListValue(values=[Value(list_value=ListValue()) for _ in range(count)]))
+def wide(count: int) -> bytes:
+    """An exec with an argument of so many empty lists, put together by hand: the encoder takes seconds."""
+    return _asked_by_hand(_field(0x32, b"\x0a\x02\x32\x00" * count))
 
 
-def deep_bytes(levels: int) -> bytes:
-    """An exec whose argument nests deeper than any encoder would write it: put together by hand."""
+def deep(levels: int) -> bytes:
+    """An exec whose argument nests deeper than any encoder would write it."""
     inner = b""
     for _ in range(levels):
         inner = _field(0x32, _field(0x0A, inner))  # Value.list_value, ListValue.values
+    return _asked_by_hand(inner)
+
+
+def _asked_by_hand(inner: bytes) -> bytes:
     entry = _field(0x0A, b"key") + _field(0x12, inner)
     args = pb.McpArgs(name="look", tool_name="look", tool_call_id="call-1").SerializeToString()
     args_field = pb.McpArgs.DESCRIPTOR.fields_by_name["args"].number << 3 | 2
@@ -134,6 +140,16 @@ def _detailed(size: int) -> Chunks:
     yield pack(write_end(error), end=True)
 
 
+LONGEST = 8_300_000
+"""An answer, in bytes of JSON, with something left for what goes around it."""
+
+
+def _whole_each_time(times: int) -> Chunks:
+    for number in range(times):
+        yield pack(partial("{" + "x" * number * 100))
+    yield ENDED
+
+
 FULL = MAX_FRAME_BYTES - 64
 MANY_IDS = [os.urandom(32)] * 400_000
 CASES: dict[str, Callable[[], Chunks]] = {
@@ -142,12 +158,20 @@ CASES: dict[str, Callable[[], Chunks]] = {
     "one delta of quotes": lambda: in_one(pack(text('"' * FULL))),
     "one delta with a wide character": lambda: in_one(pack(text("a" * (FULL - 8) + "\U0001f600"))),
     "one thought of 16 MiB": lambda: in_one(pack(thought("a" * FULL))),
-    "a long answer in small words": lambda: endless(pack(text("word ")), 40 * MIB),
+    "a long answer in small words": lambda: endless(pack(text("a few words at a time, ")), 40 * MIB),
     "a long answer in control characters": lambda: endless(pack(text("\x01" * 100)), 40 * MIB),
     "a long answer in pages": lambda: endless(pack(text("a page" * 5000)), 400 * MIB),
+    "an answer just within the limit": lambda: in_one(pack(text("a" * LONGEST))),
+    "the same in quotes": lambda: in_one(pack(text('"' * (LONGEST // 2)))),
+    "the same in control characters": lambda: in_one(pack(text("\x01" * (LONGEST // 6)))),
+    "the same with a wide character": lambda: in_one(pack(text("a" * LONGEST + "\U0001f600"))),
+    "one just within the limit of a stream that repeats it": lambda: in_one(pack(text("a" * (LONGEST // 5)))),
+    "the same, repeated, in quotes": lambda: in_one(pack(text('"' * (LONGEST // 10)))),
+    "the same, repeated, in control characters": lambda: in_one(pack(text("\x01" * (LONGEST // 30)))),
+    "the same, repeated, with a wide character": lambda: in_one(pack(text("a" * (LONGEST // 5) + "\U0001f600"))),
     "text and thoughts by turns": lambda: endless(pack(text("ab")) + pack(thought("cd")), 40 * MIB),
-    "nothing, a million times": lambda: in_one(pack(b"") * 1_000_000),
-    "heartbeats, a million": lambda: in_one(pack(update(heartbeat=pb.HeartbeatUpdate())) * 1_000_000),
+    "nothing, again and again": lambda: in_one(pack(b"") * 200_000),
+    "heartbeats in one read": lambda: in_one(pack(update(heartbeat=pb.HeartbeatUpdate())) * 200_000),
     "ten thousand pieces in one read": lambda: in_one(
         *[pack(set_blob(n, b"%032d" % n, b"x" * 100)) for n in range(10_000)]
     ),
@@ -170,14 +194,19 @@ CASES: dict[str, Callable[[], Chunks]] = {
     "bombs of pieces": lambda: in_one(*[zipped(set_blob(1, b"k", bytes(FULL)))] * 60),
     "a bomb of news": lambda: in_one(*[zipped(update(heartbeat=pb.HeartbeatUpdate()) * 1_000_000)] * 3),
     "a nested argument": lambda: in_one(pack(asked(1, nested(30)))),
-    "an argument nested too deeply": lambda: in_one(pack(deep_bytes(5000))),
-    "an argument of many small values": lambda: in_one(pack(asked(1, wide(16_000)))),
-    "an argument of too many small values": lambda: in_one(pack(asked(1, wide(1_000_000)))),
-    "an argument of a megabyte": lambda: in_one(pack(asked(1, Value(string_value="\x01" * (MIB - 200))))),
+    "an argument nested too deeply": lambda: in_one(pack(deep(5000))),
+    "an argument of many small values": lambda: in_one(pack(wide(16_000))),
+    "an argument of too many small values": lambda: in_one(pack(wide(1_000_000))),
+    "an argument of half a megabyte": lambda: in_one(pack(asked(1, Value(string_value="\x01" * (MIB // 2 - 200))))),
     "an argument of ten megabytes": lambda: in_one(pack(asked(1, Value(string_value="a" * 10 * MIB)))),
     "a part of a call of 16 MiB": lambda: in_one(pack(partial("a" * (FULL - 200)))),
-    "parts of a call without end": lambda: endless(pack(partial('"ab')), 40 * MIB),
+    "parts of a call without end": lambda: endless(pack(partial("a")) + pack(partial("b")), 40 * MIB),
     "calls that only begin": lambda: (pack(partial("{", f"call-{n}")) for n in range(100_000)),
+    "calls with ids of 60 kB": lambda: (pack(partial("{", f"{n}" * 10_000)) for n in range(10_000, 20_000)),
+    "a call that is told whole each time": lambda: _whole_each_time(1_500),
+    "a second call that only grows": lambda: endless(
+        pack(partial("{")) + pack(partial('"ab', "call-2")) + pack(partial("c" * 100, "call-3")), 40 * MIB
+    ),
     "twenty thousand execs": lambda: in_one(*[pack(asked(n, Value(string_value="x"))) for n in range(1, 20_001)]),
     "execs of no tool": lambda: in_one(*[pack(asked(n, Value(string_value="x"), "nothing")) for n in range(1, 20_001)]),
     "an end of 60 kB": lambda: _detailed(15_000),
@@ -185,51 +214,100 @@ CASES: dict[str, Callable[[], Chunks]] = {
 }
 
 
+SHREDDED = "an answer in a hundred thousand shreds"
+"""Not in the messages: the carrier brings it byte by byte, and many of those in one read."""
+
+
+def _shredded() -> Chunks:
+    yield pack(text("word ")) * 7_000 + ENDED
+
+
+CASES[SHREDDED] = _shredded
+
+
 # ---- servers
 
 
-async def play(write: Callable[[bytes], None], waiting: Callable[[], int], chunks: Chunks) -> None:
+class Upstream:
+    """What the next run is answered with."""
+
+    chunks: Callable[[], Chunks]
+
+    @property
+    def shredded(self) -> bool:
+        return self.chunks is _shredded
+
+
+async def play(write: Callable[[bytes], None], waiting: Callable[[], int | None], chunks: Chunks) -> None:
+    """`waiting`: bytes that were not taken yet; None: nobody will."""
     for chunk in chunks:
-        while waiting() > WAITING_BYTES:
+        while (left := waiting()) is not None and left > WAITING_BYTES:
             await asyncio.sleep(0.002)
+        if left is None:
+            return
         write(chunk)
+        await asyncio.sleep(0)
 
 
 class HostileH2(Script):
-    def __init__(self, chunks: Callable[[], Chunks]) -> None:
-        self._chunks = chunks
+    def __init__(self, upstream: Upstream) -> None:
+        self._upstream = upstream
 
     def on_message(self, stream: PeerStream, payload: bytes) -> None:
         stream.messages.clear()
         if pb.AgentClientMessage.FromString(payload).HasField("run_request"):
-            gone = lambda: 0 if stream.reset_code is not None else len(stream.waiting)  # noqa: E731
-            spawn(play(stream.write, gone, self._chunks()), "hostile-run")
+
+            def waiting() -> int | None:
+                return None if stream.reset_code is not None or stream.connection.lost else len(stream.waiting)
+
+            spawn(play(partial_of(self._write, stream), waiting, self._upstream.chunks()), "hostile-run")
+
+    def _write(self, stream: PeerStream, data: bytes) -> None:
+        if not self._upstream.shredded:
+            stream.write(data)
+            return
+        frames = (b"\0\0\x01\0\0" + stream.id.to_bytes(4, "big") + data[at : at + 1] for at in range(len(data)))
+        stream.connection.transport.write(b"".join(frames))
+        stream.connection.h2.end_stream(stream.id)
+        stream.connection.flush()
 
     def on_end(self, stream: PeerStream) -> None:
-        stream.head(200, UNARY_TYPE)
-        stream.write(b"", end=True)
+        if not stream.path.endswith("/Run"):
+            stream.head(200, UNARY_TYPE)
+            stream.write(b"", end=True)
 
 
 class HostileHttp1(Http1Script):
-    def __init__(self, chunks: Callable[[], Chunks]) -> None:
-        self._chunks = chunks
+    def __init__(self, upstream: Upstream) -> None:
+        self._upstream = upstream
 
     def on_message(self, run: PeerRun, payload: bytes) -> None:
         run.messages.clear()
         if pb.AgentClientMessage.FromString(payload).HasField("run_request"):
-            transport = run.request.connection.transport
-            spawn(play(run.request.write, transport.get_write_buffer_size, self._chunks()), "hostile-run")
+            connection = run.request.connection
+
+            def waiting() -> int | None:
+                return None if connection.lost else connection.transport.get_write_buffer_size()
+
+            spawn(play(partial_of(self._write, run), waiting, self._upstream.chunks()), "hostile-run")
+
+    def _write(self, run: PeerRun, data: bytes) -> None:
+        if not self._upstream.shredded:
+            run.request.write(data)
+            return
+        shreds = b"".join(b"1\r\n%b\r\n" % data[at : at + 1] for at in range(len(data)))
+        run.request.connection.transport.write(shreds + b"0\r\n\r\n")
 
     def on_call(self, request: PeerRequest) -> None:
         request.answer(200, b"")
 
 
 @asynccontextmanager
-async def hostile(carrier: str, chunks: Callable[[], Chunks]) -> AsyncIterator[str]:
+async def hostile(carrier: str, upstream: Upstream) -> AsyncIterator[str]:
     """Its URL."""
     if carrier == "h2":
-        async with h2_site(HostileH2(chunks)) as site:
+        async with h2_site(HostileH2(upstream)) as site:
             yield site.url
     else:
-        async with http1_site(HostileHttp1(chunks)) as plain:
+        async with http1_site(HostileHttp1(upstream)) as plain:
             yield plain.url

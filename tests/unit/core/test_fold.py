@@ -1,5 +1,6 @@
 """Events -> Reply: what the whole answer has in common with the stream it is folded from."""
 
+import tracemalloc
 from typing import Final
 
 import pytest
@@ -129,3 +130,37 @@ def test_calls_equal_their_deltas(arguments: list[list[str]]) -> None:
         deltas = (e.arguments for e in events if isinstance(e, ToolCallDelta) and e.id == f"c{number}")
         assert call == ToolCall(f"c{number}", "f", "".join(deltas))
     assert len(calls) == len(arguments)
+
+
+def test_words_cost_no_more_to_keep_than_pages() -> None:
+    folding = Fold()
+    tracemalloc.start()
+    try:
+        for number in range(2000):
+            folding.add([TextDelta(f"{number:04d} ") for _ in range(100)])
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 2 * 200_000 * 5
+    assert folding.reply().text == "".join(f"{number:04d} " * 100 for number in range(2000))
+
+
+HEAVY: Final[dict[str, tuple[list[Event], int]]] = {
+    "text": ([TextDelta("a" * 1000)], 1000),
+    "what JSON spells out": ([TextDelta("\x01" * 1000)], 6000),
+    "wide characters": ([TextDelta("\U0001f600" * 1000)], 4000),
+    "thoughts": ([ReasoningDelta("a" * 1000)], 1000),
+    "a call": ([ToolCallStarted("a", "f"), ToolCallReady("a", "f", "x" * 1000)], 1000),
+    "a note": ([Note("key", "x" * 1000)], 1000),
+    "a tool that was run": ([AgentActivity("f", ToolCall("a", "f", "x" * 1000))], 1000),
+    "runs of nearly nothing": ([TextDelta("a"), ReasoningDelta("b")] * 10, 1000),
+}
+
+
+@pytest.mark.parametrize("name", HEAVY)
+def test_the_weight_is_at_least_what_is_kept(name: str) -> None:
+    events, least = HEAVY[name]
+    folding = Fold()
+    for _ in range(100):
+        folding.add(events)
+    assert folding.weight >= least * 30  # a few events behind

@@ -66,7 +66,7 @@ CASES = [
     ),
     Case(
         "the total of several calls is on no response",
-        "calls bash 36\npauses\nresults 400\ncontext 12210\nsays 40\ntokens 11\ncontext 12221\nends",
+        "calls bash 36\npauses\nresults 400\ndone\ncontext 12210\nsays 40\ntokens 11\ncontext 12221\nends",
         (Usage(100, 10, estimated=True), Usage(12_210, 11, run=RunUsage(24_300, 21, 12_000, 0, steps=2))),
         RunUsage(24_300, 21, 12_000, 0),
     ),
@@ -79,6 +79,26 @@ CASES = [
         "a checkpoint while the client works is where the next step begins",
         "calls bash 36\npauses\ncontext 12110\nresults 400\ncalls bash 36\npauses",
         (Usage(100, 10, estimated=True), Usage(12_210, 10, estimated=True)),
+    ),
+    Case(
+        "a checkpoint of the step before that comes late lacks the results",
+        "calls bash 36\npauses\nresults 4000\ncontext 12110\ncalls bash 36\npauses",
+        (Usage(100, 10, estimated=True), Usage(13_110, 10, estimated=True)),
+    ),
+    Case(
+        "also when an earlier one is known",
+        "context 12100\ncalls bash 36\npauses\nresults 4000\ncontext 12110\ncalls bash 36\npauses",
+        (Usage(12_100, 10, estimated=True), Usage(13_110, 10, estimated=True)),
+    ),
+    Case(
+        "one that holds them is this step's, whether or not somebody said that they arrived",
+        "context 12100\ncalls bash 36\npauses\nresults 4000\ncontext 13080\nsays 40\ntokens 9\nends",
+        (Usage(12_100, 10, estimated=True), Usage(13_080, 9)),
+    ),
+    Case(
+        "a late one, then the right one",
+        "calls bash 36\npauses\nresults 4000\ncontext 12110\ndone\ncontext 13080\nsays 40\ntokens 9\nends",
+        (Usage(100, 10, estimated=True), Usage(13_080, 9)),
     ),
     Case(
         "a step without a checkpoint: the last one, what was said since, and the results",

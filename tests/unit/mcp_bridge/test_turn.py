@@ -9,6 +9,7 @@ from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import (
     AgentActivity,
     Event,
+    Recovered,
     RunUsage,
     TextDelta,
     TurnEnded,
@@ -158,27 +159,30 @@ async def test_an_inner_failure_is_passed_on_and_cancels() -> None:
     turn = await started(inner, tools)
     await receive(turn)
     await asyncio.sleep(0)
-    assert (await receive(turn))[-1] == failure
+    assert (await receive(turn))[-1] == TurnFailed(failure.error.after_work()), "a tool ran: do not just ask again"
     await asyncio.sleep(0.01)
     assert tools.cancelled == ["1"]
 
 
-@pytest.mark.parametrize("bridged_too", [False, True])
-async def test_a_turn_that_is_gone_is_said_so(bridged_too: bool) -> None:
-    """A step of the client's alone raises in submit; one with bridged calls says it as the response's failure."""
-    more = called("1", QUICK) if bridged_too else []
-    inner = ScriptedBackend([ScriptedTurn(calls_and_ends(*more, *called("2", "read")), refuses=True)])
+async def test_a_turn_that_is_gone_is_said_so() -> None:
+    """Nothing ran here: the client's own history is all there is to tell anew."""
+    inner = ScriptedBackend([ScriptedTurn(calls_and_ends(*called("2", "read")), refuses=True)])
     turn = await started(inner, Tools(), "read")
     await response(turn)
-    if not bridged_too:
-        with pytest.raises(GatewayError) as gone:
-            await turn.submit([result("2", "a file")])
-        error: GatewayError | None = gone.value
-    else:
+    with pytest.raises(GatewayError) as gone:
         await turn.submit([result("2", "a file")])
-        error = (await response(turn)).error
-    assert error is not None
-    assert error.kind is ErrorKind.TURN_GONE
+    assert gone.value.kind is ErrorKind.TURN_GONE
+
+
+async def test_a_step_of_both_whose_run_is_gone_is_told_to_a_new_one() -> None:
+    both = calls_and_ends(*called("1", QUICK), *called("2", "read"))
+    again = ScriptedTurn([[TextDelta("done"), TurnEnded()]])
+    inner, tools = ScriptedBackend([ScriptedTurn(both, refuses=True), again]), Tools()
+    turn = await started(inner, tools, "read")
+    await response(turn)
+    await turn.submit([result("2", "a file")])
+    assert (await response(turn)).text == "done"
+    assert tools.running == ["1"]
 
 
 async def test_several_inner_turns_are_the_context_of_the_last_and_the_cost_of_all() -> None:
@@ -251,3 +255,50 @@ async def test_a_backend_without_tools_gets_none() -> None:
 
 async def test_a_backend_that_cannot_park_seems_to(abilities: Abilities) -> None:
     assert bridged(ScriptedBackend([], abilities), Tools()).abilities == replace(abilities, parks=True)
+
+
+# ---- a run that is lost after bridged calls
+
+
+GONE = TurnFailed(GatewayError(ErrorKind.TURN_GONE, "lost"))
+
+
+async def test_a_lost_run_is_told_the_bridged_results_and_runs_no_tool_twice() -> None:
+    """Between the result and the answer the inner run is lost: only this turn knows that the tool ran."""
+    lost = ScriptedTurn([[*called("1", QUICK), TurnPaused()], [Recovered("fresh run", "stalled", 1), GONE]])
+    tools, inner = Tools(), ScriptedBackend([lost, ScriptedTurn([[TextDelta("done"), TurnEnded()]])])
+    reply = await response(await started(inner, tools))
+    assert (reply.text, reply.error) == ("done", None)
+    told = inner.started[1]
+    assert [part for message in told.messages for part in message.parts if isinstance(part, ToolResult)] == [
+        result("1", "quick says {}")
+    ]
+    assert (told.reopened, lost.closed) == (1, True)
+
+
+async def test_results_that_a_lost_run_cannot_take_are_told_to_a_new_one() -> None:
+    lost = ScriptedTurn([[*called("1", QUICK), TurnPaused()]], refuses=True)
+    inner = ScriptedBackend([lost, ScriptedTurn([[TextDelta("done"), TurnEnded()]])])
+    reply = await response(await started(inner, Tools()))
+    assert (reply.text, reply.error) == ("done", None)
+    assert [message.role for message in inner.started[1].messages] == [Role.USER, Role.ASSISTANT, Role.TOOL]
+
+
+async def test_the_clients_results_after_a_bridged_step_are_told_to_a_new_run() -> None:
+    lost = ScriptedTurn([[*called("1", QUICK), TurnPaused()], [*called("2", "read"), TurnPaused()]])
+    inner = ScriptedBackend([lost, ScriptedTurn([[TextDelta("done"), TurnEnded()]])])
+    turn = await started(inner, Tools(), "read")
+    assert (await response(turn)).paused
+    lost.refuses = True
+    await turn.submit([result("2", "text")])
+    reply = await response(turn)
+    assert (reply.text, reply.error) == ("done", None)
+    given = [part for message in inner.started[1].messages for part in message.parts if isinstance(part, ToolResult)]
+    assert given == [result("1", "quick says {}"), result("2", "text")]
+
+
+async def test_a_run_that_is_lost_before_any_bridged_call_is_the_sessions_business() -> None:
+    inner = ScriptedBackend([ScriptedTurn([[GONE]])])
+    reply = await response(await started(inner, Tools()))
+    assert reply.error is not None
+    assert reply.error.kind is ErrorKind.TURN_GONE

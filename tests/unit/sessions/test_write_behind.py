@@ -1,6 +1,9 @@
 """Conversations are written later and together, and nobody can tell."""
 
 import asyncio
+import threading
+from collections.abc import Mapping
+from pathlib import Path
 
 from caretway.core.turn import Snapshot
 from caretway.sessions.store import SqliteStore
@@ -11,13 +14,29 @@ class Shelf:
     def __init__(self) -> None:
         self.kept: dict[bytes, Snapshot] = {}
         self.writes = 0
+        self.touched: Mapping[int, float] | None = None
+        self.threads: set[threading.Thread] = set()
+        self.gate = threading.Event()
+        self.gate.set()
+        self.closed = False
 
     def recall(self, key: bytes) -> Snapshot | None:
         return self.kept.get(key)
 
-    def remember_all(self, conversations: list[tuple[bytes, Snapshot]]) -> None:
+    def take_touched(self) -> dict[int, float]:
+        return {1: 2.0}
+
+    def remember_all(
+        self, conversations: list[tuple[bytes, Snapshot]], touched: Mapping[int, float] | None = None
+    ) -> None:
+        self.threads.add(threading.current_thread())
+        self.gate.wait()
         self.writes += 1
         self.kept.update(conversations)
+        self.touched = touched
+
+    def close(self) -> None:
+        self.closed = True
 
 
 def snapshot(number: int) -> Snapshot:
@@ -38,8 +57,9 @@ async def test_what_is_asked_for_is_written_first() -> None:
     shelf = Shelf()
     store = WriteBehind(shelf)
     store.remember(b"key", snapshot(1))
-    assert store.recall(b"other") is None
-    assert shelf.writes == 0
+    assert not store.settled
+    await store.settle()
+    assert store.settled
     assert store.recall(b"key") == snapshot(1)
 
 
@@ -66,6 +86,7 @@ async def test_a_line_of_turns_in_one_write() -> None:
     store = SqliteStore(None, max_bytes=1 << 20, max_age_s=60, clock=lambda: 1000.0)
     behind = WriteBehind(store)
     behind.remember(b"first", Snapshot("agent", b"1", {b"a": b"A"}))
+    behind.flush()
     first = behind.recall(b"first")
     assert first is not None
     behind.remember(b"second", Snapshot("agent", b"2", {b"b": b"B"}, parent=first.parent))
@@ -74,3 +95,48 @@ async def test_a_line_of_turns_in_one_write() -> None:
     second = behind.recall(b"second")
     assert second is not None and (second.fetch(b"a"), second.fetch(b"b")) == (b"A", b"B")
     store.close()
+
+
+async def test_writing_takes_no_time_of_the_loop() -> None:
+    shelf = Shelf()
+    store = WriteBehind(shelf, lambda: shelf)
+    shelf.gate.clear()
+    store.remember(b"1", snapshot(1))
+    store.flush()
+    store.remember(b"2", snapshot(2))  # while the first one is being written
+    store.flush()
+    assert not store.settled
+    shelf.gate.set()
+    await store.settle()
+    assert (shelf.writes, set(shelf.kept), shelf.touched) == (2, {b"1", b"2"}, {1: 2.0})
+    assert threading.current_thread() not in shelf.threads and len(shelf.threads) == 1
+    await store.aclose()
+    assert shelf.closed
+
+
+async def test_a_store_that_cannot_keep_up_forgets() -> None:
+    shelf = Shelf()
+    store = WriteBehind(shelf, lambda: shelf)
+    shelf.gate.clear()
+    for number in range(MAX_WAITING * 3):
+        store.remember(b"%d" % number, snapshot(number))
+    shelf.gate.set()
+    await store.aclose()
+    assert len(shelf.kept) == 2 * MAX_WAITING  # what was being written, and what may wait
+
+
+async def test_two_connections_to_one_file(tmp_path: Path) -> None:
+    def opened() -> SqliteStore:
+        return SqliteStore(tmp_path / "file", max_bytes=1 << 20, max_age_s=1e9, clock=lambda: 1000.0)
+
+    reader = opened()
+    behind = WriteBehind(reader, opened)
+    behind.remember(b"first", Snapshot("agent", b"1", {b"a": b"A"}))
+    await behind.settle()
+    first = behind.recall(b"first")
+    assert first is not None and first.fetch(b"a") == b"A"
+    behind.remember(b"second", Snapshot("agent", b"2", {b"b": b"B"}, parent=first.parent))
+    await behind.aclose()
+    second = behind.recall(b"second")
+    assert second is not None and (second.fetch(b"a"), second.fetch(b"b")) == (b"A", b"B")
+    reader.close()

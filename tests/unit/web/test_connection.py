@@ -59,7 +59,12 @@ class House:
 
     def left(self, connection: Connection) -> None: ...
 
-    def enter(self, exchange: Exchange) -> None:
+    def date(self) -> bytes:
+        return b"now"
+
+    def enter(self, exchange: Exchange) -> None: ...
+
+    def begin(self, exchange: Exchange) -> None:
         exchange.entered = True
         self.inside += 1
 
@@ -188,7 +193,7 @@ async def test_a_client_that_asks_before_it_sends(line: Line, version: str, leng
 async def test_no_content_has_no_length(line: Line) -> None:
     _, socket, _ = line
     (await ask(line)).send(204, b"", [(b"vary", b"origin")])
-    assert socket.said == b"HTTP/1.1 204 No Content\r\nvary: origin\r\n\r\n"
+    assert socket.said == b"HTTP/1.1 204 No Content\r\ndate: now\r\nvary: origin\r\n\r\n"
 
 
 class Witness:
@@ -215,3 +220,50 @@ async def test_a_witness_sees_every_piece_once(line: Line) -> None:
     assert witness.seen == [(b"one", False), (b"two", False), (b"three", True)]
     assert socket.said.endswith(b"\r\n\r\n3\r\none\r\n3\r\ntwo\r\n5\r\nthree\r\n0\r\n\r\n")
     assert socket.said.count(b"\r\n\r\n") == 2
+
+
+async def test_http_1_0_may_keep_its_connection(line: Line) -> None:
+    house, socket, connection = line
+    connection.data_received(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+    await asyncio.sleep(0)
+    house.asked[-1].send(200, b"x")
+    assert b"connection: keep-alive\r\n" in socket.said
+    connection.data_received(b"GET / HTTP/1.0\r\n\r\n")
+    await asyncio.sleep(0)
+    house.asked[-1].send(200, b"x")
+    assert b"connection: close\r\n" in socket.said
+    assert socket.end == "closed"
+
+
+async def test_a_stream_for_http_1_0_ends_with_its_connection(line: Line) -> None:
+    house, socket, connection = line
+    connection.data_received(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+    await asyncio.sleep(0)
+    house.asked[-1].start([], b"data: 1\n\n")
+    house.asked[-1].finish(b"data: 2\n\n")
+    assert socket.said.endswith(b"connection: close\r\n\r\ndata: 1\n\ndata: 2\n\n")
+    assert socket.end == "closed"
+
+
+async def test_a_client_that_closed_its_half_is_probed_and_answered(line: Line) -> None:
+    _, socket, connection = line
+    exchange = await ask(line)
+    assert connection.eof_received()
+    assert socket.said == b"HTTP/1.1 100 Continue\r\n\r\n"
+    exchange.send(200, b"answer")
+    assert socket.said.endswith(b"connection: close\r\n\r\nanswer")
+    assert socket.end == "closed"
+
+
+async def test_a_stream_is_probed_with_a_comment(line: Line) -> None:
+    _, socket, connection = line
+    (await ask(line)).start([], b"data: 1\n\n")
+    assert connection.eof_received()
+    assert socket.said.endswith(b"3\r\n:\n\n\r\n")
+
+
+async def test_a_client_that_closed_before_it_asked_is_gone(line: Line) -> None:
+    _, _, connection = line
+    assert not connection.eof_received()
+    connection.data_received(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{")
+    assert not connection.eof_received()

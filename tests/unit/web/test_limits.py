@@ -1,13 +1,15 @@
 """Shapes of JSON, heads of requests, and what one caller may ask for."""
 
 import itertools
+from email.utils import formatdate
 
+import msgspec
 import pytest
 
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.web.admission import Admission, CallerLimits
-from caretway.web.head import head_problem, without_upgrade
-from caretway.web.shape import ShapeLimits, read_json
+from caretway.web.head import head_problem, http_date, without_upgrade
+from caretway.web.shape import LARGE, SMALL, ShapeLimits, is_large, read_json
 
 LIMITS = ShapeLimits(depth=8, messages=3)
 
@@ -85,6 +87,7 @@ class Clock:
 
 def refused(admission: Admission, caller: str) -> GatewayError | None:
     try:
+        admission.ask(caller)
         admission.enter(caller)
     except GatewayError as error:
         return error
@@ -109,7 +112,9 @@ def test_a_bucket_fills_up_again() -> None:
 
 def test_what_is_being_made_is_counted_and_given_back() -> None:
     admission = Admission(CallerLimits(concurrent=2, per_minute=1000), Clock())
+    admission.ask("a")
     admission.enter("a")
+    admission.ask("a")
     admission.enter("a")
     error = refused(admission, "a")
     assert error is not None
@@ -122,3 +127,71 @@ def test_what_is_being_made_is_counted_and_given_back() -> None:
 def test_who_has_no_key_is_not_counted() -> None:
     admission = Admission(CallerLimits(concurrent=1, per_minute=1), Clock())
     assert not any(refused(admission, "") for _ in itertools.repeat(None, 50))
+
+
+# ---- what is large
+
+LARGE_LIMITS = ShapeLimits(depth=20, values=1000, text=2 * 2**20)
+
+
+def test_code_in_a_prompt_is_not_structure() -> None:
+    code = 'for (i in [1, 2, 3]) { call("a", {"b": [i]}); }\n' * 20_000
+    body = msgspec.json.encode({"messages": [{"role": "user", "content": code}]})
+    assert read_json(body, LARGE_LIMITS) == msgspec.json.decode(body)
+
+
+@pytest.mark.parametrize("inside", ["[]", "{}", "1", '""', '{"a":1}', "[[]]", '"\\"["'])
+def test_too_many_values(inside: str) -> None:
+    body = f'{{"x":"{"y" * 70_000}","many":[{",".join([inside] * 1001)}]}}'.encode()
+    with pytest.raises(GatewayError) as caught:
+        read_json(body, LARGE_LIMITS)
+    assert (caught.value.kind, caught.value.code) == (ErrorKind.TOO_LARGE, "too_many_values")
+
+
+def test_large_json_is_what_the_decoder_says_it_is() -> None:
+    deep: object = "x" * 300_000
+    for level in range(8):
+        deep = {f"level {level}": [deep, "é\n" * 1000, {"a": [1, 2.5, None, True]}]}
+    body = b" \n" + msgspec.json.encode(deep)
+    assert read_json(body, LARGE_LIMITS) == msgspec.json.decode(body)
+
+
+REFUSED = {
+    "text beyond the limit": (b'{"a":"%b"}' % (b"\\n" * 2**20 + b"x" * 100), ErrorKind.TOO_LARGE),
+    "margin": (b" " * 100_000 + b"{}", ErrorKind.BAD_REQUEST),
+    "digits": (b'{"a":%b}' % (b"9" * 100_000), ErrorKind.BAD_REQUEST),
+    "deep": (b'{"a":"%b","b":%b%b}' % (b"x" * 300_000, b"[" * 30, b"]" * 30), ErrorKind.BAD_REQUEST),
+    "deep and large": (b"[" * 30 + b'"%b"' % (b"x" * 300_000) + b"]" * 30, ErrorKind.BAD_REQUEST),
+    "not ended": (b'{"a":"%b' % (b"x" * 300_000), ErrorKind.BAD_REQUEST),
+    "broken inside": (b'{"a":"%b","b":[1,}' % (b"x" * 300_000), ErrorKind.BAD_REQUEST),
+    "a lone surrogate": (b'{"a":"%b\\ud800"}' % (b"x" * 300_000), ErrorKind.BAD_REQUEST),
+    "broken UTF-8": (b'{"a":"%b\xff"}' % (b"x" * 300_000), ErrorKind.BAD_REQUEST),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_large_and_refused(name: str) -> None:
+    body, kind = REFUSED[name]
+    with pytest.raises(GatewayError) as caught:
+        read_json(body, LARGE_LIMITS)
+    assert caught.value.kind is kind
+
+
+def test_an_image_may_be_larger_than_text() -> None:
+    body = b'{"a":"%b"}' % (b"x" * 3 * 2**20)
+    assert read_json(body, LARGE_LIMITS) == {"a": "x" * 3 * 2**20}
+
+
+def test_when_to_work_aside() -> None:
+    assert not is_large(b"[" * SMALL)
+    assert is_large(b"[" * (SMALL + 1))
+    assert not is_large(b"x" * LARGE)
+    assert is_large(b"x" * (LARGE + 1))
+
+
+@pytest.mark.parametrize(
+    ("now", "told"),
+    [(0, b"Thu, 01 Jan 1970 00:00:00 GMT"), (784111777, b"Sun, 06 Nov 1994 08:49:37 GMT"), (1.5e9, None)],
+)
+def test_dates(now: float, told: bytes | None) -> None:
+    assert http_date(now) == (told or formatdate(now, usegmt=True).encode())

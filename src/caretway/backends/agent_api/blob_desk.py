@@ -47,7 +47,7 @@ class BlobDesk:
                 reply.get_blob_result.blob_data = data
             case "set_blob_args":
                 key, data = kv.set_blob_args.blob_id, kv.set_blob_args.blob_data
-                before = self.own[key] if key in self.own else None
+                before = self.own.get(key)
                 self._bytes += len(data) + (PIECE_BYTES + len(key) if before is None else -len(before))
                 if self._bytes > self._limit:
                     raise self._too_much()

@@ -28,6 +28,11 @@ MAX_CALLS: Final = 20_000
 """Of one turn, finished ones included: their ids are remembered."""
 MAX_OPEN_CALLS: Final = 512
 """Calls that are being written, asked for, or answered and in no checkpoint."""
+MAX_WIRE_IDS: Final = 8
+"""Of one call: each attempt may use others."""
+MAX_ID_CHARS: Final = 1024
+MAX_DRAFT_CHARS: Final = 4 * 1024 * 1024
+"""What is told of calls that the client does not see yet."""
 MAX_REMEMBERED_BYTES: Final = 64 * 1024 * 1024
 """Arguments and results that are kept until a checkpoint holds them. Of more, the oldest results are forgotten."""
 
@@ -50,6 +55,8 @@ class Call:
     name: str
     convert: Convert | None = None
     """None: it runs on this side."""
+    wire_ids: tuple[str, ...] = ()
+    """All that the server calls it."""
     state: CallState = CallState.WRITING
     arguments: str = ""
     begun: bool = False
@@ -70,6 +77,8 @@ class Call:
     taken: bool = False
     """The server said that it has the result."""
     saved: Saved = Saved.NO
+    step: int = 0
+    """Calls of one step are made together; those of the next, after their results."""
     size: int = 0
 
     @property
@@ -95,10 +104,12 @@ class CallTable:
     __slots__ = (
         "_bytes",
         "_calls",
+        "_drafted",
         "_drafts",
         "_ids",
         "_listed",
         "_parallel",
+        "_round",
         "_step",
         "_used",
         "_waiting",
@@ -111,12 +122,13 @@ class CallTable:
         self._calls: dict[str, Call] = {}  # in the order in which they began
         self._ids: dict[str, Call] = {}  # by the ids that this attempt uses
         self._drafts: dict[str, str] = {}  # of calls of which it is not known yet which they are
+        self._drafted = 0
         self.writing = 0
         """Calls of which the client has a part."""
         self.owed: list[Call] = []
         """Expected once more on this attempt, and not repeated yet."""
         self._used: set[str] = set()
-        self._listed = 0
+        self._listed = self._round = 0
         self._bytes = 0
         self._step: list[Call] = []  # whole calls that this response has shown
         self._waiting: list[Call] = []  # asked for, not shown: the client takes one call at a time
@@ -151,7 +163,11 @@ class CallTable:
         if call is None:
             for one in ids:
                 if one in self._drafts:
-                    self._drafts[one] = grown(self._drafts[one], piece)
+                    before = self._drafts[one]
+                    self._drafts[one] = draft = grown(before, piece)
+                    self._drafted += len(draft) - len(before)
+            if self._drafted > MAX_DRAFT_CHARS:
+                raise _too_much(f"tool calls of more than {MAX_DRAFT_CHARS} characters")
             return ()
         if call.state is not CallState.WRITING or not piece:
             return ()
@@ -175,6 +191,7 @@ class CallTable:
         """The server wants the call executed. Raises Diverged when it is none of those that are expected."""
         may_show = self._may_show()
         draft = next((self._drafts.pop(one) for one in ids if one in self._drafts), "")
+        self._drafted -= len(draft)
         call = self._asked_for(ids, name, arguments, draft)
         if call is None:
             call = self._new(ids, name, convert)
@@ -210,8 +227,8 @@ class CallTable:
         if not self._calls:
             return
         for call in list(self._calls.values()):
-            if call.state is not CallState.ANSWERED:
-                continue
+            if call.state is not CallState.ANSWERED or call.exec_id is None:
+                continue  # on this attempt nobody has its result
             if call.taken or (spoke and call.saved is Saved.LIKELY):
                 self._forget(call)
             elif spoke:
@@ -241,14 +258,16 @@ class CallTable:
             call.draft = ""
             call.taken = False
             if call.state is CallState.ANSWERED:
-                there = None if "~" in call.id else held(call.id)  # an id that stands for two calls tells nothing
-                if there or (there is None and call.saved is Saved.LIKELY):
+                # An id that stands for two calls tells nothing.
+                told = () if "~" in call.id else tuple(map(held, call.wire_ids))
+                if True in told or (False not in told and call.saved is Saved.LIKELY):
                     self._forget(call)
             elif call.state is CallState.ASKED and not call.shown and not call.here:
                 self._forget(call)  # it waited for its turn, and the client never saw it
         self._waiting.clear()
         self._ids.clear()
         self._drafts.clear()
+        self._drafted = 0
         self._listed = 0
         self.owed = list(self._calls.values())
 
@@ -294,6 +313,7 @@ class CallTable:
             if call.exec_id is not None and call.convert is not None:
                 messages.extend(call.convert(call.exec_id, result))
         self._step = []
+        self._round += 1
         self._listed = 0
         return messages
 
@@ -320,7 +340,7 @@ class CallTable:
             return known
         for expected in self.owed:
             if _means(expected, name, arguments, draft):
-                self.owed.remove(expected)
+                self._claim(expected)
                 return expected
         if self.owed:
             raise Diverged("the model asked for another call than before")
@@ -329,6 +349,14 @@ class CallTable:
         # Told of under another id: some servers use two for one call.
         growing = (call for call in self._calls.values() if call.state is CallState.WRITING)
         return next((call for call in growing if _means(call, name, arguments, call.draft)), None)
+
+    def _claim(self, call: Call) -> None:
+        """The attempt repeats an expected call. What came in earlier steps it would have repeated before: that is in
+        its checkpoint."""
+        for old in self.owed:
+            if old.step < call.step:
+                self._forget(old)
+        self.owed = [other for other in self.owed if other is not call and other.step >= call.step]
 
     def _again(self, call: Call, convert: Convert | None) -> Sequence[bytes]:
         """The answer to a call that was answered before."""
@@ -343,25 +371,25 @@ class CallTable:
 
     def _new(self, ids: Sequence[str], name: str, convert: Convert | None) -> Call:
         if len(self._used) >= MAX_CALLS or len(self._calls) >= MAX_OPEN_CALLS:
-            raise GatewayError(
-                ErrorKind.UPSTREAM_PROTOCOL,
-                f"Cursor made more tool calls in one turn than is allowed ({len(self._used)}).",
-                hint="Ask for less in one turn.",
-            )
+            raise _too_much(f"more tool calls in one turn than is allowed ({len(self._used)})")
+        if any(len(one) > MAX_ID_CHARS for one in ids):
+            raise _too_much(f"a tool call whose id is longer than {MAX_ID_CHARS} characters")
         own = ids[0]
         if own in self._used:  # an edit is a read and a write under one id
             own = f"{own}~{len(self._used)}"
         self._used.add(own)
-        call = self._calls[own] = Call(own, name, convert)
+        call = self._calls[own] = Call(own, name, convert, step=self._round)
         self._bind(ids, call)
         return call
 
     def _bind(self, ids: Sequence[str], call: Call) -> None:
         for one in ids:
             self._ids[one] = call
+            if one not in call.wire_ids:
+                call.wire_ids = (*call.wire_ids[-MAX_WIRE_IDS:], one)
 
     def _draft(self, ids: Sequence[str]) -> None:
-        if len(self._drafts) < MAX_OPEN_CALLS:
+        if len(self._drafts) < MAX_OPEN_CALLS and len(ids[0]) <= MAX_ID_CHARS:
             self._drafts[ids[0]] = ""
 
     def _forget(self, call: Call) -> None:
@@ -409,6 +437,10 @@ def _means(call: Call, name: str, arguments: str, draft: str) -> bool:
     if call.state is CallState.WRITING:
         return rest(call.streamed, spellings(draft, arguments)) is not None
     return same_meaning(call.arguments, arguments)
+
+
+def _too_much(what: str) -> GatewayError:
+    return GatewayError(ErrorKind.UPSTREAM_PROTOCOL, f"Cursor made {what}.", hint="Ask for less in one turn.")
 
 
 def _weight(result: ToolResult | None) -> int:

@@ -17,7 +17,7 @@ from ...core.estimate import message_chars, tokens
 from ...core.json_bounds import crowded
 from ...core.request import Image, Message, Reasoning, Role, Text, ToolCall, ToolResult, TurnRequest
 from ...wire.blobs import blob_id, image_part, text_part, tool_call_part, tool_result_part, write_message
-from ...wire.embedding import embed, tag
+from ...wire.embedding import around, embed, tag
 from ...wire.messages import pb
 from .offered_tools import OfferedTools
 
@@ -80,14 +80,14 @@ class Opening(msgspec.Struct, frozen=True):
 
     def run_request(self, checkpoint: bytes | None = None) -> bytes:
         """The AgentClientMessage that opens an attempt; with a checkpoint it resumes from there."""
-        context = b"".join(self.context)
+        context = [*self.context]
         if self.words is None or checkpoint is not None:
-            action = embed(_RESUME, embed(_RESUME_CONTEXT, context))
+            action = around(_RESUME, around(_RESUME_CONTEXT, context))
         else:
-            action = embed(_SAY, embed(_WORDS, self.words) + embed(_CONTEXT, context) + self.history)
+            action = around(_SAY, [*around(_WORDS, [self.words]), *around(_CONTEXT, context), self.history])
         # Present even when empty: without the field the server says "Conversation state is required".
-        state = embed(_STATE, self.state if checkpoint is None else checkpoint)
-        return embed(_RUN_REQUEST, state + embed(_ACTION, action) + self.tools + self.name)
+        state = around(_STATE, [self.state if checkpoint is None else checkpoint])
+        return b"".join(around(_RUN_REQUEST, [*state, *around(_ACTION, action), self.tools, self.name]))
 
 
 class Composer:

@@ -76,14 +76,15 @@ class Conversation:
         "_checkpoint",
         "_echo",
         "_ended",
+        "_kept",
         "_limits",
-        "_mark",
         "_moved",
         "_opening",
         "_parent",
         "_policy",
         "_reopened",
         "_results_given",
+        "_spoke",
         "_tally",
         "_tools",
         "_waited",
@@ -123,11 +124,12 @@ class Conversation:
         self._parent = parent
         self._blobs = BlobDesk(opening.blobs, fetch_blob, limits.max_blob_bytes)
         self._checkpoint: bytes | None = None
+        self._kept = True  # the newest checkpoint is the one we have
         self._attempts = 0
         self._reopened = request.reopened
         self._waited = self._moved = self._worked_here = False
         self._results_given = request.messages[-1].role is Role.TOOL
-        self._mark = 0  # how much was unsaved when the newest results were given
+        self._spoke = False  # the model, since it was given results on this attempt
         self._ended = False
         self._echo = Echo()
         self._calls = CallTable(parallel=request.tool_choice.parallel)
@@ -142,6 +144,7 @@ class Conversation:
             self.events.append(TurnStarted(self._opening.context_tokens))
         self.phase = Phase.RUNNING
         self._attempts += 1
+        self._spoke = False
         if self._attempts > 1:
             self._tally.reopened()
         self.watch.opened(now, again=self._attempts > 1)
@@ -244,7 +247,7 @@ class Conversation:
     def fail(self, error: GatewayError) -> None:
         if self.phase is not Phase.OVER:
             self.phase = Phase.OVER
-            self.events.append(TurnFailed(error))
+            self.events.append(TurnFailed(error.after_work() if self._worked_here else error))
 
     def _fail(self, kind: ErrorKind, message: str, hint: str = "") -> None:
         self.fail(GatewayError(kind, message, hint=hint))
@@ -295,7 +298,7 @@ class Conversation:
         self.outgoing.extend(self._calls.submit(results))
         self.watch.progressed = now
         self._results_given = True
-        self._mark = self._echo.chars
+        self._spoke = False
         self._progress_made()
         if waiting := self._calls.next_waiting():
             self._show(waiting)
@@ -315,10 +318,11 @@ class Conversation:
     def finish_job(self, call: Call, messages: Sequence[bytes], now: float) -> None:
         """The outcome of a job that ran on this side."""
         self.watch.progressed = now
+        self._spoke = False
         self.outgoing.extend(self._calls.ran(call, messages))
 
     def snapshot(self, backend: str) -> Snapshot | None:
-        if self._checkpoint is None or not self.ended:
+        if self._checkpoint is None or not self._kept or not self.ended:
             return None
         state = write_state(self._opening.conversation_id, self._checkpoint)
         return Snapshot(backend, state, dict(self._blobs.own), self._blobs.fetch, self._parent)
@@ -351,11 +355,14 @@ class Conversation:
 
     def _save(self, checkpoint: pb.ConversationStateStructure, now: float) -> None:
         self.watch.progressed = now
-        self._checkpoint = checkpoint.SerializeToString()
+        state = checkpoint.SerializeToString()
+        self._kept = bool(state)
+        if not state:
+            return  # one came that is too large to be kept (`wire.heavy`): the last one stays good for a new attempt
+        self._checkpoint = state
         self._tally.details(checkpoint.token_details)
-        self._calls.checkpointed(spoke=self._echo.chars > self._mark)
+        self._calls.checkpointed(spoke=self._spoke)
         self._echo.saved()
-        self._mark = self._echo.chars
         if self._moved:
             self._progress_made()
 
@@ -392,6 +399,7 @@ class Conversation:
 
     def _delta(self, kind: int, words: str, now: float) -> None:
         self.watch.progressed = now
+        self._spoke = True
         if kind == deltas.TEXT:
             if text := self._echo.text(words):
                 if self._calls.owed:
@@ -480,7 +488,9 @@ class Conversation:
     ) -> None:
         call_id = call_id or f"{NAMELESS}{self._attempts}_{exec_.id}"
         asked = self._calls.ask((call_id,), exec_.id, name, arguments, convert, typed=typed)
-        self.outgoing.extend(asked.replies)
+        if asked.replies:
+            self._spoke = False
+            self.outgoing.extend(asked.replies)
         self._show(asked.events)
         if asked.run:
             self.jobs = (*self.jobs, (asked.call, exec_))

@@ -8,6 +8,8 @@ back.
 from typing import Final
 
 MAX_UNSAVED_CHARS: Final = 4 * 1024 * 1024
+PAGE: Final = 1024
+"""So many pieces are joined to one."""
 
 
 class Diverged(Exception):
@@ -20,12 +22,15 @@ class Diverged(Exception):
 
 
 class Echo:
-    __slots__ = ("_cap", "_skip_reasoning", "_thought", "_unsaved", "chars", "skip")
+    __slots__ = ("_cap", "_pages", "_skip_reasoning", "_thought", "_thoughts", "_unsaved", "chars", "skip")
 
     def __init__(self, max_unsaved_chars: int = MAX_UNSAVED_CHARS) -> None:
+        self._pages: list[str] = []
         self._unsaved: list[str] = []
+        """After the pages: a word costs more to keep than a page."""
         self.chars = 0
         self._cap = max_unsaved_chars
+        self._thoughts: list[str] = []
         self._thought: list[str] = []
         self.skip = self._skip_reasoning = ""
         """What the new attempt has not caught up with."""
@@ -39,11 +44,13 @@ class Echo:
         still to come."""
         self._unsaved = [self.skip] if self.skip else []
         self._thought = [self._skip_reasoning] if self._skip_reasoning else []
+        self._pages, self._thoughts = [], []
         self.chars = len(self.skip) + len(self._skip_reasoning)
 
     def rewind(self) -> None:
         """A new attempt begins at the last checkpoint."""
-        self.skip, self._skip_reasoning = "".join(self._unsaved), "".join(self._thought)
+        self.skip = "".join([*self._pages, *self._unsaved])
+        self._skip_reasoning = "".join([*self._thoughts, *self._thought])
 
     def text(self, text: str) -> str:
         if self.skip:
@@ -56,6 +63,9 @@ class Echo:
         self.chars += len(text)
         if self.chars <= self._cap:
             self._unsaved.append(text)
+            if self._unsaved[PAGE:]:
+                self._pages.append("".join(self._unsaved))
+                self._unsaved = []
         return text
 
     def reasoning(self, text: str) -> str:
@@ -67,4 +77,7 @@ class Echo:
         self.chars += len(text)
         if self.chars <= self._cap:
             self._thought.append(text)
+            if self._thought[PAGE:]:
+                self._thoughts.append("".join(self._thought))
+                self._thought = []
         return text

@@ -10,7 +10,7 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Final
 
-from ...core.errors import ErrorKind, GatewayError
+from ...core.errors import ErrorKind, GatewayError, bounded_wait, said
 from ...wire.errors import ConnectError, read_unary
 
 RETRY_AFTER_INFO: Final = "retryAfterMs"
@@ -181,10 +181,10 @@ def fault_from_connect(error: ConnectError, *, fills_window: bool = False) -> Ga
     kind = _kind_of_connect(error, fills_window=fills_window)
     words = _words(error)
     message = ": ".join(dict.fromkeys(part for part in (error.title, error.detail or error.message) if part))
-    label = error.name or error.code
+    label = said(error.name or error.code)
     return GatewayError(
         kind,
-        f"Cursor: {message} ({label})" if message else f"Cursor answered {label}",
+        f"Cursor: {said(message)} ({label})" if message else f"Cursor answered {label}",
         hint=HINTS[kind],
         code=BLOB_NOT_FOUND if _BLOB_WORDS.search(words) else None,
         retry_after=_retry_after_info(error),
@@ -217,9 +217,9 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     if not text:
         return None
     if text.isascii() and text.isdigit():
-        return float(text)
+        return bounded_wait(float(text))
     until, now = _http_date(text), _http_date(headers.get("date", ""))
-    return max(0.0, (until - now).total_seconds()) if until and now else None
+    return bounded_wait(max(0.0, (until - now).total_seconds())) if until and now else None
 
 
 def _kind_of_connect(error: ConnectError, *, fills_window: bool) -> ErrorKind:
@@ -251,13 +251,13 @@ def _retry_after_info(error: ConnectError) -> float | None:
         wait = float(text) / 1000
     except ValueError:
         return None
-    return wait if 0 <= wait < float("inf") else None
+    return bounded_wait(wait) if wait != float("inf") else None
 
 
 def _http_date(text: str) -> datetime | None:
     try:
         moment = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return moment if moment.tzinfo else None
 

@@ -17,6 +17,7 @@ MAX_FIELDS_BYTES: Final = 64 * 1024
 """A response's header list, as it is spelled and as it is counted."""
 MAX_KNOWN: Final = 16
 """Blocks that are remembered. A peer whose every block differs has no use of it, and gets no more memory than this."""
+MAX_DIGITS: Final = 18
 MAX_KNOWN_BYTES: Final = 1024
 """Longer ones are not."""
 
@@ -60,6 +61,11 @@ def _judged(fields: list[tuple[bytes, bytes]]) -> Fields:
     status, length = known.get(b":status", b""), known.get(b"content-length", b"")
     return Fields(
         MappingProxyType(read_fields(fields)),
-        int(status) if status.isdigit() else None,
-        int(length) if length.isdigit() else None,
+        _number(status),
+        _number(length),
     )
+
+
+def _number(digits: bytes) -> int | None:
+    """None: it is no number, or one that nobody means."""
+    return int(digits) if digits.isdigit() and len(digits) <= MAX_DIGITS else None

@@ -19,6 +19,8 @@ from .sink import NOBODY, Sink
 log = logging.getLogger(__name__)
 
 MAX_HEAD_BYTES: Final = 64 * 1024
+MAX_EVENTS: Final = 1000
+"""Of one read, in one callback: a body may come in chunks of a byte."""
 
 
 class Exchange:
@@ -135,6 +137,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._exchange: Exchange | None = None
         self._used = False
+        self._behind = False  # there is more to read of what was received
         self._loop = asyncio.get_running_loop()
         self.heard_at = self._loop.time()
         """When it was opened, or last brought anything."""
@@ -168,7 +171,7 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def resume(self) -> None:
-        if self.usable and self._transport is not None:
+        if self.usable and self._transport is not None and not self._behind:
             self._transport.resume_reading()
 
     def close(self, cause: GatewayError) -> None:
@@ -207,12 +210,14 @@ class Connection(asyncio.Protocol):
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def _receive(self, exchange: Exchange, data: bytes) -> None:
+    def _receive(self, exchange: Exchange, data: bytes | None) -> None:
+        """None: what was received before has not been read yet."""
         try:
-            self._framing.receive_data(data)
+            if data is not None:
+                self._framing.receive_data(data)
             ended = self._read(exchange)
         except h11.RemoteProtocolError as broken:
-            if data:
+            if data != b"":
                 hint = HINTS[ErrorKind.UPSTREAM_PROTOCOL]
                 what = f"{self._host} broke HTTP/1.1: {broken}"
                 self._give_up(GatewayError(ErrorKind.UPSTREAM_PROTOCOL, what, hint=hint))
@@ -229,11 +234,26 @@ class Connection(asyncio.Protocol):
         self.abort()
         self._fail(error)
 
+    def _catch_up(self, exchange: Exchange) -> None:
+        self._behind = False
+        if self._exchange is exchange:
+            self._receive(exchange, None)
+        if not exchange.paused:
+            self.resume()
+
     def _read(self, exchange: Exchange) -> bool:
-        """Everything that is there; True when the answer is complete."""
+        """What is there, as much as one callback may read; True when the answer is complete."""
         pieces: list[bytes] = []
         ended = False
+        left = MAX_EVENTS
         while not ended:
+            left -= 1
+            if not left and not self._behind:
+                self._behind = True
+                self.pause()
+                self._loop.call_soon(self._catch_up, exchange)
+            if left <= 0:
+                break
             event = self._framing.next_event()
             if isinstance(event, h11.Data):
                 pieces.append(bytes(event.data))

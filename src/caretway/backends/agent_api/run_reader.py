@@ -2,9 +2,9 @@
 
 In, as a carrier's `Sink`: the response's status and headers, then body bytes in any chunking, then the end. Out, to the
 run's handler: messages, then how it ended. Remembered: what was not told yet. However much one read brings, a callback
-works on a small part of it; the carrier is held back and the rest follows in callbacks of its own. Nothing is told while
-the run's owner does not want to hear. Messages that want an answer are told one by one when there are many, so that an
-answer is on its way before the next is made.
+works on a small part of it; the carrier is held back and the rest follows in callbacks of its own. Nothing is told
+while the run's owner does not want to hear. Messages that want an answer are told one by one when there are many, so
+that an answer is on its way before the next is made.
 """
 
 import asyncio
@@ -129,8 +129,16 @@ class RunReader:
             self._envelope.hold(data)
             self._waits = True
         else:
-            self._tell(data)
-            if self._batches or self._envelope.more or self._heavy is not None:
+            envelope = self._envelope
+            try:
+                messages = envelope.feed(data, SLICE_MESSAGES, SLICE_BYTES)
+            except EnvelopeError as broken:
+                raise _protocol(str(broken)) from broken
+            if messages[FEW:] or envelope.heavy:
+                self._tell_many(messages)
+            elif messages:
+                self._handler.on_messages(messages)
+            if self._batches or self._envelope.more or self._heavy is not None:  # another one, if it was closed
                 self._waits = True
                 self._hold_back()
                 self._soon()
@@ -152,37 +160,20 @@ class RunReader:
 
     # -- slices -------------------------------------------------------------------------------------------------------
 
-    def _tell(self, data: bytes) -> None:
-        """One slice: of what was read before, else of what the envelope holds with `data`."""
-        if self._batches:
-            pass  # they come first
-        elif self._heavy is not None:
-            self._lighten(self._heavy)
-        else:
-            envelope = self._envelope
-            try:
-                messages = envelope.feed(data, SLICE_MESSAGES, SLICE_BYTES)
-            except EnvelopeError as broken:
-                raise _protocol(str(broken)) from broken
-            if self._foreign:
-                if messages:
-                    self._handler.on_messages(messages)
+    def _tell_many(self, messages: list[bytes]) -> None:
+        if self._foreign:
+            self._handler.on_messages(messages)
+            return
+        if self._envelope.heavy:
+            self._heavy = messages.pop()  # in a callback of its own
+        for message in messages:
+            # As `informs` has it, for short ones; without a call for every delta.
+            if message[:1] != _UPDATE or not message[1:] or message[1] > _SHORT or message[message[1] + 2 :]:
+                self._batches, self._in_pieces = _batches(messages)[::-1], False
+                self._tell_batches()
                 return
-            if envelope.heavy:
-                self._heavy = messages.pop()  # in a callback of its own
-            if not messages[FEW:]:
-                if messages:
-                    self._handler.on_messages(messages)
-                return
-            for message in messages:
-                # As `informs` has it, for short ones; without a call for every delta.
-                if message[:1] != _UPDATE or not message[1:] or message[1] > _SHORT or message[message[1] + 2 :]:
-                    break
-            else:
-                self._handler.on_messages(messages)
-                return
-            self._batches, self._in_pieces = _batches(messages)[::-1], False
-        self._tell_batches()
+        if messages:
+            self._handler.on_messages(messages)
 
     def _lighten(self, heavy: bytes) -> None:
         self._heavy = None
@@ -208,7 +199,13 @@ class RunReader:
         if self._held or not self._waits:
             return
         try:
-            self._tell(b"")
+            if self._heavy is not None and not self._batches:  # what came before it comes first
+                self._lighten(self._heavy)
+            if self._batches:
+                self._tell_batches()
+            else:
+                self._waits = False
+                self.on_data(b"")
         except Exception as failure:  # as the connections do it: the owner is told, the loop goes on
             self._broken(failure)
             return

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from ...core.errors import ErrorKind, GatewayError
+from ...core.errors import ErrorKind, GatewayError, bounded_wait
 
 CHARS_PER_TOKEN: Final = 4
 DEFAULT_WINDOW: Final = 200_000
@@ -177,4 +177,4 @@ def reset_time(said: str, now: float) -> tuple[float | None, str]:
         at = datetime(year, month, day, tzinfo=UTC).timestamp()
     except ValueError:
         return None, ""
-    return max(60.0, at - now), f"{year:04}-{month:02}-{day:02}"
+    return bounded_wait(max(60.0, at - now)), f"{year:04}-{month:02}-{day:02}"

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from ...core.errors import KEYS_PAGE, ErrorKind, GatewayError
+from ...core.errors import KEYS_PAGE, ErrorKind, GatewayError, bounded_wait, said
 from ...wire.errors import ConnectError
 from ..agent_api.faults import BY_CODE, HINTS, fault_from_connect
 
@@ -82,8 +82,8 @@ def _kind(code: str, message: str) -> ErrorKind:
 
 
 def _fault(kind: ErrorKind, message: str) -> GatewayError:
-    return GatewayError(kind, f"Cursor: {' '.join(message.split())}", hint=_HINTS.get(kind, ""))
+    return GatewayError(kind, f"Cursor: {said(' '.join(message.split()))}", hint=_HINTS.get(kind, ""))
 
 
 def _seconds(text: str | None) -> float | None:
-    return float(text) if text and text.isascii() and text.isdigit() else None
+    return bounded_wait(float(text)) if text and text.isascii() and text.isdigit() else None

@@ -4,6 +4,7 @@ In: the records of a run's stream. Out: events, and the run's end. Remembered: w
 so that each is shown once, and which client calls were announced, so that a step is not thought complete too early.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -23,6 +24,7 @@ from ...core.tally import Tally
 from ...core.usage import all_runs
 from .faults import fault_from_text
 
+_COUNT: Final = re.compile(r"[0-9]{1,18}")
 PROVIDER: Final = "custom-user-tools"
 """The MCP server as which custom tools reach the model."""
 STATUS_PREFIX: Final = "RUN_LIFECYCLE_STATUS_"
@@ -136,6 +138,6 @@ def read_usage_record(usage: Any) -> RunUsage | None:
         return None
     names = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens", "reasoningTokens")
     taken, given, read, written, thought = [
-        int(usage[name]) if str(usage.get(name, "")).isdigit() else None for name in names
+        int(usage[name]) if _COUNT.fullmatch(str(usage.get(name, ""))) else None for name in names
     ]
     return None if taken is None and given is None else RunUsage(taken, given, read, written, thought)

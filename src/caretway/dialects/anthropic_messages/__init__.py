@@ -23,7 +23,11 @@ class AnthropicMessages:
     name: str = "anthropic_messages"
     routes: tuple[str, ...] = ("/v1/messages",)
     errands: tuple[str, ...] = ("/v1/messages/",)
+    repeats: int = 1
     """Everything below, so that what is not served there (batches) is refused in words this API's clients read."""
+
+    def recalls(self, body: bytes) -> bool:
+        return False
 
     def decode(self, body: object, headers: Mapping[str, str]) -> TurnRequest:
         return decode(body, headers)

@@ -40,7 +40,7 @@ ERRORS: Final[dict[ErrorKind, Wire]] = {
     ErrorKind.CONTEXT_TOO_LONG: Wire(
         400, "invalid_request_error", "context_length_exceeded", prefix="prompt is too long"
     ),
-    ErrorKind.QUOTA: Wire(429, "rate_limit_error", "quota_exceeded"),
+    ErrorKind.QUOTA: Wire(402, "billing_error", "insufficient_quota"),
     ErrorKind.RATE_LIMITED: Wire(429, "rate_limit_error", "rate_limited"),
     ErrorKind.OVERLOADED: Wire(529, "overloaded_error", "overloaded"),
     ErrorKind.TOOL_LOOP: Wire(502, "api_error", "tool_loop_detected"),

@@ -18,6 +18,10 @@ class OpenAIChat:
     name: str = "openai_chat"
     routes: tuple[str, ...] = ("/v1/chat/completions", "/chat/completions")
     errands: tuple[str, ...] = ()
+    repeats: int = 1
+
+    def recalls(self, body: bytes) -> bool:
+        return False
 
     def decode(self, body: object, headers: Mapping[str, str]) -> TurnRequest:
         return decode(body, headers)

@@ -29,7 +29,7 @@ ERRORS: Final[dict[ErrorKind, Wire]] = {
     ErrorKind.FORBIDDEN: Wire(403, "permission_error", "forbidden"),
     ErrorKind.MODEL_UNKNOWN: Wire(400, "invalid_request_error", "model_not_found"),
     ErrorKind.CONTEXT_TOO_LONG: Wire(400, "invalid_request_error", "context_length_exceeded"),
-    ErrorKind.QUOTA: Wire(429, "rate_limit_error", "quota_exceeded"),
+    ErrorKind.QUOTA: Wire(402, "insufficient_quota", "insufficient_quota"),
     ErrorKind.RATE_LIMITED: Wire(429, "rate_limit_error", "rate_limited"),
     ErrorKind.OVERLOADED: Wire(429, "rate_limit_error", "overloaded"),
     ErrorKind.TOOL_LOOP: Wire(502, "api_error", "tool_loop_detected"),

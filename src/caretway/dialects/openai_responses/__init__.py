@@ -4,6 +4,7 @@ The errors are those of the chat dialect: both are OpenAI's.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from ...core.errors import GatewayError
 from ...core.fold import Reply
@@ -19,14 +20,23 @@ from .store import ResponseStore
 
 __all__ = ["ResponseStore", "openai_responses"]
 
+MUCH: Final = 256 * 2**10
+"""Bytes of earlier responses, which a few words of a request may ask for."""
+_NAMING: Final = (b'"previous_response_id"', b'"id"', b"\\u")
+"""An earlier response, one of its items, or either of them in escapes."""
+
 
 class OpenAIResponses:
     name: str = "openai_responses"
     routes: tuple[str, ...] = ("/v1/responses", "/responses")
     errands: tuple[str, ...] = PREFIXES
+    repeats: int = 5
 
     def __init__(self, store: ResponseStore) -> None:
         self._store = store
+
+    def recalls(self, body: bytes) -> bool:
+        return self._store.bytes > MUCH and any(mark in body for mark in _NAMING)
 
     def decode(self, body: object, headers: Mapping[str, str]) -> TurnRequest:
         return decode(body, headers, self._store)

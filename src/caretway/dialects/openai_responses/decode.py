@@ -28,7 +28,7 @@ from ..headers import bridge, session_mode, workspace
 from ..leftovers import ARRAY, NUMBER, OBJECT, WHOLE, WORD, Idle, idle_names, listable, unknown_names
 from .echo import Echo
 from .items import ItemReader, Placed, kind_of_item
-from .store import ResponseStore
+from .store import Lookup, ResponseStore
 from .tools import decode_tools
 
 _IDLE: Final[dict[str, Idle]] = {
@@ -102,9 +102,10 @@ def decode(body: object, headers: Mapping[str, str], store: ResponseStore) -> Tu
     _refuse_unserved(body)
     box, tools, choice = decode_tools(body)
     previous = optional_string(body, "previous_response_id") or None
-    asked = _input(body.get("input"), store, optional=previous is not None)
+    lookup = Lookup(store)
+    asked = _input(body.get("input"), lookup, optional=previous is not None)
     reader = ItemReader(box)
-    messages = reader.read([*_before(previous, store), *asked])
+    messages = reader.read([*_before(previous, lookup), *asked])
     if not messages:
         raise bad_request("'input' must say something.", param="input", code="invalid_value")
     instructions = _instructions(body.get("instructions"))
@@ -167,7 +168,7 @@ def _refuse_unserved(body: Mapping[str, object]) -> None:
 # ---- what is asked
 
 
-def _input(value: object, store: ResponseStore, *, optional: bool) -> list[Placed]:
+def _input(value: object, lookup: Lookup, *, optional: bool) -> list[Placed]:
     """The items of this request, references replaced by what they refer to."""
     if value is None:
         if optional:
@@ -182,15 +183,15 @@ def _input(value: object, store: ResponseStore, *, optional: bool) -> list[Place
         raise wrong_type("input", "a string or an array of items", value)
     if not value and not optional:
         raise bad_request("'input' must have at least one item.", param="input", code="invalid_value")
-    return [_resolved(one, Place("", "input", i), store) for i, one in enumerate(value)]
+    return [_resolved(one, Place("", "input", i), lookup) for i, one in enumerate(value)]
 
 
-def _resolved(value: object, at: Place, store: ResponseStore) -> Placed:
+def _resolved(value: object, at: Place, lookup: Lookup) -> Placed:
     item = an_object(value, at)
     if kind_of_item(item, at) != "item_reference":
         return at, item
     name = needed_string(item, "id", at)
-    found = store.item(name)
+    found = lookup.item(name)
     if found is None:
         raise bad_request(
             f"Item with id {name[:80]!r} not found.",
@@ -201,19 +202,18 @@ def _resolved(value: object, at: Place, store: ResponseStore) -> Placed:
     return at, found
 
 
-def _before(previous: str | None, store: ResponseStore) -> list[Placed]:
+def _before(previous: str | None, lookup: Lookup) -> list[Placed]:
     """Everything that was said up to the response that the request continues."""
     if previous is None:
         return []
-    chain = store.chain(previous)
-    if chain is None:
+    items = lookup.chain(previous)
+    if items is None:
         raise bad_request(
             f"Previous response with id {previous[:80]!r} not found.",
             hint="Responses are kept in memory, for a while, unless 'store' is false; send the whole history instead.",
             param="previous_response_id",
             code="previous_response_not_found",
         )
-    items = [item for stored in chain for item in (*stored.input_items(), *stored.output_items())]
     return [("previous_response_id", item) for item in items]
 
 

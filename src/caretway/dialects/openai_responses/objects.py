@@ -30,7 +30,6 @@ INCOMPLETE: Final[dict[StopReason, str]] = {
 }
 """Ends of a turn that leave a response `incomplete`, with OpenAI's word for the cause."""
 _FAILED_CODES: Final[dict[ErrorKind, str]] = {
-    ErrorKind.QUOTA: "insufficient_quota",
     ErrorKind.RATE_LIMITED: "rate_limit_exceeded",
 }
 """Within a stream there is no status to go by, and Codex decides by OpenAI's own codes whether to try again."""

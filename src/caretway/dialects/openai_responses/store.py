@@ -2,18 +2,26 @@
 
 The least recently used goes first when there are too many or too much. What is kept is JSON as bytes: nothing that is
 kept can be changed by accident, and its size is known. A response holds its own input and output and the name of the
-one before it, so a chain costs what was said in it, once. Refuses to know what an item means, and does no I/O.
+one before it, so a chain costs what was said in it, once. Large requests are decoded in another thread, hence the
+lock. Refuses to know what an item means, and does no I/O.
 """
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from threading import RLock
 from typing import Any, Final
 
 import msgspec
 
+from ...core.errors import ErrorKind, GatewayError
+from ...core.json_bounds import count_values
+
 MAX_ENTRIES: Final = 1024
 MAX_BYTES: Final = 64 << 20
+MAX_READ: Final = 32 << 20
+MAX_READ_VALUES: Final = 200_000
+"""What one request may have read of it."""
 
 Item = Mapping[str, Any]
 
@@ -51,6 +59,7 @@ class ResponseStore:
         self._holder: dict[str, str] = {}
         """Item id -> id of the response that holds it."""
         self.bytes = 0
+        self._lock = RLock()
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -63,20 +72,22 @@ class ResponseStore:
         asked = [item if item.get("id") else {**item, "id": f"in_{suffix}_{i}"} for i, item in enumerate(items)]
         ids = tuple(str(item["id"]) for item in (*asked, *output))
         stored = Stored(response_id, body, _json(asked), previous, ids)
-        self.discard(response_id)
-        if stored.size > self._max_bytes:
-            return
-        self._kept[response_id] = stored
-        self._holder.update(dict.fromkeys(ids, response_id))
-        self.bytes += stored.size
-        while self.bytes > self._max_bytes or len(self._kept) > self._max_entries:
-            self.discard(next(iter(self._kept)))
+        with self._lock:
+            self.discard(response_id)
+            if stored.size > self._max_bytes:
+                return
+            self._kept[response_id] = stored
+            self._holder.update(dict.fromkeys(ids, response_id))
+            self.bytes += stored.size
+            while self.bytes > self._max_bytes or len(self._kept) > self._max_entries:
+                self.discard(next(iter(self._kept)))
 
     def find(self, response_id: str) -> Stored | None:
-        stored = self._kept.get(response_id)
-        if stored is not None:
-            self._kept.move_to_end(response_id)
-        return stored
+        with self._lock:
+            stored = self._kept.get(response_id)
+            if stored is not None:
+                self._kept.move_to_end(response_id)
+            return stored
 
     def chain(self, response_id: str) -> list[Stored] | None:
         """The response and everything before it, oldest first; None when any of it is gone."""
@@ -90,20 +101,60 @@ class ResponseStore:
             wanted = stored.previous
         return found[::-1]
 
-    def item(self, item_id: str) -> Item | None:
-        holder = self._holder.get(item_id)
-        stored = self.find(holder) if holder is not None else None
-        if stored is None:
-            return None
-        items = (*stored.output_items(), *stored.input_items())
-        return next((item for item in items if item["id"] == item_id), None)
+    def holder(self, item_id: str) -> Stored | None:
+        """The response that an item belongs to."""
+        name = self._holder.get(item_id)
+        return self.find(name) if name is not None else None
 
     def discard(self, response_id: str) -> bool:
-        stored = self._kept.pop(response_id, None)
-        if stored is None:
-            return False
-        self.bytes -= stored.size
-        for item_id in stored.item_ids:
-            if self._holder.get(item_id) == response_id:
-                del self._holder[item_id]
-        return True
+        with self._lock:
+            stored = self._kept.pop(response_id, None)
+            if stored is None:
+                return False
+            self.bytes -= stored.size
+            for item_id in stored.item_ids:
+                if self._holder.get(item_id) == response_id:
+                    del self._holder[item_id]
+            return True
+
+
+class Lookup:
+    """What one request finds in the store. A response is read once, however many of its items are asked for, and all of
+    them together are bounded like a request: they would be one, had the client sent them."""
+
+    def __init__(self, store: ResponseStore, max_bytes: int = MAX_READ, max_values: int = MAX_READ_VALUES) -> None:
+        self._store = store
+        self._bytes = max_bytes
+        self._values = max_values
+        self._read: dict[str, tuple[list[Item], list[Item]]] = {}
+        self._items: dict[str, Item] = {}
+
+    def item(self, item_id: str) -> Item | None:
+        if item_id not in self._items:
+            stored = self._store.holder(item_id)
+            if stored is not None:
+                self._items |= {item["id"]: item for items in self._open(stored) for item in items}
+        return self._items.get(item_id)
+
+    def chain(self, response_id: str) -> list[Item] | None:
+        """Everything that was said up to and including a response; None when any of it is gone."""
+        chain = self._store.chain(response_id)
+        if chain is None:
+            return None
+        return [item for stored in chain for items in self._open(stored) for item in items]
+
+    def _open(self, stored: Stored) -> tuple[list[Item], list[Item]]:
+        """(input, output)"""
+        known = self._read.get(stored.id)
+        if known is None:
+            self._bytes -= stored.size
+            self._values -= count_values(stored.input) + count_values(stored.body)
+            if self._bytes < 0 or self._values < 0:
+                raise GatewayError(
+                    ErrorKind.TOO_LARGE,
+                    "The earlier responses that the request names hold too much.",
+                    hint="Compact the conversation, and send it without 'previous_response_id'.",
+                    code="too_much_history",
+                )
+            known = self._read[stored.id] = stored.input_items(), stored.output_items()
+        return known

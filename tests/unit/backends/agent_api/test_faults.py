@@ -14,7 +14,7 @@ from caretway.backends.agent_api.faults import (
     retry_after,
     retryable,
 )
-from caretway.core.errors import ErrorKind
+from caretway.core.errors import LONGEST_WAIT_S, MAX_SAID, ErrorKind
 from caretway.wire.errors import ConnectError, write_unary
 from caretway.wire.messages import ai
 
@@ -92,7 +92,16 @@ def test_a_missing_blob_has_a_code_of_its_own() -> None:
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("1500", 1.5), ("0", 0.0), ("soon", None), ("-5", None), ("inf", None), ("nan", None), ("", None)],
+    [
+        ("1500", 1.5),
+        ("0", 0.0),
+        ("soon", None),
+        ("-5", None),
+        ("inf", None),
+        ("nan", None),
+        ("", None),
+        ("1e300", LONGEST_WAIT_S),
+    ],
 )
 def test_cursors_own_waiting_time(text: str, seconds: float | None) -> None:
     error = ConnectError("resource_exhausted", error=50, info=(("retryAfterMs", text),))
@@ -149,6 +158,14 @@ def test_a_page_is_shown_as_its_first_words() -> None:
         ({"retry-after": "Wed, 21 Oct 2026 07:28:00 GMT", "date": "Wed, 21 Oct 2026 07:28:30 GMT"}, 0.0),
         ({"retry-after": "Wed, 21 Oct 2026 07:28:30 GMT"}, None),
         ({"retry-after": "in a while"}, None),
+        ({"retry-after": "9" * 400}, LONGEST_WAIT_S),
+        ({"retry-after": "9" * 60_000}, LONGEST_WAIT_S),
+        ({"retry-after": "-1"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "\u0663"}, None),
+        ({"retry-after": "Fri, 31 Dec 9999 07:28:30 GMT", "date": "Wed, 21 Oct 2026 07:28:00 GMT"}, LONGEST_WAIT_S),
+        ({"retry-after": "Fri, 31 Dec 99999 07:28:30 GMT", "date": "Wed, 21 Oct 2026 07:28:00 GMT"}, None),
+        ({"retry-after": "Fri, 31 Dec 9999 07:28:30 -9999999999", "date": "Wed, 21 Oct 2026 07:28:00 GMT"}, None),
         ({}, None),
     ],
 )
@@ -177,3 +194,10 @@ def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
 def test_what_is_tried_again(error: ConnectError, again: bool) -> None:
     assert retryable(error) is again
     assert not (again and fault_from_connect(error).kind in NEVER_RETRIED)
+
+
+def test_long_words_of_theirs_are_cut() -> None:
+    error = ConnectError("c" * 50_000, "m" * 50_000, title="t" * 50_000, detail="d" * 50_000)
+    assert len(fault_from_connect(error).message) < 2 * MAX_SAID + 200
+    short = fault_from_connect(ConnectError("internal", "it broke"))
+    assert short.message == "Cursor: it broke (internal)"

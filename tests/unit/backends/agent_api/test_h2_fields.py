@@ -32,6 +32,8 @@ def test_what_is_judged() -> None:
     assert reader.read(head) == Fields(MappingProxyType(headers), 404, 12)
     odd = reader.read(encoder.encode([(":status", "2 0"), ("content-length", "-1")]))
     assert (odd.status, odd.length) == (None, None)
+    long = reader.read(encoder.encode([(":status", "2" * 5000), ("content-length", "9" * 5000)]))
+    assert (long.status, long.length) == (None, None)
     assert reader.read(encoder.encode([("x-trailer", "t")])).status is None
 
 

@@ -59,4 +59,4 @@ def test_how_long_to_wait() -> None:
     def wait(text: str | None) -> float | None:
         return fault_from_sdk("slow down", code=None, sdk_code=None, retry_after=text).retry_after
 
-    assert (wait("7"), wait(None), wait("soon")) == (7.0, None, None)
+    assert (wait("7"), wait(None), wait("soon"), wait("9" * 400)) == (7.0, None, None, 30 * 86_400.0)

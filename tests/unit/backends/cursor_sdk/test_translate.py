@@ -78,6 +78,8 @@ def test_usage_in_the_result_alone() -> None:
     (usage, _) = fed(ended("FINISHED", usage={"inputTokens": "18", "outputTokens": "6"}))
     assert isinstance(usage, UsageReported)
     assert (usage.usage.input_tokens, usage.usage.cache_read_tokens) == (18, None)  # nobody said zero
+    odd = fed(ended("FINISHED", usage={"inputTokens": "9" * 5000, "outputTokens": "\u00b2"}))
+    assert odd == [UsageReported(Usage(1, 1, estimated=True)), TurnEnded()]
     assert fed(ended("FINISHED", usage={})) == [UsageReported(Usage(1, 1, estimated=True)), TurnEnded()]
 
 

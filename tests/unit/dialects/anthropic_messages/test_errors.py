@@ -17,7 +17,7 @@ DOCUMENTED = {
     ErrorKind.FORBIDDEN: (403, "permission_error", "forbidden"),
     ErrorKind.MODEL_UNKNOWN: (400, "invalid_request_error", "model_not_found"),
     ErrorKind.CONTEXT_TOO_LONG: (400, "invalid_request_error", "context_length_exceeded"),
-    ErrorKind.QUOTA: (429, "rate_limit_error", "quota_exceeded"),
+    ErrorKind.QUOTA: (402, "billing_error", "insufficient_quota"),
     ErrorKind.RATE_LIMITED: (429, "rate_limit_error", "rate_limited"),
     ErrorKind.OVERLOADED: (529, "overloaded_error", "overloaded"),
     ErrorKind.UPSTREAM_DOWN: (503, "overloaded_error", "upstream_unavailable"),

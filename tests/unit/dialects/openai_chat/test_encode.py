@@ -294,10 +294,10 @@ def test_failure_before_and_after_text() -> None:
     assert error == {
         "error": {
             "message": "Spent. Wait.",
-            "type": "rate_limit_error",
-            "code": "quota_exceeded",
+            "type": "insufficient_quota",
+            "code": "insufficient_quota",
             "param": None,
-            "status": 429,
+            "status": 402,
         }
     }
     _, text, last = frames(stream([TurnStarted(), TextDelta("PART"), failed]))

@@ -13,7 +13,7 @@ DOCUMENTED = {
     ErrorKind.CONTEXT_TOO_LONG: (400, "invalid_request_error", "context_length_exceeded"),
     ErrorKind.SIGNED_OUT: (401, "authentication_error", "not_authenticated"),
     ErrorKind.ACCESS_DENIED: (401, "authentication_error", "invalid_api_key"),
-    ErrorKind.QUOTA: (429, "rate_limit_error", "quota_exceeded"),
+    ErrorKind.QUOTA: (402, "insufficient_quota", "insufficient_quota"),
     ErrorKind.RATE_LIMITED: (429, "rate_limit_error", "rate_limited"),
     ErrorKind.UPSTREAM_DOWN: (503, "api_error", "upstream_unavailable"),
     ErrorKind.UPSTREAM_DEPRECATED: (502, "api_error", "upstream_deprecated"),

@@ -10,6 +10,7 @@ from caretway.core.events import Event, TextDelta, TurnEnded, TurnStarted
 from caretway.core.fold import fold
 from caretway.dialects import Dialect, ResponseMeta
 from caretway.dialects.openai_responses import ResponseStore, openai_responses
+from caretway.dialects.openai_responses.store import Lookup
 
 
 def keep(store: ResponseStore, name: str, *, previous: str | None = None, filler: int = 0) -> None:
@@ -24,8 +25,8 @@ def test_the_least_recently_used_goes_first() -> None:
     assert store.find("a") is not None
     keep(store, "c")
     assert [store.find(name) is not None for name in "abc"] == [True, False, True]
-    assert store.item("msg_b") is None
-    assert store.item("msg_c") is not None
+    assert Lookup(store).item("msg_b") is None
+    assert Lookup(store).item("msg_c") is not None
 
 
 def test_bytes_are_bounded_and_accounted_for() -> None:
@@ -71,6 +72,20 @@ def test_using_a_chain_keeps_all_of_it_young() -> None:
     keep(store, "y")
     assert store.chain("b") is not None
     assert store.find("x") is None
+
+
+def test_what_one_request_reads_is_bounded() -> None:
+    store = ResponseStore()
+    keep(store, "a", filler=500)
+    keep(store, "b", previous="a", filler=500)
+    assert len(Lookup(store).chain("b") or ()) == 4
+    roomy = Lookup(store, max_bytes=1_000)
+    for _ in range(100):  # read once
+        assert roomy.item("msg_a") is not None
+    for tight in (roomy, Lookup(store, max_values=20)):
+        with pytest.raises(GatewayError) as caught:
+            tight.chain("b")
+        assert (caught.value.kind, caught.value.code) == (ErrorKind.TOO_LARGE, "too_much_history")
 
 
 # ---- errands

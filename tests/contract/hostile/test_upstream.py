@@ -1,0 +1,105 @@
+"""Nothing that Cursor sends holds the event loop or grows without bound.
+
+A gateway in a process of its own is answered by a Cursor that means harm, case by case. Of each case the longest
+callback (CPU time of the thread) and the growth of memory are measured and printed (`-s`), and afterwards an ordinary
+answer must still be given.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import pytest
+
+from caretway.wire.envelope import pack
+from contract.hostile.metered import Metered, Reading, metered
+from contract.hostile.upstream import CASES, MIB, Upstream, hostile, in_one, text
+from contract.meter import simulated_elsewhere
+from contract.speakers import SPEAKERS, Speaker
+
+LIMIT_MS: Final = 100
+GROWTH: Final = 192 * MIB
+"""What one turn may add to the gateway's memory, whatever upstream sends; as docs/security.md has it."""
+CHAT, MESSAGES, RESPONSES = SPEAKERS
+LATER: Final = pytest.mark.all
+ASKED: Final = [
+    pytest.param("h2", CHAT, True, id="h2-chat-stream"),
+    pytest.param("http1", CHAT, False, id="http1-chat-whole", marks=LATER),
+    pytest.param("h2", MESSAGES, True, id="h2-messages-stream", marks=LATER),
+    pytest.param("h2", RESPONSES, True, id="h2-responses-stream", marks=LATER),
+    pytest.param("http1", RESPONSES, True, id="http1-responses-stream", marks=LATER),
+    pytest.param("h2", RESPONSES, False, id="h2-responses-whole", marks=LATER),
+]
+
+
+@asynccontextmanager
+async def answered_by(carrier: str, upstream: Upstream) -> AsyncIterator[Metered]:
+    async with (
+        hostile(carrier, upstream) as url,
+        metered(backend="agent", agent_url=url, agent_transport=carrier, sibling_quiet=0.05) as gateway,
+    ):
+        yield gateway
+
+
+async def ask(gateway: Metered, speaker: Speaker, stream: bool) -> tuple[int, str]:
+    """Status, and the end of the body: some of these are long."""
+    headers = {"anthropic-version": "2023-06-01"}
+    body = speaker.body("hello", ["look"], stream)
+    end = b""
+    async with gateway.http.stream("POST", speaker.path, json=body, headers=headers) as response:
+        async for data in response.aiter_raw():
+            end = (end + data)[-4096:]
+        return response.status_code, end.decode("utf-8", "replace")
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("carrier", "speaker", "stream"), ASKED)
+async def test_no_case_takes_long_or_grows_much(carrier: str, speaker: Speaker, stream: bool) -> None:
+    upstream = Upstream()
+    seen: list[tuple[str, int, int, Reading]] = []
+    async with answered_by(carrier, upstream) as gateway:
+        upstream.chunks = lambda: in_one(pack(text("warm")))
+        await ask(gateway, speaker, stream)
+        for name, chunks in CASES.items():
+            before = await gateway.read()
+            upstream.chunks = chunks
+            status, end = await ask(gateway, speaker, stream)
+            assert end.strip(), name
+            after = await gateway.read()
+            seen.append((name, status, after.peak - before.rss, after))
+        upstream.chunks = lambda: in_one(pack(text("still here")))
+        assert (await ask(gateway, speaker, stream))[0] == 200
+    for name, status, growth, reading in sorted(seen, key=lambda row: -row[3].longest_ms):
+        print(f"{reading.longest_ms:6.1f} ms  +{growth / MIB:4.0f} MiB  {status}  {name}  ({reading.where})")
+    assert not [row for row in seen if row[3].longest_ms > LIMIT_MS]
+    assert not [row for row in seen if row[2] > GROWTH]
+
+
+async def series(gateway: Metered, count: int, *, stream: bool) -> tuple[int, int]:
+    """Resident bytes before and after so many answers of 4 MB."""
+    prompt = "sim: stream 4000 1000"
+    body = {"model": "sim-auto", "stream": stream, "messages": [{"role": "user", "content": prompt}]}
+    before = 0
+    for number in range(count + 2):
+        size = 0
+        async with gateway.http.stream("POST", "/v1/chat/completions", json=body) as response:
+            async for data in response.aiter_raw():
+                size += len(data)
+        assert response.status_code == 200
+        assert size > 4_000_000
+        if number == 1:
+            before = (await gateway.read()).rss
+    return before, (await gateway.read()).rss
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("count", [12, pytest.param(200, marks=LATER)])
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+async def test_long_answers_one_after_the_other_leave_nothing_behind(count: int, stream: bool) -> None:
+    async with (
+        simulated_elsewhere() as port,
+        metered(backend="agent", agent_url=f"http://127.0.0.1:{port}", agent_transport="h2") as gateway,
+    ):
+        before, after = await series(gateway, count, stream=stream)
+        print(f"{count} answers of 4 MB: {before / MIB:.0f} -> {after / MIB:.0f} MiB")
+        assert after - before < 100 * MIB

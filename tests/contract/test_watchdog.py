@@ -1,0 +1,93 @@
+"""Nothing that a client sends holds the event loop: the longest callback while a corpus of hostile requests is played.
+
+CPU time of the thread, so a loaded machine does not matter. The gateway is in this thread, the client in another one,
+the simulated Cursor in another process. What was measured is printed (`-s`), the longest first.
+"""
+
+import asyncio
+import http.client
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+import pytest
+
+from caretway.app import Gateway
+from caretway.config import Settings
+from contract.hostile.requests import CHAT, COUNT, MESSAGES, QUICK, RESPONSES, Hostile, corpus, talk
+from contract.meter import Longest, Meter, memory_as_served, simulated_elsewhere
+
+LIMIT: Final = 0.1
+"""Seconds for one callback, and for one step that holds the interpreter in the thread for large requests."""
+
+
+def play(base_url: str, request: Hostile) -> tuple[int, bytes]:
+    """Status and body; blocking."""
+    connection = http.client.HTTPConnection(urlsplit(base_url).netloc, timeout=120)
+    try:
+        connection.request("POST", request.path, request.make(), dict(request.headers))
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()
+
+
+@asynccontextmanager
+async def gateway(tmp_path: Path) -> AsyncIterator[str]:
+    async with simulated_elsewhere() as port:
+        settings = Settings(
+            port=0, backend="agent", agent_url=f"http://127.0.0.1:{port}", access_token="token", data_dir=tmp_path
+        )
+        async with Gateway(settings) as running:
+            await asyncio.to_thread(play, running.base_url, Hostile("warm", CHAT, lambda: talk([])))
+            with memory_as_served():
+                yield running.base_url
+
+
+@pytest.mark.timeout(600)
+async def test_no_callback_takes_long(tmp_path: Path) -> None:
+    await _hold_against_the_limit([*corpus(COUNT), *(one for one in corpus(CHAT) if one.name in QUICK)], tmp_path)
+
+
+@pytest.mark.all
+@pytest.mark.parametrize("path", [CHAT, MESSAGES, RESPONSES])
+@pytest.mark.timeout(600)
+async def test_no_callback_takes_long_with_any_of_them(path: str, tmp_path: Path) -> None:
+    await _hold_against_the_limit(corpus(path), tmp_path)
+
+
+async def _hold_against_the_limit(requests: list[Hostile], tmp_path: Path) -> None:
+    seen: list[tuple[Hostile, int, Longest, Longest]] = []
+    async with gateway(tmp_path) as base_url:
+        async with Meter() as meter:
+            for request in requests:
+                status, _ = await asyncio.to_thread(play, base_url, request)
+                seen.append((request, status, *meter.take()))
+        _, answer = await asyncio.to_thread(play, base_url, Hostile("afterwards", CHAT, lambda: talk([])))
+    assert msgspec.json.decode(answer)["choices"][0]["message"]["content"] == "done"
+    for request, status, on_loop, aside in sorted(seen, key=lambda row: -row[2].seconds):
+        print(f"{status} {request.name:40} {on_loop}; aside {aside}")
+    for request, status, on_loop, aside in seen:
+        assert status in (200, 400, 413), request.name
+        assert on_loop.seconds <= LIMIT, f"{request.name}: {on_loop}"
+        assert aside.seconds <= LIMIT, f"{request.name}: {aside}"
+
+
+@pytest.mark.timeout(300)
+async def test_what_was_said_before_is_not_read_on_the_loop(tmp_path: Path) -> None:
+    """A few words may name many megabytes of earlier responses."""
+    before: str | None = None
+    async with gateway(tmp_path) as base_url, Meter() as meter:
+        for said in (*["\n" * (2 * 2**20)] * 4, "and now?"):
+            body = {"model": "sim-auto", "input": f"sim: say done\n{said}", "previous_response_id": before}
+            turn = Hostile("a turn", RESPONSES, partial(msgspec.json.encode, body))
+            status, answer = await asyncio.to_thread(play, base_url, turn)
+            on_loop, aside = meter.take()
+            print(f"{len(said):8} {on_loop}; aside {aside}")
+            assert status == 200
+            assert max(on_loop.seconds, aside.seconds) <= LIMIT, f"{on_loop}, {aside}"
+            before = msgspec.json.decode(answer)["id"]
