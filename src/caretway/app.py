@@ -13,6 +13,7 @@ from pathlib import Path
 
 from . import front
 from .config import Settings, process_environment, process_home
+from .config.data_dir import close_data_dir
 from .core.request import SessionMode, TurnRequest
 from .core.turn import Backend
 from .dialects.registry import dialects
@@ -109,6 +110,7 @@ class Gateway:
     async def __aenter__(self) -> "Gateway":
         settings = self.settings
         access = front.access_rules(settings)
+        close_data_dir(settings.data_dir, settings.origin("data_dir"))
         stack = AsyncExitStack()
         async with stack:
             listener = _listen(settings.host, settings.port)

@@ -30,8 +30,10 @@ from .backends.agent_api.tracing import TracingTransport
 from .backends.agent_api.watch import ConversationLimits
 from .backends.cursor_cli.program import find_program
 from .config import Settings, process_environment
+from .config.data_dir import close_data_dir
 from .core.errors import ErrorKind, GatewayError
 from .core.turn import Backend
+from .observe.redact import Redactor
 from .tasks import spawn
 from .text_protocol.backend import TextToolBackend
 from .web.passthrough import SEND_KEY
@@ -158,6 +160,7 @@ def _cli(settings: Settings, stack: AsyncExitStack) -> Backend:
                 idle=settings.cli_idle_timeout,
                 auth_check=settings.auth_check_timeout / 1000,
             ),
+            clean=Redactor(front.secrets_in(settings)).text,
         )
     )
 
@@ -351,6 +354,7 @@ def _tokens(settings: Settings, transport: Transport) -> TokenSource:
 
 
 def sign_ins(settings: Settings) -> SignIns:
+    close_data_dir(settings.data_dir, settings.origin("data_dir"))
     return open_sign_ins(settings.data_dir, settings.token_store)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..config import Settings, process_cursor_agent_files
+from ..config.data_dir import Verdict, look
 from .flags import REACHING_CURSOR, add_setting_flags, settings_from
 from .process import log_to_stderr, remark, say
 from .process import run as run_loop
@@ -83,6 +84,12 @@ def check_data_dir(path: Path) -> Finding:
         return Finding(
             "data directory", False, f"{there} cannot be written to", "Set CARETWAY_DATA_DIR to another one."
         )
+    verdict = look(path)
+    if verdict is Verdict.FOREIGN:
+        hint = f"Choose another --data-dir, or make it yours: sudo chown -R {os.geteuid()} {path}"
+        return Finding("data directory", False, f"{path} belongs to another user", hint)
+    if verdict in (Verdict.OPEN, Verdict.WRITABLE):
+        return Finding("data directory", False, f"{path} is open to other users", f"Close it: chmod 700 {path}")
     return Finding("data directory", True, str(path) if there == path else f"{path} (not made yet)")
 
 

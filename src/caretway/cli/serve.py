@@ -90,9 +90,12 @@ def run(arguments: argparse.Namespace) -> int:
     from ..app import Gateway
     from ..front import secrets_in
     from ..web.descriptors import raise_soft_limit
+    from .hiding import hide_from_children
 
     log_to_stderr(settings.log_level, secrets_in(settings))
     raise_soft_limit(settings.max_connections)
+    if settings.local_tools == "all":
+        hide_from_children()
 
     try:
         return run_loop(serve(settings, Gateway, style_for(sys.stdout)))

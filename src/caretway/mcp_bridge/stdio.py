@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from ..processes.child import CannotStart, Child, Command, Exit, Pipe, start_child
-from ..processes.lines import LineTooLong, StrictLineReader
+from ..processes.lines import LineReader, TooLong
 from ..tasks import spawn
 from .definitions import BridgeLimits, Process
 
@@ -59,7 +59,7 @@ class ServerProcess:
         self._lines: deque[bytes] = deque()
         self._news = asyncio.Event()
         self._exited = asyncio.Event()
-        self._reader = StrictLineReader(limits.message_bytes)
+        self._reader = LineReader(limits.message_bytes)
         self._held = False
         self._hopeless = False
         self._child: Child | None = None
@@ -76,11 +76,11 @@ class ServerProcess:
     def data(self, data: bytes) -> None:
         if self.over:
             return  # read on and forget: a process that is stuck writing cannot notice that it should stop
-        try:
-            self._lines.extend(self._reader.feed(data))
-        except LineTooLong as failure:
-            self.give_up(f"it wrote {failure}")
-            return
+        for line in self._reader.feed(data):
+            if isinstance(line, TooLong):
+                self.give_up(f"it wrote {line}")
+                return
+            self._lines.append(line)
         if len(self._lines) > _AHEAD and not self._held and self._child is not None:
             self._held = True
             self._child.pause()

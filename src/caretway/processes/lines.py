@@ -1,8 +1,7 @@
 """Bytes of a pipe -> lines. Refuses to know what is in a line.
 
 Lines are cut as bytes and decoded whole by whoever reads them, so a character that was split across two reads is never
-seen in halves. A line beyond the limit is not kept. `LineReader` goes on after it, with its size and its first bytes in
-its place; `StrictLineReader` raises as soon as the limit is passed, for protocols in which every line counts.
+seen in halves. A line beyond the limit is not kept: its first bytes stand for it, as soon as it is known to be so long.
 """
 
 from dataclasses import dataclass
@@ -14,14 +13,14 @@ HEAD_BYTES: Final = 256
 @dataclass(frozen=True, slots=True)
 class TooLong:
     head: bytes
-    size: int
+    limit: int
+    """It is longer than this; how long is not waited for."""
+
+    def __str__(self) -> str:
+        return f"a line of more than {self.limit} bytes"
 
 
 Line = bytes | TooLong
-
-
-class LineTooLong(Exception):
-    """`a line of more than N bytes`."""
 
 
 class LineReader:
@@ -29,25 +28,18 @@ class LineReader:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._head = min(limit, HEAD_BYTES)
         self._rest = bytearray()
-        self._size = 0
-        """Of the unfinished line, also of what is not kept."""
-
-    @property
-    def too_long(self) -> bool:
-        """The unfinished line is beyond the limit already."""
-        return self._size > self._limit
+        self._skipping = False
 
     def feed(self, data: bytes) -> list[Line]:
         """Complete lines without their ends; empty ones are left out."""
         lines: list[Line] = []
         start = 0
         while (end := data.find(b"\n", start)) >= 0:
-            self._keep(data[start:end])
+            self._keep(data[start:end], lines)
             self._cut(lines)
             start = end + 1
-        self._keep(data[start:] if start else data)
+        self._keep(data[start:] if start else data, lines)
         return lines
 
     def finish(self) -> list[Line]:
@@ -56,33 +48,19 @@ class LineReader:
         self._cut(lines)
         return lines
 
-    def _keep(self, piece: bytes) -> None:
-        self._size += len(piece)
-        if self.too_long:
-            self._rest += piece[: self._head]
-            del self._rest[self._head :]
-        else:
+    def _keep(self, piece: bytes, lines: list[Line]) -> None:
+        if self._skipping:
+            return
+        if len(self._rest) + len(piece) <= self._limit:
             self._rest += piece
+            return
+        self._rest += piece[:HEAD_BYTES]
+        lines.append(TooLong(bytes(self._rest[: min(HEAD_BYTES, self._limit)]), self._limit))
+        self._rest = bytearray()
+        self._skipping = True
 
     def _cut(self, lines: list[Line]) -> None:
-        rest, size = self._rest, self._size
-        self._rest, self._size = bytearray(), 0
-        if size > self._limit:
-            lines.append(TooLong(bytes(rest), size))
-        elif line := bytes(rest).strip():
+        rest, self._rest = self._rest, bytearray()
+        if not self._skipping and (line := bytes(rest).strip()):
             lines.append(line)
-
-
-class StrictLineReader:
-    """The same for those who cannot go on without a line. Raises LineTooLong, also before the line has ended."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._reader = LineReader(limit)
-
-    def feed(self, data: bytes) -> list[bytes]:
-        lines = self._reader.feed(data)
-        whole = [line for line in lines if not isinstance(line, TooLong)]
-        if self._reader.too_long or len(whole) < len(lines):
-            raise LineTooLong(f"a line of more than {self._limit} bytes")
-        return whole
+        self._skipping = False

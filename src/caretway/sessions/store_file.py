@@ -71,14 +71,17 @@ def open_file(path: Path | None, patience_s: float) -> sqlite3.Connection:
 
 def _open(path: Path, patience_s: float) -> sqlite3.Connection:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for file in (path, *(Path(f"{path}{ending}") for ending in _SIDE_FILES)):
+        if file.is_symlink():
+            raise NotOurs(f"{file.name} is a symbolic link: remove it, or name the directory it leads to as data_dir")
     # Made here and not by SQLite, whose files are as open as the umask lets them; its side files inherit this mode.
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
     try:
         opened = os.fstat(handle)
+        if os.name == "posix" and opened.st_mode & 0o077:
+            os.fchmod(handle, 0o600)
     finally:
         os.close(handle)
-    if os.name == "posix" and opened.st_mode & 0o077:
-        path.chmod(0o600)
     try:
         return _connect(str(path), patience_s)
     except sqlite3.DatabaseError as error:

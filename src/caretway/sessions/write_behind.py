@@ -20,6 +20,8 @@ DELAY_S: Final = 0.05
 MAX_WAITING: Final = 64
 """So many conversations are written at once, and no more are kept waiting."""
 MAX_WAITING_BYTES: Final = 64 * 2**20
+MAX_SNAPSHOT_BYTES: Final = 48 * 2**20
+"""What one turn may add. A conversation that grew by more is not kept, and its next turn is replayed."""
 
 
 class BatchStore(Protocol):
@@ -53,6 +55,9 @@ class WriteBehind:
 
     def remember(self, key: bytes, snapshot: Snapshot) -> None:
         size = len(snapshot.state) + sum(map(len, snapshot.blobs.values()))
+        if size > MAX_SNAPSHOT_BYTES:
+            log.info("a conversation grew by %d bytes in one turn, which is too much to keep", size)
+            return
         if self._writing is not None and (
             len(self._waiting) >= MAX_WAITING or self._bytes + size > max(size, MAX_WAITING_BYTES)
         ):

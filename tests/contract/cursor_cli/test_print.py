@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -463,3 +464,49 @@ async def test_secrets_of_ours_are_not_handed_on(tmp_path: Path, monkeypatch: py
     seen = (tmp_path / "env").read_text()
     assert "PATH" in seen and "CARETWAY_" not in seen
     assert os.environ["CARETWAY_SECRET_OF_OURS"] == "x"
+
+
+FAILING = """#!{python}
+import sys
+if "status" in sys.argv:
+    print("Logged in as someone@example.com")
+elif "models" in sys.argv or "--list-models" in sys.argv:
+    print("Available models\\n\\nauto - Auto")
+elif "--version" in sys.argv or "acp" in sys.argv:
+    print("2026.01.01")
+else:
+    {act}
+"""
+
+
+def failing(root: Path, act: str) -> Path:
+    """A program in the place of cursor-agent that is signed in and does this when it is asked."""
+    program = StandIn(root).program
+    program.parent.mkdir(parents=True)
+    program.write_text(FAILING.format(python=sys.executable, act=act))
+    program.chmod(0o755)
+    return program
+
+
+async def test_what_the_program_says_is_shown_without_secrets(tmp_path: Path) -> None:
+    token = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJtZSJ9.c2lnbmF0dXJl"
+    said = f"something odd: Bearer {token} with plainsecret-4711 in /home/me"
+    failing(tmp_path, f"sys.stderr.write({said!r}); sys.exit(3)")
+    async with cli_gateway(tmp_path, api_key="plainsecret-4711") as client:
+        for stream in (False, True):
+            answer = await client.chat("hello", stream=stream)
+            assert answer.error is not None
+            message = answer.error["message"]
+            assert "something odd" in message
+            assert token not in message
+            assert "plainsecret-4711" not in message
+
+
+async def test_a_line_without_an_end_is_called_what_it_is(tmp_path: Path) -> None:
+    """It used to be reported as silence, when the time for that was over."""
+    failing(tmp_path, "import time; sys.stdout.write('x' * 300_000); sys.stdout.flush(); time.sleep(60)")
+    async with cli_gateway(tmp_path, cli_max_line_bytes=100_000, progress_timeout=30) as client:
+        answer = await client.chat("hello")
+        assert answer.error is not None
+        assert "a line of more than 100000 bytes" in answer.error["message"]
+        assert "cli_max_line_bytes" in answer.error["message"]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from caretway.processes.child import STDERR_BYTES, CannotStart, Command, Exit, Pipe, start_child
-from caretway.processes.lines import LineTooLong, StrictLineReader
+from caretway.processes.lines import LineReader, TooLong
 from caretway.processes.nursery import Nursery, NurseryClosed, run_once
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="process groups are POSIX")
@@ -165,16 +165,14 @@ async def test_more_output_than_is_wanted(nursery: Nursery, tmp_path: Path) -> N
 
 
 async def test_an_endless_line_is_an_error_before_it_ends(nursery: Nursery, tmp_path: Path) -> None:
-    reader = StrictLineReader(100_000)
+    reader = LineReader(100_000)
     refused: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     class Strict(Listener):
         def data(self, data: bytes) -> None:
-            try:
-                reader.feed(data)
-            except LineTooLong as failure:
-                if not refused.done():
-                    refused.set_result(str(failure))
+            for line in reader.feed(data):
+                if isinstance(line, TooLong):
+                    refused.set_result(str(line))
 
     listener = Strict()
     child = await nursery.start(shell("cat /dev/zero", tmp_path), listener)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caretway.processes.lines import Line, LineReader, LineTooLong, StrictLineReader, TooLong
+from caretway.processes.lines import Line, LineReader, TooLong
 
 CASES: list[tuple[bytes, list[Line]]] = [
     (b"a\nb\n", [b"a", b"b"]),
@@ -42,24 +42,22 @@ def test_any_cut_gives_the_same_lines(data: bytes, cuts: list[int]) -> None:
 def test_a_line_beyond_the_limit_is_named_and_not_kept() -> None:
     long = b"x" * 5000
     reader = LineReader(1000)
-    assert reader.feed(b"a\n" + long[:3000]) == [b"a"]
-    assert len(reader._rest) <= 1000
-    assert reader.feed(long[3000:] + b"\nb\n") == [TooLong(b"x" * 256, 5000), b"b"]
+    assert reader.feed(b"a\n" + long[:900]) == [b"a"]
+    assert reader.feed(long[900:3000]) == [TooLong(b"x" * 256, 1000)]  # its end may never come
+    assert not reader._rest
+    assert reader.feed(long[3000:] + b"\nb\n") == [b"b"]
 
 
 def test_a_line_of_exactly_the_limit_is_kept() -> None:
     assert read([b"y" * 1000 + b"\n"]) == [b"y" * 1000]
-    assert read([b"y" * 1001 + b"\n"]) == [TooLong(b"y" * 256, 1001)]
-
-
-# ---- the strict one
+    assert read([b"y" * 1001 + b"\n"]) == [TooLong(b"y" * 256, 1000)]
 
 
 @given(st.lists(st.binary(max_size=20)), st.lists(st.integers(0, 30)))
-def test_strict_any_split_gives_the_same_lines(lines: list[bytes], cuts: list[int]) -> None:
+def test_lines_are_what_stands_between_line_ends(lines: list[bytes], cuts: list[int]) -> None:
     whole = b"".join(line.replace(b"\n", b"") + b"\n" for line in lines) + b"rest"
-    reader = StrictLineReader(1000)
-    found: list[bytes] = []
+    reader = LineReader(1000)
+    found: list[Line] = []
     at = 0
     for size in cuts:
         found += reader.feed(whole[at : at + size])
@@ -69,14 +67,11 @@ def test_strict_any_split_gives_the_same_lines(lines: list[bytes], cuts: list[in
     assert reader.feed(b"\n") == [b"rest"]
 
 
-def test_strict_a_line_has_its_limit() -> None:
-    reader = StrictLineReader(10)
+def test_a_small_limit_is_kept_to_as_well() -> None:
+    reader = LineReader(10)
     assert reader.feed(b"0123456789\n01234") == [b"0123456789"]
     assert reader.feed(b"56789") == []
-    with pytest.raises(LineTooLong, match="a line of more than 10 bytes"):
-        reader.feed(b"x")
-
-
-def test_strict_an_overlong_line_between_others_is_an_error_too() -> None:
-    with pytest.raises(LineTooLong, match="a line of more than 10 bytes"):
-        StrictLineReader(10).feed(b"a\n0123456789x\nb\n")
+    (line,) = reader.feed(b"x")
+    assert line == TooLong(b"0123456789", 10)
+    assert str(line) == "a line of more than 10 bytes"
+    assert reader.feed(b"xyz\nb\n0123456789x\nc\n") == [b"b", TooLong(b"0123456789", 10), b"c"]

@@ -57,6 +57,22 @@ def test_an_existing_directory_keeps_its_mode(opened: Open, path: Path) -> None:
     assert mode(path.parent) == 0o755
 
 
+@pytest.mark.parametrize("ending", ["", "-wal"])
+def test_a_symbolic_link_is_not_followed(
+    opened: Open, path: Path, tmp_path: Path, ending: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path.parent.mkdir()
+    target = tmp_path / "somebody's file"
+    target.write_bytes(b"not a database")
+    target.chmod(0o644)
+    Path(f"{path}{ending}").symlink_to(target)
+    store = opened()
+    store.remember(key("chat"), snapshot("chat"))
+    assert (mode(target), target.read_bytes()) == (0o644, b"not a database")
+    assert "symbolic link: remove it" in caplog.text
+    assert Path(f"{path}{ending}").is_symlink()
+
+
 # ---- in nobody's way
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from caretway.core.turn import Snapshot
 from caretway.sessions.store import SqliteStore
-from caretway.sessions.write_behind import DELAY_S, MAX_WAITING, WriteBehind
+from caretway.sessions.write_behind import DELAY_S, MAX_SNAPSHOT_BYTES, MAX_WAITING, WriteBehind
 
 
 class Shelf:
@@ -140,3 +140,13 @@ async def test_two_connections_to_one_file(tmp_path: Path) -> None:
     second = behind.recall(b"second")
     assert second is not None and (second.fetch(b"a"), second.fetch(b"b")) == (b"A", b"B")
     reader.close()
+
+
+async def test_a_conversation_that_grew_too_much_is_not_kept() -> None:
+    shelf = Shelf()
+    store = WriteBehind(shelf)
+    piece = bytes(MAX_SNAPSHOT_BYTES // 2)
+    store.remember(b"too much", Snapshot("agent", b"!", {b"1": piece, b"2": piece}))
+    store.remember(b"enough", Snapshot("agent", b"", {b"1": piece, b"2": piece}))
+    store.flush()
+    assert list(shelf.kept) == [b"enough"]

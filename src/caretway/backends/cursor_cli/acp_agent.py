@@ -39,6 +39,8 @@ class AcpSetup:
     """Call `authenticate`: not needed, and not tried, with an API key."""
     call_timeout: float
     line_bytes: int
+    clean: Callable[[str], str] = str
+    """Takes secrets out of what the program says."""
 
 
 class AcpAgent:
@@ -172,7 +174,7 @@ class AcpAgent:
             raise self.explain(refused) from refused
 
     def explain(self, refused: RpcError, at: Circumstances | None = None) -> GatewayError:
-        return classify(str(refused), at or Circumstances(model=self._setup.model))
+        return classify(str(refused), at or Circumstances(model=self._setup.model, clean=self._setup.clean))
 
     def notified(self, method: str, params: Mapping[str, Any]) -> None:
         if method == "session/update" and (listener := self._listeners.get(str(params.get("sessionId")))) is not None:
@@ -191,7 +193,7 @@ class AcpAgent:
                 self._lose(
                     GatewayError(
                         ErrorKind.UPSTREAM_PROTOCOL,
-                        f"cursor-agent wrote a line of {line.size} bytes.",
+                        f"cursor-agent wrote {line}.",
                         hint="Raise cli_max_line_bytes.",
                     )
                 )
@@ -201,7 +203,8 @@ class AcpAgent:
 
     def ended(self, exit_: Exit) -> None:
         said = "\n".join([exit_.stderr, *self._noise])
-        self._lose(classify(said, Circumstances(model=self._setup.model, exit_code=exit_.code)))
+        setup = self._setup
+        self._lose(classify(said, Circumstances(model=setup.model, exit_code=exit_.code, clean=setup.clean)))
 
     def _lose(self, error: GatewayError) -> None:
         if self._gone is None:

@@ -69,6 +69,8 @@ class CliSetup:
     api_key: str | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
     limits: CliLimits = field(default_factory=CliLimits)
+    clean: Callable[[str], str] = str
+    """Takes secrets out of what the program says."""
 
 
 class CursorCliBackend:
@@ -138,7 +140,7 @@ class CursorCliBackend:
             work = replace(work, resume=chat.id)
         whole = render(request.messages)
         prompt = render(tail(request.messages)) if work.resume else whole
-        at = Circumstances(work.model, prompt_chars=len(whole.text), now=self._clock())
+        at = Circumstances(work.model, prompt_chars=len(whole.text), now=self._clock(), clean=self._setup.clean)
         if via == "acp":
             return self._acp(program, work, prompt, chat, parent, at)
         return self._print(program, work, prompt, chat, parent, at)
@@ -233,6 +235,7 @@ class CursorCliBackend:
             sign_in=not self._by_key,
             call_timeout=limits.call,
             line_bytes=limits.line_bytes,
+            clean=self._setup.clean,
         )
 
     # ---- the program
@@ -257,7 +260,8 @@ class CursorCliBackend:
             output = await self.ask(arguments, self._setup.limits.call)
             if found := read_models(output.stdout):
                 return found
-        raise classify(f"{output.stderr}\n{output.stdout}", Circumstances(exit_code=output.code))
+        at = Circumstances(exit_code=output.code, clean=self._setup.clean)
+        raise classify(f"{output.stderr}\n{output.stdout}", at)
 
     def _model(self, name: str) -> str:
         known = self._models.known

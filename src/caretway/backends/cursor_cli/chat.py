@@ -14,6 +14,7 @@ from ...core.events import Event, TurnFailed
 from ...core.request import Text, ToolResult
 from ...core.source import Pulled
 from ...core.turn import Snapshot
+from .scratch import write_closed
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ class Ledger:
     def keep(self, chat: Chat) -> None:
         try:
             self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
-            (self._root / chat.id).write_text(str(chat.turns))
+            write_closed(self._root / chat.id, str(chat.turns).encode())
         except OSError as failure:
             log.warning("a chat cannot be kept: %s", failure)
         self._kept += 1

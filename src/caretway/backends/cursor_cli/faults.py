@@ -36,6 +36,8 @@ class Circumstances:
     now: float = 0.0
     """Unix seconds."""
     exit_code: int | None = None
+    clean: Callable[[str], str] = str
+    """Takes secrets out of what is shown: the program writes what it likes."""
 
     @property
     def half_full(self) -> bool:
@@ -145,7 +147,7 @@ TABLE: Final = tuple((re.compile(words, re.IGNORECASE), make) for words, make in
 
 def classify(said: str, at: Circumstances) -> GatewayError:
     """Always an error: the caller knows that something went wrong."""
-    said = plain(said).strip()
+    said = at.clean(plain(said)).strip()
     for words, make in TABLE:
         if (match := words.search(said)) is not None:
             return make(said, match, at)

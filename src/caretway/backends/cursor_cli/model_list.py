@@ -16,6 +16,7 @@ from ...core.errors import GatewayError
 from ...core.turn import ModelInfo
 from ...tasks import spawn
 from .faults import plain
+from .scratch import write_closed
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +106,7 @@ class ModelList:
         beside = self._file.with_name(f"{self._file.name}.{os.getpid()}")
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            beside.write_bytes(msgspec.json.encode({"fetched_at": self._fetched_at, "models": rows}))
+            write_closed(beside, msgspec.json.encode({"fetched_at": self._fetched_at, "models": rows}))
             os.replace(beside, self._file)
         except OSError as failure:
             log.warning("the model list cannot be kept in %s: %s", self._file, failure)

@@ -4,6 +4,7 @@ A mode that only reads shares one. A mode that writes gets one for each conversa
 """
 
 import contextlib
+import os
 import shutil
 import uuid
 from collections.abc import Sequence
@@ -14,6 +15,15 @@ from ...core.request import Image
 
 KEPT: Final = 32
 _SHARED: Final = "read-only"
+
+
+def write_closed(path: Path, data: bytes) -> None:
+    """A file for its owner's eyes; one that lay open is closed."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    with os.fdopen(handle, "wb") as file:
+        if os.name == "posix":
+            os.fchmod(handle, 0o600)
+        file.write(data)
 
 
 class Scratch:
@@ -37,7 +47,7 @@ class Scratch:
         for number, image in enumerate(images, 1):
             kind = image.mime_type.rpartition("/")[2]
             suffix = kind if kind.isalnum() else "png"
-            (folder / f"{number}.{suffix}").write_bytes(image.data)
+            write_closed(folder / f"{number}.{suffix}", image.data)
         return folder
 
     def is_ours(self, path: Path) -> bool:

@@ -236,7 +236,7 @@ class PrintTranslator:
         return self._failed(
             GatewayError(
                 ErrorKind.UPSTREAM_PROTOCOL,
-                f"cursor-agent wrote a line of {line.size} bytes.",
+                f"cursor-agent wrote {line}.",
                 hint="Raise cli_max_line_bytes.",
             )
         )

@@ -1,6 +1,8 @@
 """The smaller parts: account, model list, prompt, arguments, the gate, what is kept of a chat."""
 
 import asyncio
+import os
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,7 +23,7 @@ from caretway.backends.cursor_cli.program import (
     safe_chat_id,
 )
 from caretway.backends.cursor_cli.prompt import render, tail
-from caretway.backends.cursor_cli.scratch import KEPT, Scratch
+from caretway.backends.cursor_cli.scratch import KEPT, Scratch, write_closed
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import TextDelta
 from caretway.core.request import Image, Message, Role, Text, ToolCall, ToolResult
@@ -347,3 +349,19 @@ def test_scratch_directories_are_bounded(tmp_path: Path) -> None:
     assert shared.is_dir() and made[-1].is_dir()
     assert sum(path.is_dir() for path in made) == KEPT
     assert scratch.is_ours(made[0]) and not scratch.is_ours(tmp_path)
+
+
+def test_files_are_for_their_owner(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        Ledger(tmp_path / "chats").keep(Chat("id", "/w", "ask", "print", 1))
+        folder = Scratch(tmp_path / "scratch").keep_images(tmp_path, [Image("image/png", b"data")])
+    finally:
+        os.umask(before)
+    for file in (tmp_path / "chats" / "id", folder / "1.png"):
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    open_before = tmp_path / "old"
+    open_before.write_text("x")
+    open_before.chmod(0o644)
+    write_closed(open_before, b"y")
+    assert (stat.S_IMODE(open_before.stat().st_mode), open_before.read_bytes()) == (0o600, b"y")

@@ -2,12 +2,14 @@
 
 Only with `local_tools = all`. A shell is not confined by the workspace: it starts there, and may do what the user may.
 What it does not get: a terminal, an input, the gateway's own settings and the secrets of its environment. It does not
-survive the call either: when the command ends, its whole process group does.
+survive the call either: when the command ends, its whole process group does, and on Linux whoever left that.
 """
 
 import asyncio
 import os
+import secrets
 from collections.abc import Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Final
@@ -17,6 +19,7 @@ from ....processes.nursery import Finished, run_to_end
 from ....processes.threaded import in_own_loop
 from ....wire.messages import pb
 from .confine import PathRefused, Workspace, shown
+from .strays import MARK, end_strays
 from .texts import share
 
 SECRETS: Final = (
@@ -36,6 +39,8 @@ SECRETS: Final = (
 QUIET: Final = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
 """There is no terminal: nothing should wait for a key."""
 
+AT_ONCE: Final = 16
+"""Commands of one workspace that run at a time; others wait."""
 SHELLS: Final = frozenset({"bash", "zsh", "sh", "dash", "ksh"})
 """Shells that understand what models write; others (fish, nu ...) have a language of their own."""
 
@@ -79,6 +84,7 @@ class Shell:
         self._environment = without_secrets(environment) | QUIET
         self._timeout_s = timeout_s
         self._output_bytes = output_bytes
+        self._places = asyncio.Semaphore(AT_ONCE)
 
     async def run(self, args: pb.ShellArgs) -> pb.ShellResult:
         try:
@@ -133,12 +139,21 @@ class Shell:
             raise ValueError("the command contains a NUL byte")
         cwd = await asyncio.to_thread(working_directory, self._workspace, args.working_directory)
         command = Command((self._program, "-c", args.command), cwd, self._environment | {"PWD": cwd})
-        limit = time_limit(args, self._timeout_s)
-        work = partial(run_to_end, command, timeout_s=limit, output_bytes=self._output_bytes)
+        work = partial(self._to_end, command, time_limit(args, self._timeout_s))
         try:
-            return cwd, await in_own_loop(work, "local-tool-shell")
+            async with self._places:
+                return cwd, await in_own_loop(work, "local-tool-shell")
         except CannotStart as failure:
             raise failure.cause from failure
+
+    async def _to_end(self, command: Command, limit: float) -> Finished:
+        """On its own event loop, which may be blocked."""
+        call = secrets.token_hex(16)
+        marked = replace(command, environment={**command.environment, MARK: call})
+        try:
+            return await run_to_end(marked, timeout_s=limit, output_bytes=self._output_bytes)
+        finally:
+            end_strays(call)
 
 
 def _rejected(args: pb.ShellArgs, failure: Exception) -> pb.ShellRejected:

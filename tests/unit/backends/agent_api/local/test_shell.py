@@ -3,7 +3,6 @@
 import asyncio
 import os
 import select
-import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -147,14 +146,39 @@ async def test_background_children_neither_hold_nor_survive(tmp_path: Path) -> N
     assert ended(int((tmp_path / "pid").read_text()))
 
 
-async def test_one_that_left_the_group_does_not_hold_the_answer(tmp_path: Path) -> None:
-    command = "setsid sh -c 'echo $$ >pid; exec sleep 60' & while ! [ -s pid ]; do sleep 0.05; done; echo done"
+@pytest.mark.parametrize(
+    "leaving",
+    [
+        "setsid sh -c 'echo $$ >pid; exec sleep 60' &",
+        "setsid sh -c 'setsid sh -c \"echo \\$\\$ >pid; exec sleep 60\" & exit' &",
+        "setsid sh -c 'trap \"\" TERM HUP; echo $$ >pid; while true; do sleep 1; done' >/dev/null 2>&1 </dev/null &",
+    ],
+    ids=["session of its own", "daemon", "deaf"],
+)
+async def test_one_that_left_the_group_neither_holds_the_answer_nor_survives(tmp_path: Path, leaving: str) -> None:
     began = time.monotonic()
-    which, value = await run(tmp_path, command)
-    escaped = int((tmp_path / "pid").read_text())
-    os.kill(escaped, signal.SIGKILL)
+    which, value = await run(tmp_path, f"{leaving} while ! [ -s pid ]; do sleep 0.05; done; echo done")
     assert (which, value.stdout) == ("success", "done\n")
     assert time.monotonic() - began < 10
+    assert ended(int((tmp_path / "pid").read_text()))
+
+
+async def test_only_what_a_command_started_is_ended(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "go")
+    local = tools(tmp_path)
+    waiting = asyncio.ensure_future(ask(local, "shell", command="setsid cat go & wait; echo still here"))
+    assert (await ask(local, "shell", command="setsid sleep 60 & echo done"))[1].stdout == "done\n"
+    assert not waiting.done()
+    await asyncio.to_thread((tmp_path / "go").write_text, "word ")
+    assert (await waiting)[1].stdout == "word still here\n"
+
+
+async def test_so_many_run_at_once_and_no_more(tmp_path: Path) -> None:
+    local = tools(tmp_path)
+    command = "n=$(ls running | wc -l); touch running/$$; echo $n; sleep 0.2; rm running/$$"
+    (tmp_path / "running").mkdir()
+    results = await asyncio.gather(*(ask(local, "shell", command=command) for _ in range(shell.AT_ONCE * 2)))
+    assert max(int(value.stdout) for _, value in results) < shell.AT_ONCE
 
 
 async def test_one_that_closes_its_output_is_waited_for(tmp_path: Path) -> None:

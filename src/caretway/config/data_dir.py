@@ -1,0 +1,73 @@
+"""Whose the data directory is: sign-ins and conversations lie in it, so it must be this user's and nobody else's.
+
+`judge` decides from values; `close_data_dir` looks, closes what stands open, and refuses what cannot be trusted. A
+directory that is not there yet is made, closed, by whoever writes to it first.
+"""
+
+import logging
+import os
+import stat
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+from .row import ConfigError
+
+log = logging.getLogger(__name__)
+
+_OTHERS: Final = 0o077
+_OTHERS_WRITE: Final = 0o022
+
+
+class Verdict(Enum):
+    FINE = "it is this user's alone"
+    OPEN = "others may look into it"
+    WRITABLE = "others may write to it"
+    FOREIGN = "it belongs to another user"
+    NO_DIRECTORY = "it is no directory"
+
+
+def judge(mode: int, owner: int, me: int) -> Verdict:
+    if not stat.S_ISDIR(mode):
+        return Verdict.NO_DIRECTORY
+    if owner != me:
+        return Verdict.FOREIGN
+    if mode & _OTHERS_WRITE:
+        return Verdict.WRITABLE
+    return Verdict.OPEN if mode & _OTHERS else Verdict.FINE
+
+
+def look(path: Path) -> Verdict:
+    """As it is now; one that is not there, or that cannot be seen, is fine so far."""
+    if os.name != "posix":
+        return Verdict.FINE
+    try:
+        found = path.stat()
+    except OSError:
+        return Verdict.FINE
+    return judge(found.st_mode, found.st_uid, os.geteuid())
+
+
+def close_data_dir(path: Path, origin: str) -> None:
+    """Raises ConfigError when the directory is not to be trusted."""
+    verdict = look(path)
+    if verdict is Verdict.FINE:
+        return
+    if verdict is Verdict.NO_DIRECTORY:
+        raise ConfigError("data_dir", origin, f"{path} is no directory: choose another --data-dir")
+    if verdict is Verdict.FOREIGN:
+        if os.geteuid() == 0:  # whoever owns it could not do root any harm that root cannot see; volumes are like this
+            log.warning("the data directory %s belongs to another user, who can read what is kept there", path)
+            return
+        hint = f"choose another --data-dir, or make it yours: sudo chown -R {os.geteuid()} {path}"
+        raise ConfigError("data_dir", origin, f"{path} belongs to another user, who could read your sign-in: {hint}")
+    try:
+        path.chmod(0o700)
+    except OSError as failure:
+        if verdict is Verdict.WRITABLE:
+            raise ConfigError(
+                "data_dir", origin, f"{path} can be written to by other users; close it: chmod 700 {path}"
+            ) from failure
+        log.warning("the data directory %s can be looked into by other users: chmod 700 %s", path, path)
+        return
+    log.warning("the data directory %s was open to other users; it is closed now", path)
