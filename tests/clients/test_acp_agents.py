@@ -14,9 +14,10 @@ import pytest
 
 from caretway.backends.cursor_cli.acp_agent import AcpAgent, AcpSetup
 from caretway.backends.cursor_cli.acp_translate import AcpTranslator
-from caretway.backends.cursor_cli.process import Command, Nursery
+from caretway.backends.cursor_cli.process import Nursery
 from caretway.backends.cursor_cli.prompt import Prompt
 from caretway.core.events import Event, TextDelta, TurnEnded
+from caretway.processes.child import Command
 from contract.gateways import gateway
 
 CLIENTS: Final = Path(os.environ.get("CARETWAY_CLIENTS_DIR", Path.home() / ".cache" / "caretway-clients"))

@@ -27,13 +27,14 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
     "testing": frozenset({"simulator"}),  # stand-ins are on the other side, too
     "web": frozenset({"core", "dialects", "sessions", "observe"}),
     "tasks": frozenset(),
+    "processes": frozenset(),
     "front": frozenset({"core", "config", "dialects", "observe", "web"}),
     "config": frozenset({"core"}),
 }
-"""Rooms and root modules that are bound by the rule. Every room may import itself and `tasks`."""
+"""Rooms and root modules that are bound by the rule. Every room may import itself, `tasks` and `processes`."""
 
 KNOWS_EVERYONE: Final = frozenset({"app", "ways", "cli", "__init__", "__main__"})
-OPEN_TO_ALL: Final = frozenset({"tasks", "__version__"})
+OPEN_TO_ALL: Final = frozenset({"tasks", "processes", "__version__"})
 
 
 def module_name(path: Path) -> str:
@@ -92,6 +93,7 @@ RULINGS: Final = [
     ("caretway.core.fold", "import json, asyncio", True),
     ("caretway.core.fold", "from ..tasks import spawn", True),
     ("caretway.core.fold", "from .. import tasks", True),
+    ("caretway.core.fold", "from ..processes import lines", True),
     ("caretway.core.fold", "from ..wire import envelope", False),
     ("caretway.core.fold", "from .. import wire", False),
     ("caretway.core.fold", "import caretway", False),
@@ -100,6 +102,8 @@ RULINGS: Final = [
     ("caretway.core.__init__", "from .. import wire", False),
     ("caretway.wire.errors", "from .gen import aiserver_pb2", True),
     ("caretway.wire.errors", "from ..core.errors import GatewayError", False),
+    ("caretway.processes.child", "from ..tasks import spawn", True),
+    ("caretway.processes.child", "from ..core.errors import GatewayError", False),
     ("caretway.simulator.brain", "from ..wire.messages import pb", True),
     ("caretway.simulator.brain", "from ..wire.gen import agent_pb2", False),
     ("caretway.simulator.brain", "import caretway.wire.gen.agent_pb2 as pb", False),

@@ -1,4 +1,4 @@
-"""A stdio server's process: starts it in a group of its own, carries messages in both directions, ends the whole group.
+"""A stdio server: its process carries messages in both directions, and is stopped with its whole group.
 
 Everything is bounded: the length of a line, lines that are no messages, what is read ahead, what is kept of its
 complaints, and the time it gets to stop. What the messages mean is the SDK's business.
@@ -6,14 +6,13 @@ complaints, and the time it gets to stop. What the messages mean is the SDK's bu
 
 import asyncio
 import logging
-import os
-import signal
-import sys
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from ..processes.child import CannotStart, Child, Command, Exit, Pipe, start_child
+from ..processes.lines import LineReader, TooLong
 from ..tasks import spawn
 from .definitions import BridgeLimits, Process
 
@@ -36,16 +35,10 @@ INHERITED: Final = frozenset(
 
 _AHEAD: Final = 256
 """Lines that are read before the session asked for them."""
-_COMPLAINTS: Final = 20
-_COMPLAINT_BYTES: Final = 500
+_COMPLAINT_CHARS: Final = 500
 _LAST_WORDS_S: Final = 0.2
-NO_OUTPUT: Final = "it closed its output"
-NO_INPUT: Final = "it closed its input"
-_VAGUE: Final = (NO_OUTPUT, NO_INPUT)
+_CLOSED: Final[Mapping[Pipe, str]] = {"stdout": "it closed its output", "stdin": "it closed its input"}
 """The pipes of a process often close a moment before its end is known, and that says more."""
-
-
-_KILL: Final = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 
 class Broken(Exception):
@@ -56,196 +49,116 @@ def server_environment(process: Process, environ: Mapping[str, str]) -> dict[str
     return {name: value for name, value in environ.items() if name in INHERITED} | dict(process.env)
 
 
-class Lines:
-    """Bytes -> whole lines, drip-fed. Raises Broken as soon as a line is longer than allowed."""
-
-    def __init__(self, longest: int) -> None:
-        self._longest = longest
-        self._rest: list[bytes] = []
-        self._length = 0
-
-    def feed(self, data: bytes) -> list[bytes]:
-        head, newline, tail = data.partition(b"\n")
-        self._length += len(head)
-        if self._length > self._longest:
-            raise Broken(f"it wrote a line of more than {self._longest} bytes")
-        self._rest.append(head)
-        if not newline:
-            return []
-        lines = [b"".join(self._rest), *tail.split(b"\n")]
-        rest = lines.pop()
-        self._rest, self._length = [rest], len(rest)
-        return [line for line in (one.strip() for one in lines) if line]
-
-
-class ServerProcess(asyncio.SubprocessProtocol):
-    """The event loop's side of one process. `ended` is set when nothing more will come, `reason` says why."""
+class ServerProcess:
+    """Listens to one process (a `Sink`). `over` when nothing more will come, `reason` says why."""
 
     def __init__(self, limits: BridgeLimits) -> None:
-        self.exited = asyncio.Event()
-        self.news = asyncio.Event()
-        self.fell_silent = asyncio.Event()
-        """Nothing more will be heard of its complaints."""
-        self.writable = asyncio.Event()
-        self.writable.set()
-        self.lines: deque[bytes] = deque()
-        self.ended = False
+        self.over = False
         self.reason = ""
-        self.complaints: deque[str] = deque(maxlen=_COMPLAINTS)
         self._limits = limits
-        self._out = Lines(limits.message_bytes)
-        self._complaint = b""
+        self._lines: deque[bytes] = deque()
+        self._news = asyncio.Event()
+        self._exited = asyncio.Event()
+        self._reader = LineReader(limits.message_bytes)
         self._held = False
         self._hopeless = False
-        self._transport: asyncio.SubprocessTransport | None = None
+        self._child: Child | None = None
 
-    # ---- called by the event loop
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.SubprocessTransport) or hasattr(transport, "get_pid")
-        self._transport = transport  # type: ignore[assignment]  # uvloop's is one in all but ancestry
-
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
-        if fd == 2:
-            self._complain(data)
-            return
-        if self.ended:
-            return  # read on and forget: a process that is stuck writing cannot notice that it should stop
+    async def start(self, process: Process, environment: Mapping[str, str]) -> None:
+        command = Command((process.command, *process.args), process.cwd, environment)
         try:
-            self.lines.extend(self._out.feed(data))
-        except Broken as broken:
-            self.give_up(str(broken))
-            return
-        if len(self.lines) > _AHEAD and not self._held:
+            self._child = await start_child(command, self, closed=self._closed, grace=self._limits.stop_grace)
+        except CannotStart as failure:
+            raise Broken(str(failure)) from failure
+
+    # ---- what the child tells
+
+    def data(self, data: bytes) -> None:
+        if self.over:
+            return  # read on and forget: a process that is stuck writing cannot notice that it should stop
+        for line in self._reader.feed(data):
+            if isinstance(line, TooLong):
+                self.give_up(f"it wrote {line}")
+                return
+            self._lines.append(line)
+        if len(self._lines) > _AHEAD and not self._held and self._child is not None:
             self._held = True
-            self._stdout().pause_reading()
-        self.news.set()
+            self._child.pause()
+        self._news.set()
 
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        if fd == 1:
-            self.end(NO_OUTPUT)
-        elif fd == 0:
-            self.end(NO_INPUT)
-        else:
-            self.fell_silent.set()
-
-    def process_exited(self) -> None:
-        code = self._transport.get_returncode() if self._transport is not None else None
-        if self.reason in _VAGUE:
+    def ended(self, exit_: Exit) -> None:
+        if self.reason in _CLOSED.values():
             self.reason = ""
-        self.end(_ending(code))
-        self.exited.set()
+        self.end(_ending(exit_.code))
+        self._exited.set()
 
-    def pause_writing(self) -> None:
-        self.writable.clear()
-
-    def resume_writing(self) -> None:
-        self.writable.set()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.end("it is gone")
-        self.exited.set()
+    def _closed(self, pipe: Pipe) -> None:
+        self.end(_CLOSED[pipe])
 
     # ---- for the tasks beside it
 
     def end(self, reason: str) -> None:
-        self.ended = True
+        self.over = True
         self.reason = self.reason or reason
-        self.writable.set()
-        self.news.set()
-        if self._held and self._transport is not None:
-            self._held = False
-            self._stdout().resume_reading()
+        self._news.set()
+        self._go_on()
+        if self._child is not None:
+            self._child.writable.set()  # whoever waits to write need not
 
     def give_up(self, reason: str) -> None:
         """It does not keep to the protocol: no use in asking it politely to stop."""
         self._hopeless = True
-        self.lines.clear()
+        self._lines.clear()
         self.end(reason)
+
+    def _go_on(self) -> None:
+        if self._held and self._child is not None:
+            self._held = False
+            self._child.resume()
 
     async def line(self) -> bytes | None:
         """The next line; None when there are no more."""
-        while not self.lines:
-            if self.ended:
+        while not self._lines:
+            if self.over:
                 return None
-            self.news.clear()
-            await self.news.wait()
-        if self._held and len(self.lines) <= _AHEAD // 2:
-            self._held = False
-            self._stdout().resume_reading()
-        return self.lines.popleft()
+            self._news.clear()
+            await self._news.wait()
+        if len(self._lines) <= _AHEAD // 2:
+            self._go_on()
+        return self._lines.popleft()
 
     async def write(self, data: bytes) -> None:
-        await self.writable.wait()
-        if self.ended:
+        assert self._child is not None
+        await self._child.writable.wait()
+        if self.over:
             raise Broken(self.reason)
-        self._stdin().write(data)
+        self._child.write(data)
 
     async def why(self) -> str:
         """Its last words are often the reason, and may come after its end."""
+        assert self._child is not None
         with suppress(TimeoutError):
             async with asyncio.timeout(_LAST_WORDS_S):
-                await self.fell_silent.wait()
-                await self.exited.wait()
-        last = next((line for line in reversed(self.complaints) if line.strip()), "")
-        return f"{self.reason}; it said: {last}" if last else self.reason
+                await self._exited.wait()
+        last = next((line for line in reversed(self._child.stderr.splitlines()) if line.strip()), "")
+        return f"{self.reason}; it said: {last.rstrip()[:_COMPLAINT_CHARS]}" if last else self.reason
 
     async def stop(self) -> None:
         """Its input is closed, then the whole group is told to stop, then it is killed. Leaves nothing behind."""
-        transport = self._transport
-        assert transport is not None
+        assert self._child is not None
         self.end("it was stopped")
-        with suppress(OSError, RuntimeError):
-            self._stdin().close()
-        pid = transport.get_pid()
-        for number in (None, signal.SIGTERM, _KILL):
-            if number is not None:
-                self._signal(pid, number)
-            elif self._hopeless:
-                continue
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._limits.stop_grace):
-                    await self.exited.wait()
-                break
-        # Its own children may have outlived it: a wrapper such as npx, or a server that does not mind them.
-        self._signal(pid, _KILL)
-        with suppress(OSError):
-            transport.close()
-
-    def _signal(self, pid: int, number: int) -> None:
-        with suppress(ProcessLookupError, PermissionError):
-            if sys.platform == "win32":
-                if self._transport is not None:
-                    self._transport.kill()
-            else:
-                os.killpg(pid, number)
-
-    def _complain(self, data: bytes) -> None:
-        *lines, rest = (self._complaint + data).split(b"\n")
-        self._complaint = rest[:_COMPLAINT_BYTES]
-        self.complaints.extend(line[:_COMPLAINT_BYTES].decode("utf-8", "replace").rstrip() for line in lines)
-
-    def _stdin(self) -> asyncio.WriteTransport:
-        pipe: Any = self._transport.get_pipe_transport(0) if self._transport is not None else None
-        if pipe is None:
-            raise Broken(NO_INPUT)
-        return pipe  # type: ignore[no-any-return]  # typed as the base of all transports
-
-    def _stdout(self) -> Any:
-        assert self._transport is not None
-        return self._transport.get_pipe_transport(1) or _NoPipe()
+        self._child.close_stdin()
+        grace = self._limits.stop_grace
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0 if self._hopeless else grace):
+                await self._child.wait()
+        with suppress(TimeoutError):  # only the system itself can hold one that is killed
+            async with asyncio.timeout(3 * grace):
+                await self._child.aclose()
 
 
-class _NoPipe:
-    """The pipe is closed already."""
-
-    def pause_reading(self) -> None: ...
-
-    def resume_reading(self) -> None: ...
-
-
-def _ending(code: int | None) -> str:
-    if code is not None and code < 0:
+def _ending(code: int) -> str:
+    if code < 0:
         return f"it was killed by signal {-code}"
     return f"it ended with exit code {code}"
 
@@ -261,19 +174,8 @@ async def stdio_streams(
     import anyio
     from mcp.shared.message import SessionMessage
 
-    loop = asyncio.get_running_loop()
-    try:
-        _, running = await loop.subprocess_exec(
-            lambda: ServerProcess(limits),
-            process.command,
-            *process.args,
-            env=dict(environment),
-            cwd=process.cwd,
-            start_new_session=True,
-        )
-    except (OSError, ValueError) as failure:
-        reason = failure.strerror if isinstance(failure, OSError) else failure
-        raise Broken(f"`{process.command}` cannot be started: {reason}") from failure
+    running = ServerProcess(limits)
+    await running.start(process, environment)
     to_session, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     to_server, from_session = anyio.create_memory_object_stream[SessionMessage](0)
     tasks = [

@@ -10,6 +10,11 @@ from typing import Any
 import httpx
 import pytest
 
+from caretway.backends.cursor_cli.backend import CliSetup, CursorCliBackend
+from caretway.backends.cursor_cli.limits import CliLimits
+from caretway.core.events import TextDelta, TurnEnded, TurnFailed
+from caretway.core.request import Message, Role, Text, TurnRequest
+from caretway.core.source import receive
 from contract.cursor_cli.stand_in import CliClient, StandIn, cli_gateway
 from contract.gateways import CHAT, tool
 
@@ -269,6 +274,28 @@ async def test_a_small_buffer_holds_the_program_back_and_loses_nothing(tmp_path:
         answer = await client.chat("sim: stream 3000 100", stream=True)
         assert len(answer.text) == 300_000
         assert [answer.text[n * 100 :].split(" ", 1)[0] for n in (0, 1, 2999)] == ["0", "1", "2999"]
+
+
+async def test_an_answer_is_whole_though_its_process_ended_long_before_it_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the program has left in its pipe waits for the reader, and not for `DRAIN_S` alone."""
+    monkeypatch.setattr("caretway.processes.child.DRAIN_S", 0.05)
+    stand_in = StandIn(tmp_path).install()
+    limits = CliLimits(buffer_bytes=1024)
+    setup = CliSetup(str(stand_in.program), os.environ, tmp_path / "data", "test", transport="print", limits=limits)
+    backend = CursorCliBackend(setup)
+    prompt = Message(Role.USER, (Text("sim: stream 100 100"),))
+    turn = await backend.start(TurnRequest(model="sim-auto", messages=(prompt,)))
+    events = list(await receive(turn))
+    await gone(stand_in)
+    await asyncio.sleep(0.2)
+    while not isinstance(events[-1], TurnEnded | TurnFailed):
+        events += await receive(turn)
+    await turn.aclose()
+    await backend.aclose()
+    assert isinstance(events[-1], TurnEnded)
+    assert sum(len(event.text) for event in events if isinstance(event, TextDelta)) == 10_000
 
 
 @pytest.mark.parametrize("fault", ["never-exit", "ignore-term", "grandchild"])

@@ -14,9 +14,10 @@ from acp import schema
 from pydantic import BaseModel
 
 from caretway.backends.cursor_cli.acp_agent import AcpAgent, AcpSetup
-from caretway.backends.cursor_cli.process import Command, Nursery
+from caretway.backends.cursor_cli.process import Nursery
 from caretway.backends.cursor_cli.prompt import Prompt
 from caretway.core.request import Image
+from caretway.processes.child import Command
 from contract.cursor_cli.stand_in import StandIn
 
 PRINT: Final = ("-p", "--trust", "--output-format")

@@ -13,9 +13,9 @@ import msgspec
 
 from ...core.errors import ErrorKind, GatewayError
 from ...core.turn import BackendStatus
+from ...processes.nursery import Output
 from ...tasks import spawn
 from .faults import plain
-from .process import Output
 
 Ask = Callable[[Sequence[str], float], Awaitable[Output]]
 """(arguments, limit in seconds) -> what the program said."""

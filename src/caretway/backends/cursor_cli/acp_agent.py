@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ...core.errors import ErrorKind, GatewayError
+from ...processes.child import Child, Command, Exit
+from ...processes.lines import LineReader, TooLong
 from .acp_policy import answer
 from .acp_rpc import Rpc, RpcError
 from .faults import Circumstances, classify
-from .lines import LineReader, TooLong
-from .process import Child, Command, Exit, Nursery
+from .process import Nursery
 from .prompt import Prompt
 
 PROTOCOL: Final = 1
@@ -192,7 +193,7 @@ class AcpAgent:
                 self._lose(
                     GatewayError(
                         ErrorKind.UPSTREAM_PROTOCOL,
-                        f"cursor-agent wrote a line of more than {line.limit} bytes.",
+                        f"cursor-agent wrote {line}.",
                         hint="Raise cli_max_line_bytes.",
                     )
                 )

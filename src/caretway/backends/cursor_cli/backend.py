@@ -16,6 +16,8 @@ from typing import Literal
 from ...core.errors import ErrorKind, GatewayError, bad_request
 from ...core.request import TurnRequest
 from ...core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Turn
+from ...processes.child import Command
+from ...processes.nursery import Output, run_once
 from ..agent_api.local.workspaces import HEADER, choose_workspace
 from .account import Account
 from .acp_agent import AcpSetup
@@ -29,7 +31,7 @@ from .limits import CliLimits
 from .model_list import ModelList, read_models, with_aliases
 from .own_tools import Showing
 from .print_turn import Launch, PrintTurn
-from .process import Command, Nursery, Output, run_once
+from .process import Nursery
 from .program import (
     Mode,
     Program,

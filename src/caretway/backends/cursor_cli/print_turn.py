@@ -16,13 +16,14 @@ from ...core.events import Event, TurnFailed, TurnStarted
 from ...core.request import Text, ToolResult
 from ...core.source import Pulled
 from ...core.turn import Snapshot
+from ...processes.child import Child, Command, Exit
+from ...processes.lines import LineReader
 from ...tasks import spawn
 from .chat import Chat, write_chat
 from .gate import Place
 from .inbox import Inbox
 from .limits import CliLimits
-from .lines import LineReader
-from .process import Child, Command, Exit, Nursery
+from .process import Nursery
 from .program import safe_chat_id
 from .translate import PrintTranslator
 

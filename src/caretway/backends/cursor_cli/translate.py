@@ -31,8 +31,8 @@ from ...core.events import (
     UsageReported,
 )
 from ...core.tally import Tally
+from ...processes.lines import Line, TooLong
 from .faults import Circumstances, classify
-from .lines import Line, TooLong
 from .own_tools import Showing, read_call, shown
 
 NOISE_LINES: Final = 64
@@ -236,7 +236,7 @@ class PrintTranslator:
         return self._failed(
             GatewayError(
                 ErrorKind.UPSTREAM_PROTOCOL,
-                f"cursor-agent wrote a line of more than {line.limit} bytes.",
+                f"cursor-agent wrote {line}.",
                 hint="Raise cli_max_line_bytes.",
             )
         )

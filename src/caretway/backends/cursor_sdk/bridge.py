@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...core.errors import ErrorKind, GatewayError
+from ...processes.group import signal_group
 from ...tasks import spawn
 from . import watch
 from .callbacks import CallbackServer
@@ -106,8 +107,7 @@ class Bridge:
             log.warning("the SDK's bridge did not close within %.0f s", CLOSE_S)
         finally:
             if self.pid and self.alive:
-                with suppress(ProcessLookupError, PermissionError):
-                    os.killpg(self.pid, signal.SIGKILL)
+                signal_group(self.pid, signal.SIGKILL)
 
 
 class Bridges:
@@ -287,8 +287,7 @@ class Bridges:
             await life.writer.wait_closed()
         if not bridge.retired and not self._closed:
             log.warning("the SDK's bridge (process %d) ended by itself: %s", bridge.pid, last_words[-500:])
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(bridge.pid, signal.SIGKILL)  # nothing of the group outlives its watcher
+        signal_group(bridge.pid, signal.SIGKILL)  # nothing of the group outlives its watcher
         if bridge is self._current:
             self._retire()
 

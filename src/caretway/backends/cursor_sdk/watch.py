@@ -5,7 +5,7 @@ that connection ends: also after a SIGKILL of the gateway, which leaves nobody e
 gateway learns over the same connection which process the bridge is, and at once when it is gone. It also reads the
 bridge's stderr to the end; the SDK stops reading it after the first line, and a full pipe would stall the bridge.
 
-It runs as a script under `python -I -S`: the standard library only, nothing of ours.
+It runs as a script under `python -I -S`: the standard library, and of ours `processes/group.py` alone.
 """
 
 import contextlib
@@ -16,9 +16,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import FrameType
+
+if not __package__:  # as a script: the package is not on the path then
+    sys.path.append(str(Path(__file__).resolve().parents[3]))
+
+from caretway.processes.group import Group, start
 
 READY = b"cursor-sdk-bridge ready "
 """How the line begins that the SDK waits for."""
@@ -40,28 +44,10 @@ def replaced(arguments: list[str], values: dict[str, str]) -> list[str]:
     return out
 
 
-def end_group(pid: int) -> None:
-    """Everything the bridge started ends with it; a group that is already gone is fine."""
-    for signum, patience in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, 0.0)):
-        try:
-            os.killpg(pid, signum)
-        except (ProcessLookupError, PermissionError):
-            return
-        until = time.monotonic() + patience
-        while time.monotonic() < until:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
-            try:
-                os.killpg(pid, 0)
-            except (ProcessLookupError, PermissionError):
-                return
-            time.sleep(0.02)
-
-
-def pump(bridge: "subprocess.Popen[bytes]", life: socket.socket) -> bytes:
+def pump(bridge: Group, life: socket.socket) -> bytes:
     """Until the bridge closes its stderr; the last bytes of it. Raises Told when the gateway is gone."""
-    assert bridge.stderr is not None
-    source = bridge.stderr.fileno()
+    assert bridge.leader.stderr is not None
+    source = bridge.leader.stderr.fileno()
     tail = b""
     ready = False
     with selectors.DefaultSelector() as selector:
@@ -91,30 +77,30 @@ def main(plan_file: str, arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, told)
     plan = json.loads(Path(plan_file).read_text(encoding="utf-8"))
     os.unlink(plan_file)
-    bridge: subprocess.Popen[bytes] | None = None
+    bridge: Group | None = None
+    code = 0
     with socket.create_connection(("127.0.0.1", plan["port"]), timeout=10) as life:
         life.settimeout(None)
         try:
-            bridge = subprocess.Popen(  # noqa: S603 - the plan is the gateway's own
+            bridge = start(
                 [*plan["command"], *replaced(arguments, plan["replace"])],
+                cwd=plan["cwd"],
+                environment=plan["env"],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                env=plan["env"],
-                cwd=plan["cwd"],
-                start_new_session=True,
             )
             life.sendall(f"{plan['token']} {bridge.pid}\n".encode())
             tail = pump(bridge, life)
-            code = bridge.wait(timeout=GRACE_S)
-            with contextlib.suppress(OSError):
-                life.sendall(f"exit {code}\n".encode() + tail)
-        except (Told, subprocess.TimeoutExpired):
+            if bridge.ends_within(GRACE_S):
+                code = bridge.reap()
+                with contextlib.suppress(OSError):
+                    life.sendall(f"exit {code}\n".encode() + tail)
+        except Told:
             code = 0
         finally:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             if bridge is not None:
-                end_group(bridge.pid)
+                bridge.end(GRACE_S)
     return code if code >= 0 else 128 - code
 
 

@@ -13,7 +13,6 @@ from caretway.backends.cursor_cli.chat import Chat, Ledger, read_chat, write_cha
 from caretway.backends.cursor_cli.gate import Gate
 from caretway.backends.cursor_cli.inbox import Inbox
 from caretway.backends.cursor_cli.model_list import FALLBACK, ModelList, read_models, with_aliases
-from caretway.backends.cursor_cli.process import Output
 from caretway.backends.cursor_cli.program import (
     Work,
     acp_arguments,
@@ -29,6 +28,7 @@ from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import TextDelta
 from caretway.core.request import Image, Message, Role, Text, ToolCall, ToolResult
 from caretway.core.turn import ModelInfo, Snapshot
+from caretway.processes.nursery import Output
 
 # ---------------------------------------------------------------------------------------------- account
 

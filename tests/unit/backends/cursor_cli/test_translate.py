@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caretway.backends.cursor_cli.faults import Circumstances
-from caretway.backends.cursor_cli.lines import TooLong
 from caretway.backends.cursor_cli.own_tools import Showing
 from caretway.backends.cursor_cli.translate import PrintTranslator
 from caretway.core.errors import ErrorKind
@@ -28,6 +27,7 @@ from caretway.core.events import (
 from caretway.core.fold import Reply, fold
 from caretway.core.order import EventOrder
 from caretway.core.request import ToolCall
+from caretway.processes.lines import TooLong
 
 Record = dict[str, Any]
 INIT: Record = {"type": "system", "subtype": "init", "session_id": "chat-1", "model": "Composer"}

@@ -12,9 +12,10 @@ import stat
 from dataclasses import dataclass
 from typing import Final
 
+from ....processes.head_tail import decoded
 from ....wire.messages import pb
 from .confine import NotAFile, PathRefused, Spot, Workspace, kind_of, shown
-from .texts import BeyondEnd, as_utf8, decoded, excerpt, is_binary
+from .texts import BeyondEnd, as_utf8, excerpt, is_binary
 
 _DENIED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _NO_SPACE: Final = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)})

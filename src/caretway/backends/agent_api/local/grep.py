@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
+from ....processes.group import POSIX
+from ....processes.threaded import Stopped, in_own_thread
 from ....wire.messages import pb
 from .confine import Workspace, shown
-from .processes import POSIX, Stopped, in_own_thread
 from .search import Job
 
 log = logging.getLogger(__name__)

@@ -7,13 +7,19 @@ survive the call either: when the command ends, its whole process group does, an
 
 import asyncio
 import os
+import secrets
 from collections.abc import Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Final
 
+from ....processes.child import CannotStart, Command
+from ....processes.nursery import Finished, run_to_end
+from ....processes.threaded import in_own_loop
 from ....wire.messages import pb
 from .confine import PathRefused, Workspace, shown
-from .processes import Command, Finished, Running, in_own_thread
+from .strays import MARK, end_strays
 from .texts import share
 
 SECRETS: Final = (
@@ -132,16 +138,22 @@ class Shell:
         if "\0" in args.command:
             raise ValueError("the command contains a NUL byte")
         cwd = await asyncio.to_thread(working_directory, self._workspace, args.working_directory)
-        command = Command(
-            argv=(self._program, "-c", args.command),
-            cwd=cwd,
-            environment=self._environment | {"PWD": cwd},
-            timeout_s=time_limit(args, self._timeout_s),
-            output_bytes=self._output_bytes,
-        )
-        running = Running(command)
-        async with self._places:
-            return cwd, await in_own_thread(running.run, running.stop, "local-tool-shell")
+        command = Command((self._program, "-c", args.command), cwd, self._environment | {"PWD": cwd})
+        work = partial(self._to_end, command, time_limit(args, self._timeout_s))
+        try:
+            async with self._places:
+                return cwd, await in_own_loop(work, "local-tool-shell")
+        except CannotStart as failure:
+            raise failure.cause from failure
+
+    async def _to_end(self, command: Command, limit: float) -> Finished:
+        """On its own event loop, which may be blocked."""
+        call = secrets.token_hex(16)
+        marked = replace(command, environment={**command.environment, MARK: call})
+        try:
+            return await run_to_end(marked, timeout_s=limit, output_bytes=self._output_bytes)
+        finally:
+            end_strays(call)
 
 
 def _rejected(args: pb.ShellArgs, failure: Exception) -> pb.ShellRejected:

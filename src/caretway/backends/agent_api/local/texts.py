@@ -1,7 +1,9 @@
-"""Bytes of files and processes as bounded text: ranges of lines, cuts that say so, what counts as binary. Pure."""
+"""Bytes of files as bounded text: ranges of lines, cuts that say so, what counts as binary. Pure."""
 
 from dataclasses import dataclass
 from typing import Final
+
+from ....processes.head_tail import decoded
 
 _SNIFF: Final = 8192
 _BLOCK: Final = 1 << 16
@@ -17,23 +19,6 @@ def as_utf8(data: bytes) -> bytes:
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return data.decode("utf-16", "replace").encode()
     return data
-
-
-def decoded(data: bytes, *, cut_head: bool = False, cut_tail: bool = False) -> str:
-    """Text of bytes that may begin or end inside a character; what is not UTF-8 becomes replacement characters."""
-    if cut_head:
-        at = 0
-        while at < min(3, len(data)) and data[at] & 0xC0 == 0x80:
-            at += 1
-        data = data[at:]
-    if cut_tail:
-        for back in range(1, min(4, len(data) + 1)):
-            lead = data[-back]
-            if lead & 0xC0 != 0x80:
-                if lead >= 0xC0 and back < (2 if lead < 0xE0 else 3 if lead < 0xF0 else 4):
-                    data = data[:-back]
-                break
-    return data.decode("utf-8", "replace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,38 +83,6 @@ def _line_start(data: bytes, lines: int, start: int) -> int:
             at = data.index(b"\n", at) + 1
             lines -= 1
     return min(at, len(data))
-
-
-class HeadTail:
-    """Keeps the beginning and the end of a stream of bytes, and how much there was."""
-
-    __slots__ = ("_half", "_head", "_tail", "total")
-
-    def __init__(self, limit: int) -> None:
-        self._half = (limit + 1) // 2
-        self._head = bytearray()
-        self._tail = bytearray()
-        self.total = 0
-
-    def add(self, data: bytes) -> None:
-        self.total += len(data)
-        room = self._half - len(self._head)
-        if room > 0:
-            self._head += data[:room]
-            data = data[room:]
-        self._tail += data
-        if len(self._tail) > 2 * self._half:  # not on every chunk: moving bytes costs
-            del self._tail[: -self._half]
-
-    def text(self, room: int) -> str:
-        kept = bytes(self._head) + bytes(self._tail[-self._half :])
-        room = min(room, len(kept))
-        if self.total == room:
-            return decoded(kept)
-        half = room // 2
-        head = decoded(kept[:half], cut_tail=True)
-        tail = decoded(kept[len(kept) - (room - half) :], cut_head=True)
-        return f"{head}\n[... {self.total - room} bytes left out ...]\n{tail}"
 
 
 def share(stdout: int, stderr: int, limit: int) -> tuple[int, int]:

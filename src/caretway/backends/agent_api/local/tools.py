@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from ....processes.group import POSIX
 from ....wire.messages import pb
 from .. import execs
 from ..decisions import Refuse, RunHere
@@ -20,7 +21,6 @@ from .confine import Workspace
 from .files import FileLimits, delete, read, write
 from .grep import Grep
 from .listing import ls
-from .processes import POSIX
 from .shell import Shell, without_secrets
 
 log = logging.getLogger(__name__)

@@ -112,7 +112,7 @@ async def test_bugs_in_processes_are_typed_answers_too(tmp_path: Path, monkeypat
 
     local: LocalTools = tools(tmp_path)
     monkeypatch.setattr("caretway.backends.agent_api.local.grep.in_own_thread", bug)
-    monkeypatch.setattr("caretway.backends.agent_api.local.shell.in_own_thread", bug)
+    monkeypatch.setattr("caretway.backends.agent_api.local.shell.in_own_loop", bug)
     assert (await ask(local, "grep", pattern="x"))[0] == "error"
     assert (await ask(local, "shell", command="x"))[0] == "spawn_error"
     (reply,) = await answers(local, "shell_stream_args", {"command": "x"})

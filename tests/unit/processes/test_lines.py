@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caretway.backends.cursor_cli.lines import Line, LineReader, TooLong
+from caretway.processes.lines import Line, LineReader, TooLong
 
 CASES: list[tuple[bytes, list[Line]]] = [
     (b"a\nb\n", [b"a", b"b"]),
@@ -51,3 +51,27 @@ def test_a_line_beyond_the_limit_is_named_and_not_kept() -> None:
 def test_a_line_of_exactly_the_limit_is_kept() -> None:
     assert read([b"y" * 1000 + b"\n"]) == [b"y" * 1000]
     assert read([b"y" * 1001 + b"\n"]) == [TooLong(b"y" * 256, 1000)]
+
+
+@given(st.lists(st.binary(max_size=20)), st.lists(st.integers(0, 30)))
+def test_lines_are_what_stands_between_line_ends(lines: list[bytes], cuts: list[int]) -> None:
+    whole = b"".join(line.replace(b"\n", b"") + b"\n" for line in lines) + b"rest"
+    reader = LineReader(1000)
+    found: list[Line] = []
+    at = 0
+    for size in cuts:
+        found += reader.feed(whole[at : at + size])
+        at += size
+    found += reader.feed(whole[at:])
+    assert found == [line for one in lines if (line := one.replace(b"\n", b"").strip())]
+    assert reader.feed(b"\n") == [b"rest"]
+
+
+def test_a_small_limit_is_kept_to_as_well() -> None:
+    reader = LineReader(10)
+    assert reader.feed(b"0123456789\n01234") == [b"0123456789"]
+    assert reader.feed(b"56789") == []
+    (line,) = reader.feed(b"x")
+    assert line == TooLong(b"0123456789", 10)
+    assert str(line) == "a line of more than 10 bytes"
+    assert reader.feed(b"xyz\nb\n0123456789x\nc\n") == [b"b", TooLong(b"0123456789", 10), b"c"]

@@ -16,6 +16,9 @@ class TooLong:
     limit: int
     """It is longer than this; how long is not waited for."""
 
+    def __str__(self) -> str:
+        return f"a line of more than {self.limit} bytes"
+
 
 Line = bytes | TooLong
 
@@ -58,6 +61,6 @@ class LineReader:
 
     def _cut(self, lines: list[Line]) -> None:
         rest, self._rest = self._rest, bytearray()
-        if not self._skipping and (line := bytes(rest).strip(b"\r \t")):
+        if not self._skipping and (line := bytes(rest).strip()):
             lines.append(line)
         self._skipping = False

@@ -1,0 +1,333 @@
+"""A child process with its pipes on the event loop, and nothing left behind when it ends.
+
+What it writes goes to its sink as it comes; of its stderr the beginning and the end are kept. A sink that is too slow
+pauses it, and loses nothing by that, also when the program ends meanwhile. When the program has ended, the rest of its
+group is asked to, and killed when the pipes are closed or `DRAIN_S` is over.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Literal, Protocol
+
+from ..tasks import spawn
+from .group import KILL, Group, start
+from .head_tail import HeadTail
+
+TERM_GRACE_S: Final = 1.0
+"""Between the polite signal and the other one."""
+DRAIN_S: Final = 0.5
+"""How long pipes are read on after their program ended, and once more when its group is killed: only one who left the
+group can keep them open then."""
+STDERR_BYTES: Final = 32 * 1024
+STDERR_HEAD: Final = 8 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    argv: Sequence[str]
+    cwd: str | None
+    """None: where this process is."""
+    environment: Mapping[str, str]
+    """All of it: nothing is inherited."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    code: int
+    """Negative for a signal, as `subprocess` has it."""
+    stderr: str
+    ours: bool
+    """It was told to end."""
+
+
+class CannotStart(Exception):
+    """The program could not be started; says which and why."""
+
+    def __init__(self, command: Command, failure: OSError | ValueError) -> None:
+        self.program = command.argv[0]
+        reason = getattr(failure, "strerror", None) or str(failure)
+        blamed = getattr(failure, "filename", None)
+        self.reason = f"{reason}: {blamed}" if blamed is not None and blamed == command.cwd else reason
+        self.cause = failure
+        super().__init__(f"`{self.program}` cannot be started: {self.reason}")
+
+
+class Sink(Protocol):
+    """Who listens to a child. Called on the event loop, also before `start_child` has returned."""
+
+    def data(self, data: bytes) -> None: ...
+
+    def ended(self, exit_: Exit) -> None: ...
+
+
+Pipe = Literal["stdin", "stdout"]
+
+
+class _ReadEnd(asyncio.Protocol):
+    def __init__(self, take: Callable[[bytes], None], lost: Callable[[], None]) -> None:
+        self._take = take
+        self._lost = lost
+
+    def data_received(self, data: bytes) -> None:
+        self._take(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lost()
+
+
+class _WriteEnd(asyncio.BaseProtocol):
+    def __init__(self, writable: asyncio.Event, lost: Callable[[], None]) -> None:
+        self._writable = writable
+        self._lost = lost
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._writable.set()
+        self._lost()
+
+
+class Child:
+    """One running program. Made by `start_child`."""
+
+    def __init__(
+        self,
+        group: Group,
+        sink: Sink,
+        stderr: HeadTail,
+        closed: Callable[[Pipe], None] | None,
+        grace: float,
+        among: "set[Child]",
+    ) -> None:
+        self.pid = group.pid
+        self.writable = asyncio.Event()
+        """Set while its input takes more (backpressure), and when it takes nothing any more."""
+        self.writable.set()
+        self.exited_at: float | None = None
+        """By the loop's clock. What it has left in its pipes, and its group, may last a little longer."""
+        self._group = group
+        self._sink = sink
+        self._on_closed = closed
+        self._grace = grace
+        self._among = among
+        self._loop = asyncio.get_running_loop()
+        self._stderr = stderr
+        self._stdout_pipe: Any = None
+        self._stderr_pipe: Any = None
+        self._stdin: asyncio.WriteTransport | None = None
+        self._open_pipes = 2
+        self._paused = False
+        self._closing = False
+        self._ours = False
+        self._killed = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._drain_s = DRAIN_S
+        self._over: asyncio.Future[Exit] = self._loop.create_future()
+
+    async def connect(self) -> None:
+        leader, loop = self._group.leader, self._loop
+        self._watch()
+        self._stdout_pipe, _ = await loop.connect_read_pipe(
+            lambda: _ReadEnd(self._sink.data, partial(self._pipe_closed, "stdout")), leader.stdout
+        )
+        self._stderr_pipe, _ = await loop.connect_read_pipe(
+            lambda: _ReadEnd(self._stderr.add, self._pipe_closed), leader.stderr
+        )
+        if leader.stdin is not None:
+            self._stdin, _ = await loop.connect_write_pipe(
+                lambda: _WriteEnd(self.writable, self._stdin_closed), leader.stdin
+            )
+        if not self.alive:  # it died at once
+            self._abort_stdin()
+
+    # ---- for the owner
+
+    @property
+    def over(self) -> bool:
+        return self._over.done()
+
+    @property
+    def alive(self) -> bool:
+        return self.exited_at is None and not self._ours
+
+    @property
+    def stderr(self) -> str:
+        """What it has said so far: the beginning and the end of it."""
+        return self._stderr.kept().decode("utf-8", "replace")
+
+    def write(self, data: bytes) -> None:
+        """Kept until the pipe takes it; whoever writes much waits for `writable`."""
+        if self._stdin is not None and not self._stdin.is_closing():
+            self._stdin.write(data)
+
+    def close_stdin(self) -> None:
+        """After what was written has left."""
+        if self._stdin is not None:
+            self._stdin.close()
+
+    def pause(self) -> None:
+        """Read no more of its output until `resume`; one that is told to end is read on."""
+        if self._paused or self._closing or self._stdout_pipe is None or self._stdout_pipe.is_closing():
+            return
+        self._paused = True
+        self._stdout_pipe.pause_reading()
+        if (
+            self.exited_at is not None and self._timer is not None
+        ):  # what is in the pipe waits as long as its reader does
+            self._drain_s = max(0.0, self._timer.when() - self._loop.time())
+            self._timer.cancel()
+
+    def resume(self) -> None:
+        if not self._paused:
+            return
+        self._paused = False
+        if not self._stdout_pipe.is_closing():
+            self._stdout_pipe.resume_reading()
+        if self.exited_at is not None:
+            self._drain()
+
+    def terminate(self) -> None:
+        """Ask the whole group to end; insist after a while, or at once when the program itself has ended."""
+        self._closing = True
+        self.resume()  # a paused pipe never reports its end
+        if self.exited_at is not None:
+            self._kill()
+        elif not self._ours:
+            self._ours = True
+            self._abort_stdin()
+            self._group.signal(signal.SIGTERM)
+            self._timer = self._loop.call_later(self._grace, self._group.signal, KILL)
+
+    async def wait(self) -> Exit:
+        """Its end. Whoever is cancelled while waiting leaves it as it is."""
+        return await asyncio.shield(self._over)
+
+    async def aclose(self) -> None:
+        self.terminate()
+        await self.wait()
+
+    # ---- the child's end
+
+    def _watch(self) -> None:
+        """Have `_on_exit` called when the leader is dead, without reaping it."""
+        if hasattr(os, "pidfd_open"):
+            with contextlib.suppress(OSError):
+                watch = os.pidfd_open(self.pid)
+                self._loop.add_reader(watch, self._pidfd_ready, watch)
+                return
+        threading.Thread(target=self._wait, name="child-exit", daemon=True).start()
+
+    def _pidfd_ready(self, watch: int) -> None:
+        self._loop.remove_reader(watch)
+        os.close(watch)
+        self._on_exit()
+
+    def _wait(self) -> None:
+        self._group.wait()
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(self._on_exit)
+
+    def _on_exit(self) -> None:
+        self.exited_at = self._loop.time()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._group.signal(signal.SIGTERM)  # whom it has left behind
+        self._abort_stdin()
+        if not self._paused:
+            self._drain()
+
+    def _drain(self) -> None:
+        """What is left in the pipes of a dead program, and then its end."""
+        if not self._open_pipes:
+            self._report()
+            return
+        act = self._give_pipes_up if self._killed else self._kill
+        self._timer = self._loop.call_later(self._drain_s, act)
+
+    def _kill(self) -> None:
+        """Whom it has left behind: they hold its pipes."""
+        if self._killed or self._over.done():
+            return
+        self._killed = True
+        self._group.reap()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._drain_s = DRAIN_S
+        self._drain()
+
+    def _give_pipes_up(self) -> None:
+        for pipe in (self._stdout_pipe, self._stderr_pipe):
+            if pipe is not None:
+                pipe.close()
+        self._report()
+
+    def _abort_stdin(self) -> None:
+        stdin, self._stdin = self._stdin, None
+        # asyncio's own transport breaks when it is aborted after it has closed
+        if stdin is not None and (not stdin.is_closing() or stdin.get_write_buffer_size()):
+            stdin.abort()
+
+    def _stdin_closed(self) -> None:
+        self._stdin = None
+        if self._on_closed is not None:
+            self._on_closed("stdin")
+
+    def _pipe_closed(self, pipe: Pipe | None = None) -> None:
+        self._open_pipes -= 1
+        if pipe is not None and self._on_closed is not None:
+            self._on_closed(pipe)
+        if not self._open_pipes and self.exited_at is not None:
+            self._report()
+
+    def _report(self) -> None:
+        if self._over.done():
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._among.discard(self)
+        exit_ = Exit(self._group.reap(), self.stderr, self._ours)
+        self._over.set_result(exit_)
+        self._sink.ended(exit_)
+
+
+async def start_child(
+    command: Command,
+    sink: Sink,
+    *,
+    stdin: int = subprocess.PIPE,
+    stderr: HeadTail | None = None,
+    closed: Callable[[Pipe], None] | None = None,
+    grace: float = TERM_GRACE_S,
+    among: set[Child] | None = None,
+) -> Child:
+    """`closed` is told when a pipe is of no use any more. `among` holds the child for as long as there is one.
+
+    Raises CannotStart. Whoever is cancelled here leaves no child behind.
+    """
+    try:
+        group = start(command.argv, cwd=command.cwd, environment=command.environment, stdin=stdin)
+    except (OSError, ValueError) as failure:
+        raise CannotStart(command, failure) from failure
+    among = set() if among is None else among
+    child = Child(group, sink, stderr or HeadTail(STDERR_BYTES, STDERR_HEAD), closed, grace, among)
+    among.add(child)
+    connecting = spawn(child.connect(), "child-pipes")
+    try:
+        await asyncio.shield(connecting)
+    except BaseException:
+        with contextlib.suppress(Exception):
+            await connecting
+        await child.aclose()
+        raise
+    return child

@@ -1,0 +1,107 @@
+"""A program in a process group of its own: started, signalled, waited for, reaped. Blocking; the standard library only.
+
+Started with `subprocess.Popen`, which is a vfork on Linux and costs the same however large this process is; uvloop's
+own subprocesses fork, which copies its page tables. `os.posix_spawn` cannot change the directory, and a shell that does
+it for the child costs more than Popen does and hides why a program did not start; docs/performance.md has the figures.
+The leader is not reaped before its group is dead, so the group's number cannot be another's. Without groups (Windows)
+the leader stands for all.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+
+POSIX = os.name == "posix"
+KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
+_POLL_S = 0.02
+
+
+def start(
+    argv: Sequence[str],
+    *,
+    cwd: str | None,
+    environment: Mapping[str, str],
+    stdin: int = subprocess.PIPE,
+    stdout: int = subprocess.PIPE,
+) -> "Group":
+    """It gets this environment and no other descriptors than its three. Raises OSError or ValueError."""
+    if sys.platform == "win32":
+        from asyncio.windows_utils import Popen  # its pipes can be read by an event loop
+    else:
+        from subprocess import Popen
+    leader = Popen(  # noqa: S603 - what is run is the caller's choice; no shell
+        argv,
+        cwd=cwd,
+        env=dict(environment),
+        stdin=stdin,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        bufsize=0,
+    )
+    return Group(leader)
+
+
+class Group:
+    """A running program, the leader of its group. Made by `start`."""
+
+    def __init__(self, leader: "subprocess.Popen[bytes]") -> None:
+        self.leader = leader
+        self.pid = leader.pid
+        self._reaped = False
+
+    def signal(self, number: int) -> None:
+        """To everybody in the group, and to nobody once the leader is reaped."""
+        if self._reaped:
+            return
+        if POSIX:
+            signal_group(self.pid, number)
+        else:
+            self.leader.kill()
+
+    def wait(self) -> None:
+        """Until the leader has ended."""
+        if not hasattr(os, "waitid"):
+            self.leader.wait()  # macOS before Python 3.13, Windows
+            return
+        with contextlib.suppress(ChildProcessError):  # somebody else reaped it
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+
+    def ends_within(self, seconds: float) -> bool:
+        """Whether the leader ends in this time."""
+        until = time.monotonic() + seconds
+        while not self._has_ended():
+            if time.monotonic() >= until:
+                return False
+            time.sleep(_POLL_S)
+        return True
+
+    def _has_ended(self) -> bool:
+        if not hasattr(os, "waitid"):
+            return self.leader.poll() is not None
+        try:
+            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
+        except ChildProcessError:
+            return True
+
+    def reap(self) -> int:
+        """Kill what is left of the group; the leader's exit code, negative for a signal. May be asked again."""
+        self.signal(KILL)
+        code = self.leader.wait()
+        self._reaped = True
+        return code
+
+    def end(self, grace: float) -> int:
+        """Ask the group to end, insist when the leader has not done so after `grace` seconds; its exit code."""
+        self.signal(signal.SIGTERM)
+        self.ends_within(grace)
+        return self.reap()
+
+
+def signal_group(group: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # gone; or, on macOS, only zombies are left
+        os.killpg(group, number)

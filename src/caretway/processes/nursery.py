@@ -1,0 +1,108 @@
+"""All children of one owner, so that none of them outlives it; and programs run to their end."""
+
+import asyncio
+import signal
+import subprocess
+from dataclasses import dataclass
+from typing import Final
+
+from .child import Child, Command, Exit, Sink, start_child
+from .head_tail import HeadTail, decoded
+
+PATIENCE_S: Final = 2.0
+"""What `run_to_end` gives a command between the polite signal and the other one."""
+
+
+class NurseryClosed(Exception):
+    """Nothing is started any more."""
+
+
+class Nursery:
+    """Every child of one owner: none of them outlives it."""
+
+    def __init__(self) -> None:
+        self._children: set[Child] = set()
+        self._closed = False
+
+    @property
+    def live(self) -> int:
+        return len(self._children)
+
+    async def start(self, command: Command, sink: Sink) -> Child:
+        """Raises CannotStart, and NurseryClosed after `aclose`."""
+        if self._closed:
+            raise NurseryClosed
+        return await start_child(command, sink, among=self._children)
+
+    async def aclose(self) -> None:
+        self._closed = True
+        await asyncio.gather(*(child.aclose() for child in list(self._children)))
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    code: int
+    stdout: str
+    stderr: str
+
+
+class _Keeper:
+    """A sink that keeps what fits; its starter waits for the end."""
+
+    def __init__(self, kept: HeadTail) -> None:
+        self.data = kept.add
+
+    def ended(self, exit_: Exit) -> None: ...
+
+
+async def run_once(nursery: Nursery, command: Command, *, timeout: float, limit: int = 4 * 2**20) -> Output:
+    """Run a program to its end with no input; `limit` bytes of its output are kept. Raises TimeoutError. However this
+    ends, the program is dead then."""
+    stdout = HeadTail(limit, head=limit)
+    child = await nursery.start(command, _Keeper(stdout))
+    child.close_stdin()
+    try:
+        async with asyncio.timeout(timeout):
+            exit_ = await child.wait()
+    finally:
+        await child.aclose()
+    return Output(exit_.code, decoded(stdout.kept()), exit_.stderr)
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    code: int
+    """As a shell reports it: 128 + N for signal N."""
+    signal: str
+    stdout: HeadTail
+    stderr: HeadTail
+    seconds: float
+    timed_out: bool
+
+
+async def run_to_end(command: Command, *, timeout_s: float, output_bytes: int) -> Finished:
+    """The same for a command that may take long and say much: the beginning and the end of its output are kept, also
+    when its time is up. Raises CannotStart."""
+    stdout, stderr = HeadTail(output_bytes), HeadTail(output_bytes)
+    began = asyncio.get_running_loop().time()
+    child = await start_child(command, _Keeper(stdout), stdin=subprocess.DEVNULL, stderr=stderr, grace=PATIENCE_S)
+    timed_out = False
+    try:
+        async with asyncio.timeout(timeout_s):
+            await child.wait()
+    except TimeoutError:
+        timed_out = child.alive  # and not one whose output alone is still awaited
+    finally:
+        await child.aclose()
+    assert child.exited_at is not None
+    seconds = timeout_s if timed_out else child.exited_at - began
+    return Finished(*_shell_status((await child.wait()).code), stdout, stderr, seconds, timed_out)
+
+
+def _shell_status(code: int) -> tuple[int, str]:
+    if code >= 0:
+        return code, ""
+    try:
+        return 128 - code, signal.Signals(-code).name
+    except ValueError:  # a real-time signal has no name
+        return 128 - code, f"signal {-code}"
