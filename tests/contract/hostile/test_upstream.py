@@ -75,6 +75,21 @@ async def test_no_case_takes_long_or_grows_much(carrier: str, speaker: Speaker, 
     assert not [row for row in seen if row[2] > GROWTH]
 
 
+@pytest.mark.parametrize("carrier", ["h2", "http1"])
+async def test_a_list_of_a_million_models(carrier: str) -> None:
+    upstream = Upstream()
+    upstream.unary = b"\x0a\x00" * (MIB - 100)
+    async with answered_by(carrier, upstream) as gateway:
+        await gateway.http.get("/health")
+        await gateway.read()
+        listed = (await gateway.http.get("/v1/models")).json()["data"]
+        reading = await gateway.read()
+        assert len(listed) <= 2100
+        assert reading.longest_ms < LIMIT_MS, reading.where
+        upstream.unary = b"\x0a\x00" * (2 * MIB)
+        assert (await gateway.http.get("/health")).status_code in (200, 503)
+
+
 async def series(gateway: Metered, count: int, *, stream: bool) -> tuple[int, int]:
     """Resident bytes before and after so many answers of 4 MB."""
     prompt = "sim: stream 4000 1000"

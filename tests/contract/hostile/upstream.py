@@ -234,6 +234,8 @@ class Upstream:
     """What the next run is answered with."""
 
     chunks: Callable[[], Chunks]
+    unary = b""
+    """What any other call is answered with."""
 
     @property
     def shredded(self) -> bool:
@@ -276,7 +278,7 @@ class HostileH2(Script):
     def on_end(self, stream: PeerStream) -> None:
         if not stream.path.endswith("/Run"):
             stream.head(200, UNARY_TYPE)
-            stream.write(b"", end=True)
+            stream.write(self._upstream.unary, end=True)
 
 
 class HostileHttp1(Http1Script):
@@ -301,7 +303,7 @@ class HostileHttp1(Http1Script):
         run.request.connection.transport.write(shreds + b"0\r\n\r\n")
 
     def on_call(self, request: PeerRequest) -> None:
-        request.answer(200, b"")
+        request.answer(200, self._upstream.unary)
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from ...core.errors import ErrorKind, GatewayError
 from ...core.request import TurnRequest
@@ -27,6 +27,7 @@ from .tool_policy import ToolPolicy
 from .turn import AgentTurn
 from .watch import ConversationLimits
 
+MAX_MODELS: Final = 2000
 Parameters = Sequence[tuple[str, tuple[str, ...]]]
 ParameterSource = Callable[[], Awaitable[Mapping[str, Parameters]]]
 """Model id -> its settable parameters; they come from another place than the model list."""
@@ -138,7 +139,7 @@ class AgentBackend:
             raise fault_from_status(response.status, response.headers, response.body)
         listed = pb.GetUsableModelsResponse.FromString(response.body)
         known = await self._parameters() if self._parameters is not None else {}
-        return [_model(model, known.get(model.model_id, ())) for model in listed.models]
+        return [_model(model, known.get(model.model_id, ())) for model in listed.models[:MAX_MODELS]]
 
     async def status(self) -> BackendStatus:
         try:

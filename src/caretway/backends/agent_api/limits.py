@@ -49,7 +49,7 @@ class TransportLimits:
     """One message from upstream."""
     max_unsent_bytes: int = 64 * MIB
     """What one run may have queued towards upstream before the run fails."""
-    max_call_bytes: int = 16 * MIB
+    max_call_bytes: int = 2 * MIB
     """The body of a unary answer."""
     max_refusal_bytes: int = 64 * KIB
     """How much of the body of a refused run is read for its error."""
