@@ -7,7 +7,7 @@ import asyncio
 import time
 from typing import Final, cast
 
-from caretway.backends.agent_api.h2_frames import (
+from caretway.cursor_transport.h2_frames import (
     END_HEADERS,
     END_STREAM,
     PREFACE,

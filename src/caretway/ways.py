@@ -18,21 +18,22 @@ from .auth.account import Account
 from .auth.renewal import Call
 from .auth.store import SignIns, SignInShelf, StoredKey, open_sign_ins
 from .auth.tokens import FixedToken, NoToken, RenewedToken, exchanged_key
-from .backends.agent_api.auto_transport import AutoTransport, open_transport
-from .backends.agent_api.backend import AgentBackend, AgentSetup, Identity, ParameterSource, TokenSource
+from .backends.agent_api.backend import AgentBackend, AgentSetup, ParameterSource
 from .backends.agent_api.compose import Surroundings
-from .backends.agent_api.dial import socket_dial
-from .backends.agent_api.limits import TransportLimits
 from .backends.agent_api.parameters import PATH, model_parameters
-from .backends.agent_api.ports import Response, Transport
-from .backends.agent_api.tool_policy import LocalSetup, tool_policy
-from .backends.agent_api.tracing import TracingTransport
 from .backends.agent_api.watch import ConversationLimits
 from .backends.cursor_cli.program import find_program
+from .builtin_tools.policy import LocalSetup, tool_policy
 from .config import Settings, process_environment
 from .config.data_dir import close_data_dir
 from .core.errors import ErrorKind, GatewayError
 from .core.turn import Backend
+from .cursor_transport.auto_transport import AutoTransport, open_transport
+from .cursor_transport.dial import socket_dial
+from .cursor_transport.identity import Identity, TokenSource
+from .cursor_transport.limits import TransportLimits
+from .cursor_transport.ports import Response, Transport
+from .cursor_transport.tracing import TracingTransport
 from .observe.redact import Redactor
 from .tasks import spawn
 from .text_protocol.backend import TextToolBackend

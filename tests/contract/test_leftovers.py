@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from caretway.backends.agent_api.conversation import Conversation
-from caretway.backends.agent_api.h2_transport import H2Run
-from caretway.backends.agent_api.http1_transport import Http1Run
 from caretway.backends.agent_api.turn import AgentTurn
 from caretway.core.fold import Fold, Reply
+from caretway.cursor_transport.h2_transport import H2Run
+from caretway.cursor_transport.http1_transport import Http1Run
 from caretway.dialects.anthropic_messages.encode import MessagesEncoder
 from caretway.dialects.openai_chat.encode import ChatEncoder
 from caretway.dialects.openai_responses.encode import ResponsesEncoder

@@ -14,16 +14,17 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from caretway.auth.tokens import FixedToken
-from caretway.backends.agent_api.backend import AgentBackend, AgentSetup, Identity
+from caretway.backends.agent_api.backend import AgentBackend, AgentSetup
 from caretway.backends.agent_api.compose import Surroundings
-from caretway.backends.agent_api.ports import Response, RunHandler
-from caretway.backends.agent_api.run_reader import cut
-from caretway.backends.agent_api.tool_policy import LocalSetup, tool_policy
 from caretway.backends.agent_api.watch import ConversationLimits
+from caretway.builtin_tools.policy import LocalSetup, tool_policy
 from caretway.core.errors import GatewayError
 from caretway.core.request import Message, Role, Text, ToolResult, ToolSpec, TurnRequest
 from caretway.core.source import receive
 from caretway.core.turn import Snapshot
+from caretway.cursor_transport.faults import cut
+from caretway.cursor_transport.identity import Identity
+from caretway.cursor_transport.ports import Response, RunHandler
 from caretway.sessions.manager import SessionLimits, Sessions
 from caretway.sessions.transcript import answer_message
 from caretway.simulator.exchange import Headers

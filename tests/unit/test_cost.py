@@ -13,18 +13,19 @@ from types import FrameType
 from typing import Any
 
 import caretway
-from caretway.backends.agent_api.backend import AgentBackend, AgentSetup, Identity
+from caretway.backends.agent_api.backend import AgentBackend, AgentSetup
 from caretway.backends.agent_api.compose import Surroundings
-from caretway.backends.agent_api.decisions import Refuse
-from caretway.backends.agent_api.h2_connection import Connection
-from caretway.backends.agent_api.h2_frames import END_HEADERS, Kind, field_block, frame
-from caretway.backends.agent_api.h2_transport import H2Run
-from caretway.backends.agent_api.limits import TransportLimits
-from caretway.backends.agent_api.ports import RunHandler
-from caretway.backends.agent_api.tool_policy import ToolRules
 from caretway.backends.agent_api.watch import ConversationLimits
+from caretway.builtin_tools.decisions import Refuse
+from caretway.builtin_tools.policy import ToolRules
 from caretway.core.fold import Reply
 from caretway.core.request import Message, Role, Text, TurnRequest
+from caretway.cursor_transport.h2_connection import Connection
+from caretway.cursor_transport.h2_frames import END_HEADERS, Kind, field_block, frame
+from caretway.cursor_transport.h2_transport import H2Run
+from caretway.cursor_transport.identity import Identity
+from caretway.cursor_transport.limits import TransportLimits
+from caretway.cursor_transport.ports import RunHandler
 from caretway.dialects import ResponseMeta
 from caretway.dialects.openai_chat import OPENAI_CHAT
 from caretway.sessions.lifecycle import Happening

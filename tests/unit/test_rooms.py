@@ -22,7 +22,9 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
     "models": frozenset({"core"}),
     "auth": frozenset({"core"}),
     "observe": frozenset({"core"}),
-    "backends": frozenset({"core", "wire"}),
+    "cursor_transport": frozenset({"core", "wire"}),
+    "builtin_tools": frozenset({"core", "wire"}),
+    "backends": frozenset({"core", "wire", "cursor_transport", "builtin_tools"}),
     "simulator": frozenset({"wire"}),  # it is the other side: it must not know our core
     "testing": frozenset({"simulator"}),  # stand-ins are on the other side, too
     "web": frozenset({"core", "dialects", "sessions", "observe"}),
@@ -113,6 +115,9 @@ RULINGS: Final = [
     ("caretway.backends.agent_api.backend", "from ...wire import paths", True),
     ("caretway.backends.agent_api.backend", "from ..cursor_cli import process", True),
     ("caretway.backends.agent_api.backend", "from ...simulator import server", False),
+    ("caretway.backends.agent_api.turn", "from ...cursor_transport.ports import RunStream", True),
+    ("caretway.cursor_transport.ports", "from ..backends.agent_api import turn", False),
+    ("caretway.builtin_tools.policy", "from ..cursor_transport import ports", False),
     ("caretway.backends.agent_api.backend", "from ...sessions import plan", False),
     ("caretway.web.routes", "from ..dialects import DIALECTS", True),
     ("caretway.web.routes", "from ..backends import agent_api", False),

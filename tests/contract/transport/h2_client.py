@@ -3,10 +3,10 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from caretway.backends.agent_api.dial import tcp_dial
-from caretway.backends.agent_api.h2_transport import H2Transport
-from caretway.backends.agent_api.limits import TransportLimits
-from caretway.backends.agent_api.ports import Transport
+from caretway.cursor_transport.dial import tcp_dial
+from caretway.cursor_transport.h2_transport import H2Transport
+from caretway.cursor_transport.limits import TransportLimits
+from caretway.cursor_transport.ports import Transport
 
 from .h2_peer import H2Site
 from .listener import Listener

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
-from caretway.backends.agent_api.ports import RunHandler
 from caretway.core.errors import GatewayError
+from caretway.cursor_transport.ports import RunHandler
 
 PATIENCE_S = 20.0
 

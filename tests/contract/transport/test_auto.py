@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import trustme
 
-from caretway.backends.agent_api.auto_transport import AutoTransport, open_transport
-from caretway.backends.agent_api.h2_framing import NotHttp2
-from caretway.backends.agent_api.ports import Transport
 from caretway.core.errors import ErrorKind, GatewayError
+from caretway.cursor_transport.auto_transport import AutoTransport, open_transport
+from caretway.cursor_transport.h2_faults import NotHttp2
+from caretway.cursor_transport.ports import Transport
 
 from .h2_peer import PeerStream, Script, h2_site
 from .http1_peer import Http1Script, http1_site

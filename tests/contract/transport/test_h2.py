@@ -11,10 +11,10 @@ import uvloop
 from h2.errors import ErrorCodes
 from h2.settings import SettingCodes
 
-from caretway.backends.agent_api.dial import socket_dial
-from caretway.backends.agent_api.h2_transport import H2Transport
-from caretway.backends.agent_api.limits import MIB, TransportLimits
 from caretway.core.errors import ErrorKind, GatewayError
+from caretway.cursor_transport.dial import socket_dial
+from caretway.cursor_transport.h2_transport import H2Transport
+from caretway.cursor_transport.limits import MIB, TransportLimits
 from caretway.tasks import spawn
 from caretway.wire.envelope import COMPRESSED, End, pack
 from caretway.wire.errors import write_end

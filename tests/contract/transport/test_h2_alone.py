@@ -2,8 +2,8 @@
 
 import pytest
 
-from caretway.backends.agent_api.limits import TransportLimits
 from caretway.core.errors import ErrorKind, GatewayError
+from caretway.cursor_transport.limits import TransportLimits
 
 from .h2_client import client
 from .h2_peer import Script, h2_site

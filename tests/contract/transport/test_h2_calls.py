@@ -8,12 +8,12 @@ import pytest
 import trustme
 from h2.errors import ErrorCodes
 
-from caretway.backends.agent_api.dial import tcp_dial
-from caretway.backends.agent_api.h2_framing import NotHttp2
-from caretway.backends.agent_api.h2_transport import H2Transport
-from caretway.backends.agent_api.limits import MIB, TransportLimits
-from caretway.backends.agent_api.ports import Response
 from caretway.core.errors import ErrorKind, GatewayError
+from caretway.cursor_transport.dial import tcp_dial
+from caretway.cursor_transport.h2_faults import NotHttp2
+from caretway.cursor_transport.h2_transport import H2Transport
+from caretway.cursor_transport.limits import MIB, TransportLimits
+from caretway.cursor_transport.ports import Response
 
 from .h2_client import client
 from .h2_peer import H2Site, PeerStream, Script, h2_site

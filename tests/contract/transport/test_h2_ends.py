@@ -6,11 +6,11 @@ import struct
 import pytest
 from h2.errors import ErrorCodes
 
-from caretway.backends.agent_api.dial import tcp_dial
-from caretway.backends.agent_api.h2_framing import Unprocessed
-from caretway.backends.agent_api.h2_transport import H2Transport
-from caretway.backends.agent_api.limits import MIB, TransportLimits
 from caretway.core.errors import ErrorKind, GatewayError
+from caretway.cursor_transport.dial import tcp_dial
+from caretway.cursor_transport.h2_faults import Unprocessed
+from caretway.cursor_transport.h2_transport import H2Transport
+from caretway.cursor_transport.limits import MIB, TransportLimits
 from caretway.wire.envelope import pack
 from caretway.wire.errors import ConnectError, write_unary
 

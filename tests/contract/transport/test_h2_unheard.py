@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from caretway.backends.agent_api.dial import tcp_dial
-from caretway.backends.agent_api.h2_transport import H2Transport
-from caretway.backends.agent_api.limits import TransportLimits
 from caretway.core.errors import ErrorKind, GatewayError
+from caretway.cursor_transport.dial import tcp_dial
+from caretway.cursor_transport.h2_transport import H2Transport
+from caretway.cursor_transport.limits import TransportLimits
 
 from .byte_proxy import ByteProxy, byte_proxy
 from .h2_peer import H2Site, PeerStream, Script, h2_site

@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from caretway.backends.agent_api.dial import tcp_dial
-from caretway.backends.agent_api.http1_transport import Http1Transport
-from caretway.backends.agent_api.limits import KIB, MIB, TransportLimits
-from caretway.backends.agent_api.ports import Transport
 from caretway.core.errors import ErrorKind, GatewayError
+from caretway.cursor_transport.dial import tcp_dial
+from caretway.cursor_transport.http1_transport import Http1Transport
+from caretway.cursor_transport.limits import KIB, MIB, TransportLimits
+from caretway.cursor_transport.ports import Transport
 from caretway.wire.envelope import End, pack
 from caretway.wire.errors import ConnectError, write_unary
 from caretway.wire.paths import BIDI_APPEND, RUN_SSE

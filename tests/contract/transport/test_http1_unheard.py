@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from caretway.backends.agent_api.dial import Dial, Origin, P, tcp_dial
-from caretway.backends.agent_api.http1_transport import Http1Transport
-from caretway.backends.agent_api.limits import TransportLimits
 from caretway.core.errors import ErrorKind
+from caretway.cursor_transport.dial import Dial, Origin, P, tcp_dial
+from caretway.cursor_transport.http1_transport import Http1Transport
+from caretway.cursor_transport.limits import TransportLimits
 from caretway.wire.paths import BIDI_APPEND
 
 from .byte_proxy import ByteProxy, byte_proxy

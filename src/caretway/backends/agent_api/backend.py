@@ -3,27 +3,25 @@
 The simulator backend is this one with another `Transport` under it and another name: the real client code, always.
 """
 
-import base64
-import hashlib
-import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
+from ...builtin_tools.policy import ToolPolicy
 from ...core.errors import ErrorKind, GatewayError
 from ...core.request import TurnRequest
 from ...core.turn import Abilities, BackendStatus, ModelInfo, Snapshot
+from ...cursor_transport.faults import fault_from_status
+from ...cursor_transport.heads import REQUEST_ID
+from ...cursor_transport.identity import Identity, TokenSource, checksum, new_id
+from ...cursor_transport.ports import RunHandler, RunStream, Transport
 from ...tasks import aside
 from ...wire import paths
 from ...wire.messages import pb
 from .compose import Composer, Surroundings
 from .conversation import Conversation
-from .faults import fault_from_status
-from .heads import REQUEST_ID
-from .ports import RunHandler, RunStream, Transport
 from .snapshots import blob_source, no_blobs, read_snapshot
-from .tool_policy import ToolPolicy
 from .turn import AgentTurn
 from .watch import ConversationLimits
 
@@ -31,34 +29,6 @@ MAX_MODELS: Final = 2000
 Parameters = Sequence[tuple[str, tuple[str, ...]]]
 ParameterSource = Callable[[], Awaitable[Mapping[str, Parameters]]]
 """Model id -> its settable parameters; they come from another place than the model list."""
-
-
-class TokenSource(Protocol):
-    renewable: bool
-    """A token that was refused can be replaced by a new one."""
-
-    def at_hand(self) -> str | None:
-        """The token, when it is known without asking anybody; None: it has to be awaited."""
-        ...
-
-    async def token(self, *, refused: str = "") -> str:
-        """A bearer token; `refused` is one that was used and not accepted."""
-        ...
-
-    async def aclose(self) -> None:
-        """Let a renewal that is on its way end, within reason."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """How the gateway introduces itself: by its own name."""
-
-    client_type: str
-    client_version: str
-    ghost_mode: bool = True
-    time_zone: str = ""
-    checksum: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,13 +183,6 @@ class _Opener:
         return headers
 
 
-def new_id() -> str:
-    """A random UUID, as text. (The standard library's goes by way of an object, which takes twice the time.)"""
-    digits = os.urandom(16).hex()
-    variant = "89ab"[int(digits[16], 16) & 3]
-    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
-
-
 def _model(model: pb.ModelDetails, parameters: Parameters) -> ModelInfo:
     return ModelInfo(
         id=model.model_id,
@@ -228,17 +191,3 @@ def _model(model: pb.ModelDetails, parameters: Parameters) -> ModelInfo:
         reasoning=model.HasField("thinking_details"),
         parameters=tuple(parameters),
     )
-
-
-def checksum(token: str, now: float) -> str:
-    """Some hosts want this header; the agent calls of two independent clients go without. `now`: unix seconds."""
-    bucket = int(now // 1800 * 1800 * 1000) // 1_000_000
-    mixed = bytearray(bucket.to_bytes(6, "big"))
-    key = 165
-    for at in range(6):
-        key = mixed[at] = ((mixed[at] ^ key) + at) % 256
-    parts = token.split(".")
-    payload = parts[1] if len(parts) == 3 else token
-    first = hashlib.sha256(payload.encode()).hexdigest()[:8]
-    second = hashlib.sha256(token.encode()).hexdigest()[:8]
-    return f"{base64.urlsafe_b64encode(bytes(mixed)).decode().rstrip('=')}{first}/{second}"

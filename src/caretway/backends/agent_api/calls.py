@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from ...builtin_tools.decisions import Convert
+from ...builtin_tools.execs import readdressed
 from ...core.errors import ErrorKind, GatewayError
 from ...core.events import Event, ToolCallDelta, ToolCallReady, ToolCallStarted
 from ...core.request import Image, ToolResult
 from .arguments import complete, grown, rest, same_meaning, spellings
-from .decisions import Convert
 from .echo import Diverged
-from .execs import readdressed
 
 MAX_CALLS: Final = 20_000
 """Of one turn, finished ones included: their ids are remembered."""

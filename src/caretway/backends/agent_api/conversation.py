@@ -13,6 +13,8 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
+from ...builtin_tools import execs
+from ...builtin_tools.decisions import Convert, Policy, Redirect, Refuse, RunHere
 from ...core.errors import ErrorKind, GatewayError
 from ...core.events import (
     Event,
@@ -32,12 +34,10 @@ from ...core.turn import Snapshot
 from ...wire import deltas
 from ...wire.deltas import read_delta
 from ...wire.messages import pb
-from . import execs
 from .arguments import arguments_json
 from .blob_desk import BlobDesk
 from .calls import Call, CallTable
 from .compose import Opening
-from .decisions import Convert, Policy, Redirect, Refuse, RunHere
 from .echo import Diverged, Echo
 from .held import NAMELESS, held_results
 from .snapshots import write_state

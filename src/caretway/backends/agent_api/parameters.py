@@ -7,8 +7,8 @@ from typing import Any, Final
 import msgspec
 
 from ...core.errors import GatewayError
+from ...cursor_transport.ports import Response
 from .backend import Parameters
-from .ports import Response
 
 log = logging.getLogger(__name__)
 

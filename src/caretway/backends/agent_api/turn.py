@@ -10,19 +10,20 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Protocol
 
+from ...builtin_tools.decisions import JobRunner
 from ...core.errors import ErrorKind, GatewayError
 from ...core.events import Event, ReasoningDelta, TextDelta, ToolCallDelta, ToolCallReady
 from ...core.recovery import Cause
 from ...core.request import Text, ToolResult
 from ...core.turn import Snapshot
+from ...cursor_transport.faults import BLOB_NOT_FOUND, fault_from_connect, retryable
+from ...cursor_transport.ports import RunHandler, RunStream
 from ...tasks import spawn
 from ...wire.envelope import End
 from ...wire.errors import ErrorSyntax, read_end
 from ...wire.messages import pb
 from .calls import Call
 from .conversation import Conversation, Phase, Retry
-from .faults import BLOB_NOT_FOUND, fault_from_connect, retryable
-from .ports import RunHandler, RunStream
 
 log = logging.getLogger(__name__)
 
@@ -30,12 +31,6 @@ LINGER_S: Final = 2.0
 """How long a finished turn may go on storing blobs before its stream is closed."""
 
 RETRYABLE_KINDS: Final = frozenset({ErrorKind.UPSTREAM_DOWN, ErrorKind.TIMEOUT})
-
-
-class JobRunner(Protocol):
-    """Runs a built-in exec on this side and gives back the messages that answer it."""
-
-    async def run(self, exec_: pb.ExecServerMessage) -> list[bytes]: ...
 
 
 class Opener(Protocol):

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from ...builtin_tools.local.workspaces import HEADER, choose_workspace
 from ...core.errors import ErrorKind, GatewayError, bad_request
 from ...core.request import TurnRequest
 from ...core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Turn
 from ...processes.child import Command
 from ...processes.nursery import Output, run_once
-from ..agent_api.local.workspaces import HEADER, choose_workspace
 from .account import Account
 from .acp_agent import AcpSetup
 from .acp_pool import AcpPool

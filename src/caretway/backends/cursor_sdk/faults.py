@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from ...core.errors import KEYS_PAGE, ErrorKind, GatewayError, bounded_wait, said
+from ...cursor_transport.faults import BY_CODE, HINTS, fault_from_connect
 from ...wire.errors import ConnectError
-from ..agent_api.faults import BY_CODE, HINTS, fault_from_connect
 
 SDK_WORDS: Final[tuple[tuple[re.Pattern[str], ErrorKind], ...]] = (
     (re.compile(r"invalid api key|api key (is )?(not (accepted|valid|found)|invalid)"), ErrorKind.SIGNED_OUT),

@@ -1,14 +1,13 @@
 """The legacy chat call as a Backend: text in, text out. Models and sign-in are those of the Agent API beside it."""
 
-import uuid
 from collections.abc import Callable, Sequence
 from typing import Literal
 
 from ...core.request import TurnRequest
 from ...core.turn import Abilities, Backend, BackendStatus, ModelInfo, Snapshot
+from ...cursor_transport.identity import Identity, TokenSource, checksum, new_id
+from ...cursor_transport.ports import Listening, RunHandler, Transport
 from ...wire import paths
-from ..agent_api.backend import Identity, TokenSource, checksum
-from ..agent_api.ports import Listening, RunHandler, Transport
 from .compose import compose
 from .turn import ChatLimits, ChatTurn
 
@@ -45,14 +44,14 @@ class LegacyChatBackend:
         await self._agent.aclose()
 
     async def start(self, request: TurnRequest, snapshot: Snapshot | None = None) -> ChatTurn:
-        conversation_id = _new_id()
+        conversation_id = new_id()
         token = ""
 
         async def open_stream(handler: RunHandler, refused: bool) -> Listening:
             nonlocal token
             token = await self._tokens.token(refused=token if refused else "")
-            request_id = _new_id()
-            message = compose(request, request_id, conversation_id, _new_id)
+            request_id = new_id()
+            message = compose(request, request_id, conversation_id, new_id)
             headers = self._headers(request_id, token)
             return await self._transport.open_stream(paths.STREAM_CHAT, headers, message, handler)
 
@@ -72,7 +71,3 @@ class LegacyChatBackend:
         if identity.time_zone:
             headers["x-cursor-timezone"] = identity.time_zone
         return headers
-
-
-def _new_id() -> str:
-    return str(uuid.uuid4())

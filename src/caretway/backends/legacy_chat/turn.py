@@ -15,12 +15,12 @@ from ...core.events import Event, TextDelta, TurnEnded, TurnFailed, TurnStarted
 from ...core.request import Text, ToolResult
 from ...core.source import Pulled
 from ...core.turn import Snapshot
+from ...cursor_transport.faults import fault_from_connect
+from ...cursor_transport.ports import Listening, RunHandler
 from ...tasks import spawn
 from ...wire.envelope import End
 from ...wire.errors import ErrorSyntax, read_end
 from ...wire.messages import ai
-from ..agent_api.faults import fault_from_connect
-from ..agent_api.ports import Listening, RunHandler
 
 WAY_OUT = "Use --backend agent, --backend sdk or --backend cli instead."
 _TRIED_AGAIN = frozenset({ErrorKind.UPSTREAM_DOWN, ErrorKind.SIGNED_OUT})

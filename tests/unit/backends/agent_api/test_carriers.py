@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caretway.backends.agent_api.dial import Origin, read_origin, tcp_dial
-from caretway.backends.agent_api.h2_framing import speaks_http2
-from caretway.backends.agent_api.heads import RUN_HEADERS, head, read_fields
-from caretway.backends.agent_api.outbox import Outbox
-from caretway.backends.agent_api.run_reader import RunReader
 from caretway.core.errors import ErrorKind, GatewayError
+from caretway.cursor_transport.dial import Origin, read_origin, tcp_dial
+from caretway.cursor_transport.h2_faults import speaks_http2
+from caretway.cursor_transport.heads import RUN_HEADERS, head, read_fields
+from caretway.cursor_transport.outbox import Outbox
+from caretway.cursor_transport.run_reader import RunReader
 from caretway.wire.envelope import pack
 from caretway.wire.errors import ConnectError, write_unary
 

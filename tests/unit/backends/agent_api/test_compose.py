@@ -6,9 +6,10 @@ import pytest
 from google.protobuf.json_format import ParseDict
 from google.protobuf.struct_pb2 import Value
 
-from caretway.backends.agent_api import execs, offered_tools
+from caretway.backends.agent_api import offered_tools
 from caretway.backends.agent_api.compose import Composer, Surroundings
 from caretway.backends.agent_api.offered_tools import OfferedTools
+from caretway.builtin_tools import execs
 from caretway.core.request import Message, Role, Text, ToolCall, ToolResult, ToolSpec, TurnRequest
 from caretway.wire.blobs import blob_id
 from caretway.wire.messages import pb

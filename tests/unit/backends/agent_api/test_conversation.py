@@ -2,11 +2,11 @@
 
 import pytest
 
-from caretway.backends.agent_api import execs
 from caretway.backends.agent_api.conversation import Phase, Retry
-from caretway.backends.agent_api.decisions import RunHere
 from caretway.backends.agent_api.snapshots import read_snapshot
 from caretway.backends.agent_api.watch import GivenUp
+from caretway.builtin_tools import execs
+from caretway.builtin_tools.decisions import RunHere
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import (
     ReasoningDelta,

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from caretway.backends.agent_api.h2_connection import SMALL_READ_BYTES, Connection
-from caretway.backends.agent_api.h2_frames import END_HEADERS, END_STREAM, Kind, frame
-from caretway.backends.agent_api.limits import TransportLimits
 from caretway.core.errors import GatewayError
+from caretway.cursor_transport.h2_connection import SMALL_READ_BYTES, Connection
+from caretway.cursor_transport.h2_frames import END_HEADERS, END_STREAM, Kind, frame
+from caretway.cursor_transport.limits import TransportLimits
 
 SOON_S = 0.2
 HEAD = b"\x88"

@@ -10,7 +10,7 @@ import pytest
 
 from caretway.backends.agent_api.compose import Composer, Surroundings
 from caretway.backends.agent_api.conversation import Conversation, Phase
-from caretway.backends.agent_api.decisions import Refuse
+from caretway.builtin_tools.decisions import Refuse
 from caretway.core.events import ToolCallReady
 from caretway.core.request import Message, Role, Text, ToolResult, ToolSpec, TurnRequest
 from caretway.wire.messages import pb

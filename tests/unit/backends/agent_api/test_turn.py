@@ -6,13 +6,13 @@ import pytest
 
 from caretway.backends.agent_api.compose import Composer, Surroundings
 from caretway.backends.agent_api.conversation import Conversation
-from caretway.backends.agent_api.decisions import Refuse
-from caretway.backends.agent_api.ports import RunHandler, RunStream
 from caretway.backends.agent_api.turn import AgentTurn
 from caretway.backends.agent_api.watch import ConversationLimits
+from caretway.builtin_tools.decisions import Refuse
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import TurnFailed, TurnStarted
 from caretway.core.request import Message, Role, Text, TurnRequest
+from caretway.cursor_transport.ports import RunHandler, RunStream
 
 
 class Stream:

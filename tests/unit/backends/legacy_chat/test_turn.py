@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from caretway.backends.agent_api.ports import Listening, RunHandler
 from caretway.backends.legacy_chat.compose import compose
 from caretway.backends.legacy_chat.turn import ChatLimits, ChatTurn
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import Event, TextDelta, TurnEnded, TurnFailed, TurnStarted
 from caretway.core.request import Message, Role, Text, TurnRequest
+from caretway.cursor_transport.ports import Listening, RunHandler
 from caretway.wire.envelope import End
 from caretway.wire.errors import ConnectError, write_end
 from caretway.wire.messages import ai

@@ -1,0 +1,62 @@
+"""Which directory a request may work in. Pure but for resolving paths; knows nothing of tools.
+
+Containment is decided before existence, so that a refused path does not tell whether it exists.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from ...core.errors import ErrorKind, GatewayError, bad_request
+
+HEADER: Final = "x-caretway-workspace"
+
+
+def choose_workspace(asked: str | None, default: Path | None, allowed: Sequence[Path]) -> Path:
+    """The resolved directory: `asked` when it is one of, or inside one of, `default` and `allowed`; else `default`."""
+    roots = [_resolve(root) for root in ([default] if default is not None else []) + list(allowed)]
+    if not asked:
+        if default is None:
+            raise bad_request(
+                "No workspace is set.",
+                hint=f"Start the gateway with --workspace DIR, or name an allowed directory in {HEADER}.",
+                param=HEADER,
+            )
+        return _existing(roots[0])
+    wanted = _asked(asked, roots[0] if default is not None else None)
+    if not any(wanted.is_relative_to(root) for root in roots):
+        raise GatewayError(
+            ErrorKind.FORBIDDEN,
+            f"The workspace {asked!r} is not among the directories that requests may work in.",
+            hint="Add it to the setting `workspaces` (--workspaces, CARETWAY_WORKSPACES) and restart the gateway.",
+            param=HEADER,
+        )
+    return _existing(wanted)
+
+
+def _asked(asked: str, base: Path | None) -> Path:
+    if "\0" in asked:
+        raise bad_request("The workspace's name contains a NUL byte.", param=HEADER)
+    path = Path(asked)
+    if not path.is_absolute():
+        if base is None:
+            raise bad_request(f"The workspace {asked!r} must be an absolute path.", param=HEADER)
+        path = base / path
+    return _resolve(path)
+
+
+def _resolve(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError) as loop:  # Python before 3.13 reports a loop of symbolic links as RuntimeError
+        raise bad_request(f"The workspace {str(path)!r} cannot be resolved.", param=HEADER) from loop
+
+
+def _existing(path: Path) -> Path:
+    try:
+        found = path.is_dir()
+    except OSError:  # a name that is too long, a parent that may not be looked into
+        found = False
+    if not found:
+        raise bad_request(f"The workspace {str(path)!r} is not an existing directory.", param=HEADER)
+    return path

@@ -1,0 +1,89 @@
+"""What happens to Cursor's built-in tools for one request: its `ToolRules`.
+
+A request with tools: nothing runs here, built-ins are redirected to the client's own. Without tools: inside a workspace
+the local tools, if there is one and they are allowed; otherwise nothing. A refusal always names what does exist.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from ..core.request import ToolSpec, TurnRequest
+from ..wire.messages import pb
+from .decisions import Decision, JobRunner, Policy, Refuse
+from .local.repeats import guarded
+from .local.tools import LocalTools
+from .local.workspaces import choose_workspace
+from .redirect import Redirector
+
+MCP_TOOL_CALLS: Final = (
+    "mcp_tool_call,get_mcp_tools_tool_call,list_mcp_resources_tool_call,read_mcp_resource_tool_call,mcp_auth_tool_call"
+)
+"""What the official SDK allows when only custom tools are wanted."""
+NO_TOOLS: Final = "No tools are available in this conversation: answer in text."
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRules:
+    policy: Policy
+    allowed: str
+    """Which tools the model is told it may use; empty: none."""
+    jobs: JobRunner | None = None
+    workspace: str | None = None
+
+
+ToolPolicy = Callable[[TurnRequest], ToolRules]
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSetup:
+    mode: Literal["read-only", "all", "off"]
+    workspace: Path | None
+    workspaces: Sequence[Path]
+    shell_timeout: float
+    output_bytes: int
+    environment: Mapping[str, str]
+    max_repeat: int = 2
+
+
+def tool_policy(local: LocalSetup) -> ToolPolicy:
+    nothing = ToolRules(_refuse_all(NO_TOOLS), "")
+
+    def rules(request: TurnRequest) -> ToolRules:
+        own = [tool for tool in request.tools if tool.name not in request.bridged]
+        if own and request.tool_choice.mode != "none":
+            return _client_rules(request, own)
+        wanted = local.workspace is not None or request.workspace is not None
+        if own or local.mode == "off" or not wanted:
+            bridged = not own and request.tools
+            return _bridged_rules(request) if bridged else nothing
+        workspace = choose_workspace(request.workspace, local.workspace, local.workspaces)
+        tools = LocalTools(workspace, local.mode, local.shell_timeout, local.output_bytes, local.environment)
+        allowed = ",".join(filter(None, (tools.allowed_tools, MCP_TOOL_CALLS if request.tools else "")))
+        return ToolRules(guarded(tools.decide, local.max_repeat), allowed, tools, str(workspace))
+
+    return rules
+
+
+def _client_rules(request: TurnRequest, own: Sequence[ToolSpec]) -> ToolRules:
+    """Built-ins become calls of the client's own tools; what the gateway itself added is called by its name only."""
+    reason = _others(request)
+    redirector = Redirector(own)
+
+    def policy(exec_: pb.ExecServerMessage) -> Decision:
+        return redirector.translate(exec_) or Refuse(reason)
+
+    return ToolRules(policy, MCP_TOOL_CALLS)
+
+
+def _bridged_rules(request: TurnRequest) -> ToolRules:
+    return ToolRules(_refuse_all(_others(request)), MCP_TOOL_CALLS)
+
+
+def _others(request: TurnRequest) -> str:
+    return f"This tool is not available here. These are: {', '.join(tool.name for tool in request.tools)}."
+
+
+def _refuse_all(reason: str) -> Policy:
+    return lambda _: Refuse(reason)

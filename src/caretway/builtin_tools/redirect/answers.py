@@ -1,0 +1,163 @@
+"""Typed exec results: the arguments of an exec and the outcome of the client's tool in, the wire's messages out.
+
+One function per kind of exec. Nothing is looked up and nothing is tried again: what the client said is what the model
+gets, in the shape it expects. The caller puts the exec's id on the messages.
+"""
+
+from ...wire.messages import pb
+from . import listing, matches
+from .file_text import count_lines, plain_text, read_file_text
+from .outcome import Outcome, sounds_failed
+from .wishes import written_text
+
+Reply = pb.ExecClientMessage
+
+
+def _exit_code(outcome: Outcome) -> int:
+    if outcome.exit_code is not None:
+        return outcome.exit_code
+    return 1 if outcome.failed else 0
+
+
+def _shell_rejected(args: pb.ShellArgs, outcome: Outcome) -> pb.ShellRejected:
+    return pb.ShellRejected(command=args.command, working_directory=args.working_directory, reason=outcome.text)
+
+
+def shell(args: pb.ShellArgs, outcome: Outcome) -> list[Reply]:
+    result = pb.ShellResult()
+    if outcome.refused:
+        result.rejected.CopyFrom(_shell_rejected(args, outcome))
+    else:
+        ended = result.failure if outcome.failed else result.success
+        ended.command, ended.working_directory = args.command, args.working_directory
+        ended.exit_code, ended.stdout = _exit_code(outcome), outcome.text
+    return [Reply(shell_result=result)]
+
+
+def shell_stream(args: pb.ShellArgs, outcome: Outcome) -> list[Reply]:
+    if outcome.refused:
+        return [Reply(shell_stream=pb.ShellStream(rejected=_shell_rejected(args, outcome)))]
+    events = [pb.ShellStream(start=pb.ShellStreamStart(command=args.command))]
+    if outcome.text:
+        events.append(pb.ShellStream(stdout=pb.ShellStreamStdout(data=outcome.text)))
+    events.append(pb.ShellStream(exit=pb.ShellStreamExit(code=_exit_code(outcome), cwd=args.working_directory)))
+    return [Reply(shell_stream=event) for event in events]
+
+
+def _read(args: pb.ReadArgs, outcome: Outcome, *, ranged: bool) -> pb.ReadResult:
+    path = args.path
+    if outcome.refused:
+        return pb.ReadResult(rejected=pb.ReadRejected(path=path, reason=outcome.text))
+    failed = _failed(outcome, path)
+    if failed.missing:
+        return pb.ReadResult(file_not_found=pb.ReadFileNotFound(path=path))
+    if failed.failed:
+        return pb.ReadResult(error=pb.ReadError(path=path, error=outcome.text))
+    if outcome.image is not None:
+        return pb.ReadResult(
+            success=pb.ReadSuccess(path=path, data=outcome.image, file_size=len(outcome.image), range_applied=False)
+        )
+    found = plain_text(outcome.text) if outcome.raw else read_file_text(outcome.text, path)
+    return pb.ReadResult(
+        success=pb.ReadSuccess(
+            path=path,
+            content=found.content,
+            total_lines=found.total_lines,
+            file_size=len(found.content.encode()),
+            truncated=found.truncated and not ranged,
+            range_applied=ranged,
+        )
+    )
+
+
+def read(args: pb.ReadArgs, outcome: Outcome, *, ranged: bool = False) -> list[Reply]:
+    return [Reply(read_result=_read(args, outcome, ranged=ranged))]
+
+
+def redacted_read(args: pb.ReadArgs, outcome: Outcome, *, ranged: bool = False) -> list[Reply]:
+    return [Reply(redacted_read_result=_read(args, outcome, ranged=ranged))]
+
+
+def write(args: pb.WriteArgs, outcome: Outcome) -> list[Reply]:
+    result = pb.WriteResult()
+    text = written_text(args) or ""
+    if outcome.refused:
+        result.rejected.path, result.rejected.reason = args.path, outcome.text
+    elif outcome.failed or sounds_failed(outcome.text):
+        result.error.path, result.error.error = args.path, outcome.text
+    else:
+        result.success.path = args.path
+        result.success.lines_created = count_lines(text)
+        result.success.file_size = len(text.encode())
+        if args.return_file_content_after_write:
+            result.success.file_content_after_write = text
+    return [Reply(write_result=result)]
+
+
+def delete(args: pb.DeleteArgs, outcome: Outcome) -> list[Reply]:
+    result = pb.DeleteResult()
+    failed = _failed(outcome)
+    if outcome.refused:
+        result.rejected.path, result.rejected.reason = args.path, outcome.text
+    elif failed.missing:
+        result.file_not_found.path = args.path
+    elif failed.failed:
+        result.error.path, result.error.error = args.path, outcome.text
+    else:
+        result.success.path = result.success.deleted_file = args.path
+    return [Reply(delete_result=result)]
+
+
+def ls(args: pb.LsArgs, outcome: Outcome) -> list[Reply]:
+    result = pb.LsResult()
+    if outcome.refused:
+        result.rejected.path, result.rejected.reason = args.path, outcome.text
+    elif _failed(outcome, args.path).failed:
+        result.error.path, result.error.error = args.path, outcome.text
+    else:
+        read_listing = listing.flat if outcome.raw else listing.tree
+        result.success.directory_tree_root.CopyFrom(read_listing(outcome.text, args.path))
+    return [Reply(ls_result=result)]
+
+
+def grep(args: pb.GrepArgs, outcome: Outcome) -> list[Reply]:
+    if outcome.failed or outcome.refused or sounds_failed(outcome.text, args.path or args.pattern):
+        return [Reply(grep_result=pb.GrepResult(error=pb.GrepError(error=outcome.text)))]
+    asked = args.output_mode or "content"
+    with_context = max(args.context, args.context_before, args.context_after) > 0
+    found = matches.matches(outcome.text, asked, with_context=with_context)
+    return [_grep_success(args, found)]
+
+
+def glob(args: pb.GrepArgs, outcome: Outcome) -> list[Reply]:
+    if outcome.failed or outcome.refused:
+        return [Reply(grep_result=pb.GrepResult(error=pb.GrepError(error=outcome.text)))]
+    return [_grep_success(args, matches.files(outcome.text))]
+
+
+_MODES = {"content": "content", "files": "files_with_matches", "count": "count"}
+
+
+def _grep_success(args: pb.GrepArgs, found: pb.GrepUnionResult) -> Reply:
+    success = pb.GrepSuccess(
+        pattern=args.pattern, path=args.path, output_mode=_MODES[found.WhichOneof("result") or "content"]
+    )
+    success.workspace_results[args.path or "."].CopyFrom(found)
+    return Reply(grep_result=pb.GrepResult(success=success))
+
+
+def fetch(args: pb.FetchArgs, outcome: Outcome) -> list[Reply]:
+    result = pb.FetchResult()
+    if outcome.failed or outcome.refused or sounds_failed(outcome.text):
+        result.error.url, result.error.error = args.url, outcome.text
+    else:
+        result.success.url, result.success.content = args.url, outcome.text
+        result.success.status_code = 200  # a tool that fetched has had an OK, whichever it was
+    return [Reply(fetch_result=result)]
+
+
+def _failed(outcome: Outcome, path: str | None = None) -> Outcome:
+    """The same outcome, failed also when only its words say so."""
+    if outcome.failed or outcome.image is not None or not sounds_failed(outcome.text, path):
+        return outcome
+    return Outcome(outcome.text, failed=True, raw=outcome.raw)

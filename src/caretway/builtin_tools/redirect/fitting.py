@@ -1,0 +1,152 @@
+"""Arguments that fit a JSON schema: our values under the names the schema declares, or no fit at all.
+
+Values may be renamed or left out, never made up. What a schema requires and we do not have is a misfit, with three
+exceptions that say nothing new: null where null is allowed (strict mode's word for "not given"), the schema's own
+default, and a free-text label (the description of a command is the command). Knows nothing of tools or execs.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from ...core.json_schema import SchemaChecker, Unreadable
+from .roles import plain
+
+
+class Need(IntEnum):
+    MUST = 0
+    """Without it the call would do something else."""
+    SHOULD = 1
+    """Without it the result would be larger or rougher than what was asked for."""
+    MAY = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One way to say a value: the property names it may have, best first, and the value in that shape."""
+
+    names: tuple[str, ...]
+    value: object
+    says: re.Pattern[str] | None = None
+    """Only for a property whose description matches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One thing to be said. The first form that the schema takes is used."""
+
+    forms: tuple[Form, ...]
+    need: Need = Need.MUST
+
+
+LABELS: Final = frozenset({"description", "explanation"})
+
+
+def fit(
+    schema: Mapping[str, object], values: Sequence[Value], *, least: Need = Need.SHOULD, label: str | None = None
+) -> dict[str, object] | None:
+    """The arguments, or None when a value of need `least` or stronger finds no place or the schema wants more."""
+    check = _Checker(schema)
+    declared = _declared(schema)
+    arguments: dict[str, object] = {}
+    for value in values:
+        place = _place(declared, check, value, arguments)
+        if place is not None:
+            name, said = place
+            arguments[name] = said
+        elif value.need <= least:
+            return None
+    for name in _required(schema):
+        if name not in arguments and not _complete(arguments, name, declared, check, label):
+            return None
+    return arguments if check.valid(arguments) else None
+
+
+def _declared(schema: Mapping[str, object]) -> Mapping[str, object] | None:
+    """Property name -> its schema; None when the schema leaves the names open."""
+    properties = schema.get("properties")
+    if isinstance(properties, Mapping):
+        return properties
+    return None if schema.get("additionalProperties") is not False else {}
+
+
+def _required(schema: Mapping[str, object]) -> list[str]:
+    required = schema.get("required")
+    return [name for name in required if isinstance(name, str)] if isinstance(required, list | tuple) else []
+
+
+def _place(
+    declared: Mapping[str, object] | None, check: "_Checker", value: Value, taken: Mapping[str, object]
+) -> tuple[str, object] | None:
+    for form in value.forms:
+        if declared is None:
+            # Nothing is said about names: the usual ones are a fair guess for what matters, not for extras.
+            if form.says is None and value.need is not Need.MAY and form.names[0] not in taken:
+                return form.names[0], form.value
+            continue
+        for wanted in form.names:
+            for name in _spelled(declared, wanted):
+                if name in taken or not _says(form, declared[name]):
+                    continue
+                if check.takes(name, form.value):
+                    return name, form.value
+    return None
+
+
+def _spelled(declared: Iterable[str], wanted: str) -> list[str]:
+    """The declared names that mean `wanted`, its exact spelling first."""
+    bare = plain(wanted)
+    found = [name for name in declared if plain(name) == bare]
+    return sorted(found, key=lambda name: name != wanted)
+
+
+def _says(form: Form, of: object) -> bool:
+    if form.says is None:
+        return True
+    description = of.get("description") if isinstance(of, Mapping) else None
+    return isinstance(description, str) and form.says.search(description) is not None
+
+
+def _complete(
+    arguments: dict[str, object],
+    name: str,
+    declared: Mapping[str, object] | None,
+    check: "_Checker",
+    label: str | None,
+) -> bool:
+    """Put in what a required property may hold without our saying anything new."""
+    of = declared.get(name) if declared is not None else None
+    offers: list[object] = []
+    if label is not None and plain(name) in LABELS:
+        offers.append(label)
+    if isinstance(of, Mapping):
+        if "default" in of:
+            offers.append(of["default"])
+        offers.append(None)
+    for offer in offers:
+        if check.takes(name, offer):
+            arguments[name] = offer
+            return True
+    return False
+
+
+class _Checker:
+    """The schema as a judge. One that cannot be read promises nothing: it says no."""
+
+    def __init__(self, schema: Mapping[str, object]) -> None:
+        self._checker = SchemaChecker(schema)
+
+    def takes(self, name: str, value: object) -> bool:
+        """True when the schema has nothing against this value of this property, whatever else it wants."""
+        try:
+            return not any(problem.path[:1] == (name,) for problem in self._checker.problems({name: value}))
+        except Unreadable:
+            return False
+
+    def valid(self, arguments: dict[str, object]) -> bool:
+        try:
+            return self._checker.first(arguments) is None
+        except Unreadable:
+            return False

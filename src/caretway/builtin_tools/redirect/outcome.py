@@ -1,0 +1,81 @@
+"""What a client's tool result says, before anybody gives it a type: its text, whether it failed, how it ended.
+
+Clients report a failure in three ways: the protocol's error flag, an exit code, or words. Words are believed only when
+they are short, begin like an error and, where the text might be a file's own, name the file in question.
+"""
+
+import posixpath
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from ...core.request import Image, ToolResult
+
+_ERROR: Final = re.compile(
+    r"(?:error\b|failed\b|enoent\b|eacces\b|file not found|file does not exist|no such file|permission denied"
+    r"|path does not exist|path is not|directory does not exist|(?:cat|sed|ls|rm|grep|find|(?:/bin/)?(?:ba|z|da)?sh)"
+    r"(?:: [^\n]*)+$)",
+    re.IGNORECASE,
+)
+_WRAPPED: Final = re.compile(r"<(tool_use_error|error)>(.*)</\1>", re.DOTALL)
+_MISSING: Final = re.compile(
+    r"no such file|not found|does(?: not|n't) exist|enoent|cannot find|not a file or directory", re.IGNORECASE
+)
+_REFUSED: Final = re.compile(
+    r"user (?:has )?(?:doesn't want|does not want|rejected|denied|declined|refused)|(?:rejected|denied|declined) by"
+    r" (?:the )?user|permission to use .{1,80} (?:was|has been) denied",
+    re.IGNORECASE,
+)
+_SHORT: Final = 1000
+"""Characters: the longest text that is taken for an error message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    text: str
+    failed: bool = False
+    exit_code: int | None = None
+    """None: nobody said."""
+    refused: bool = False
+    """A person said no."""
+    image: bytes | None = None
+    raw: bool = False
+    """The text is a command's output, not a tool's presentation of something."""
+
+    @property
+    def missing(self) -> bool:
+        return self.failed and _MISSING.search(self.text) is not None
+
+
+def sayable(text: str) -> str:
+    """The text as protobuf takes it: JSON may escape halves of characters, UTF-8 has no such thing."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode(errors="replace").decode()
+    return text
+
+
+def read_outcome(result: ToolResult) -> Outcome:
+    """The result of a tool that is made for the job."""
+    text = sayable(result.text)
+    failed = result.is_error
+    if wrapped := _WRAPPED.fullmatch(text.strip()):
+        text, failed = wrapped[2].strip(), True
+    image = next((part.data for part in result.content if isinstance(part, Image)), None)
+    return Outcome(text, failed, refused=refused(text, failed=failed), image=image)
+
+
+def refused(text: str, *, failed: bool) -> bool:
+    first = text.lstrip()[:_SHORT]
+    return (failed or len(text) <= _SHORT) and _REFUSED.search(first.partition("\n")[0]) is not None
+
+
+def sounds_failed(text: str, path: str | None = None) -> bool:
+    """True for an error in words. With `path`, the words must name it."""
+    said = text.strip()
+    if not said or len(said) > _SHORT or said.count("\n") > 4:
+        return False
+    if _ERROR.match(said) is None:
+        return False
+    return path is None or posixpath.basename(path.rstrip("/")) in said

@@ -1,0 +1,135 @@
+"""The one door of this package: an exec in, a call of one of the client's tools out, or None.
+
+For each kind of exec there are ways to do it, best first: a tool made for it that takes all that was asked, a shell,
+a tool that takes the essence. The first way that a tool's schema allows is taken. Tools in somebody's namespace
+come last, after every way without them.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from ...core.request import ToolResult, ToolSpec
+from ...wire.messages import pb
+from .. import execs
+from ..decisions import Redirect
+from . import answers, by_shell, wishes
+from .answers import Reply
+from .fitting import Need, fit
+from .outcome import Outcome, read_outcome
+from .roles import Role, Toolbox
+from .shell_text import read_shell_outcome
+from .wishes import Wish
+
+Answer = Callable[[Outcome], list[Reply]]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    wish: Wish
+    answer: Answer
+    least: Need = Need.SHOULD
+    """The weakest need that must be met."""
+
+
+class Redirector:
+    """Knows the tools of one request."""
+
+    def __init__(self, tools: Sequence[ToolSpec]) -> None:
+        self._tools = Toolbox(tools)
+
+    def translate(self, exec_: pb.ExecServerMessage) -> Redirect | None:
+        """The call that does what the exec asks for. None: the client has no tool for it."""
+        kind = exec_.WhichOneof("message")
+        ways = WAYS.get(kind) if kind else None
+        if ways is None:
+            return None
+        able = list(ways(exec_))
+        for namespaced in (False, True):
+            for way in able:
+                for tool in self._tools.tools(way.wish.role, namespaced=namespaced):
+                    arguments = fit(tool.schema, way.wish.values, least=way.least, label=way.wish.label)
+                    if arguments is not None:
+                        return Redirect(tool.name, msgspec.json.encode(arguments).decode(), partial(_convert, way))
+        return None
+
+
+def _convert(way: Way, exec_id: int, result: ToolResult) -> list[bytes]:
+    outcome = (read_shell_outcome if way.wish.role is Role.SHELL else read_outcome)(result)
+    messages: list[bytes] = []
+    for reply in way.answer(outcome):
+        reply.id = exec_id
+        messages.append(execs.answer(reply))
+    return [*messages, execs.stream_close(exec_id)]
+
+
+def _shell(args: pb.ShellArgs, answer: Callable[[pb.ShellArgs, Outcome], list[Reply]]) -> Iterator[Way]:
+    if not args.command:
+        return
+    folder = "" if args.working_directory == "." else args.working_directory
+    yield Way(wishes.shell(args, folder=folder), partial(answer, args))
+    if folder and (moved := by_shell.inside(folder, args.command)):
+        yield Way(wishes.shell(args, text=moved), partial(answer, args))
+
+
+def _ways(wish: Wish, command: str | None, answer: Answer) -> Iterator[Way]:
+    """A tool made for it, a shell, and then the tool again with less."""
+    yield Way(wish, answer)
+    if command is not None:
+        yield Way(wishes.command(command), answer)
+    yield Way(wish, answer, Need.MUST)
+
+
+def _read(args: pb.ReadArgs, answer: Callable[..., list[Reply]]) -> Iterator[Way]:
+    if not args.path:
+        return
+    wish = wishes.read(args)
+    for way in _ways(wish, by_shell.read(args), partial(answer, args, ranged=wish.ranged)):
+        # With less than all of it, the client reads more of the file than the range.
+        yield way if way.least is not Need.MUST else Way(wish, partial(answer, args), Need.MUST)
+
+
+def _ls(args: pb.LsArgs) -> Iterator[Way]:
+    return _ways(wishes.ls(args), by_shell.ls(args), partial(answers.ls, args))
+
+
+def _search(args: pb.GrepArgs) -> Iterator[Way]:
+    """One exec, two trades: with a pattern it searches in files, with a glob alone it searches for files."""
+    if args.pattern:
+        yield from _ways(wishes.grep(args), by_shell.grep(args), partial(answers.grep, args))
+    elif args.glob:
+        yield from _ways(wishes.glob(args), by_shell.glob(args), partial(answers.glob, args))
+
+
+def _write(args: pb.WriteArgs) -> Iterator[Way]:
+    text = wishes.written_text(args)
+    if args.path and text is not None:
+        yield from _ways(wishes.write(args, text), by_shell.write(args, text), partial(answers.write, args))
+
+
+def _delete(args: pb.DeleteArgs) -> Iterator[Way]:
+    if args.path:
+        yield from _ways(wishes.delete(args), by_shell.delete(args), partial(answers.delete, args))
+
+
+def _fetch(args: pb.FetchArgs) -> Iterator[Way]:
+    if args.url:
+        yield Way(wishes.fetch(args), partial(answers.fetch, args))
+
+
+WAYS: Final[dict[str, Callable[[pb.ExecServerMessage], Iterator[Way]]]] = {
+    "shell_args": lambda exec_: _shell(exec_.shell_args, answers.shell),
+    "shell_stream_args": lambda exec_: _shell(exec_.shell_stream_args, answers.shell_stream),
+    "read_args": lambda exec_: _read(exec_.read_args, answers.read),
+    "redacted_read_args": lambda exec_: _read(exec_.redacted_read_args, answers.redacted_read),
+    "ls_args": lambda exec_: _ls(exec_.ls_args),
+    "grep_args": lambda exec_: _search(exec_.grep_args),
+    "write_args": lambda exec_: _write(exec_.write_args),
+    "delete_args": lambda exec_: _delete(exec_.delete_args),
+    "fetch_args": lambda exec_: _fetch(exec_.fetch_args),
+}
+"""Exec kind -> the ways to do it. Kinds that are not here (diagnostics, a shell that outlives its call, MCP resources)
+have no equivalent among clients' tools."""

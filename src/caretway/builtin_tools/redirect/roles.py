@@ -1,0 +1,106 @@
+"""What clients call their tools. A table of names per role, and the order in which tools are tried.
+
+Names decide only who may be asked; whether a tool can do the job is for its JSON schema to say (`fitting`).
+Editing tools are in no list: an edit is not a write, and nobody may make up its old text.
+"""
+
+import re
+from collections.abc import Iterable
+from enum import Enum
+from typing import Final
+
+from ...core.request import ToolSpec
+
+
+class Role(Enum):
+    SHELL = "shell"
+    READ = "read"
+    LIST = "list"
+    GREP = "grep"
+    GLOB = "glob"
+    WRITE = "write"
+    DELETE = "delete"
+    FETCH = "fetch"
+
+
+NAMES: Final[dict[Role, tuple[str, ...]]] = {
+    Role.SHELL: (
+        *("bash", "shell", "exec_command", "shell_command", "run_shell_command", "run_terminal_cmd"),
+        *("run_terminal_command", "run_in_terminal", "local_shell", "developer__shell", "run_command"),
+        *("execute_command", "execute_bash", "run_bash", "bash_command", "terminal", "execute", "exec"),
+    ),
+    Role.READ: ("read", "read_file", "view_file", "file_read", "open_file", "read_files", "view", "cat"),
+    Role.LIST: (
+        *("list", "ls", "list_dir", "list_directory", "list_files", "list_folder", "dir_list"),
+        *("read_dir", "read_directory", "directory_tree", "tree"),
+    ),
+    Role.GREP: (
+        *("grep", "ripgrep", "rg", "grep_search", "search_file_content", "search_files", "search_code"),
+        *("search_text", "content_search", "code_search", "search"),
+    ),
+    Role.GLOB: ("glob", "glob_file_search", "glob_search", "find_files", "file_search", "file_glob_search"),
+    Role.WRITE: ("write", "write_file", "write_to_file", "create_file", "create_new_file", "file_write", "save_file"),
+    Role.DELETE: ("delete", "delete_file", "remove_file", "file_delete", "rm", "remove"),
+    Role.FETCH: ("webfetch", "web_fetch", "fetch", "fetch_url", "fetch_webpage", "url_fetch", "read_url"),
+}
+"""Most telling names first. Case, `_` and `-` make no difference: `readFile` is `read_file`."""
+
+VAGUE: Final = frozenset(
+    {
+        *("search", "list", "view", "execute", "exec", "read", "write", "delete", "remove", "fetch", "tree"),
+        *("terminal", "search_code", "code_search", "content_search", "search_text", "dir_list"),
+    }
+)
+"""Under somebody's namespace these may be anything: `notes__delete` does not delete files."""
+
+EVIDENCE: Final[dict[str, frozenset[str]]] = {
+    "search": frozenset({"path", "directory", "dir", "glob", "include", "filepattern", "searchpath"}),
+}
+"""Names that are also used for other trades (searching the web): one of these arguments must be declared too."""
+
+_NAMESPACE: Final = re.compile(r"__|[./:]")
+
+
+def plain(name: str) -> str:
+    """A name without what clients spell differently."""
+    return name.replace("_", "").replace("-", "").lower()
+
+
+_RANKS: Final[dict[Role, dict[str, int]]] = {
+    role: {plain(name): rank for rank, name in enumerate(names)} for role, names in NAMES.items()
+}
+_VAGUE: Final = frozenset(map(plain, VAGUE))
+
+
+class Toolbox:
+    """The client's tools by role: those that bear the very name first, those in a namespace apart."""
+
+    def __init__(self, tools: Iterable[ToolSpec]) -> None:
+        self._direct: dict[Role, list[tuple[int, ToolSpec]]] = {}
+        self._namespaced: dict[Role, list[tuple[int, ToolSpec]]] = {}
+        for tool in tools:
+            self._sort_in(tool)
+        for shelf in (self._direct, self._namespaced):
+            for ranked in shelf.values():
+                ranked.sort(key=lambda entry: entry[0])
+
+    def _sort_in(self, tool: ToolSpec) -> None:
+        name = plain(tool.name)
+        last = plain(_NAMESPACE.split(tool.name)[-1])
+        for role, ranks in _RANKS.items():
+            if name in ranks and _has_evidence(name, tool):
+                self._direct.setdefault(role, []).append((ranks[name], tool))
+            elif last != name and last in ranks and last not in _VAGUE:
+                self._namespaced.setdefault(role, []).append((ranks[last], tool))
+
+    def tools(self, role: Role, *, namespaced: bool) -> list[ToolSpec]:
+        shelf = self._namespaced if namespaced else self._direct
+        return [tool for _, tool in shelf.get(role, ())]
+
+
+def _has_evidence(name: str, tool: ToolSpec) -> bool:
+    wanted = EVIDENCE.get(name)
+    if wanted is None:
+        return True
+    properties = tool.schema.get("properties")
+    return isinstance(properties, dict) and any(plain(key) in wanted for key in properties if isinstance(key, str))

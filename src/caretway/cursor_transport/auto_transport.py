@@ -1,0 +1,97 @@
+"""Which carrier to use: HTTP/2 when the peer speaks it, else HTTP/1.1. Asked once, remembered.
+
+Over TLS the handshake tells (ALPN). In the clear the peer's first bytes do: an HTTP/2 server begins with SETTINGS.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, Literal, TypeVar
+
+from ..core.errors import ErrorKind, GatewayError
+from .dial import ALPN_BOTH, ALPN_H2, ALPN_HTTP1, CONNECT_TIMEOUT_S, Dial, tcp_dial
+from .h2_faults import NotHttp2
+from .h2_transport import H2Transport
+from .http1_transport import Http1Transport
+from .limits import DEFAULT_LIMITS, TransportLimits
+from .ports import Listening, Response, RunHandler, RunStream, Transport
+
+Mode = Literal["auto", "h2", "http1"]
+T = TypeVar("T")
+
+ALPN: Final[Mapping[Mode, tuple[str, ...]]] = {"auto": ALPN_BOTH, "h2": (ALPN_H2,), "http1": (ALPN_HTTP1,)}
+"""What a dial for each mode has to offer."""
+
+
+class AutoTransport:
+    def __init__(self, dial: Dial, mode: Mode = "auto", *, limits: TransportLimits = DEFAULT_LIMITS) -> None:
+        self.name: str = mode
+        """`auto` until the peer has been asked, then `h2` or `http1`."""
+        self._h2: Final = H2Transport(dial, limits=limits)
+        self._http1: Final = Http1Transport(dial, limits=limits)
+        carriers: dict[Mode, Transport] = {"h2": self._h2, "http1": self._http1}
+        self._chosen = carriers.get(mode)
+
+    async def open_run(
+        self,
+        request_id: str,
+        headers: Mapping[str, str],
+        handler: RunHandler,
+        original: str = "",
+        *,
+        alone: bool = False,
+    ) -> RunStream:
+        return await self._with_carrier(
+            lambda carrier: carrier.open_run(request_id, headers, handler, original, alone=alone)
+        )
+
+    def open_run_now(
+        self, request_id: str, headers: Mapping[str, str], handler: RunHandler, original: str = ""
+    ) -> RunStream | None:
+        return None if self._chosen is None else self._chosen.open_run_now(request_id, headers, handler, original)
+
+    async def open_stream(
+        self, path: str, headers: Mapping[str, str], message: bytes, handler: RunHandler
+    ) -> Listening:
+        return await self._with_carrier(lambda carrier: carrier.open_stream(path, headers, message, handler))
+
+    async def call(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> Response:
+        return await self._with_carrier(lambda carrier: carrier.call(method, path, headers, body))
+
+    async def aclose(self) -> None:
+        await self._h2.aclose()
+        await self._http1.aclose()
+
+    async def _with_carrier(self, ask: Callable[[Transport], Awaitable[T]]) -> T:
+        if self._chosen is not None:
+            return await ask(self._chosen)
+        try:
+            answer = await ask(self._h2)
+        except NotHttp2:
+            pass
+        else:
+            self._choose(self._h2)
+            return answer
+        try:
+            answer = await ask(self._http1)
+        except GatewayError as error:
+            if error.kind is ErrorKind.UPSTREAM_DOWN:
+                raise  # a peer that is gone has told us nothing about itself
+            self._choose(self._http1)
+            raise
+        self._choose(self._http1)
+        return answer
+
+    def _choose(self, carrier: Transport) -> None:
+        self._chosen, self.name = carrier, carrier.name
+
+
+def open_transport(
+    base_url: str,
+    *,
+    mode: Mode = "auto",
+    ca_file: str | None = None,
+    connect_timeout_s: float = CONNECT_TIMEOUT_S,
+    limits: TransportLimits = DEFAULT_LIMITS,
+) -> AutoTransport:
+    """The transport for a base URL, with a dial that offers what the mode can speak. Connects when first used."""
+    dial = tcp_dial(base_url, ca_file=ca_file, connect_timeout_s=connect_timeout_s, alpn=ALPN[mode])
+    return AutoTransport(dial, mode, limits=limits)

@@ -1,0 +1,500 @@
+"""One HTTP/2 connection as a client: the codec between an asyncio transport and many streams.
+
+Bytes that arrive are handed to their streams inside the very callback that read them, once per stream and read; what
+the streams say meanwhile leaves in one write at its end. Each stream has its own bounded outbox and its own receive
+window, so a slow reader and a slow peer stop one stream and nobody else. Refuses to know what the streams carry.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, assert_never, cast
+
+from ..core.errors import ErrorKind, GatewayError
+from .dial import ALPN_H2
+from .faults import HINTS, cut
+from .h2_codec import Framing
+from .h2_faults import NotHttp2, reset_fault, speaks_http2, unprocessed
+from .h2_frames import (
+    HEAD_BYTES,
+    DataReceived,
+    GoAway,
+    HeadReceived,
+    Heard,
+    Http2Broken,
+    PingAnswered,
+    SettingsChanged,
+    StreamEnded,
+    StreamReset,
+    WindowOpened,
+)
+from .h2_liveness import Liveness
+from .h2_stream import Stream
+from .limits import TransportLimits
+from .sink import NOBODY, Sink
+
+log = logging.getLogger(__name__)
+
+WRITE_BATCH_BYTES: Final = 256 * 1024
+"""How much is framed before the transport is asked whether it can take more."""
+CONTROL_BACKLOG_BYTES: Final = 4 * 1024 * 1024
+"""A peer that makes us answer (PINGs, SETTINGS) and does not read the answers is cut off at this size."""
+ACKNOWLEDGE_AT: Final = 4
+"""A receive window is opened again when one part in this many of it is used up."""
+SMALL_READ_BYTES: Final = 8 * 1024
+"""More than this at a time is worth a read of its own."""
+LAST_STREAM_ID: Final = 2**30
+"""Far below the protocol's limit: a connection this old is retired."""
+
+
+class Connection(asyncio.Protocol):
+    __slots__ = (
+        "_acknowledge_at",
+        "_cause",
+        "_draining",
+        "_flush_due",
+        "_framing",
+        "_gather_s",
+        "_greeting",
+        "_host",
+        "_life",
+        "_limits",
+        "_loop",
+        "_on_change",
+        "_places",
+        "_reading",
+        "_reopen_at",
+        "_sendable",
+        "_streams",
+        "_stuck",
+        "_transport",
+        "_unread",
+        "_write_blocked",
+        "alone",
+        "closed",
+        "ready",
+    )
+
+    def __init__(self, limits: TransportLimits, host: str, on_change: Callable[["Connection"], None]) -> None:
+        """`on_change` is called when a place became free and when the connection is gone."""
+        self._limits = limits
+        self._host = host
+        self._on_change = on_change
+        self._loop = asyncio.get_running_loop()
+        self._framing = Framing(limits.stream_window_bytes, limits.connection_window_bytes)
+        self._reopen_at = max(1, limits.stream_window_bytes // ACKNOWLEDGE_AT)
+        self._acknowledge_at = limits.connection_window_bytes // ACKNOWLEDGE_AT
+        self._gather_s = limits.gather_s
+        self._transport: asyncio.Transport | None = None
+        self._greeting: bytearray | None = bytearray()  # the peer's first bytes, until we know what they are
+        self.ready: asyncio.Future[None] = self._loop.create_future()
+        self.closed: asyncio.Future[None] = self._loop.create_future()
+        self._draining = False
+        self._places = 0  # for streams; none before the peer's settings are known
+        self._cause: GatewayError | None = None  # set once, when the connection has failed or was shut
+        self._streams: dict[int, Stream] = {}
+        self._sendable: dict[int, Stream] = {}  # in turn: each sends one frame and goes to the back
+        self._stuck = False  # a stream found its window shut and is not among them
+        self._unread = 0
+        self._reading = False
+        self._flush_due = False
+        self._write_blocked = False
+        self._life = Liveness(self, limits, self._loop)
+        self.alone = False
+        """It belongs to one run, until that is over."""
+
+    # -- for the pool -------------------------------------------------------------------------------------------------
+
+    @property
+    def room(self) -> int:
+        """How many more streams may be opened now, if it is more than 0; none on a connection that is in doubt."""
+        if self._draining or self.alone or self._life.in_doubt:
+            return 0
+        return self._places - len(self._streams)
+
+    @property
+    def fresh(self) -> bool:
+        """No request has gone out yet, so it cannot be a kept connection that the peer gave up meanwhile."""
+        return self._framing.last_stream_id == 0
+
+    def open(self, block: bytes, sink: Sink, body: bytes | None = None) -> Stream:
+        """Start a request, when there is `room` or the connection is its own; `block` are its fields. With `body` it is
+        complete; without, `send` goes on with it."""
+        stream_id = self._framing.open(block, end=body == b"")
+        stream = self._streams[stream_id] = Stream(self, stream_id, sink, complete=body is not None)
+        if body:
+            stream.outbox.add(body)
+            self._sendable[stream_id] = stream
+        self._draining = stream_id >= LAST_STREAM_ID
+        self._life.opened(first=len(self._streams) == 1)
+        self._flush_soon()
+        return stream
+
+    def shut(self, cause: GatewayError) -> None:
+        """Say goodbye and close; streams that are still open hear `cause`."""
+        if self._cause is None and self._transport is not None:
+            self._framing.say_goodbye()
+            self._write()
+            self._transport.close()
+            self._end_all(cause)
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- for the streams ----------------------------------------------------------------------------------------------
+
+    def queue(self, stream: Stream, data: bytes) -> None:
+        waiting = stream.outbox.size
+        if waiting and waiting + len(data) > self._limits.max_unsent_bytes:
+            self.reset(stream)
+            error = cut(f"{self._host} does not take what is sent; {waiting} bytes are waiting")
+            self._loop.call_soon(self._tell_end, stream, error)  # soon: we are inside a call of the owner's
+            return
+        stream.outbox.add(data)
+        self._sendable[stream.id] = stream
+        self._flush_soon()
+
+    def reopen_window(self, stream: Stream) -> None:
+        size = stream.unread
+        if stream.paused or stream.ended or stream.over or size < self._reopen_at:
+            return
+        stream.unread = 0
+        self._framing.take_more(size, stream.id)
+        self._flush_soon()
+
+    def reset(self, stream: Stream) -> None:
+        if not stream.over:
+            self._forget(stream)
+            self._framing.reset(stream.id)
+            self._flush_soon()
+
+    def doubt(self) -> None:
+        if self._cause is None:
+            self._life.doubt()
+
+    # -- asyncio.Protocol ---------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        tls = transport.get_extra_info("ssl_object")
+        if tls is not None and (chosen := tls.selected_alpn_protocol()) != ALPN_H2:
+            self._refuse(f"{self._host} chose {chosen or 'no protocol'} in the TLS handshake")
+            return
+        self._framing.greet()
+        self._write()
+
+    def data_received(self, data: bytes) -> None:
+        now, size, life = self._loop.time(), len(data), self._life
+        thick, life.heard_at = now - life.heard_at < self._gather_s, now
+        life.heard += size
+        if self._cause is not None:
+            return
+        if self._greeting is not None:
+            self._greeting += data
+            verdict = speaks_http2(self._greeting)
+            if verdict is False:
+                self._refuse(f"{self._host} answered {bytes(self._greeting[:24])!r} to the HTTP/2 greeting")
+            if not verdict:
+                return
+            data, self._greeting = bytes(self._greeting), None
+        self._reading = True
+        try:
+            piece = self._framing.piece(data)
+            if piece is not None:
+                stream_id, payload = piece
+                self._take_piece(stream_id, payload, size - HEAD_BYTES)
+            else:
+                thick = self._take(self._framing.receive(data)) and self._gather_s > 0
+        except Http2Broken as broken:
+            self._break(broken)
+        finally:
+            self._reading = False
+        if self._sendable or self._framing.outgoing:
+            self._flush()
+        if thick and len(self._streams) > 1 and size < SMALL_READ_BYTES and self._cause is None:
+            self._look_away()
+
+    def _look_away(self) -> None:
+        """Several runs speak, in many small reads: wait a moment and read what they said together. Being woken costs
+        more than passing a delta on, and nobody sees milliseconds between words. A run that is alone never waits, and
+        none does whose answer begins or ends in this read."""
+        if self._transport is not None:
+            self._transport.pause_reading()
+            self._loop.call_later(self._gather_s, self._look_again)
+
+    def _look_again(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def pause_writing(self) -> None:
+        self._write_blocked = True
+
+    def resume_writing(self) -> None:
+        self._write_blocked = False
+        self._flush_soon()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        tls = self._transport is not None and self._transport.get_extra_info("ssl_object") is not None
+        if self._greeting is not None and not tls:
+            self._end_all(
+                NotHttp2(ErrorKind.UPSTREAM_DOWN, f"{self._host} closed the connection on the HTTP/2 greeting")
+            )
+        reason = f": {exc}" if exc is not None and str(exc) else ""
+        self._end_all(cut(f"the connection to {self._host} was closed{reason}"))
+        if not self.closed.done():
+            self.closed.set_result(None)
+        self._on_change(self)
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def _take(self, heard: list[Heard]) -> bool:
+        """All of one read. True when it brought pieces of several streams and nothing else."""
+        streams = set()
+        for event in heard:
+            if type(event) is not DataReceived:
+                self._dispatch(heard)
+                return False
+            streams.add(event.stream_id)
+        if len(streams) < len(heard):
+            self._dispatch(heard)  # it gathers what belongs together
+        else:
+            for piece in cast(list[DataReceived], heard):
+                self._take_piece(piece.stream_id, piece.data, piece.size)
+        return len(heard) > 1
+
+    def _take_piece(self, stream_id: int, data: bytes, size: int) -> None:
+        """All that a read brought for this stream, and it goes on. `size` counts against the windows."""
+        self._unread += size
+        if self._unread >= self._acknowledge_at:
+            self._acknowledge()
+        stream = self._streams.get(stream_id)
+        if stream is None:
+            return
+        stream.unread += size
+        if data:
+            try:
+                stream.sink.on_data(data)
+            except Exception as failure:  # one run's failure must not cut the other runs of the connection
+                self._give_up(stream, failure)
+        if stream.unread >= self._reopen_at:
+            self.reopen_window(stream)
+
+    def _acknowledge(self) -> None:
+        self._framing.take_more(self._unread)
+        self._unread = 0
+
+    def _dispatch(self, heard: list[Heard]) -> None:
+        """All of one read. A stream's bytes are gathered and told once, before its end."""
+        touched: dict[Stream, GatewayError | None] = {}
+        for event in heard:
+            stream = self._streams.get(event.stream_id)
+            match event:
+                case DataReceived():
+                    self._unread += event.size
+                    if stream is not None:
+                        stream.unread += event.size
+                        if event.data:
+                            stream.arrived.append(event.data)
+                        touched.setdefault(stream, None)
+                case HeadReceived():
+                    if stream is not None:
+                        self._tell_head(stream, event)
+                case StreamEnded():
+                    if stream is not None:
+                        stream.ended = True
+                        touched.setdefault(stream, None)
+                case StreamReset():
+                    if stream is not None and not stream.ended:
+                        stream.ended = True
+                        touched[stream] = reset_fault(self._host, event.code)
+                case WindowOpened() if event.stream_id:
+                    if stream is not None and stream.outbox.size:
+                        self._sendable[stream.id] = stream
+                case WindowOpened():
+                    self._send_again()
+                case SettingsChanged():
+                    self._send_again()
+                    self._places = min(self._limits.streams_per_connection, self._framing.max_concurrent_streams)
+                    if not self.ready.done():
+                        self.ready.set_result(None)
+                case PingAnswered():
+                    self._life.answered(event.payload)
+                case GoAway():
+                    self._draining = True
+                    for each in self._streams.values():
+                        if each.id > event.last_stream_id and not each.ended:
+                            each.ended = True
+                            touched[each] = unprocessed(self._host, "is closing and did not take the request")
+                case _:
+                    assert_never(event)
+        if self._unread >= self._acknowledge_at:
+            self._acknowledge()
+        for stream, error in touched.items():
+            self._deliver(stream, error)
+        if self._draining:
+            self._shut_when_drained()
+
+    def _send_again(self) -> None:
+        if self._stuck:
+            self._stuck = False
+            self._sendable.update((each.id, each) for each in self._streams.values() if each.outbox.size)
+
+    def _deliver(self, stream: Stream, error: GatewayError | None) -> None:
+        if stream.arrived and not stream.over:
+            data = stream.arrived[0] if len(stream.arrived) == 1 else b"".join(stream.arrived)
+            stream.arrived.clear()
+            try:
+                stream.sink.on_data(data)
+            except Exception as failure:  # as above
+                self._give_up(stream, failure)
+        if stream.over:
+            return
+        if error is not None:
+            self._forget(stream)
+            self._tell_end(stream, error)
+        elif stream.ended:
+            self._end_our_half(stream)
+            self._tell_end(stream, None)
+        elif stream.unread >= self._reopen_at:
+            self.reopen_window(stream)
+
+    def _tell_head(self, stream: Stream, head: HeadReceived) -> None:
+        try:
+            stream.sink.on_head(head.status, head.headers)
+        except Exception as failure:  # as above
+            self._give_up(stream, failure)
+
+    def _give_up(self, stream: Stream, failure: Exception) -> None:
+        self.reset(stream)
+        if isinstance(failure, GatewayError):
+            self._tell_end(stream, failure)
+            return
+        log.error("the owner of a stream failed: %s", failure, exc_info=failure)
+        self._tell_end(stream, GatewayError(ErrorKind.INTERNAL, f"a message could not be handled: {failure!r}"))
+
+    def _tell_end(self, stream: Stream, error: GatewayError | None) -> None:
+        sink, stream.sink = stream.sink, NOBODY
+        try:
+            sink.on_end(error)
+        except Exception:  # as above
+            log.exception("the owner of a stream failed at its end")
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def _flush_soon(self) -> None:
+        if not self._reading and not self._flush_due:
+            self._flush_due = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        sendable, framing = self._sendable, self._framing
+        while sendable and not self._write_blocked and self._cause is None:
+            framed = 0
+            while sendable and framed < WRITE_BATCH_BYTES:
+                stream_id = next(iter(sendable))
+                stream = sendable.pop(stream_id)
+                data = stream.outbox.take(framing.room(stream_id))
+                if not data:
+                    self._stuck = True  # its window is shut; the update that opens it puts the stream back
+                    continue
+                framing.send(stream_id, data, end=stream.complete and not stream.outbox.size)
+                framed += len(data)
+                if stream.outbox.size:
+                    sendable[stream_id] = stream
+            self._life.sent += framed
+            self._write()
+        self._write()
+
+    def _write(self) -> None:
+        data = self._framing.data_to_send()
+        if not data or self._cause is not None or self._transport is None:
+            return
+        self._transport.write(data)
+        if self._write_blocked and self._transport.get_write_buffer_size() > CONTROL_BACKLOG_BYTES:
+            self._fail(cut(f"{self._host} does not read what it asks for"))
+
+    # -- liveness and the end -----------------------------------------------------------------------------------------
+
+    @property
+    def in_use(self) -> bool:
+        return bool(self._streams)
+
+    def send_ping(self, payload: bytes) -> None:
+        self._framing.ping(payload)
+        self._flush_soon()
+
+    def proven(self) -> None:
+        self._on_change(self)
+
+    def unheard(self, waited_s: float) -> None:
+        self._fail(cut(f"{self._host} did not answer a PING within {waited_s:.3g} s; the connection is given up"))
+
+    def idle(self) -> None:
+        self.shut(cut(f"the idle connection to {self._host} was closed"))
+
+    def _end_our_half(self, stream: Stream) -> None:
+        unsent = stream.outbox.size
+        if unsent:
+            self.reset(stream)
+            return
+        self._forget(stream)
+        self._framing.finish(stream.id)
+        self._flush_soon()
+
+    def _forget(self, stream: Stream) -> None:
+        stream.over = True
+        stream.outbox.clear()
+        stream.arrived.clear()
+        self._sendable.pop(stream.id, None)
+        del self._streams[stream.id]
+        if not self._streams:
+            self.alone = False
+            self._life.emptied()
+            if self._draining:
+                self._loop.call_soon(self._shut_when_drained)
+        self._on_change(self)
+
+    def _shut_when_drained(self) -> None:
+        if self._draining and not self._streams:
+            self._flush()
+            self.shut(cut(f"the connection to {self._host} is retired"))
+
+    def _refuse(self, what: str) -> None:
+        self._fail(NotHttp2(ErrorKind.UPSTREAM_DOWN, f"Cursor: {what}", hint="Try --agent-transport http1."))
+
+    def _fail(self, cause: GatewayError) -> None:
+        if self._cause is None:
+            self._write()
+            self.abort()
+            self._end_all(cause)
+
+    def _break(self, broken: Http2Broken) -> None:
+        """The stream whose frame it was hears of it; for the others the connection was cut, as by anything else."""
+        what, hint = f"{self._host} broke HTTP/2: {broken}", HINTS[ErrorKind.UPSTREAM_PROTOCOL]
+        mistake = GatewayError(ErrorKind.UPSTREAM_PROTOCOL, f"Cursor: {what}", hint=hint)
+        culprit = self._streams.pop(broken.stream_id, None)
+        self._fail(cut(what) if self.ready.done() else mistake)
+        if culprit is not None:
+            self._end(culprit, mistake)
+
+    def _end_all(self, cause: GatewayError) -> None:
+        if self._cause is not None:
+            return
+        self._cause = cause
+        self._draining = True
+        self._life.stop()
+        if not self.ready.done():
+            self.ready.set_exception(cause)
+            self.ready.exception()  # seen: nobody may be waiting any more
+        streams = list(self._streams.values())
+        self._streams.clear()
+        self._sendable.clear()
+        for stream in streams:
+            self._end(stream, cause)
+
+    def _end(self, stream: Stream, cause: GatewayError) -> None:
+        stream.over = True
+        stream.outbox.clear()
+        self._tell_end(stream, cause)

@@ -1,0 +1,100 @@
+"""What the Agent API client needs from a transport, and what a transport tells it. Two carriers fit these ports:
+`Run` over HTTP/2, and `RunSSE` + `BidiAppend` over HTTP/1.1.
+
+Everything here is called on the event loop. A handler's methods are plain functions: they are called from the socket's
+own callback, so a message that needs an answer is answered before anything else happens, without a task in between.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..core.errors import GatewayError
+
+
+class RunHandler(Protocol):
+    """Whoever opened a run attempt."""
+
+    def on_messages(self, messages: list[bytes]) -> None:
+        """What arrived in one read, in order; the last of all is an `End`."""
+        ...
+
+    def on_closed(self, error: GatewayError | None) -> None:
+        """The stream is over; called exactly once, never after `close()`. None: the HTTP stream ended in order (whether
+        the run did is in the frames). An error: it could not be opened, was refused, or was cut."""
+        ...
+
+
+class Listening(Protocol):
+    """The answering half of a stream."""
+
+    def pause(self) -> None:
+        """Stop taking more from upstream soon: the reader is slow. Other streams are not affected."""
+        ...
+
+    def resume(self) -> None: ...
+
+    def close(self) -> None:
+        """Give the stream up. Idempotent; the handler hears nothing more."""
+        ...
+
+
+class RunStream(Listening, Protocol):
+    """One attempt at a run. One ordered writer: `send` never blocks and never reorders."""
+
+    def send(self, message: bytes) -> None:
+        """Queue one serialised AgentClientMessage (without envelope)."""
+        ...
+
+    def doubt(self) -> None:
+        """The run timed out or made no progress: prove the connection under it or retire it, and let no new run use it
+        until then. Before or after `close()`; it ends no run by itself."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Transport(Protocol):
+    """Warm, shared connections to one base URL."""
+
+    name: str
+    """`h2` or `http1`."""
+
+    async def open_run(
+        self,
+        request_id: str,
+        headers: Mapping[str, str],
+        handler: RunHandler,
+        original: str = "",
+        *,
+        alone: bool = False,
+    ) -> RunStream:
+        """Open a run attempt. `headers` are the caller's (authorization, x-cursor-...), the same for many runs; the
+        transport adds what its carrier needs, and the ids of this attempt and of the run's first one (`original`).
+        `alone`: on a new connection, which no other run shares while this one lives; when there are as many connections
+        as there may be, on one that is in order. Below a run nothing is repeated: whatever breaks is told.
+        Raises GatewayError(UPSTREAM_DOWN) when no connection can be had."""
+        ...
+
+    def open_run_now(
+        self, request_id: str, headers: Mapping[str, str], handler: RunHandler, original: str = ""
+    ) -> RunStream | None:
+        """The same without waiting, where that can be. None: nothing was done, `open_run` has to be awaited."""
+        ...
+
+    async def open_stream(
+        self, path: str, headers: Mapping[str, str], message: bytes, handler: RunHandler
+    ) -> Listening:
+        """One message, answered by a stream of frames. Raises as `open_run` does."""
+        ...
+
+    async def call(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> Response:
+        """One unary call, with a bounded answer and a time limit."""
+        ...
+
+    async def aclose(self) -> None: ...

@@ -1,0 +1,24 @@
+"""Who hears the answer to one request: the port between a connection and what it carries, the same on both carriers."""
+
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from ..core.errors import GatewayError
+
+
+class Sink(Protocol):
+    """The owner of one request. `on_end` is called exactly once, and nothing after the owner's own `close()`. What
+    `on_head` and `on_data` raise ends this request only: a GatewayError as it is, anything else as a bug of ours."""
+
+    def on_head(self, status: int, headers: Mapping[str, str]) -> None: ...
+    def on_data(self, data: bytes) -> None: ...
+    def on_end(self, error: GatewayError | None) -> None: ...
+
+
+class _Nobody:
+    def on_head(self, status: int, headers: Mapping[str, str]) -> None: ...
+    def on_data(self, data: bytes) -> None: ...
+    def on_end(self, error: GatewayError | None) -> None: ...
+
+
+NOBODY: Final[Sink] = _Nobody()
