@@ -11,8 +11,8 @@ from caretway.cursor_transport.h2_frames import (
     END_HEADERS,
     END_STREAM,
     PREFACE,
-    Kind,
-    Setting,
+    FrameType,
+    H2Setting,
     field_block,
     frame,
     settings,
@@ -58,7 +58,7 @@ class AgentReader(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        wide = settings(((Setting.INITIAL_WINDOW_SIZE, _WIDE),))
+        wide = settings(((H2Setting.INITIAL_WINDOW_SIZE, _WIDE),))
         self._transport.write(PREFACE + wide + window_update(0, _WIDE))
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -73,8 +73,8 @@ class AgentReader(asyncio.Protocol):
         self._stream += 2
         message = pb.AgentClientMessage()
         message.run_request.action.user_message_action.user_message.text = order.prompt()
-        request = frame(Kind.HEADERS, END_HEADERS, self._stream, _HEAD)
-        request += frame(Kind.DATA, END_STREAM, self._stream, pack(message.SerializeToString()))
+        request = frame(FrameType.HEADERS, END_HEADERS, self._stream, _HEAD)
+        request += frame(FrameType.DATA, END_STREAM, self._stream, pack(message.SerializeToString()))
         self._first, self._tail, self._done = 0.0, b"", self._loop.create_future()
         asked = time.perf_counter()
         self._transport.write(request)

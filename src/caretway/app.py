@@ -18,12 +18,12 @@ from .core.request import SessionMode, TurnRequest
 from .core.turn import Backend
 from .dialects.registry import dialects
 from .mcp_bridge.backend import BridgedBackend, Terms
-from .mcp_bridge.bridge import Bridge
+from .mcp_bridge.bridge import McpBridge
 from .mcp_bridge.connection import connector
 from .mcp_bridge.definitions import BridgeLimits
-from .mcp_bridge.sources import Surroundings as McpSurroundings
+from .mcp_bridge.sources import SourceContext as McpSurroundings
 from .mcp_bridge.sources import find as find_mcp_servers
-from .models.catalogue import Catalogue
+from .models.catalogue import ModelCatalogue
 from .observe.log import LogObserver
 from .observe.metrics import Metrics, Observers
 from .sessions.manager import SessionLimits, Sessions
@@ -37,10 +37,10 @@ from .text_protocol.thinking import thinking
 from .ways import build_backend, holder, passes, without_credentials
 from .web.access import Access, is_key
 from .web.application import Application
-from .web.desk import Desk, OneDesk, Reception
+from .web.desk import SingleTenant, Tenant, TenantResolver
 from .web.images import ImageFetcher
 from .web.models import Health
-from .web.passthrough import DeskPerKey
+from .web.passthrough import TenantPerKey
 from .web.respond import Pace, Responder
 from .web.server import BACKLOG
 
@@ -55,7 +55,7 @@ def _images(settings: Settings) -> ImageFetcher | None:
     return ImageFetcher(settings.fetch_images, settings.fetch_images_timeout, settings.fetch_images_bytes)
 
 
-def mcp_bridge(settings: Settings, only: str = "") -> Bridge | None:
+def mcp_bridge(settings: Settings, only: str = "") -> McpBridge | None:
     """The MCP servers that the settings name (or the one that is asked for), not yet started; None without any."""
     found = find_mcp_servers(
         settings.mcp or {},
@@ -75,11 +75,11 @@ def mcp_bridge(settings: Settings, only: str = "") -> Bridge | None:
         start_wait=settings.mcp_start_wait,
         first_pause=settings.mcp_retry_pause,
     )
-    return Bridge(found, limits, connector(process_environment(), limits))
+    return McpBridge(found, limits, connector(process_environment(), limits))
 
 
 @asynccontextmanager
-async def open_mcp_bridge(settings: Settings, only: str = "") -> AsyncIterator[Bridge | None]:
+async def open_mcp_bridge(settings: Settings, only: str = "") -> AsyncIterator[McpBridge | None]:
     """The servers alone, connected in the background and ended at the end."""
     bridge = mcp_bridge(settings, only)
     if bridge is None:
@@ -130,7 +130,7 @@ class Gateway:
             self._bridge = await stack.enter_async_context(open_mcp_bridge(settings)) if _serves_mcp(settings) else None
             self.backend, desk = self._desk(without_credentials(settings) if passes(settings) else settings, stack)
             self.sessions = desk.sessions
-            reception = self._per_key(desk, access, stack) if passes(settings) else OneDesk(desk)
+            reception = self._per_key(desk, access, stack) if passes(settings) else SingleTenant(desk)
             await self._serve(self._application(reception), access, listener, reception.end_turns, stack)
             self._stack = stack.pop_all()
         host, port = listener.getsockname()[:2]
@@ -138,7 +138,7 @@ class Gateway:
         self.base_url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
         return self
 
-    def _desk(self, settings: Settings, stack: AsyncExitStack) -> tuple[Backend, Desk]:
+    def _desk(self, settings: Settings, stack: AsyncExitStack) -> tuple[Backend, Tenant]:
         """Everything that belongs to one account. `settings` name its credentials."""
         backend = build_backend(settings, stack)
         stack.push_async_callback(backend.aclose)
@@ -162,7 +162,7 @@ class Gateway:
             counted=self._metrics.run_ended,
         )
         stack.push_async_callback(sessions.aclose)
-        catalogue = Catalogue(
+        catalogue = ModelCatalogue(
             backend,
             extra=settings.models,
             aliases=settings.model_aliases,
@@ -170,7 +170,7 @@ class Gateway:
             clock=time.monotonic,
         )
         pace = Pace(settings.keep_alive, settings.first_event_patience, total=settings.response_timeout)
-        desk = Desk(
+        desk = Tenant(
             dialects=dialects(),
             responder=Responder(
                 sessions,
@@ -188,18 +188,18 @@ class Gateway:
         )
         return backend, desk
 
-    def _per_key(self, lobby: Desk, access: Access, stack: AsyncExitStack) -> DeskPerKey:
+    def _per_key(self, lobby: Tenant, access: Access, stack: AsyncExitStack) -> TenantPerKey:
         """Each client's Cursor API key opens a desk like the owner's own, with nothing in common but the limits."""
         bare = without_credentials(self.settings)
 
         @asynccontextmanager
-        async def open_desk(key: str) -> AsyncIterator[Desk]:
+        async def open_desk(key: str) -> AsyncIterator[Tenant]:
             async with AsyncExitStack() as own:
                 backend, desk = self._desk(replace(bare, api_key=key), own)
                 await backend.models()  # a key that Cursor does not accept gets no desk
                 yield desk
 
-        reception = DeskPerKey(
+        reception = TenantPerKey(
             lobby,
             open_desk,
             limit=self.settings.max_accounts,
@@ -209,7 +209,7 @@ class Gateway:
         stack.push_async_callback(reception.aclose)
         return reception
 
-    def _application(self, reception: Reception) -> Application:
+    def _application(self, reception: TenantResolver) -> Application:
         settings = self.settings
         return Application(
             reception=reception,

@@ -17,7 +17,7 @@ from .web.access import Access, access_for, check_key, read_keys
 from .web.admission import Admission, CallerLimits
 from .web.body import Bodies, BodyLimits
 from .web.descriptors import connections_that_fit
-from .web.door import Door, Inside
+from .web.door import AccessLayer, Inside
 from .web.limits import ConnectionLimits
 from .web.server import Server
 from .web.shape import ShapeLimits
@@ -114,7 +114,7 @@ def build_server(
     settings: Settings, access: Access, inside: Inside, dialect: DialectAt, stack: AsyncExitStack
 ) -> Server:
     """The application behind its door, on connections with limits."""
-    door = Door(
+    door = AccessLayer(
         inside,
         access=access,
         admission=Admission(

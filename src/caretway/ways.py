@@ -19,7 +19,7 @@ from .auth.renewal import Call
 from .auth.store import SignIns, SignInShelf, StoredKey, open_sign_ins
 from .auth.tokens import FixedToken, NoToken, RenewedToken, exchanged_key
 from .backends.agent_api.backend import AgentBackend, AgentSetup, ParameterSource
-from .backends.agent_api.compose import Surroundings
+from .backends.agent_api.compose import RunContext
 from .backends.agent_api.parameters import PATH, model_parameters
 from .backends.agent_api.watch import ConversationLimits
 from .backends.cursor_cli.program import find_program
@@ -32,7 +32,7 @@ from .cursor_transport.auto_transport import AutoTransport, open_transport
 from .cursor_transport.dial import socket_dial
 from .cursor_transport.identity import Identity, TokenSource
 from .cursor_transport.limits import TransportLimits
-from .cursor_transport.ports import Response, Transport
+from .cursor_transport.ports import Transport, UnaryResponse
 from .cursor_transport.tracing import TracingTransport
 from .observe.redact import Redactor
 from .tasks import spawn
@@ -88,10 +88,10 @@ def _sdk(settings: Settings, stack: AsyncExitStack) -> Backend:
         )
     from .backends.cursor_sdk.backend import CursorSdkBackend, SdkSetup
     from .backends.cursor_sdk.bridge import BridgeSetup
-    from .backends.cursor_sdk.lodging import settle
+    from .backends.cursor_sdk.lodging import acquire
     from .backends.cursor_sdk.turn import TurnLimits
 
-    layout, leave = settle(settings.data_dir)
+    layout, leave = acquire(settings.data_dir)
     stack.callback(leave)
     backend = CursorSdkBackend(
         SdkSetup(
@@ -298,7 +298,7 @@ def _setup(settings: Settings, name: str, standing: Any) -> AgentSetup:
             sibling_quiet=settings.sibling_quiet,
             retries=settings.agent_retries,
         ),
-        surroundings=Surroundings(
+        surroundings=RunContext(
             os_version=f"{platform.system().lower()} {platform.release()}",
             time_zone=settings.agent_timezone,
             system_delivery=settings.system_delivery,
@@ -334,7 +334,7 @@ def _parameters(
 
 
 def _list_parameters(transport: Transport, tokens: TokenSource) -> ParameterSource:
-    async def get() -> Response:
+    async def get() -> UnaryResponse:
         return await transport.call("GET", PATH, {"authorization": f"Bearer {await tokens.token()}"})
 
     return lambda: model_parameters(get)

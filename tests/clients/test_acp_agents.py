@@ -14,7 +14,7 @@ import pytest
 
 from caretway.backends.cursor_cli.acp_agent import AcpAgent, AcpSetup
 from caretway.backends.cursor_cli.acp_translate import AcpTranslator
-from caretway.backends.cursor_cli.process import Nursery
+from caretway.backends.cursor_cli.process import AgentNursery
 from caretway.backends.cursor_cli.prompt import Prompt
 from caretway.core.events import Event, TextDelta, TurnEnded
 from caretway.processes.child import Command
@@ -59,7 +59,7 @@ def configured(home: Path, base_url: str) -> dict[str, str]:
 
 async def test_opencode_as_the_agent(tmp_path: Path) -> None:
     async with gateway() as client:
-        nursery = Nursery()
+        nursery = AgentNursery()
         command = Command((str(OPENCODE), "acp"), str(tmp_path), configured(tmp_path, client.gateway.base_url))
         agent = AcpAgent(
             AcpSetup(

@@ -24,7 +24,7 @@ import pytest
 from caretway import ways
 from caretway.auth.account import Account
 from caretway.backends.cursor_sdk.backend import CursorSdkBackend
-from caretway.backends.cursor_sdk.bridge import Bridge
+from caretway.backends.cursor_sdk.bridge import SdkBridge
 from caretway.config import Settings
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import Event
@@ -62,7 +62,7 @@ async def said(backend: CursorSdkBackend, text: str) -> str:
     return reply.text
 
 
-def bridge_of(backend: CursorSdkBackend) -> Bridge:
+def bridge_of(backend: CursorSdkBackend) -> SdkBridge:
     bridge = backend.bridges.current
     assert bridge is not None
     return bridge

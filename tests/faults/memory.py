@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from caretway.auth.tokens import FixedToken
 from caretway.backends.agent_api.backend import AgentBackend, AgentSetup
-from caretway.backends.agent_api.compose import Surroundings
+from caretway.backends.agent_api.compose import RunContext
 from caretway.backends.agent_api.watch import ConversationLimits
 from caretway.builtin_tools.policy import LocalSetup, tool_policy
 from caretway.core.errors import GatewayError
@@ -24,12 +24,12 @@ from caretway.core.source import receive
 from caretway.core.turn import Snapshot
 from caretway.cursor_transport.faults import cut
 from caretway.cursor_transport.identity import Identity
-from caretway.cursor_transport.ports import Response, RunHandler
+from caretway.cursor_transport.ports import RunHandler, UnaryResponse
 from caretway.sessions.manager import SessionLimits, Sessions
 from caretway.sessions.transcript import answer_message
 from caretway.simulator.exchange import Headers
-from caretway.simulator.run import Run
-from caretway.simulator.world import World
+from caretway.simulator.run import SimRun
+from caretway.simulator.world import Shared
 from caretway.wire.envelope import EnvelopeReader
 from contract.speakers import Call as SeenCall
 from faults.answers import Answer
@@ -105,7 +105,7 @@ class Wire:
     name = "memory"
 
     def __init__(self, cuts: Cuts) -> None:
-        self.world = World(clock=lambda: 0.0)
+        self.world = Shared(clock=lambda: 0.0)
         self.cuts = cuts
         self.heard = 0
         """Bytes from the server."""
@@ -113,7 +113,7 @@ class Wire:
         """Messages to it."""
         self.marks: list[int] = []
         """After how many bytes a piece of the server's ended."""
-        self.runs: list[Run] = []
+        self.runs: list[SimRun] = []
 
     def open_run_now(
         self, request_id: str, headers: Mapping[str, str], handler: RunHandler, original: str = ""
@@ -128,7 +128,7 @@ class Wire:
     async def open_stream(self, path: str, headers: Mapping[str, str], message: bytes, handler: RunHandler) -> "Line":
         raise NotImplementedError
 
-    async def call(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> Response:
+    async def call(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> UnaryResponse:
         raise NotImplementedError
 
     async def aclose(self) -> None:
@@ -152,7 +152,7 @@ class Line:
         self._finished = False
         self._held = False
         self._over = False
-        self._run = Run(wire.world, self, request_id)
+        self._run = SimRun(wire.world, self, request_id)
         wire.runs.append(self._run)
 
     # ---- the client's side
@@ -264,7 +264,7 @@ def _backend(wire: Wire) -> AgentBackend:
         standing="unofficial",
         identity=Identity("test", "test"),
         limits=ConversationLimits(),
-        surroundings=Surroundings(),
+        surroundings=RunContext(),
         buffer_bytes=1 << 20,
         tools=tool_policy(LocalSetup("off", None, (), 1.0, 1000, {})),
     )

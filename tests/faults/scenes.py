@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from caretway.simulator.script import Stream
+from caretway.simulator.script import ScriptStream
 
 NONCE: Final = re.compile(r"n[0-9a-f]{12}n")
 
@@ -94,7 +94,7 @@ class _Writer:
 
     def stream(self, count: int, size: int) -> "_Writer":
         self.lines.append(f"sim: stream {count} {size}")
-        step = Stream(count, size)
+        step = ScriptStream(count, size)
         self.words.append("".join(step.delta(index) for index in range(count)))
         return self
 

@@ -9,19 +9,19 @@ import struct
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import FrameType
+from types import FrameType as PythonFrame
 from typing import Any
 
 import caretway
 from caretway.backends.agent_api.backend import AgentBackend, AgentSetup
-from caretway.backends.agent_api.compose import Surroundings
+from caretway.backends.agent_api.compose import RunContext
 from caretway.backends.agent_api.watch import ConversationLimits
 from caretway.builtin_tools.decisions import Refuse
 from caretway.builtin_tools.policy import ToolRules
 from caretway.core.fold import Reply
 from caretway.core.request import Message, Role, Text, TurnRequest
-from caretway.cursor_transport.h2_connection import Connection
-from caretway.cursor_transport.h2_frames import END_HEADERS, Kind, field_block, frame
+from caretway.cursor_transport.h2_connection import H2Connection
+from caretway.cursor_transport.h2_frames import END_HEADERS, FrameType, field_block, frame
 from caretway.cursor_transport.h2_transport import H2Run
 from caretway.cursor_transport.identity import Identity
 from caretway.cursor_transport.limits import TransportLimits
@@ -69,9 +69,9 @@ class Wire:
     name = "h2"
 
     def __init__(self) -> None:
-        self.connection = Connection(TransportLimits(), "host", lambda _: None)
+        self.connection = H2Connection(TransportLimits(), "host", lambda _: None)
         self.connection.connection_made(Socket())
-        self.connection.data_received(frame(Kind.SETTINGS, 0, 0))
+        self.connection.data_received(frame(FrameType.SETTINGS, 0, 0))
 
     def open_run_now(self, request_id: str, headers: Mapping[str, str], handler: RunHandler, original: str) -> H2Run:
         run = H2Run(handler, TransportLimits())
@@ -146,14 +146,14 @@ class Stream:
     async def open(cls) -> "Stream":
         wire: Any = Wire()
         identity = Identity("sdk", "caretway")
-        setup = AgentSetup("agent", "unofficial", identity, ConversationLimits(), Surroundings(), 1 << 20, nothing)
+        setup = AgentSetup("agent", "unofficial", identity, ConversationLimits(), RunContext(), 1 << 20, nothing)
         turn = await AgentBackend(setup, wire, NoSecret(), lambda: 0.0).start(REQUEST)
         live = LiveTurn(turn, Tickets("sid", "call_"), REQUEST)
         response = Response(Keeper(), live, REQUEST, "fresh", "", (), no_restart)
         stream = cls(wire, response, ClientLine())
         spawn(stream._answer.made(), "answer")
         await asyncio.sleep(0)  # it listens now
-        wire.answer(frame(Kind.HEADERS, END_HEADERS, 1, b"\x88"))
+        wire.answer(frame(FrameType.HEADERS, END_HEADERS, 1, b"\x88"))
         stream.carry([delta(0)])
         return stream
 
@@ -161,7 +161,7 @@ class Stream:
         """Each of these arrives by itself, and has left when its read is over: no task stands in between."""
         for read in reads:
             said = self._line.said
-            self._wire.answer(frame(Kind.DATA, 0, 1, read))
+            self._wire.answer(frame(FrameType.DATA, 0, 1, read))
             assert self._line.said > said
 
     async def aclose(self) -> None:
@@ -175,7 +175,7 @@ class Counter:
     def __init__(self) -> None:
         self.calls = 0
 
-    def __call__(self, where: FrameType, event: str, _: object) -> None:
+    def __call__(self, where: PythonFrame, event: str, _: object) -> None:
         if event in ("call", "c_call") and OURS in where.f_code.co_filename:
             self.calls += 1
 
@@ -225,4 +225,4 @@ async def test_kept_objects_per_delta() -> None:
 
 def test_a_frame_says_how_long_it_is() -> None:
     """The fake socket of this file speaks what the real one would."""
-    assert frame(Kind.DATA, 0, 1, b"abc") == struct.pack(">IBI", 3 << 8, 0, 1) + b"abc"
+    assert frame(FrameType.DATA, 0, 1, b"abc") == struct.pack(">IBI", 3 << 8, 0, 1) + b"abc"

@@ -60,7 +60,7 @@ def pause(question: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class LoginRequest:
     method: str
     path: str
     body: bytes
@@ -76,11 +76,11 @@ class Polling:
         self._older = False
         """The service knows only the older form of the question."""
 
-    def question(self) -> Question:
+    def question(self) -> LoginRequest:
         known = {"uuid": self._invitation.uuid, "verifier": self._invitation.verifier}
         if self._older:
-            return Question("GET", f"{POLL}?{urlencode(known)}", b"")
-        return Question("POST", POLL, json.dumps(known).encode())
+            return LoginRequest("GET", f"{POLL}?{urlencode(known)}", b"")
+        return LoginRequest("POST", POLL, json.dumps(known).encode())
 
     def heard(self, status: int, body: bytes) -> Account | float:
         """The account, or how long to wait before the next question. Raises GatewayError when there is no hope."""

@@ -23,16 +23,16 @@ Call = Callable[[str, str, Mapping[str, str], bytes], Awaitable[tuple[int, bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class RenewalOffer:
     path: str
     credential: str
 
 
-def offers(account: Account) -> tuple[Offer, ...]:
+def offers(account: Account) -> tuple[RenewalOffer, ...]:
     refresh, key = account.refresh_token, account.api_key
     return (
-        *((Offer(EXCHANGE, refresh), Offer(REFRESH, refresh)) if refresh else ()),
-        *((Offer(EXCHANGE, key),) if key else ()),
+        *((RenewalOffer(EXCHANGE, refresh), RenewalOffer(REFRESH, refresh)) if refresh else ()),
+        *((RenewalOffer(EXCHANGE, key),) if key else ()),
     )
 
 

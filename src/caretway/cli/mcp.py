@@ -17,7 +17,7 @@ from .terminal import Style, columns, style_for
 
 if TYPE_CHECKING:
     from ..core.request import ToolResult
-    from ..mcp_bridge.bridge import Bridge
+    from ..mcp_bridge.bridge import McpBridge
 
 NAME: Final = "mcp"
 SUMMARY: Final = "list MCP servers and their tools, or call one"
@@ -79,7 +79,7 @@ async def _look(settings: Settings) -> dict[str, Any]:
         return {"servers": _servers(bridge), **bridge.listing()}
 
 
-def _servers(bridge: Bridge) -> list[dict[str, str | int]]:
+def _servers(bridge: McpBridge) -> list[dict[str, str | int]]:
     known: list[dict[str, str | int]] = [
         {
             "name": name,

@@ -172,29 +172,29 @@ def stopping(number: signal.Signals, answers: int = 0, grace: float = 0.0) -> st
 
 
 async def _say_rest(settings: Settings, served: Served, style: Style) -> None:
-    account = Account(brought=True) if settings.auth_mode == "passthrough" else await _asked(served.backend)
+    account = SignInState(brought=True) if settings.auth_mode == "passthrough" else await _asked(served.backend)
     say(instructions(served.base_url, account, style, terminal_width(), client_key(settings)))
 
 
-async def _asked(backend: Backend) -> Account:
+async def _asked(backend: Backend) -> SignInState:
     import asyncio
 
     from ..core.errors import GatewayError
 
-    facts = Account()
+    facts = SignInState()
     try:
         async with asyncio.timeout(_PATIENCE):
             status = await backend.status()
-            facts = Account(status.signed_in, status.detail)
-            return Account(status.signed_in, status.detail, tuple(m.id for m in await backend.models()))
+            facts = SignInState(status.signed_in, status.detail)
+            return SignInState(status.signed_in, status.detail, tuple(m.id for m in await backend.models()))
     except GatewayError as failure:
-        return Account(facts.signed_in, facts.detail, trouble=str(failure))
+        return SignInState(facts.signed_in, facts.detail, trouble=str(failure))
     except TimeoutError:
-        return Account(facts.signed_in, facts.detail, trouble="no answer yet")
+        return SignInState(facts.signed_in, facts.detail, trouble="no answer yet")
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class SignInState:
     """What the backend said about itself; None or empty where it said nothing."""
 
     signed_in: bool | None = None
@@ -236,7 +236,7 @@ def _simulated(settings: Settings) -> Sequence[str]:
     )
 
 
-def instructions(base_url: str, account: Account, style: Style, width: int, key: str = NO_KEY) -> list[str]:
+def instructions(base_url: str, account: SignInState, style: Style, width: int, key: str = NO_KEY) -> list[str]:
     """The second part: who is signed in, which models there are, how to point a client here."""
     rows: list[tuple[str, str]] = []
     if account.brought:

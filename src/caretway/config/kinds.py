@@ -1,8 +1,8 @@
 """How a setting's value is written, read and shown: numbers, durations, sizes, paths, lists, maps.
 
-A `Kind` reads one object: the text of a flag or variable, a TOML value, or a value that is already right (reading is
-idempotent). It knows nothing of names, files or the environment; it says what it expected and leaves the rest
-to row.py.
+A `ValueKind` reads one object: the text of a flag or variable, a TOML value, or a value that is already right
+(reading is idempotent). It knows nothing of names, files or the environment; it says what it expected and leaves the
+rest to row.py.
 """
 
 import math
@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ValueKind:
     expected: str
     """Completes the sentence "expected ..."."""
     metavar: str
@@ -43,17 +43,17 @@ def _filled(given: object) -> str:
     return text
 
 
-TEXT: Final = Kind("text", "TEXT", _text)
-FILLED_TEXT: Final = Kind("text that is not empty", "TEXT", _filled)
+TEXT: Final = ValueKind("text", "TEXT", _text)
+FILLED_TEXT: Final = ValueKind("text that is not empty", "TEXT", _filled)
 
 
-def choice(values: tuple[str, ...]) -> Kind:
+def choice(values: tuple[str, ...]) -> ValueKind:
     def read(given: object) -> str:
         if (text := _text(given).lower()) not in values:
             raise ValueError
         return text
 
-    return Kind(f"one of {', '.join(values)}", "|".join(values), read, choices=values)
+    return ValueKind(f"one of {', '.join(values)}", "|".join(values), read, choices=values)
 
 
 _SWITCH_WORDS: Final = {
@@ -70,14 +70,14 @@ def _switch(given: object) -> bool:
     return known
 
 
-SWITCH: Final = Kind("true or false", "true|false", _switch, lambda value: str(value).lower(), switch=True)
+SWITCH: Final = ValueKind("true or false", "true|false", _switch, lambda value: str(value).lower(), switch=True)
 
 
 def _bounds(low: float, high: float) -> str:
     return f"from {low:g} to {high:g}" if math.isfinite(high) else f"of at least {low:g}"
 
 
-def integer(low: int, high: int | None = None) -> Kind:
+def integer(low: int, high: int | None = None) -> ValueKind:
     top = math.inf if high is None else high
 
     def read(given: object) -> int:
@@ -88,7 +88,7 @@ def integer(low: int, high: int | None = None) -> Kind:
             raise ValueError
         return number
 
-    return Kind(f"a whole number {_bounds(low, top)}", "N", read)
+    return ValueKind(f"a whole number {_bounds(low, top)}", "N", read)
 
 
 _QUANTITY: Final = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*([A-Za-z]*)", re.ASCII)
@@ -123,7 +123,7 @@ def show_duration(seconds: float) -> str:
     return f"{seconds:g}s"
 
 
-def duration(*, zero: bool = False) -> Kind:
+def duration(*, zero: bool = False) -> ValueKind:
     """Seconds as a float. `zero`: 0 is allowed and means at once."""
 
     def read(given: object) -> float:
@@ -133,7 +133,9 @@ def duration(*, zero: bool = False) -> Kind:
         return seconds
 
     limit = "0 or more" if zero else "more than 0"
-    return Kind(f'a duration of {limit}: seconds, or with a unit as in "90s", "15m", "7d"', "TIME", read, show_duration)
+    return ValueKind(
+        f'a duration of {limit}: seconds, or with a unit as in "90s", "15m", "7d"', "TIME", read, show_duration
+    )
 
 
 def _milliseconds(given: object) -> int:
@@ -143,7 +145,7 @@ def _milliseconds(given: object) -> int:
     return amount
 
 
-MILLISECONDS: Final = Kind(
+MILLISECONDS: Final = ValueKind(
     'a duration of more than 0: milliseconds, or with a unit as in "5000ms", "5s"',
     "MS",
     _milliseconds,
@@ -162,7 +164,7 @@ def show_size(count: int) -> str:
     return f"{count}B"
 
 
-def size(low: int = 1) -> Kind:
+def size(low: int = 1) -> ValueKind:
     """A number of bytes."""
 
     def read(given: object) -> int:
@@ -171,15 +173,15 @@ def size(low: int = 1) -> Kind:
             raise ValueError
         return int(amount)
 
-    return Kind(f'a size of at least {show_size(low)}: bytes, or as in "200kB", "64MiB"', "SIZE", read, show_size)
+    return ValueKind(f'a size of at least {show_size(low)}: bytes, or as in "200kB", "64MiB"', "SIZE", read, show_size)
 
 
 def _path(given: object) -> Path:
     return given if isinstance(given, Path) else Path(_filled(given))
 
 
-def path(what: str = "a path") -> Kind:
-    return Kind(what, "DIR" if "directory" in what else "FILE", _path)
+def path(what: str = "a path") -> ValueKind:
+    return ValueKind(what, "DIR" if "directory" in what else "FILE", _path)
 
 
 def _sequence(given: object, separator: str) -> list[object]:
@@ -190,7 +192,7 @@ def _sequence(given: object, separator: str) -> list[object]:
     raise ValueError
 
 
-PATHS: Final = Kind(
+PATHS: Final = ValueKind(
     "directories: a list, or text separated as in PATH",
     "DIR",
     lambda given: tuple(_path(item) for item in _sequence(given, os.pathsep)),
@@ -199,7 +201,7 @@ PATHS: Final = Kind(
 )
 
 
-FILES: Final = Kind(
+FILES: Final = ValueKind(
     "files: a list, or text separated as in PATH",
     "FILE",
     lambda given: tuple(_path(item) for item in _sequence(given, os.pathsep)),
@@ -218,7 +220,7 @@ def _tree(given: object) -> Mapping[str, object]:
     return given
 
 
-TREE: Final = Kind("a table, or the same as JSON text", "JSON", _tree, lambda value: ", ".join(value))
+TREE: Final = ValueKind("a table, or the same as JSON text", "JSON", _tree, lambda value: ", ".join(value))
 
 
 def _words(given: object) -> tuple[str, ...]:
@@ -226,7 +228,7 @@ def _words(given: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(word.strip() for word in found if word.strip()))
 
 
-WORDS: Final = Kind("a list, or text separated by commas", "A,B", _words, ",".join, several=True)
+WORDS: Final = ValueKind("a list, or text separated by commas", "A,B", _words, ",".join, several=True)
 
 
 def _pairs(given: object) -> Mapping[str, str]:
@@ -240,7 +242,7 @@ def _pairs(given: object) -> Mapping[str, str]:
     return MappingProxyType(dict(pairs))
 
 
-PAIRS: Final = Kind(
+PAIRS: Final = ValueKind(
     "a table of text to text, or as in a=b,c=d",
     "A=B",
     _pairs,
@@ -258,4 +260,4 @@ def _url(given: object) -> str:
     return text
 
 
-URL: Final = Kind("an http:// or https:// address", "URL", _url)
+URL: Final = ValueKind("an http:// or https:// address", "URL", _url)

@@ -8,7 +8,7 @@ from dataclasses import MISSING, Field, dataclass
 from functools import partial
 from typing import Any, Final, Literal
 
-from .kinds import Kind
+from .kinds import ValueKind
 
 PREFIX: Final = "CARETWAY_"
 ADVANCED: Final = "advanced"
@@ -33,7 +33,7 @@ class ConfigError(Exception):
 @dataclass(frozen=True, slots=True)
 class Setting:
     name: str
-    kind: Kind
+    kind: ValueKind
     help: str
     group: str
     make_default: Callable[[], object]
@@ -87,7 +87,7 @@ class Setting:
             raise ConfigError(self.name, origin, problem) from None  # the cause would repeat a secret
 
 
-def declared(group: str, kind: Kind, help_text: str, **more: Any) -> Mapping[str, object]:
+def declared(group: str, kind: ValueKind, help_text: str, **more: Any) -> Mapping[str, object]:
     """The metadata of a dataclass field that is a setting; `more` are further fields of `Setting`."""
     return {"setting": partial(Setting, kind=kind, help=help_text, group=group, **more)}
 

@@ -24,7 +24,7 @@ from .events import (
 )
 
 
-class State(Enum):
+class OrderState(Enum):
     FRESH = "before the first event"
     OPEN = "in the middle"
     CALLED = "after a tool call"
@@ -47,13 +47,13 @@ _ANYWHERE: Final[tuple[type, ...]] = (
     Note,
 )
 
-MOVES: Final[dict[State, dict[type, State]]] = {
-    State.FRESH: {TurnStarted: State.OPEN, TurnFailed: State.OVER},
-    State.OPEN: dict.fromkeys(_ANYWHERE, State.OPEN)
-    | {ToolCallReady: State.CALLED, TurnEnded: State.OVER, TurnFailed: State.OVER},
-    State.CALLED: dict.fromkeys(_ANYWHERE, State.CALLED)
-    | {TurnPaused: State.OVER, TurnEnded: State.OVER, TurnFailed: State.OVER},
-    State.OVER: {},
+MOVES: Final[dict[OrderState, dict[type, OrderState]]] = {
+    OrderState.FRESH: {TurnStarted: OrderState.OPEN, TurnFailed: OrderState.OVER},
+    OrderState.OPEN: dict.fromkeys(_ANYWHERE, OrderState.OPEN)
+    | {ToolCallReady: OrderState.CALLED, TurnEnded: OrderState.OVER, TurnFailed: OrderState.OVER},
+    OrderState.CALLED: dict.fromkeys(_ANYWHERE, OrderState.CALLED)
+    | {TurnPaused: OrderState.OVER, TurnEnded: OrderState.OVER, TurnFailed: OrderState.OVER},
+    OrderState.OVER: {},
 }
 
 
@@ -61,7 +61,7 @@ class EventOrder:
     __slots__ = ("_calls", "state")
 
     def __init__(self) -> None:
-        self.state = State.FRESH
+        self.state = OrderState.FRESH
         self._calls: dict[str, bool] = {}  # every call so far; True: it is open
 
     def check(self, event: Event) -> None:

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 
 
-class Alarm:
+class DeadlineTimer:
     __slots__ = ("_callback", "_due", "_loop", "_rings_at", "_timer")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

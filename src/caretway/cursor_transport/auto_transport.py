@@ -12,7 +12,7 @@ from .h2_faults import NotHttp2
 from .h2_transport import H2Transport
 from .http1_transport import Http1Transport
 from .limits import DEFAULT_LIMITS, TransportLimits
-from .ports import Listening, Response, RunHandler, RunStream, Transport
+from .ports import Listening, RunHandler, RunStream, Transport, UnaryResponse
 
 Mode = Literal["auto", "h2", "http1"]
 T = TypeVar("T")
@@ -53,7 +53,7 @@ class AutoTransport:
     ) -> Listening:
         return await self._with_carrier(lambda carrier: carrier.open_stream(path, headers, message, handler))
 
-    async def call(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> Response:
+    async def call(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> UnaryResponse:
         return await self._with_carrier(lambda carrier: carrier.call(method, path, headers, body))
 
     async def aclose(self) -> None:

@@ -29,13 +29,13 @@ from .h2_frames import (
     WITH_PRIORITY,
     Code,
     DataReceived,
+    FrameType,
     GoAway,
+    H2Setting,
     HeadReceived,
     Heard,
     Http2Broken,
-    Kind,
     PingAnswered,
-    Setting,
     SettingsChanged,
     StreamEnded,
     StreamReset,
@@ -69,7 +69,7 @@ class _Halves:
         self.our_end = False
 
 
-class Framing:
+class H2Codec:
     __slots__ = (
         "_block",
         "_continued",
@@ -107,15 +107,15 @@ class Framing:
         """Frames that are to be sent; `data_to_send` takes them."""
         self._table_told = False
         self._takers: dict[int, Callable[[int, int, bytes, list[Heard]], None]] = {
-            Kind.DATA: self._take_data,
-            Kind.HEADERS: self._take_headers,
-            Kind.RST_STREAM: self._take_reset,
-            Kind.SETTINGS: self._take_settings,
-            Kind.PUSH_PROMISE: self._take_push,
-            Kind.PING: self._take_ping,
-            Kind.GOAWAY: self._take_goaway,
-            Kind.WINDOW_UPDATE: self._take_window,
-            Kind.CONTINUATION: self._take_continuation,
+            FrameType.DATA: self._take_data,
+            FrameType.HEADERS: self._take_headers,
+            FrameType.RST_STREAM: self._take_reset,
+            FrameType.SETTINGS: self._take_settings,
+            FrameType.PUSH_PROMISE: self._take_push,
+            FrameType.PING: self._take_ping,
+            FrameType.GOAWAY: self._take_goaway,
+            FrameType.WINDOW_UPDATE: self._take_window,
+            FrameType.CONTINUATION: self._take_continuation,
         }
 
     # -- saying -------------------------------------------------------------------------------------------------------
@@ -130,9 +130,9 @@ class Framing:
 
     def greet(self) -> None:
         ours = (
-            (Setting.ENABLE_PUSH, 0),
-            (Setting.INITIAL_WINDOW_SIZE, self._first_receive_window),
-            (Setting.MAX_HEADER_LIST_SIZE, MAX_FIELDS_BYTES),
+            (H2Setting.ENABLE_PUSH, 0),
+            (H2Setting.INITIAL_WINDOW_SIZE, self._first_receive_window),
+            (H2Setting.MAX_HEADER_LIST_SIZE, MAX_FIELDS_BYTES),
         )
         self.outgoing += (PREFACE, settings(ours))
         if self._receive_window > FIRST_WINDOW:
@@ -158,18 +158,18 @@ class Framing:
         halves, size = self._streams[stream_id], len(data)
         halves.send_window -= size
         self._send_window -= size
-        self.outgoing.append(frame(Kind.DATA, END_STREAM if end else 0, stream_id, data))
+        self.outgoing.append(frame(FrameType.DATA, END_STREAM if end else 0, stream_id, data))
         halves.our_end |= end
 
     def finish(self, stream_id: int) -> None:
         """End our half after the peer has ended its own: the stream is gone then."""
         halves = self._streams.pop(stream_id, None)
         if halves is not None and not halves.our_end:
-            self.outgoing.append(frame(Kind.DATA, END_STREAM, stream_id))
+            self.outgoing.append(frame(FrameType.DATA, END_STREAM, stream_id))
 
     def reset(self, stream_id: int) -> None:
         if self._streams.pop(stream_id, None) is not None:
-            self.outgoing.append(frame(Kind.RST_STREAM, 0, stream_id, Code.CANCEL.to_bytes(4, "big")))
+            self.outgoing.append(frame(FrameType.RST_STREAM, 0, stream_id, Code.CANCEL.to_bytes(4, "big")))
 
     def take_more(self, size: int, stream_id: int = 0) -> None:
         """Open a receive window again by what was received through it."""
@@ -180,10 +180,10 @@ class Framing:
         self.outgoing.append(window_update(stream_id, size))
 
     def ping(self, payload: bytes) -> None:
-        self.outgoing.append(frame(Kind.PING, 0, 0, payload))
+        self.outgoing.append(frame(FrameType.PING, 0, 0, payload))
 
     def say_goodbye(self, code: Code = Code.NO_ERROR) -> None:
-        self.outgoing.append(frame(Kind.GOAWAY, 0, 0, struct.pack(">II", 0, code)))
+        self.outgoing.append(frame(FrameType.GOAWAY, 0, 0, struct.pack(">II", 0, code)))
 
     # -- hearing ------------------------------------------------------------------------------------------------------
 
@@ -244,7 +244,7 @@ class Framing:
         return heard
 
     def _take(self, kind: int, flags: int, stream_id: int, payload: bytes, heard: list[Heard]) -> None:
-        if self._block is not None and (kind != Kind.CONTINUATION or stream_id != self._block[0]):
+        if self._block is not None and (kind != FrameType.CONTINUATION or stream_id != self._block[0]):
             raise Http2Broken(Code.PROTOCOL_ERROR, f"a frame of type {kind} inside a block of header fields")
         if kind in self._takers:  # unknown ones are to be ignored
             self._takers[kind](stream_id, flags, payload, heard)
@@ -353,11 +353,11 @@ class Framing:
             return
         for name, value in struct.iter_unpack(">HI", payload):
             self._set(name, value)
-        self.outgoing.append(frame(Kind.SETTINGS, ACK, 0))
+        self.outgoing.append(frame(FrameType.SETTINGS, ACK, 0))
         heard.append(SettingsChanged())
 
     def _set(self, name: int, value: int) -> None:
-        if name == Setting.INITIAL_WINDOW_SIZE:
+        if name == H2Setting.INITIAL_WINDOW_SIZE:
             if value > MAX_WINDOW:
                 raise Http2Broken(Code.FLOW_CONTROL_ERROR, f"a window of {value} bytes")
             for halves in self._streams.values():
@@ -365,13 +365,13 @@ class Framing:
                 if halves.send_window > MAX_WINDOW:
                     raise Http2Broken(Code.FLOW_CONTROL_ERROR, f"a window of {halves.send_window} bytes by SETTINGS")
             self._first_send_window = value
-        elif name == Setting.MAX_FRAME_SIZE:
+        elif name == H2Setting.MAX_FRAME_SIZE:
             if not FRAME_BYTES <= value < 1 << 24:
                 raise Http2Broken(Code.PROTOCOL_ERROR, f"frames of {value} bytes")
             self.max_frame_bytes = value
-        elif name == Setting.MAX_CONCURRENT_STREAMS:
+        elif name == H2Setting.MAX_CONCURRENT_STREAMS:
             self.max_concurrent_streams = value
-        elif name == Setting.ENABLE_PUSH and value:
+        elif name == H2Setting.ENABLE_PUSH and value:
             raise Http2Broken(Code.PROTOCOL_ERROR, "a server that wants pushes")
 
     def _take_push(self, stream_id: int, flags: int, payload: bytes, heard: list[Heard]) -> None:
@@ -383,7 +383,7 @@ class Framing:
         if flags & ACK:
             heard.append(PingAnswered(payload))
         else:
-            self.outgoing.append(frame(Kind.PING, ACK, 0, payload))
+            self.outgoing.append(frame(FrameType.PING, ACK, 0, payload))
 
     def _take_goaway(self, stream_id: int, flags: int, payload: bytes, heard: list[Heard]) -> None:
         if len(payload) < 8 or stream_id:

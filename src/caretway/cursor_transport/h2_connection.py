@@ -13,7 +13,7 @@ from typing import Final, assert_never, cast
 from ..core.errors import ErrorKind, GatewayError
 from .dial import ALPN_H2
 from .faults import HINTS, cut
-from .h2_codec import Framing
+from .h2_codec import H2Codec
 from .h2_faults import NotHttp2, reset_fault, speaks_http2, unprocessed
 from .h2_frames import (
     HEAD_BYTES,
@@ -29,9 +29,9 @@ from .h2_frames import (
     WindowOpened,
 )
 from .h2_liveness import Liveness
-from .h2_stream import Stream
+from .h2_stream import H2Stream
 from .limits import TransportLimits
-from .sink import NOBODY, Sink
+from .sink import NOBODY, StreamSink
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ LAST_STREAM_ID: Final = 2**30
 """Far below the protocol's limit: a connection this old is retired."""
 
 
-class Connection(asyncio.Protocol):
+class H2Connection(asyncio.Protocol):
     __slots__ = (
         "_acknowledge_at",
         "_cause",
@@ -75,13 +75,13 @@ class Connection(asyncio.Protocol):
         "ready",
     )
 
-    def __init__(self, limits: TransportLimits, host: str, on_change: Callable[["Connection"], None]) -> None:
+    def __init__(self, limits: TransportLimits, host: str, on_change: Callable[["H2Connection"], None]) -> None:
         """`on_change` is called when a place became free and when the connection is gone."""
         self._limits = limits
         self._host = host
         self._on_change = on_change
         self._loop = asyncio.get_running_loop()
-        self._framing = Framing(limits.stream_window_bytes, limits.connection_window_bytes)
+        self._framing = H2Codec(limits.stream_window_bytes, limits.connection_window_bytes)
         self._reopen_at = max(1, limits.stream_window_bytes // ACKNOWLEDGE_AT)
         self._acknowledge_at = limits.connection_window_bytes // ACKNOWLEDGE_AT
         self._gather_s = limits.gather_s
@@ -92,8 +92,8 @@ class Connection(asyncio.Protocol):
         self._draining = False
         self._places = 0  # for streams; none before the peer's settings are known
         self._cause: GatewayError | None = None  # set once, when the connection has failed or was shut
-        self._streams: dict[int, Stream] = {}
-        self._sendable: dict[int, Stream] = {}  # in turn: each sends one frame and goes to the back
+        self._streams: dict[int, H2Stream] = {}
+        self._sendable: dict[int, H2Stream] = {}  # in turn: each sends one frame and goes to the back
         self._stuck = False  # a stream found its window shut and is not among them
         self._unread = 0
         self._reading = False
@@ -117,11 +117,11 @@ class Connection(asyncio.Protocol):
         """No request has gone out yet, so it cannot be a kept connection that the peer gave up meanwhile."""
         return self._framing.last_stream_id == 0
 
-    def open(self, block: bytes, sink: Sink, body: bytes | None = None) -> Stream:
+    def open(self, block: bytes, sink: StreamSink, body: bytes | None = None) -> H2Stream:
         """Start a request, when there is `room` or the connection is its own; `block` are its fields. With `body` it is
         complete; without, `send` goes on with it."""
         stream_id = self._framing.open(block, end=body == b"")
-        stream = self._streams[stream_id] = Stream(self, stream_id, sink, complete=body is not None)
+        stream = self._streams[stream_id] = H2Stream(self, stream_id, sink, complete=body is not None)
         if body:
             stream.outbox.add(body)
             self._sendable[stream_id] = stream
@@ -144,7 +144,7 @@ class Connection(asyncio.Protocol):
 
     # -- for the streams ----------------------------------------------------------------------------------------------
 
-    def queue(self, stream: Stream, data: bytes) -> None:
+    def queue(self, stream: H2Stream, data: bytes) -> None:
         waiting = stream.outbox.size
         if waiting and waiting + len(data) > self._limits.max_unsent_bytes:
             self.reset(stream)
@@ -155,7 +155,7 @@ class Connection(asyncio.Protocol):
         self._sendable[stream.id] = stream
         self._flush_soon()
 
-    def reopen_window(self, stream: Stream) -> None:
+    def reopen_window(self, stream: H2Stream) -> None:
         size = stream.unread
         if stream.paused or stream.ended or stream.over or size < self._reopen_at:
             return
@@ -163,7 +163,7 @@ class Connection(asyncio.Protocol):
         self._framing.take_more(size, stream.id)
         self._flush_soon()
 
-    def reset(self, stream: Stream) -> None:
+    def reset(self, stream: H2Stream) -> None:
         if not stream.over:
             self._forget(stream)
             self._framing.reset(stream.id)
@@ -286,7 +286,7 @@ class Connection(asyncio.Protocol):
 
     def _dispatch(self, heard: list[Heard]) -> None:
         """All of one read. A stream's bytes are gathered and told once, before its end."""
-        touched: dict[Stream, GatewayError | None] = {}
+        touched: dict[H2Stream, GatewayError | None] = {}
         for event in heard:
             stream = self._streams.get(event.stream_id)
             match event:
@@ -340,7 +340,7 @@ class Connection(asyncio.Protocol):
             self._stuck = False
             self._sendable.update((each.id, each) for each in self._streams.values() if each.outbox.size)
 
-    def _deliver(self, stream: Stream, error: GatewayError | None) -> None:
+    def _deliver(self, stream: H2Stream, error: GatewayError | None) -> None:
         if stream.arrived and not stream.over:
             data = stream.arrived[0] if len(stream.arrived) == 1 else b"".join(stream.arrived)
             stream.arrived.clear()
@@ -359,13 +359,13 @@ class Connection(asyncio.Protocol):
         elif stream.unread >= self._reopen_at:
             self.reopen_window(stream)
 
-    def _tell_head(self, stream: Stream, head: HeadReceived) -> None:
+    def _tell_head(self, stream: H2Stream, head: HeadReceived) -> None:
         try:
             stream.sink.on_head(head.status, head.headers)
         except Exception as failure:  # as above
             self._give_up(stream, failure)
 
-    def _give_up(self, stream: Stream, failure: Exception) -> None:
+    def _give_up(self, stream: H2Stream, failure: Exception) -> None:
         self.reset(stream)
         if isinstance(failure, GatewayError):
             self._tell_end(stream, failure)
@@ -373,7 +373,7 @@ class Connection(asyncio.Protocol):
         log.error("the owner of a stream failed: %s", failure, exc_info=failure)
         self._tell_end(stream, GatewayError(ErrorKind.INTERNAL, f"a message could not be handled: {failure!r}"))
 
-    def _tell_end(self, stream: Stream, error: GatewayError | None) -> None:
+    def _tell_end(self, stream: H2Stream, error: GatewayError | None) -> None:
         sink, stream.sink = stream.sink, NOBODY
         try:
             sink.on_end(error)
@@ -434,7 +434,7 @@ class Connection(asyncio.Protocol):
     def idle(self) -> None:
         self.shut(cut(f"the idle connection to {self._host} was closed"))
 
-    def _end_our_half(self, stream: Stream) -> None:
+    def _end_our_half(self, stream: H2Stream) -> None:
         unsent = stream.outbox.size
         if unsent:
             self.reset(stream)
@@ -443,7 +443,7 @@ class Connection(asyncio.Protocol):
         self._framing.finish(stream.id)
         self._flush_soon()
 
-    def _forget(self, stream: Stream) -> None:
+    def _forget(self, stream: H2Stream) -> None:
         stream.over = True
         stream.outbox.clear()
         stream.arrived.clear()
@@ -494,7 +494,7 @@ class Connection(asyncio.Protocol):
         for stream in streams:
             self._end(stream, cause)
 
-    def _end(self, stream: Stream, cause: GatewayError) -> None:
+    def _end(self, stream: H2Stream, cause: GatewayError) -> None:
         stream.over = True
         stream.outbox.clear()
         self._tell_end(stream, cause)

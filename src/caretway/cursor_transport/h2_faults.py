@@ -4,7 +4,7 @@ from typing import Final
 
 from ..core.errors import ErrorKind, GatewayError
 from .faults import HINTS, cut
-from .h2_frames import Code, Kind
+from .h2_frames import Code, FrameType
 
 _TYPE_AT: Final = 3
 
@@ -19,7 +19,7 @@ class Unprocessed(GatewayError):
 
 def speaks_http2(first_bytes: bytes | bytearray) -> bool | None:
     """A server's first frame is SETTINGS; `HTTP/1.1 400` has a P where the type would be. None: too few bytes yet."""
-    return first_bytes[_TYPE_AT] == Kind.SETTINGS if len(first_bytes) > _TYPE_AT else None
+    return first_bytes[_TYPE_AT] == FrameType.SETTINGS if len(first_bytes) > _TYPE_AT else None
 
 
 def reset_fault(host: str, code: int) -> GatewayError:

@@ -24,7 +24,7 @@ FRAME_BYTES: Final = 16384
 """The largest payload that anybody must take; we never allow more."""
 
 
-class Kind(IntEnum):
+class FrameType(IntEnum):
     DATA = 0
     HEADERS = 1
     PRIORITY = 2
@@ -37,7 +37,7 @@ class Kind(IntEnum):
     CONTINUATION = 9
 
 
-class Setting(IntEnum):
+class H2Setting(IntEnum):
     HEADER_TABLE_SIZE = 1
     ENABLE_PUSH = 2
     MAX_CONCURRENT_STREAMS = 3
@@ -142,20 +142,20 @@ def frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") -> bytes:
     return HEAD.pack(len(payload) << 8 | kind, flags, stream_id) + payload
 
 
-def settings(values: Iterable[tuple[Setting, int]]) -> bytes:
-    return frame(Kind.SETTINGS, 0, 0, b"".join(struct.pack(">HI", name, value) for name, value in values))
+def settings(values: Iterable[tuple[H2Setting, int]]) -> bytes:
+    return frame(FrameType.SETTINGS, 0, 0, b"".join(struct.pack(">HI", name, value) for name, value in values))
 
 
 def window_update(stream_id: int, size: int) -> bytes:
-    return frame(Kind.WINDOW_UPDATE, 0, stream_id, size.to_bytes(4, "big"))
+    return frame(FrameType.WINDOW_UPDATE, 0, stream_id, size.to_bytes(4, "big"))
 
 
 def head_frames(stream_id: int, block: bytes, *, end: bool, limit: int) -> bytes:
     """HEADERS, and CONTINUATION for what does not fit."""
-    kind, flags, frames = Kind.HEADERS, END_STREAM if end else 0, b""
+    kind, flags, frames = FrameType.HEADERS, END_STREAM if end else 0, b""
     while len(block) > limit:
         frames += frame(kind, flags, stream_id, block[:limit])
-        kind, flags, block = Kind.CONTINUATION, 0, block[limit:]
+        kind, flags, block = FrameType.CONTINUATION, 0, block[limit:]
     return frames + frame(kind, flags | END_HEADERS, stream_id, block)
 
 

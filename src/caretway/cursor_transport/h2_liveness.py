@@ -8,7 +8,7 @@ alarm: for the next PING while there are streams, for the answer while one is aw
 import asyncio
 from typing import Final, Protocol
 
-from .alarm import Alarm
+from .alarm import DeadlineTimer
 from .limits import TransportLimits
 
 STEPS: Final = 4
@@ -40,7 +40,7 @@ class Link(Protocol):
         ...
 
 
-class Question:
+class PendingPing:
     """A PING on its way."""
 
     __slots__ = ("ahead", "asked_at", "heard", "patience_s", "payload", "sent", "waited_s")
@@ -67,7 +67,7 @@ def next_ping(limits: TransportLimits, *, asked_at: float, answered_at: float, h
     return min(due, heard_at + limits.ping_quiet_s) if heard_at > answered_at else due
 
 
-def patience(question: Question, heard: int, limits: TransportLimits) -> float:
+def patience(question: PendingPing, heard: int, limits: TransportLimits) -> float:
     """How long the answer may take. What we had sent before stands in front of the PING, and what the peer was sending
     stands in front of its answer, at most a window of it: on a slow line that takes its time."""
     before_answer = min(heard - question.heard, limits.connection_window_bytes)
@@ -95,13 +95,13 @@ class Liveness:
         self._link = link
         self._limits = limits
         self._loop = loop
-        self._alarm = Alarm(loop)
+        self._alarm = DeadlineTimer(loop)
         self.heard_at = self._asked_at = self._answered_at = loop.time()
         self.heard = self.sent = 0
         """Bytes; the connection counts them here. Of what is sent, what the streams say: the rest is not much."""
         self._proven = 0  # of the bytes sent, how many have certainly been read
         self._asked = 0
-        self._question: Question | None = None
+        self._question: PendingPing | None = None
         self._doubted = False
 
     @property
@@ -170,18 +170,18 @@ class Liveness:
         self._asked += 1
         self._asked_at = now = self._loop.time()
         payload = self._asked.to_bytes(8, "big")
-        self._question = Question(
+        self._question = PendingPing(
             payload, now, patience_s, sent=self.sent, ahead=self.sent - self._proven, heard=self.heard
         )
         self._wait(self._question)
         self._link.send_ping(payload)
 
-    def _wait(self, question: Question) -> None:
+    def _wait(self, question: PendingPing) -> None:
         left = patience(question, self.heard, self._limits) - question.waited_s
         part = min(question.patience_s / STEPS, max(left, LAST_PART_S))
         self._alarm.set(part, lambda: self._waited(question, part))
 
-    def _waited(self, question: Question, part: float) -> None:
+    def _waited(self, question: PendingPing, part: float) -> None:
         question.waited_s += part
         if question.waited_s < patience(question, self.heard, self._limits):
             self._wait(question)

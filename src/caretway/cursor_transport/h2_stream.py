@@ -3,24 +3,24 @@
 from typing import Protocol
 
 from .outbox import Outbox
-from .sink import NOBODY, Sink
+from .sink import NOBODY, StreamSink
 
 
 class Carrier(Protocol):
     """The connection, as its streams see it."""
 
-    def queue(self, stream: "Stream", data: bytes) -> None: ...
-    def reopen_window(self, stream: "Stream") -> None: ...
-    def reset(self, stream: "Stream") -> None: ...
+    def queue(self, stream: "H2Stream", data: bytes) -> None: ...
+    def reopen_window(self, stream: "H2Stream") -> None: ...
+    def reset(self, stream: "H2Stream") -> None: ...
     def doubt(self) -> None: ...
 
 
-class Stream:
+class H2Stream:
     """One request and its response."""
 
     __slots__ = ("_connection", "arrived", "complete", "ended", "id", "outbox", "over", "paused", "sink", "unread")
 
-    def __init__(self, connection: Carrier, stream_id: int, sink: Sink, *, complete: bool) -> None:
+    def __init__(self, connection: Carrier, stream_id: int, sink: StreamSink, *, complete: bool) -> None:
         self._connection = connection
         self.id = stream_id
         self.sink = sink

@@ -3,7 +3,7 @@
 The pool fills a connection up to what the peer allows before it opens the next. Connections are opened one at a time,
 and everybody who waits shares the attempt; one that takes long gets another beside it, so that who comes when the
 network is back does not wait for what began before. What a run carries is packed and unpacked here; bytes move in
-`Connection`.
+`H2Connection`.
 """
 
 import asyncio
@@ -17,13 +17,13 @@ from ..wire.envelope import pack
 from ..wire.paths import RUN
 from .dial import Dial
 from .faults import cut, stopping
-from .h2_connection import Connection
+from .h2_connection import H2Connection
 from .h2_faults import Unprocessed
 from .h2_frames import field_block
-from .h2_stream import Stream
+from .h2_stream import H2Stream
 from .heads import RUN_HEADERS, head, run_ids
 from .limits import DEFAULT_LIMITS, TransportLimits
-from .ports import Response, RunHandler
+from .ports import RunHandler, UnaryResponse
 from .run_reader import RunReader
 from .unary import UnaryAnswer, late
 
@@ -43,7 +43,7 @@ class H2Transport:
         self.name = "h2"
         self._dial = dial
         self._limits = limits
-        self._connections: list[Connection] = []
+        self._connections: list[H2Connection] = []
         self._attempts: dict[Attempt, float] = {}  # and when each began, the oldest first
         self._dialling_alone = 0
         self._waiting: list[asyncio.Future[None]] = []
@@ -75,7 +75,7 @@ class H2Transport:
             return None
         return self._run(connection, self._run_head(headers) + field_block(run_ids(request_id, original)), handler)
 
-    def _run(self, connection: Connection, block: bytes, handler: RunHandler, body: bytes | None = None) -> "H2Run":
+    def _run(self, connection: H2Connection, block: bytes, handler: RunHandler, body: bytes | None = None) -> "H2Run":
         run = H2Run(handler, self._limits, foreign=body is not None)
         run.stream = connection.open(block, run, body)
         return run
@@ -95,7 +95,7 @@ class H2Transport:
         connection = await self._acquire()
         return self._run(connection, block, handler, pack(message))
 
-    async def call(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> Response:
+    async def call(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> UnaryResponse:
         fields = head({}, headers)
         if body:
             fields.append(("content-length", str(len(body))))
@@ -136,7 +136,7 @@ class H2Transport:
         )
         return field_block((*own, *fields))
 
-    async def _call(self, block: bytes, body: bytes) -> Response:
+    async def _call(self, block: bytes, body: bytes) -> UnaryResponse:
         for last in (False, True):
             connection = await self._acquire()
             kept = not connection.fresh
@@ -159,7 +159,7 @@ class H2Transport:
 
     # -- the pool -----------------------------------------------------------------------------------------------------
 
-    async def _acquire(self) -> Connection:
+    async def _acquire(self) -> H2Connection:
         """A connection with room. The caller opens its stream before it awaits anything."""
         until = asyncio.get_running_loop().time() + self._limits.slot_timeout_s
         while (connection := self._with_room()) is None:
@@ -169,7 +169,7 @@ class H2Transport:
                 await self._place_free(until)
         return connection
 
-    async def _acquire_alone(self) -> Connection:
+    async def _acquire_alone(self) -> H2Connection:
         """A new connection that is nobody else's. When there may be no more of them, one that can be shared."""
         if self._closed:
             raise stopping()
@@ -191,7 +191,7 @@ class H2Transport:
         there = len(self._connections) + len(self._attempts) + self._dialling_alone
         return there < self._limits.max_connections
 
-    def _with_room(self) -> Connection | None:
+    def _with_room(self) -> H2Connection | None:
         if self._closed:
             raise stopping()
         for connection in self._connections:
@@ -237,12 +237,12 @@ class H2Transport:
             self._attempts.pop(cast(Attempt, asyncio.current_task()))  # at once: nobody is to join what is over
         return None
 
-    async def _open_connection(self) -> Connection:
+    async def _open_connection(self) -> H2Connection:
         """A new one in the pool, greeted by its peer. The caller takes it before it awaits anything."""
         limits, host = self._limits, self._dial.origin.host
         connection = None
         try:
-            _, connection = await self._dial(lambda: Connection(limits, host, self._changed))
+            _, connection = await self._dial(lambda: H2Connection(limits, host, self._changed))
             async with asyncio.timeout(limits.ready_timeout_s):
                 await asyncio.shield(connection.ready)
             if self._closed:
@@ -276,7 +276,7 @@ class H2Transport:
         finally:
             self._waiting.remove(place)
 
-    def _changed(self, connection: Connection) -> None:
+    def _changed(self, connection: H2Connection) -> None:
         if connection.closed.done() and connection in self._connections:
             self._connections.remove(connection)
             self._wake(len(self._waiting))
@@ -297,7 +297,7 @@ class H2Run(RunReader):
 
     __slots__ = ("stream",)
 
-    stream: Stream
+    stream: H2Stream
 
     def __init__(self, handler: RunHandler, limits: TransportLimits, *, foreign: bool = False) -> None:
         super().__init__(

@@ -13,7 +13,7 @@ import h11
 from ..core.errors import ErrorKind, GatewayError
 from .faults import HINTS, cut
 from .heads import read_fields
-from .sink import NOBODY, Sink
+from .sink import NOBODY, StreamSink
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ MAX_EVENTS: Final = 1000
 """Of one read, in one callback: a body may come in chunks of a byte."""
 
 
-class Exchange:
+class Http1Exchange:
     """One request and the owner of its answer. A repeatable one may travel over a second connection when the first was
     stale."""
 
@@ -50,7 +50,7 @@ class Exchange:
         target: str,
         fields: list[tuple[str, str]],
         body: bytes,
-        sink: Sink,
+        sink: StreamSink,
         *,
         shared: bool,
         repeatable: bool,
@@ -68,7 +68,7 @@ class Exchange:
         self.waits_since = 0.0
         """For a connection."""
         self.sent_at: float | None = None
-        self.connection: Connection | None = None
+        self.connection: Http1Connection | None = None
         self.kept = False
         """Sent on a connection that had been used before, which the peer may have given up meanwhile."""
         self.heard = False
@@ -116,25 +116,25 @@ class Exchange:
             log.exception("the owner of a request failed at its end")
 
 
-class Keeper(Protocol):
+class ConnectionOwner(Protocol):
     """The pool, as its connections see it."""
 
-    def released(self, connection: "Connection", exchange: Exchange, *, reusable: bool) -> None:
+    def released(self, connection: "Http1Connection", exchange: Http1Exchange, *, reusable: bool) -> None:
         """The exchange has its whole answer; its owner is told right after this."""
         ...
 
-    def failed(self, exchange: Exchange, error: GatewayError) -> None: ...
+    def failed(self, exchange: Http1Exchange, error: GatewayError) -> None: ...
 
-    def lost(self, connection: "Connection") -> None: ...
+    def lost(self, connection: "Http1Connection") -> None: ...
 
 
-class Connection(asyncio.Protocol):
-    def __init__(self, keeper: Keeper, host: str) -> None:
+class Http1Connection(asyncio.Protocol):
+    def __init__(self, keeper: ConnectionOwner, host: str) -> None:
         self._keeper = keeper
         self._host = host
         self._framing = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD_BYTES)
         self._transport: asyncio.Transport | None = None
-        self._exchange: Exchange | None = None
+        self._exchange: Http1Exchange | None = None
         self._used = False
         self._behind = False  # there is more to read of what was received
         self._loop = asyncio.get_running_loop()
@@ -149,7 +149,7 @@ class Connection(asyncio.Protocol):
     def usable(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 
-    def start(self, exchange: Exchange) -> None:
+    def start(self, exchange: Http1Exchange) -> None:
         assert self._transport is not None
         assert self._exchange is None
         exchange.kept, self._used = self._used, True
@@ -209,7 +209,7 @@ class Connection(asyncio.Protocol):
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def _receive(self, exchange: Exchange, data: bytes | None) -> None:
+    def _receive(self, exchange: Http1Exchange, data: bytes | None) -> None:
         """None: what was received before has not been read yet."""
         try:
             if data is not None:
@@ -233,14 +233,14 @@ class Connection(asyncio.Protocol):
         self.abort()
         self._fail(error)
 
-    def _catch_up(self, exchange: Exchange) -> None:
+    def _catch_up(self, exchange: Http1Exchange) -> None:
         self._behind = False
         if self._exchange is exchange:
             self._receive(exchange, None)
         if not exchange.paused:
             self.resume()
 
-    def _read(self, exchange: Exchange) -> bool:
+    def _read(self, exchange: Http1Exchange) -> bool:
         """What is there, as much as one callback may read; True when the answer is complete."""
         pieces: list[bytes] = []
         ended = False
@@ -268,7 +268,7 @@ class Connection(asyncio.Protocol):
             exchange.sink.on_data(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         return ended and self._exchange is exchange
 
-    def _finish(self, exchange: Exchange) -> None:
+    def _finish(self, exchange: Http1Exchange) -> None:
         self._detach(exchange)
         if exchange.paused:
             self.resume()
@@ -288,5 +288,5 @@ class Connection(asyncio.Protocol):
             self._detach(exchange)
             self._keeper.failed(exchange, error)
 
-    def _detach(self, exchange: Exchange) -> None:
+    def _detach(self, exchange: Http1Exchange) -> None:
         self._exchange = exchange.connection = None

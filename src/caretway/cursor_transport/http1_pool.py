@@ -14,7 +14,7 @@ from ..core.errors import ErrorKind, GatewayError
 from ..tasks import spawn
 from .dial import Dial
 from .faults import cut, stopping
-from .http1_connection import Connection, Exchange
+from .http1_connection import Http1Connection, Http1Exchange
 from .limits import TransportLimits
 
 CLOSE_GRACE_S: Final = 1.0
@@ -25,9 +25,9 @@ class Http1Pool:
     def __init__(self, dial: Dial, limits: TransportLimits) -> None:
         self._dial = dial
         self._limits = limits
-        self._open: set[Connection] = set()
-        self._idle: list[Connection] = []  # the one used last is taken first
-        self._waiting: deque[Exchange] = deque()
+        self._open: set[Http1Connection] = set()
+        self._idle: list[Http1Connection] = []  # the one used last is taken first
+        self._waiting: deque[Http1Exchange] = deque()
         self._shared_busy = 0
         self._own_busy = 0
         self._opening: dict[asyncio.Task[None], float] = {}  # and when each began
@@ -39,7 +39,7 @@ class Http1Pool:
     def connection_count(self) -> int:
         return len(self._open)
 
-    def submit(self, exchange: Exchange) -> None:
+    def submit(self, exchange: Http1Exchange) -> None:
         """For exchanges that share connections. The owner hears of every failure through its sink."""
         if self._closed:
             exchange.end(stopping())
@@ -55,7 +55,7 @@ class Http1Pool:
             self._idle.remove(connection)
             connection.close(cut("the idle connection is not trusted any more"))
 
-    async def start(self, exchange: Exchange, *, alone: bool = False) -> None:
+    async def start(self, exchange: Http1Exchange, *, alone: bool = False) -> None:
         """For an exchange with a connection of its own, a new one if it is to be `alone`; raises when none can be
         had."""
         if self._closed:
@@ -99,13 +99,13 @@ class Http1Pool:
 
     # -- told by the connections --------------------------------------------------------------------------------------
 
-    def released(self, connection: Connection, exchange: Exchange, *, reusable: bool) -> None:
+    def released(self, connection: Http1Connection, exchange: Http1Exchange, *, reusable: bool) -> None:
         self._settle(exchange)
         if reusable:
             self._keep(connection)
         self._serve()
 
-    def failed(self, exchange: Exchange, error: GatewayError) -> None:
+    def failed(self, exchange: Http1Exchange, error: GatewayError) -> None:
         broken = error.kind is ErrorKind.UPSTREAM_DOWN
         if broken and exchange.stale and exchange.repeatable and not self._closed:
             exchange.repeated = True
@@ -117,7 +117,7 @@ class Http1Pool:
         exchange.end(error)
         self._serve()
 
-    def lost(self, connection: Connection) -> None:
+    def lost(self, connection: Http1Connection) -> None:
         self._open.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
@@ -168,7 +168,7 @@ class Http1Pool:
         if task is not None:
             self._opening.pop(task, None)
 
-    async def _retry(self, exchange: Exchange) -> None:
+    async def _retry(self, exchange: Http1Exchange) -> None:
         try:
             connection = await self._connect()
         except GatewayError as error:
@@ -187,9 +187,9 @@ class Http1Pool:
         else:
             connection.start(exchange)
 
-    async def _connect(self) -> Connection:
+    async def _connect(self) -> Http1Connection:
         host = self._dial.origin.host
-        _, connection = await self._dial(lambda: Connection(self, host))
+        _, connection = await self._dial(lambda: Http1Connection(self, host))
         if self._closed:
             connection.abort()
             raise stopping()
@@ -198,14 +198,14 @@ class Http1Pool:
         self._open.add(connection)
         return connection
 
-    def _take_idle(self, heard_since: float = 0.0) -> Connection | None:
+    def _take_idle(self, heard_since: float = 0.0) -> Http1Connection | None:
         while self._idle and self._idle[-1].heard_at >= heard_since:
             connection = self._idle.pop()
             if connection.usable:
                 return connection
         return None
 
-    def _keep(self, connection: Connection) -> None:
+    def _keep(self, connection: Http1Connection) -> None:
         if not connection.usable:
             return
         if self._closed or len(self._idle) >= self._limits.http1_idle_connections:
@@ -229,7 +229,7 @@ class Http1Pool:
             oldest = min(each.idle_since for each in self._idle)
             self._sweep_in(oldest + self._limits.http1_idle_timeout_s - _now())
 
-    def _settle(self, exchange: Exchange) -> None:
+    def _settle(self, exchange: Http1Exchange) -> None:
         if exchange.shared:
             self._shared_busy -= 1
         else:

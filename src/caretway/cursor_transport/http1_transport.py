@@ -18,10 +18,10 @@ from ..wire.paths import BIDI_APPEND, RUN_SSE
 from .dial import Dial, Origin
 from .faults import NEVER_RETRIED, cut, fault_from_status
 from .heads import APPEND_HEADERS, RUN_HEADERS, head, run_ids
-from .http1_connection import Exchange
+from .http1_connection import Http1Exchange
 from .http1_pool import Http1Pool
 from .limits import DEFAULT_LIMITS, TransportLimits
-from .ports import Response, RunHandler
+from .ports import RunHandler, UnaryResponse
 from .run_reader import RunReader
 from .unary import UnaryAnswer, late
 
@@ -65,7 +65,7 @@ class Http1Transport:
         await self._pool.start(stream.listening)
         return stream
 
-    async def call(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> Response:
+    async def call(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> UnaryResponse:
         answer = UnaryAnswer(self._limits.max_call_bytes)
         exchange = _exchange(self._origin, method, path, head({}, headers), body, answer)
         try:
@@ -85,7 +85,7 @@ class Http1Transport:
 class Http1Stream(RunReader):
     """The answer to one exchange as frames, whose sink this is."""
 
-    listening: Exchange
+    listening: Http1Exchange
 
     def __init__(self, handler: RunHandler, limits: TransportLimits, *, foreign: bool = False) -> None:
         super().__init__(
@@ -226,7 +226,7 @@ class _Append:
     drops a number that it has seen. Should it refuse it instead, the run is lost as it would have been by the break."""
 
     __slots__ = ("_limits", "_loop", "_refusal", "_run", "_status", "_timer", "_until", "exchange", "size")
-    exchange: Exchange
+    exchange: Http1Exchange
 
     def __init__(self, run: Http1Run, limits: TransportLimits, size: int) -> None:
         self._run = run
@@ -297,9 +297,9 @@ def _exchange(
     sink: "UnaryAnswer | Http1Stream | _Append",
     *,
     run: bool = False,
-) -> Exchange:
+) -> Http1Exchange:
     """A run has a connection of its own, and is sent once."""
     own = [("host", origin.authority)]
     if body or method != "GET":
         own.append(("content-length", str(len(body))))
-    return Exchange(method, origin.prefix + path, [*own, *fields], body, sink, shared=not run, repeatable=not run)
+    return Http1Exchange(method, origin.prefix + path, [*own, *fields], body, sink, shared=not run, repeatable=not run)

@@ -53,7 +53,7 @@ class RunStream(Listening, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class UnaryResponse:
     status: int
     headers: Mapping[str, str]
     body: bytes
@@ -93,7 +93,7 @@ class Transport(Protocol):
         """One message, answered by a stream of frames. Raises as `open_run` does."""
         ...
 
-    async def call(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> Response:
+    async def call(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> UnaryResponse:
         """One unary call, with a bounded answer and a time limit."""
         ...
 

@@ -6,7 +6,7 @@ from typing import Final, Protocol
 from ..core.errors import GatewayError
 
 
-class Sink(Protocol):
+class StreamSink(Protocol):
     """The owner of one request. `on_end` is called exactly once, and nothing after the owner's own `close()`. What
     `on_head` and `on_data` raise ends this request only: a GatewayError as it is, anything else as a bug of ours."""
 
@@ -21,4 +21,4 @@ class _Nobody:
     def on_end(self, error: GatewayError | None) -> None: ...
 
 
-NOBODY: Final[Sink] = _Nobody()
+NOBODY: Final[StreamSink] = _Nobody()

@@ -12,7 +12,7 @@ from ..core.errors import GatewayError
 from ..wire.envelope import End
 from ..wire.messages import pb
 from .heads import run_ids
-from .ports import Listening, Response, RunHandler, RunStream, Transport
+from .ports import Listening, RunHandler, RunStream, Transport, UnaryResponse
 
 
 class Recorder(Protocol):
@@ -63,7 +63,7 @@ class TracingTransport:
             self._recorder.write("stream refused", run=stream, kind=error.kind.value)
             raise
 
-    async def call(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> Response:
+    async def call(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> UnaryResponse:
         try:
             response = await self._inner.call(method, path, headers, body)
         except GatewayError as error:

@@ -5,14 +5,14 @@ from collections.abc import Mapping
 
 from ..core.errors import ErrorKind, GatewayError
 from .faults import HINTS
-from .ports import Response
+from .ports import UnaryResponse
 
 
 class UnaryAnswer:
     """Told by a carrier, awaited as `response`."""
 
     def __init__(self, max_bytes: int) -> None:
-        self.response: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        self.response: asyncio.Future[UnaryResponse] = asyncio.get_running_loop().create_future()
         self.heard = False
         self._status = 0
         self._headers: Mapping[str, str] = {}
@@ -40,7 +40,7 @@ class UnaryAnswer:
         if error is not None:
             self.response.set_exception(error)
         else:
-            self.response.set_result(Response(self._status, self._headers, bytes(self._body)))
+            self.response.set_result(UnaryResponse(self._status, self._headers, bytes(self._body)))
 
 
 def late(path: str, timeout_s: float) -> GatewayError:

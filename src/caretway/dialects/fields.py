@@ -24,11 +24,11 @@ MAX_STOP_LENGTH: Final = 1_000
 """Characters."""
 
 
-class Place(Struct, frozen=True):
+class FieldPath(Struct, frozen=True):
     """Where something stands in a request, e.g. `messages[3].content[0]`. It is spelled out when something is wrong
     there and not before: a long history has thousands of places, and hardly ever an error."""
 
-    holder: "Place | str"
+    holder: "FieldPath | str"
     """Empty: the body itself."""
     key: str
     index: int | None = None
@@ -38,7 +38,7 @@ class Place(Struct, frozen=True):
         return path if self.index is None else f"{path}[{self.index}]"
 
 
-At = Place | str
+At = FieldPath | str
 
 
 def kind_of(value: object) -> str:
@@ -86,8 +86,8 @@ def stop_sequences(values: list[object], param: str, most: int) -> tuple[str, ..
     if len(values) > most:
         raise invalid_value(param, f"at most {most} sequences are possible, not {len(values)}.")
     for i, one in enumerate(values):
-        if len(a_string(one, Place("", param, i))) > MAX_STOP_LENGTH:
-            raise invalid_value(Place("", param, i), f"a stop sequence has at most {MAX_STOP_LENGTH} characters.")
+        if len(a_string(one, FieldPath("", param, i))) > MAX_STOP_LENGTH:
+            raise invalid_value(FieldPath("", param, i), f"a stop sequence has at most {MAX_STOP_LENGTH} characters.")
     return tuple(dict.fromkeys(one for one in values if isinstance(one, str) and one))
 
 
@@ -96,7 +96,7 @@ def needed_string(holder: Mapping[str, object], key: str, at: At = "") -> str:
     value = holder.get(key)
     if isinstance(value, str) and value.strip():
         return value
-    param = Place(at, key)
+    param = FieldPath(at, key)
     if value is None:
         raise missing(param)
     if not isinstance(value, str):
@@ -107,12 +107,12 @@ def needed_string(holder: Mapping[str, object], key: str, at: At = "") -> str:
 def optional_string(holder: Mapping[str, object], key: str, at: At = "") -> str | None:
     value = holder.get(key)
     if value is not None and not isinstance(value, str):
-        raise wrong_type(Place(at, key), "a string", value)
+        raise wrong_type(FieldPath(at, key), "a string", value)
     return value
 
 
 def optional_bool(holder: Mapping[str, object], key: str, at: At = "") -> bool | None:
     value = holder.get(key)
     if value is not None and not isinstance(value, bool):
-        raise wrong_type(Place(at, key), "a boolean", value)
+        raise wrong_type(FieldPath(at, key), "a boolean", value)
     return value

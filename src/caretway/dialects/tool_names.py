@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ..core.request import ToolSpec
-from .fields import At, Place, invalid_value, needed_string
+from .fields import At, FieldPath, invalid_value, needed_string
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
 """Wider than any API's own rule: MCP clients put dots, colons and slashes into names."""
@@ -13,7 +13,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
 
 def needed_name(tool: Mapping[str, object], at: At) -> str:
     """The name of a tool, which must have one."""
-    return check_name(needed_string(tool, "name", at), Place(at, "name"))
+    return check_name(needed_string(tool, "name", at), FieldPath(at, "name"))
 
 
 def check_name(name: str, param: At) -> str:
@@ -27,7 +27,7 @@ def check_unique(tools: Sequence[tuple[At, ToolSpec]]) -> tuple[ToolSpec, ...]:
     seen: dict[str, ToolSpec] = {}
     for at, tool in tools:
         if tool.name in seen:
-            raise invalid_value(Place(at, "name"), f"the tool name '{tool.name}' is used twice.")
+            raise invalid_value(FieldPath(at, "name"), f"the tool name '{tool.name}' is used twice.")
         seen[tool.name] = tool
     return tuple(seen.values())
 

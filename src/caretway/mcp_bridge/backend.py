@@ -14,7 +14,7 @@ from msgspec import structs
 from ..core.errors import GatewayError
 from ..core.request import ToolResult, TurnRequest
 from ..core.turn import Backend, BackendStatus, ModelInfo, Snapshot, Turn
-from .catalogue import BridgedTool, Catalogue
+from .catalogue import BridgedTool, McpCatalogue
 from .turn import Activity, BridgedTurn, Guard
 
 log = logging.getLogger(__name__)
@@ -22,9 +22,9 @@ log = logging.getLogger(__name__)
 Offer = Literal["always", "ask", "never"]
 
 
-class Toolbox(Protocol):
+class McpTools(Protocol):
     @property
-    def catalogue(self) -> Catalogue: ...
+    def catalogue(self) -> McpCatalogue: ...
 
     async def ready(self) -> None: ...
 
@@ -40,7 +40,7 @@ class Terms:
 
 
 class BridgedBackend:
-    def __init__(self, inner: Backend, tools: Toolbox, guard: Guard, terms: Terms) -> None:
+    def __init__(self, inner: Backend, tools: McpTools, guard: Guard, terms: Terms) -> None:
         self.name = inner.name
         self.standing = inner.standing
         able = inner.abilities.client_tools != "none"

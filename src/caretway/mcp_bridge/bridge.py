@@ -6,24 +6,24 @@ from collections.abc import Mapping, Sequence
 
 from ..core.request import ToolResult
 from ..tasks import spawn
-from .catalogue import BridgedTool, Catalogue, catalogue
+from .catalogue import BridgedTool, McpCatalogue, catalogue
 from .connection import Connector
 from .definitions import BridgeLimits, Misfit
-from .servers import Server, State
-from .sources import Found
+from .servers import McpServer, McpServerState
+from .sources import FoundServers
 
 log = logging.getLogger(__name__)
 
 
-class Bridge:
-    def __init__(self, found: Found, limits: BridgeLimits, connect: Connector) -> None:
+class McpBridge:
+    def __init__(self, found: FoundServers, limits: BridgeLimits, connect: Connector) -> None:
         self.servers = {
-            definition.name: Server(definition, limits, connect, self._forget) for definition in found.definitions
+            definition.name: McpServer(definition, limits, connect, self._forget) for definition in found.definitions
         }
         self.misfits: Sequence[Misfit] = found.misfits
         self._limits = limits
         self._tasks: list[asyncio.Task[None]] = []
-        self._picture: Catalogue | None = None
+        self._picture: McpCatalogue | None = None
         self._waited = False
 
     def start(self) -> None:
@@ -49,7 +49,7 @@ class Bridge:
             log.info("not waiting any longer for MCP servers: %s", ", ".join(late))
 
     @property
-    def catalogue(self) -> Catalogue:
+    def catalogue(self) -> McpCatalogue:
         if self._picture is None:
             self._picture = catalogue((server.definition, server.tools) for server in self.servers.values())
         return self._picture
@@ -68,7 +68,7 @@ class Bridge:
     # ---- what is shown
 
     def counts(self) -> dict[str, int]:
-        connected = sum(server.state is State.CONNECTED for server in self.servers.values())
+        connected = sum(server.state is McpServerState.CONNECTED for server in self.servers.values())
         return {"servers": connected, "tools": len(self.catalogue.tools)}
 
     def problems(self) -> list[dict[str, str]]:
@@ -76,7 +76,7 @@ class Bridge:
         absent = [
             {"server": name, "state": server.state.value, "detail": server.detail}
             for name, server in self.servers.items()
-            if server.state is not State.CONNECTED
+            if server.state is not McpServerState.CONNECTED
         ]
         unusable = [{"server": one.name, "state": "unusable", "detail": one.problem} for one in self.misfits]
         return absent + unusable

@@ -1,6 +1,6 @@
 """All tools of all connected servers under their exposed names: one immutable picture at a time.
 
-In: what each server listed. Out: a `Catalogue`. A tool call finds its way back through it, by name and exactly.
+In: what each server listed. Out: a `McpCatalogue`. A tool call finds its way back through it, by name and exactly.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ class BridgedTool:
 
 
 @dataclass(frozen=True, slots=True)
-class Catalogue:
+class McpCatalogue:
     tools: Mapping[str, BridgedTool] = field(default_factory=dict)
 
     def for_request(self, taken: Iterable[ToolSpec]) -> dict[str, BridgedTool]:
@@ -42,7 +42,7 @@ class Catalogue:
         return {name: tool for name, tool in self.tools.items() if name not in names}
 
 
-def catalogue(listed: Iterable[tuple[ServerDefinition, Sequence[ListedTool]]]) -> Catalogue:
+def catalogue(listed: Iterable[tuple[ServerDefinition, Sequence[ListedTool]]]) -> McpCatalogue:
     allowed = {
         (definition.name, tool.name): tool
         for definition, tools in listed
@@ -50,4 +50,4 @@ def catalogue(listed: Iterable[tuple[ServerDefinition, Sequence[ListedTool]]]) -
         if definition.offers(tool.name, read_only=tool.read_only)
     }
     names = exposed_names(allowed)
-    return Catalogue({name: BridgedTool(name, key[0], allowed[key]) for name, key in names.items()})
+    return McpCatalogue({name: BridgedTool(name, key[0], allowed[key]) for name, key in names.items()})

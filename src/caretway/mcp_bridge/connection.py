@@ -32,7 +32,7 @@ _FOREVER: Final = 86_400.0
 Progress = Callable[[], None]
 
 
-class Connection(Protocol):
+class McpConnection(Protocol):
     """What the supervisor needs of a server that is there."""
 
     news: asyncio.Event
@@ -49,7 +49,7 @@ class Connection(Protocol):
     async def call(self, tool: str, arguments: dict[str, Any], progressed: Progress) -> "CallToolResult": ...
 
 
-Connector = Callable[[ServerDefinition], AbstractAsyncContextManager[Connection]]
+Connector = Callable[[ServerDefinition], AbstractAsyncContextManager[McpConnection]]
 
 
 class Unreachable(Exception):
@@ -144,7 +144,7 @@ def connector(environ: Mapping[str, str], limits: BridgeLimits) -> Connector:
     """Opens connections with the SDK; servers that are started here get their share of `environ`."""
 
     @asynccontextmanager
-    async def connect(definition: ServerDefinition) -> AsyncIterator[Connection]:
+    async def connect(definition: ServerDefinition) -> AsyncIterator[McpConnection]:
         await _load_sdk()
         reached = definition.reached
         if isinstance(reached, Process):

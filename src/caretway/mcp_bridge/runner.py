@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 
 from ..core.request import ToolResult
-from .connection import Connection, words
+from .connection import McpConnection, words
 from .definitions import BridgeLimits, ServerDefinition
 from .results import failure, tool_result
 
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 async def run_call(
-    connection: Connection | None,
+    connection: McpConnection | None,
     definition: ServerDefinition,
     tool: str,
     arguments: str,

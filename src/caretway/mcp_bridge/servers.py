@@ -12,7 +12,7 @@ from typing import Final
 
 from ..core.request import ToolResult
 from .catalogue import ListedTool
-from .connection import Connection, Connector, words
+from .connection import Connector, McpConnection, words
 from .definitions import BridgeLimits, Process, ServerDefinition, pause_before
 from .runner import run_call
 
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 MAX_NOTE: Final = 500
 
 
-class State(Enum):
+class McpServerState(Enum):
     CONNECTING = "connecting"
     CONNECTED = "connected"
     FAILING = "failing"
@@ -34,12 +34,12 @@ class _Lost(Exception):
     """A connection that was there is of no use any more."""
 
 
-class Server:
+class McpServer:
     def __init__(
         self, definition: ServerDefinition, limits: BridgeLimits, connect: Connector, changed: Callable[[], None]
     ) -> None:
         self.definition = definition
-        self.state = State.CONNECTING
+        self.state = McpServerState.CONNECTING
         self.detail = ""
         """Why it is not connected."""
         self.note = ""
@@ -50,7 +50,7 @@ class Server:
         self._limits = limits
         self._connect = connect
         self._changed = changed
-        self._connection: Connection | None = None
+        self._connection: McpConnection | None = None
         self._complaint = ""
 
     async def run(self) -> None:
@@ -74,7 +74,7 @@ class Server:
                 why = self.definition.hide(why)
                 level = logging.DEBUG if why == self._complaint else logging.WARNING  # once is enough
                 self._complaint = why
-                self._gone(State.FAILING, why)
+                self._gone(McpServerState.FAILING, why)
                 log.log(
                     level,
                     "MCP server %s is not available: %s (next attempt in %g s)",
@@ -84,7 +84,7 @@ class Server:
                 )
                 await asyncio.sleep(pause)
         finally:
-            self._gone(State.STOPPED, "the gateway is stopping")
+            self._gone(McpServerState.STOPPED, "the gateway is stopping")
 
     @property
     def _patience(self) -> float:
@@ -95,13 +95,13 @@ class Server:
             self._take(await connection.tools(), connection)
             limit.reschedule(None)
             self._connection = connection
-            self.state, self.detail, self._complaint = State.CONNECTED, "", ""
+            self.state, self.detail, self._complaint = McpServerState.CONNECTED, "", ""
             log.info("MCP server %s is connected: %d tools", self.definition.name, len(self.tools))
             self.tried.set()
             self._changed()
             await self._watch(connection)
 
-    async def _watch(self, connection: Connection) -> None:
+    async def _watch(self, connection: McpConnection) -> None:
         """Ends with _Lost. The list is asked for again whenever there is news; not to get it is to have lost it."""
         remote = not isinstance(self.definition.reached, Process)
         while True:
@@ -123,14 +123,14 @@ class Server:
             self._take(tools, connection)
             await asyncio.sleep(self._limits.relist_pause)
 
-    def _take(self, tools: list[ListedTool], connection: Connection) -> None:
+    def _take(self, tools: list[ListedTool], connection: McpConnection) -> None:
         left_out = "; ".join(f"{name}: {reason}" for name, reason in connection.left_out.items())
         self.note = f"left out: {left_out}"[:MAX_NOTE] if left_out else ""
         if tuple(tools) != self.tools:
             self.tools = tuple(tools)
             self._changed()
 
-    def _gone(self, state: State, detail: str) -> None:
+    def _gone(self, state: McpServerState, detail: str) -> None:
         self.state, self.detail, self.note = state, detail, ""
         self.tools = ()
         self._connection = None

@@ -44,7 +44,7 @@ _LOCAL_KINDS: Final = ("stdio", "local")
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class SourceContext:
     """What a definition may refer to."""
 
     environ: Mapping[str, str] = field(repr=False)
@@ -54,7 +54,7 @@ class Surroundings:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundServers:
     definitions: tuple[ServerDefinition, ...] = ()
     misfits: tuple[Misfit, ...] = ()
 
@@ -63,7 +63,9 @@ class _Unusable(Exception):
     """Why one definition cannot be used."""
 
 
-def find(own: Mapping[str, object], files: Iterable[Path], imports: Iterable[str], surroundings: Surroundings) -> Found:
+def find(
+    own: Mapping[str, object], files: Iterable[Path], imports: Iterable[str], surroundings: SourceContext
+) -> FoundServers:
     """Our own servers, then those of the files that were named, then those of other programs. The first of a name
     counts. A mistake in what was said to us raises GatewayError; a mistake in another program's file is a misfit."""
     read = [_read(_own_servers(own), "settings", surroundings, strict=True)]
@@ -78,7 +80,7 @@ def find(own: Mapping[str, object], files: Iterable[Path], imports: Iterable[str
     return _merged(read)
 
 
-def _merged(read: Iterable[Found]) -> Found:
+def _merged(read: Iterable[FoundServers]) -> FoundServers:
     kept: dict[str, ServerDefinition | Misfit] = {}
     for found in read:
         both: list[ServerDefinition | Misfit] = [*found.definitions, *found.misfits]
@@ -86,20 +88,20 @@ def _merged(read: Iterable[Found]) -> Found:
             if (first := kept.setdefault(one.name, one)) is not one:
                 log.info("MCP server %s of %s: the one of %s counts", one.name, one.origin, first.origin)
     values = kept.values()
-    return Found(
+    return FoundServers(
         tuple(one for one in values if isinstance(one, ServerDefinition)),
         tuple(one for one in values if isinstance(one, Misfit)),
     )
 
 
-def _imported(path: Path, surroundings: Surroundings) -> Found:
+def _imported(path: Path, surroundings: SourceContext) -> FoundServers:
     try:
         return _from_file(path, surroundings)
     except GatewayError as unreadable:
-        return Found(misfits=(Misfit(path.name, str(path), unreadable.message),))
+        return FoundServers(misfits=(Misfit(path.name, str(path), unreadable.message),))
 
 
-def _from_file(path: Path, surroundings: Surroundings) -> Found:
+def _from_file(path: Path, surroundings: SourceContext) -> FoundServers:
     table = read_file(path)
     return _read(servers_in(table, surroundings.directory), str(path), surroundings, strict=False)
 
@@ -170,7 +172,7 @@ _OWN_KEYS: Final = frozenset(
 )
 
 
-def _read(servers: Mapping[str, object], origin: str, surroundings: Surroundings, *, strict: bool) -> Found:
+def _read(servers: Mapping[str, object], origin: str, surroundings: SourceContext, *, strict: bool) -> FoundServers:
     definitions: list[ServerDefinition] = []
     misfits: list[Misfit] = []
     for name, entry in servers.items():
@@ -187,11 +189,11 @@ def _read(servers: Mapping[str, object], origin: str, surroundings: Surroundings
         else:
             if definition is not None:
                 definitions.append(definition)
-    return Found(tuple(definitions), tuple(misfits))
+    return FoundServers(tuple(definitions), tuple(misfits))
 
 
 def _definition(
-    name: str, entry: Mapping[str, object], origin: str, surroundings: Surroundings
+    name: str, entry: Mapping[str, object], origin: str, surroundings: SourceContext
 ) -> ServerDefinition | None:
     """None: it is switched off."""
     if entry.get("enabled") is False or entry.get("disabled") is True:
@@ -224,7 +226,7 @@ def _definition(
     )
 
 
-def _process(entry: Mapping[str, object], told: "_Expanding", surroundings: Surroundings) -> Process:
+def _process(entry: Mapping[str, object], told: "_Expanding", surroundings: SourceContext) -> Process:
     command = entry["command"]
     words = [command] if isinstance(command, str) else command
     args = entry.get("args") or []
@@ -271,7 +273,7 @@ class _Missing(Exception):
 class _Expanding:
     """`${NAME}`, `${NAME:-default}`, `${env:NAME}` and OpenCode's `{env:NAME}`, in values and never in keys."""
 
-    surroundings: Surroundings
+    surroundings: SourceContext
     used: set[str] = field(default_factory=set)
     """Values of variables that may be secrets."""
 

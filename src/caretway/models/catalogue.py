@@ -33,7 +33,7 @@ AUTOMATIC_CHOICE: Final = ModelInfo("default", "Auto")
 """Every account has it; it can be asked for when the list itself cannot."""
 
 
-class Catalogue:
+class ModelCatalogue:
     def __init__(
         self,
         backend: Backend,

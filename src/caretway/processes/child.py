@@ -59,7 +59,7 @@ class CannotStart(Exception):
         super().__init__(f"`{self.program}` cannot be started: {self.reason}")
 
 
-class Sink(Protocol):
+class ChildSink(Protocol):
     """Who listens to a child. Called on the event loop, also before `start_child` has returned."""
 
     def data(self, data: bytes) -> None: ...
@@ -104,7 +104,7 @@ class Child:
     def __init__(
         self,
         group: Group,
-        sink: Sink,
+        sink: ChildSink,
         stderr: HeadTail,
         closed: Callable[[Pipe], None] | None,
         grace: float,
@@ -303,7 +303,7 @@ class Child:
 
 async def start_child(
     command: Command,
-    sink: Sink,
+    sink: ChildSink,
     *,
     stdin: int = subprocess.PIPE,
     stderr: HeadTail | None = None,

@@ -6,7 +6,7 @@ import subprocess
 from dataclasses import dataclass
 from typing import Final
 
-from .child import Child, Command, Exit, Sink, start_child
+from .child import Child, ChildSink, Command, Exit, start_child
 from .head_tail import HeadTail, decoded
 
 PATIENCE_S: Final = 2.0
@@ -28,7 +28,7 @@ class Nursery:
     def live(self) -> int:
         return len(self._children)
 
-    async def start(self, command: Command, sink: Sink) -> Child:
+    async def start(self, command: Command, sink: ChildSink) -> Child:
         """Raises CannotStart, and NurseryClosed after `aclose`."""
         if self._closed:
             raise NurseryClosed

@@ -4,7 +4,7 @@ from enum import Enum
 from typing import Final
 
 
-class State(Enum):
+class SessionState(Enum):
     RUNNING = "running"
     """A response reads its events."""
     DETACHED = "detached"
@@ -27,33 +27,33 @@ class Happening(Enum):
     SHUTDOWN = "the gateway stops"
 
 
-MOVES: Final[dict[State, dict[Happening, State]]] = {
-    State.RUNNING: {
-        Happening.PAUSED: State.PARKED,
-        Happening.ENDED: State.OVER,
-        Happening.FAILED: State.OVER,
-        Happening.STOPPED: State.OVER,
-        Happening.HUNG_UP: State.DETACHED,
-        Happening.LOST: State.OVER,
-        Happening.SHUTDOWN: State.OVER,
+MOVES: Final[dict[SessionState, dict[Happening, SessionState]]] = {
+    SessionState.RUNNING: {
+        Happening.PAUSED: SessionState.PARKED,
+        Happening.ENDED: SessionState.OVER,
+        Happening.FAILED: SessionState.OVER,
+        Happening.STOPPED: SessionState.OVER,
+        Happening.HUNG_UP: SessionState.DETACHED,
+        Happening.LOST: SessionState.OVER,
+        Happening.SHUTDOWN: SessionState.OVER,
     },
-    State.DETACHED: {
-        Happening.PAUSED: State.PARKED,
-        Happening.ENDED: State.OVER,
-        Happening.FAILED: State.OVER,
-        Happening.STOPPED: State.OVER,  # the stages go on filtering while nobody reads
-        Happening.EXPIRED: State.OVER,
-        Happening.SHUTDOWN: State.OVER,
+    SessionState.DETACHED: {
+        Happening.PAUSED: SessionState.PARKED,
+        Happening.ENDED: SessionState.OVER,
+        Happening.FAILED: SessionState.OVER,
+        Happening.STOPPED: SessionState.OVER,  # the stages go on filtering while nobody reads
+        Happening.EXPIRED: SessionState.OVER,
+        Happening.SHUTDOWN: SessionState.OVER,
     },
-    State.PARKED: {
-        Happening.RESULTS: State.RUNNING,
-        Happening.STOPPED: State.OVER,  # the loop guard refuses the results
-        Happening.EXPIRED: State.OVER,
-        Happening.EVICTED: State.OVER,
-        Happening.LOST: State.OVER,
-        Happening.SHUTDOWN: State.OVER,
+    SessionState.PARKED: {
+        Happening.RESULTS: SessionState.RUNNING,
+        Happening.STOPPED: SessionState.OVER,  # the loop guard refuses the results
+        Happening.EXPIRED: SessionState.OVER,
+        Happening.EVICTED: SessionState.OVER,
+        Happening.LOST: SessionState.OVER,
+        Happening.SHUTDOWN: SessionState.OVER,
     },
-    State.OVER: {},
+    SessionState.OVER: {},
 }
 
 
@@ -61,7 +61,7 @@ class IllegalMove(RuntimeError):
     """A bug of ours."""
 
 
-def move(state: State, happening: Happening) -> State:
+def move(state: SessionState, happening: Happening) -> SessionState:
     after = MOVES[state].get(happening)
     if after is None:
         raise IllegalMove(f"a turn that is {state.value} cannot move on: {happening.value}")

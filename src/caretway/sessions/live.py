@@ -6,7 +6,7 @@ from typing import Final
 
 from ..core.request import Message, Role, ToolResult, ToolSpec, TurnRequest
 from ..core.turn import Turn
-from .lifecycle import Happening, State, move
+from .lifecycle import Happening, SessionState, move
 from .plan import Parked
 from .tickets import Tickets
 from .transcript import Chain, tools_key
@@ -29,7 +29,7 @@ class LiveTurn:
     """What the run upstream was offered; the newest request may offer more."""
     given: tuple[ToolResult, ...] = ()
     """What it was resumed with last."""
-    state: State = State.RUNNING
+    state: SessionState = SessionState.RUNNING
     open: list[str] = field(default_factory=list)
     """Tickets the client holds and has not answered."""
     issued: list[str] = field(default_factory=list)
@@ -37,7 +37,7 @@ class LiveTurn:
 
     def happened(self, happening: Happening) -> None:
         self.state = move(self.state, happening)
-        if self.timer is not None and self.state is not State.PARKED:
+        if self.timer is not None and self.state is not SessionState.PARKED:
             self.timer.cancel()
             self.timer = None
 
@@ -72,7 +72,7 @@ class LiveTurn:
 
     def parked(self, *, own: bool = True) -> Parked:
         """As the plan sees it. `own`: it is asked for by a ticket of its own, not by results it was started with."""
-        request, waiting = self.request, self.state is State.PARKED
+        request, waiting = self.request, self.state is SessionState.PARKED
         return Parked(
             sid=self.tickets.sid,
             tickets=frozenset(self.open),
@@ -84,5 +84,5 @@ class LiveTurn:
             waiting=waiting,
             given=self.given,
             own=own,
-            abandoned=self.state is State.DETACHED,
+            abandoned=self.state is SessionState.DETACHED,
         )

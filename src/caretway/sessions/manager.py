@@ -21,7 +21,7 @@ from ..core.request import Message, Role, SessionMode, ToolResult, TurnRequest, 
 from ..core.source import receive
 from ..core.turn import Backend, Snapshot, StageFactory
 from ..tasks import aside, spawn
-from .lifecycle import Happening, State
+from .lifecycle import Happening, SessionState
 from .live import LiveTurn
 from .parking import first_to_go, patience
 from .plan import Continue, Fresh, Parked, Repeat, Replay, Resume, history_chains, plan
@@ -259,7 +259,7 @@ class Sessions:
     def settle(self, live: LiveTurn, happening: Happening, reply: Reply) -> None:
         if reply.usage is not None and reply.usage.run is not None:
             self._counted(live.request.model, reply.usage.run)
-        if live.state is State.OVER:
+        if live.state is SessionState.OVER:
             return  # the gateway stopped it in between
         live.answer = answer_message(reply)
         if happening is Happening.PAUSED:
@@ -272,7 +272,7 @@ class Sessions:
     def let_go(self, response: Response) -> None:
         live = response.live
         response.give_up()
-        if live.state is State.RUNNING:
+        if live.state is SessionState.RUNNING:
             live.happened(Happening.HUNG_UP)
             spawn(self._drain(response), "drain-after-hang-up")
 
@@ -288,9 +288,9 @@ class Sessions:
         except (TimeoutError, GatewayError):
             response.give_up()
             live = response.live  # another one than before, if the response was started anew in between
-            if live.state is State.RUNNING:
+            if live.state is SessionState.RUNNING:
                 live.happened(Happening.HUNG_UP)
-            if live.state is State.DETACHED:
+            if live.state is SessionState.DETACHED:
                 self._finish(live, Happening.EXPIRED)
 
     # ---- parked turns

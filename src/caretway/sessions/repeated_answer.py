@@ -13,7 +13,7 @@ from ..core.request import Message, Text, ToolCall, ToolResult
 from ..core.turn import Snapshot
 from .lifecycle import Happening
 from .live import LiveTurn
-from .response import Keeper, Response
+from .response import Response, ResponseOwner
 from .tickets import Tickets
 
 
@@ -68,4 +68,4 @@ class _Repeater:
     def let_go(self, response: Response) -> None: ...
 
 
-REPEATER: Final[Keeper] = _Repeater()
+REPEATER: Final[ResponseOwner] = _Repeater()

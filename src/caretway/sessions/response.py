@@ -27,7 +27,7 @@ from ..core.events import (
     UsageReported,
 )
 from ..core.fold import Fold, Reply
-from ..core.order import EventOrder, State
+from ..core.order import EventOrder, OrderState
 from ..core.recovery import RETRY_BUDGET, Cause, Rung
 from ..core.request import TurnRequest
 from ..core.turn import Stage, StageFactory
@@ -63,7 +63,7 @@ MAX_HELD_EVENTS: Final = 50_000
 """How much may be said before a call that was demanded."""
 
 
-class Keeper(Protocol):
+class ResponseOwner(Protocol):
     """What a response asks of the session engine."""
 
     def settle(self, live: LiveTurn, happening: Happening, reply: Reply) -> None: ...
@@ -105,7 +105,7 @@ class Response:
 
     def __init__(
         self,
-        keeper: Keeper,
+        keeper: ResponseOwner,
         live: LiveTurn,
         request: TurnRequest,
         label: Label,
@@ -189,7 +189,7 @@ class Response:
             return []
         if self._must_call:
             return self._hold(events)
-        self._plain = self._visible and not self._stages and self._order.state is State.OPEN
+        self._plain = self._visible and not self._stages and self._order.state is OrderState.OPEN
         return events
 
     async def _start_again(self, restart: Callable[[int], Awaitable[LiveTurn]]) -> None:
@@ -258,7 +258,7 @@ class Response:
             if type(event) is Recovered:
                 self._recovered(event)
                 continue
-            if isinstance(event, _DELTAS) and self._order.state is State.OPEN:
+            if isinstance(event, _DELTAS) and self._order.state is OrderState.OPEN:
                 self._heard += len(event.text)  # legal wherever the order is open
                 last = False
             else:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from .world import World
+from .world import Shared
 
 LIFETIME_S: Final = 3600
 REFRESH_LIFETIME_S: Final = 60 * 86400
@@ -36,7 +36,7 @@ class _Person:
 
 
 class Accounts:
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Shared) -> None:
         self._world = world
         self._issued = 0
         self._revoked = {"session": 0, "refresh": 0}

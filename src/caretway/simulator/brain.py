@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from . import plain
-from .model_input import Message, Text, Thought, Tool, ToolCall, ToolResult, find
-from .script import Call, Exec, Loop, Query, Recall, Result, Say, Step, Stream, Think, has_script, parse
+from .model_input import InputCall, InputMessage, InputResult, InputText, Thought, Tool, find
+from .script import Exec, Loop, Query, Recall, Result, Say, ScriptCall, ScriptStream, Step, Think, has_script, parse
 
 LOOP_LIMIT: Final = 50
 PARTIAL_ANSWER: Final = "A partial answer before the failure."
@@ -36,7 +36,7 @@ class Plan:
     """How often a `loop` that is to go on has called already."""
 
 
-def plan(history: Sequence[Message], tools: Sequence[Tool], *, thinks: bool = False) -> Plan:
+def plan(history: Sequence[InputMessage], tools: Sequence[Tool], *, thinks: bool = False) -> Plan:
     at = next((i for i in reversed(range(len(history))) if _is_script(history[i])), None)
     if at is not None:
         todo = _resume(parse(history[at].text), history, at, tools)
@@ -48,11 +48,11 @@ def plan(history: Sequence[Message], tools: Sequence[Tool], *, thinks: bool = Fa
     return _resume(plain.answer(history[: last + 1], tools, thinks=thinks), history, last, tools)
 
 
-def _is_script(message: Message) -> bool:
+def _is_script(message: InputMessage) -> bool:
     return message.role == "user" and has_script(message.text)
 
 
-def _asks_anew(after: Sequence[Message]) -> bool:
+def _asks_anew(after: Sequence[InputMessage]) -> bool:
     """The user spoke again after the answer: not a reminder that a client put beside the prompt."""
     return bool(after) and after[-1].role == "user" and any(message.role != "user" for message in after)
 
@@ -61,10 +61,10 @@ def not_offered(name: str) -> str:
     return f"[tool {name} was not offered]"
 
 
-def recall(history: Sequence[Message], at: int, new_results: int) -> str:
+def recall(history: Sequence[InputMessage], at: int, new_results: int) -> str:
     """What `sim: recall` says, for a script in message `at`; `new_results` came in after it."""
     turns = sum(message.role == "user" for message in history[:at])
-    results = new_results + sum(isinstance(part, ToolResult) for message in history[:at] for part in message.parts)
+    results = new_results + sum(isinstance(part, InputResult) for message in history[:at] for part in message.parts)
     first = next((message.text for message in history if message.role == "user"), "")
     shown = " ".join(first.split())[:_RECALL_CHARS]
     return (
@@ -85,24 +85,24 @@ class _Called:
 class _Trail:
     """What the conversation holds after the script, eaten up step by step."""
 
-    def __init__(self, after: Sequence[Message]) -> None:
+    def __init__(self, after: Sequence[InputMessage]) -> None:
         self._items: list[str | _Called] = []
         self._thoughts = ""
         open_calls: dict[str, _Called] = {}
         for message in after:
             for part in message.parts:
                 match part:
-                    case Text(text) if message.role == "assistant":
+                    case InputText(text) if message.role == "assistant":
                         if self._items and isinstance(self._items[-1], str):
                             self._items[-1] += _squash(text)
                         else:
                             self._items.append(_squash(text))
                     case Thought(text):
                         self._thoughts += _squash(text)
-                    case ToolCall(call_id, name, _):
+                    case InputCall(call_id, name, _):
                         called = open_calls[call_id] = _Called(name, None)
                         self._items.append(called)
-                    case ToolResult(call_id, _, text, _):
+                    case InputResult(call_id, _, text, _):
                         if call_id in open_calls:
                             open_calls[call_id].result = text
                     case _:
@@ -168,7 +168,7 @@ def _squash(text: str) -> str:
     return "".join(text.split())
 
 
-def _resume(steps: tuple[Step, ...], history: Sequence[Message], at: int, tools: Sequence[Tool]) -> Plan:
+def _resume(steps: tuple[Step, ...], history: Sequence[InputMessage], at: int, tools: Sequence[Tool]) -> Plan:
     trail = _Trail(history[at + 1 :])
     done, results, looped, answered = 0, tuple[str, ...](), 0, 0
     for index, step in enumerate(steps):
@@ -179,13 +179,13 @@ def _resume(steps: tuple[Step, ...], history: Sequence[Message], at: int, tools:
                 found = trail.eat_text("\n".join(results))
             case Recall():
                 found = trail.eat_text(recall(history, at, answered))
-            case Stream():
+            case ScriptStream():
                 found = trail.eat_text(streamed(step))
             case Think(text):
                 found = trail.eat_thought(text)
                 if not found:
                     continue
-            case Call(uses):
+            case ScriptCall(uses):
                 missing = [use.name for use in uses if find(tools, use.name) is None]
                 given = trail.eat_some(len(uses) - len(missing), missing)
                 if given is None and missing:
@@ -194,7 +194,7 @@ def _resume(steps: tuple[Step, ...], history: Sequence[Message], at: int, tools:
                 if given is not None:
                     results, answered = given, answered + len(given)
                 elif some := trail.eat_first([use.name for use in uses]):
-                    rest = Call(uses[len(some) :], some)  # a step that was cut in two: only what is missing
+                    rest = ScriptCall(uses[len(some) :], some)  # a step that was cut in two: only what is missing
                     return Plan((rest, *steps[index + 1 :]), at, index, some, False)
             case Exec() | Query():
                 given = trail.eat_calls(1)
@@ -225,13 +225,13 @@ def _leaves_nothing(step: Step, results: tuple[str, ...]) -> bool:
             return not text.strip()
         case Result():
             return not "".join(results).strip()
-        case Stream(count, size):
+        case ScriptStream(count, size):
             return not count * size
         case _:
             return False
 
 
-def streamed(step: Stream) -> str:
+def streamed(step: ScriptStream) -> str:
     """The text of a whole `stream`, as far as the state keeps it."""
     count = min(step.count, MAX_RECORDED_CHARS // max(step.size, 1) + 1)
     return "".join(step.delta(index) for index in range(count))[:MAX_RECORDED_CHARS]

@@ -9,9 +9,9 @@ from collections import OrderedDict
 from typing import Final
 
 from ..wire.bidi import AppendOutOfRange, AppendReader
-from .exchange import Exchange
-from .run import Run
-from .world import World
+from .exchange import SimExchange
+from .run import SimRun
+from .world import Shared
 
 MAX_WAITING_CHANNELS: Final = 1024
 """Request ids with appends and no RunSSE yet."""
@@ -25,7 +25,7 @@ class _Channel:
         self.reader = AppendReader()
         self.early: list[bytes] = []
         self.early_bytes = 0
-        self.run: Run | None = None
+        self.run: SimRun | None = None
 
 
 class ChannelBusy(ValueError):
@@ -33,7 +33,7 @@ class ChannelBusy(ValueError):
 
 
 class Channels:
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Shared) -> None:
         self._world = world
         self._waiting: OrderedDict[str, _Channel] = OrderedDict()
         self._open: dict[str, _Channel] = {}
@@ -61,12 +61,12 @@ class Channels:
                 raise AppendOutOfRange("too many bytes before RunSSE")
             channel.early.append(ready)
 
-    def open(self, request_id: str, exchange: Exchange) -> Run:
+    def open(self, request_id: str, exchange: SimExchange) -> SimRun:
         if request_id in self._open or request_id in self._ended:
             raise ChannelBusy(f"request id {request_id} was used before")
         channel = self._waiting.pop(request_id, None) or _Channel()
         self._open[request_id] = channel
-        run = channel.run = Run(self._world, exchange, request_id)
+        run = channel.run = SimRun(self._world, exchange, request_id)
         run.task.add_done_callback(lambda _: self._close(request_id))
         early, channel.early = channel.early, []
         for message in early:

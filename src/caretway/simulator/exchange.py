@@ -1,6 +1,6 @@
 """What the simulator's HTTP servers and its service say to each other about one request.
 
-A connection (HTTP/1.1 or HTTP/2) hands every request to `Accept`, with the `Exchange` to answer it on, and gets back
+A connection (HTTP/1.1 or HTTP/2) hands every request to `Accept`, with the `SimExchange` to answer it on, and gets back
 the `Inlet` that takes the request's body. Everything is called on the event loop and nothing blocks; a sender that has
 much to say looks at `congested`. Nothing here knows Cursor's protocol.
 """
@@ -34,7 +34,7 @@ class Request:
         return token.strip() if scheme.lower() == "bearer" else ""
 
 
-class Exchange(Protocol):
+class SimExchange(Protocol):
     """The answering half of one request. Calls after the end (ours or the client's) do nothing."""
 
     @property
@@ -73,10 +73,10 @@ class Inlet(Protocol):
         ...
 
 
-Accept = Callable[[Request, Exchange], Inlet]
+Accept = Callable[[Request, SimExchange], Inlet]
 
 
-def answer(exchange: Exchange, status: int, content_type: str, body: bytes) -> None:
+def answer(exchange: SimExchange, status: int, content_type: str, body: bytes) -> None:
     exchange.start(status, [("content-type", content_type), ("content-length", str(len(body)))])
     if body:
         exchange.write(body)

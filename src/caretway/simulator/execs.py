@@ -73,7 +73,7 @@ def mcp_args(tool: Tool, use: ToolUse, call_id: str) -> pb.McpArgs:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ExecOutcome:
     """How one exec ended: what the client sent for it, or what it threw."""
 
     messages: tuple[pb.ExecClientMessage, ...] = ()
@@ -248,7 +248,7 @@ _RENDER_ANY: Final[dict[str, Callable[[Any], str]]] = {
 # ---------------------------------------------------------------------------------------------- how a call is shown
 
 
-def shown_mcp(args: pb.McpArgs, call_id: str, outcome: Outcome | None = None) -> pb.ToolCall:
+def shown_mcp(args: pb.McpArgs, call_id: str, outcome: ExecOutcome | None = None) -> pb.ToolCall:
     call = pb.ToolCall(tool_call_id=call_id)
     call.mcp_tool_call.args.CopyFrom(args)
     if outcome is None:
@@ -266,7 +266,7 @@ def shown_mcp(args: pb.McpArgs, call_id: str, outcome: Outcome | None = None) ->
     return call
 
 
-def shown_exec(message: pb.ExecServerMessage, call_id: str, outcome: Outcome | None = None) -> pb.ToolCall | None:
+def shown_exec(message: pb.ExecServerMessage, call_id: str, outcome: ExecOutcome | None = None) -> pb.ToolCall | None:
     """The display record of a built-in; None for kinds that have none."""
     call = pb.ToolCall(tool_call_id=call_id)
     last = outcome.messages[-1] if outcome is not None and outcome.messages else pb.ExecClientMessage()

@@ -13,7 +13,7 @@ from google.protobuf import json_format
 
 from ..wire import blobs
 from ..wire.messages import pb
-from .model_input import Message, Part, Picture, Role, Text, Thought, ToolCall, ToolResult
+from .model_input import InputCall, InputMessage, InputResult, InputText, Part, Picture, Role, Thought
 from .tokens import IMAGE_TOKENS, Piece, estimate
 
 
@@ -24,7 +24,7 @@ class HistoryError(ValueError):
 # ---------------------------------------------------------------------------------------------- JSON root prompts
 
 
-def read_root(data: bytes) -> Message:
+def read_root(data: bytes) -> InputMessage:
     try:
         value = msgspec.json.decode(data)
     except msgspec.DecodeError as broken:
@@ -32,7 +32,7 @@ def read_root(data: bytes) -> Message:
     if not isinstance(value, dict) or not isinstance(value.get("role"), str):
         raise HistoryError("a root prompt message has no role")
     content = value.get("content")
-    return Message(_role(value["role"]), tuple(_read_parts(content)))
+    return InputMessage(_role(value["role"]), tuple(_read_parts(content)))
 
 
 def _role(role: str) -> Role:
@@ -50,11 +50,11 @@ def _role(role: str) -> Role:
 def _read_parts(content: Any) -> Iterator[Part]:
     if isinstance(content, str):
         if content:
-            yield Text(content)
+            yield InputText(content)
         return
     for part in content if isinstance(content, list) else []:
         if isinstance(part, str):
-            yield Text(part)
+            yield InputText(part)
         elif isinstance(part, dict):
             yield from _read_part(part)
 
@@ -63,17 +63,17 @@ def _read_part(part: dict[str, Any]) -> Iterator[Part]:
     call_id, name = str(part.get("toolCallId", "")), str(part.get("toolName", ""))
     match part.get("type"):
         case "text":
-            yield Text(str(part.get("text", "")))
+            yield InputText(str(part.get("text", "")))
         case "reasoning" | "thinking":
             yield Thought(str(part.get("text", "")))
         case "image" | "file":
             yield Picture(str(part.get("mimeType") or part.get("mediaType") or "image"), _as_text(part.get("image")))
         case "tool-call":
             args = part.get("args", part.get("input", {}))
-            yield ToolCall(call_id, name, args if isinstance(args, str) else _as_json(args))
+            yield InputCall(call_id, name, args if isinstance(args, str) else _as_json(args))
         case "tool-result":
             result = part.get("result", part.get("output", ""))
-            yield ToolResult(call_id, name, _as_text(result), part.get("isError") is True)
+            yield InputResult(call_id, name, _as_text(result), part.get("isError") is True)
         case _:
             pass
 
@@ -95,7 +95,7 @@ def _as_text(value: Any) -> str:
     return _as_json(value)
 
 
-def write_root(message: Message) -> bytes:
+def write_root(message: InputMessage) -> bytes:
     """A message as the JSON blob in which the state keeps it."""
     if message.role == "system":
         return blobs.write_message("system", message.text)
@@ -104,15 +104,15 @@ def write_root(message: Message) -> bytes:
 
 def _write_part(part: Part) -> dict[str, Any]:
     match part:
-        case Text(text):
+        case InputText(text):
             return blobs.text_part(text)
         case Thought(text):
             return {"type": "reasoning", "text": text}
         case Picture(mime_type, data):
             return blobs.image_part(mime_type, data)
-        case ToolCall(call_id, name, args):
+        case InputCall(call_id, name, args):
             return blobs.tool_call_part(call_id, name, _parse_args(args))
-        case ToolResult(call_id, name, text, is_error):
+        case InputResult(call_id, name, text, is_error):
             return blobs.tool_result_part(call_id, name, text, is_error=is_error)
 
 
@@ -126,39 +126,39 @@ def _parse_args(args: str) -> Any:
 # ---------------------------------------------------------------------------------------------- protobuf forms
 
 
-def read_user(user: pb.UserMessage) -> Message:
-    parts: list[Part] = [Text(user.text)] if user.text else []
+def read_user(user: pb.UserMessage) -> InputMessage:
+    parts: list[Part] = [InputText(user.text)] if user.text else []
     context = user.selected_context
-    parts.extend(Text(text) for text in context.extra_context)
-    parts.extend(Text(f"{file.path}\n{file.content}") for file in context.files)
+    parts.extend(InputText(text) for text in context.extra_context)
+    parts.extend(InputText(f"{file.path}\n{file.content}") for file in context.files)
     for image in context.selected_images:
         data = image.data or image.blob_id_with_data.data
         parts.append(Picture(image.mime_type or "image", base64.b64encode(data).decode()))
-    return Message("user", tuple(parts))
+    return InputMessage("user", tuple(parts))
 
 
-def read_typed(history: pb.ConversationHistory) -> Iterator[Message]:
+def read_typed(history: pb.ConversationHistory) -> Iterator[InputMessage]:
     for message in history.messages:
         match message.WhichOneof("message"):
             case "user":
-                yield Message("user", tuple(_typed_content(message.user.content)))
+                yield InputMessage("user", tuple(_typed_content(message.user.content)))
             case "assistant":
-                yield Message("assistant", tuple(_typed_assistant(message.assistant)))
+                yield InputMessage("assistant", tuple(_typed_assistant(message.assistant)))
             case "tool":
                 tool = message.tool
-                text = "\n".join(part.text for part in _typed_content(tool.content) if isinstance(part, Text))
-                result = ToolResult(tool.tool_call_id, tool.tool_name, text, tool.is_error)
-                yield Message("tool", (result,))
+                text = "\n".join(part.text for part in _typed_content(tool.content) if isinstance(part, InputText))
+                result = InputResult(tool.tool_call_id, tool.tool_name, text, tool.is_error)
+                yield InputMessage("tool", (result,))
             case _:
                 pass
 
 
 def _typed_content(
     content: Sequence[pb.ConversationHistoryUserContent] | Sequence[pb.ConversationHistoryToolResultContent],
-) -> Iterator[Text | Picture]:
+) -> Iterator[InputText | Picture]:
     for part in content:
         if part.HasField("text"):
-            yield Text(part.text.text)
+            yield InputText(part.text.text)
         elif part.HasField("image"):
             yield Picture(part.image.mime_type or "image", part.image.data)
 
@@ -167,32 +167,32 @@ def _typed_assistant(message: pb.ConversationHistoryAssistantMessage) -> Iterato
     for part in message.content:
         match part.WhichOneof("content"):
             case "text":
-                yield Text(part.text.text)
+                yield InputText(part.text.text)
             case "reasoning":
                 yield Thought(part.reasoning.text)
             case "tool_call":
                 call = part.tool_call
-                yield ToolCall(call.tool_call_id, call.tool_name, call.args_json)
+                yield InputCall(call.tool_call_id, call.tool_name, call.args_json)
             case _:
                 pass
 
 
-def read_turn(user: pb.UserMessage, steps: Sequence[pb.ConversationStep]) -> Iterator[Message]:
+def read_turn(user: pb.UserMessage, steps: Sequence[pb.ConversationStep]) -> Iterator[InputMessage]:
     """One turn's messages, for a client whose state has turns and no root prompts."""
     yield read_user(user)
     for step in steps:
         match step.WhichOneof("message"):
             case "assistant_message":
-                yield Message("assistant", (Text(step.assistant_message.text),))
+                yield InputMessage("assistant", (InputText(step.assistant_message.text),))
             case "thinking_message":
-                yield Message("assistant", (Thought(step.thinking_message.text),))
+                yield InputMessage("assistant", (Thought(step.thinking_message.text),))
             case "tool_call":
                 yield from _read_step_call(step.tool_call)
             case _:
                 pass
 
 
-def _read_step_call(call: pb.ToolCall) -> Iterator[Message]:
+def _read_step_call(call: pb.ToolCall) -> Iterator[InputMessage]:
     kind = call.WhichOneof("tool")
     if kind is None:
         return
@@ -203,30 +203,30 @@ def _read_step_call(call: pb.ToolCall) -> Iterator[Message]:
         values = {key: json_format.MessageToDict(value) for key, value in mcp.args.args.items()}
         args = _as_json(values)
         result = "\n".join(item.text.text for item in mcp.result.success.content)
-    yield Message("assistant", (ToolCall(call.tool_call_id, name, args),))
-    yield Message("tool", (ToolResult(call.tool_call_id, name, result),))
+    yield InputMessage("assistant", (InputCall(call.tool_call_id, name, args),))
+    yield InputMessage("tool", (InputResult(call.tool_call_id, name, result),))
 
 
 # ---------------------------------------------------------------------------------------------- token counting
 
 
-def piece(message: Message) -> Piece:
+def piece(message: InputMessage) -> Piece:
     """A message as a piece of a prompt. Call ids are left out: the model does not read them."""
     words: list[str] = [message.role]
     tokens = 1
     for part in message.parts:
         match part:
-            case Text(text) | Thought(text):
+            case InputText(text) | Thought(text):
                 words.append(f"{type(part).__name__}:{text}")
                 tokens += estimate(text)
             case Picture(mime_type, data):
                 words.append(f"Picture:{mime_type}:{data}")
                 tokens += IMAGE_TOKENS
-            case ToolCall(_, name, args):
+            case InputCall(_, name, args):
                 canonical = _as_json(_parse_args(args))
-                words.append(f"ToolCall:{name}:{canonical}")
+                words.append(f"InputCall:{name}:{canonical}")
                 tokens += estimate(name) + estimate(canonical)
-            case ToolResult(_, name, text, is_error):
-                words.append(f"ToolResult:{name}:{is_error}:{text}")
+            case InputResult(_, name, text, is_error):
+                words.append(f"InputResult:{name}:{is_error}:{text}")
                 tokens += estimate(text)
     return Piece("\x00".join(words), tokens)

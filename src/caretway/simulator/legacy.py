@@ -18,11 +18,11 @@ from ..wire.envelope import EnvelopeError, EnvelopeReader, pack
 from ..wire.errors import ConnectError
 from ..wire.messages import ai
 from . import faults, models, text_model, updates
-from .exchange import Exchange
+from .exchange import SimExchange
 from .model_input import Role
-from .script import Drop, Exec, Fail, Hang, Mute, Query, Say, Stream, Wait
+from .script import Drop, Exec, Fail, Hang, Mute, Query, Say, ScriptStream, Wait
 from .tokens import estimate
-from .world import World
+from .world import Shared
 
 log = logging.getLogger(__name__)
 
@@ -41,13 +41,13 @@ class BadChat(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class LegacyPrompt:
     conversation: str
     model: str
     blocks: tuple[tuple[Role, str], ...]
 
 
-def read_chat(body: bytes) -> Asked:
+def read_chat(body: bytes) -> LegacyPrompt:
     try:
         frames = EnvelopeReader(len(body)).feed(body)
         request = ai.StreamChatRequest.FromString(frames[0]) if frames else ai.StreamChatRequest()
@@ -58,7 +58,7 @@ def read_chat(body: bytes) -> Asked:
     blocks = [(_ROLES.get(message.role, "user"), message.content) for message in request.messages]
     if request.instructions.instruction:
         blocks.insert(0, ("system", request.instructions.instruction))
-    return Asked(request.conversation_id, request.model.name, tuple(blocks))
+    return LegacyPrompt(request.conversation_id, request.model.name, tuple(blocks))
 
 
 class _Refused(Exception):
@@ -71,8 +71,8 @@ class _Cut(Exception):
     """The script cuts the connection here."""
 
 
-class Chat:
-    def __init__(self, world: World, exchange: Exchange, asked: Asked) -> None:
+class LegacyRun:
+    def __init__(self, world: Shared, exchange: SimExchange, asked: LegacyPrompt) -> None:
         self._world = world
         self._exchange = exchange
         self._asked = asked
@@ -107,7 +107,7 @@ class Chat:
             match step:
                 case Say(text):
                     await self._say(updates.words(text))
-                case Stream():
+                case ScriptStream():
                     await self._say((step.delta(index) for index in range(step.count)), step.delay_ms / 1000)
                 case Fail(code):
                     raise _Refused(faults.SCRIPTED[code])

@@ -19,7 +19,7 @@ Write = Callable[[bytes], None]
 _T = TypeVar("_T")
 
 
-class Mail:
+class Pending:
     def __init__(self, write: Write) -> None:
         self._write = write
         self._last_kv = 0
@@ -44,7 +44,7 @@ class Mail:
         self._kv[self._last_kv] = waiting
         return waiting
 
-    def execute(self, message: pb.ExecServerMessage, exec_id: str) -> asyncio.Future[execs.Outcome]:
+    def execute(self, message: pb.ExecServerMessage, exec_id: str) -> asyncio.Future[execs.ExecOutcome]:
         self._last_exec += 1
         message.id = self._last_exec
         message.exec_id = exec_id
@@ -86,7 +86,7 @@ class Mail:
 
     def _close_exec(self, number: int, thrown: str | None) -> None:
         if (opened := self._execs.pop(number, None)) is not None:
-            _settle(opened.outcome, execs.Outcome(tuple(opened.messages), thrown))
+            _settle(opened.outcome, execs.ExecOutcome(tuple(opened.messages), thrown))
 
 
 class _OpenExec:
@@ -95,7 +95,7 @@ class _OpenExec:
     def __init__(self) -> None:
         self.messages: list[pb.ExecClientMessage] = []
         self.size = 0
-        self.outcome: asyncio.Future[execs.Outcome] = asyncio.get_running_loop().create_future()
+        self.outcome: asyncio.Future[execs.ExecOutcome] = asyncio.get_running_loop().create_future()
 
 
 def _settle(waiting: asyncio.Future[_T] | None, value: _T) -> None:

@@ -11,7 +11,7 @@ Role = Literal["system", "user", "assistant", "tool"]
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class InputText:
     text: str
 
 
@@ -28,7 +28,7 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolCall:
+class InputCall:
     call_id: str
     name: str
     args: str
@@ -36,24 +36,24 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolResult:
+class InputResult:
     call_id: str
     name: str
     text: str
     is_error: bool = False
 
 
-Part = Text | Thought | Picture | ToolCall | ToolResult
+Part = InputText | Thought | Picture | InputCall | InputResult
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class InputMessage:
     role: Role
     parts: tuple[Part, ...]
 
     @property
     def text(self) -> str:
-        return "\n".join(part.text for part in self.parts if isinstance(part, Text))
+        return "\n".join(part.text for part in self.parts if isinstance(part, InputText))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from ..wire.errors import ConnectError
 from ..wire.messages import pb
 from . import faults, toolbox
 from .history import read_typed, read_user
-from .mail import Mail
-from .model_input import Message, Text, Tool
-from .state import Blob, Ledger, StateReader
+from .mail import Pending
+from .model_input import InputMessage, InputText, Tool
+from .state import Blob, StateLedger, StateReader
 from .stats import Stats
 
 MAX_BLOBS: Final = 50_000
@@ -25,7 +25,7 @@ MAX_STATE_BYTES: Final = 256 * 1024 * 1024
 SYSTEM_PROMPT: Final = "You are a simulated agent."
 
 
-class Refused(Exception):
+class RunRefused(Exception):
     """The run ends with this error."""
 
     def __init__(self, error: ConnectError) -> None:
@@ -34,11 +34,11 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
-    history: list[Message]
+class SimConversation:
+    history: list[InputMessage]
     system: str
     tools: tuple[Tool, ...]
-    ledger: Ledger
+    ledger: StateLedger
     model: str
     id: str
     """Where its prompt cache lives: a new conversation begins cold, as if another machine served it."""
@@ -47,7 +47,7 @@ class Conversation:
 class Blobs:
     """The client's blob store, as seen from the server."""
 
-    def __init__(self, mail: Mail, stats: Stats) -> None:
+    def __init__(self, mail: Pending, stats: Stats) -> None:
         self._mail = mail
         self._stats = stats
         self.known: dict[bytes, bytes] = {}
@@ -56,7 +56,7 @@ class Blobs:
     async def fetch(self, names: Sequence[bytes]) -> None:
         lacking = [name for name in names if name not in self.known]
         if len(self.known) + len(lacking) > MAX_BLOBS:
-            raise Refused(faults.bad_request(f"the conversation names more than {MAX_BLOBS} blobs"))
+            raise RunRefused(faults.bad_request(f"the conversation names more than {MAX_BLOBS} blobs"))
         for start in range(0, len(lacking), MAX_BLOBS_IN_FLIGHT):
             batch = lacking[start : start + MAX_BLOBS_IN_FLIGHT]
             answers = await asyncio.gather(*[self._mail.get_blob(name) for name in batch])
@@ -64,12 +64,12 @@ class Blobs:
                 result = answer.get_blob_result
                 if not result.HasField("blob_data"):
                     self._stats.blobs_missing += 1
-                    raise Refused(faults.BLOB_NOT_FOUND)
+                    raise RunRefused(faults.BLOB_NOT_FOUND)
                 self._stats.blobs_got += 1
                 self.known[name] = result.blob_data
                 self._bytes += len(result.blob_data)
             if self._bytes > MAX_STATE_BYTES:
-                raise Refused(faults.bad_request(f"the conversation has more than {MAX_STATE_BYTES} bytes"))
+                raise RunRefused(faults.bad_request(f"the conversation has more than {MAX_STATE_BYTES} bytes"))
 
     async def store(self, blobs: Sequence[Blob]) -> None:
         for start in range(0, len(blobs), MAX_BLOBS_IN_FLIGHT):
@@ -77,16 +77,18 @@ class Blobs:
             answers = await asyncio.gather(*[self._mail.set_blob(*blob) for blob in batch])
             for answer in answers:
                 if answer.set_blob_result.HasField("error"):
-                    raise Refused(faults.SCRIPTED["internal"])
+                    raise RunRefused(faults.SCRIPTED["internal"])
                 self._stats.blobs_set += 1
 
 
-async def open_conversation(request: pb.AgentRunRequest, mail: Mail, blobs: Blobs, request_id: str) -> Conversation:
+async def open_conversation(
+    request: pb.AgentRunRequest, mail: Pending, blobs: Blobs, request_id: str
+) -> SimConversation:
     if not request.HasField("conversation_state"):
-        raise Refused(faults.bad_request("Conversation state is required"))
+        raise RunRefused(faults.bad_request("SimConversation state is required"))
     kind = request.action.WhichOneof("action")
     if kind not in ("user_message_action", "resume_action"):
-        raise Refused(faults.bad_request(f"an action of kind {kind} cannot start a run"))
+        raise RunRefused(faults.bad_request(f"an action of kind {kind} cannot start a run"))
     blobs.known.update((blob.id, blob.value) for blob in request.pre_fetched_blobs)
     reader = StateReader(request.conversation_state)
     await blobs.fetch(reader.outer())
@@ -96,12 +98,12 @@ async def open_conversation(request: pb.AgentRunRequest, mail: Mail, blobs: Blob
     action = request.action.user_message_action
     new = list(_new_messages(action)) if kind == "user_message_action" else []
     turn = None if new else reader.last_turn()
-    ledger = Ledger(request.conversation_state, turn, request_id)
+    ledger = StateLedger(request.conversation_state, turn, request_id)
     context = await _context(request, mail)
     custom = [*_custom_prompts(request), *_context_prompts(context)]
 
     if not any(message.role == "system" for message in history):
-        system = Message("system", (Text(custom[0] if custom else SYSTEM_PROMPT),))
+        system = InputMessage("system", (InputText(custom[0] if custom else SYSTEM_PROMPT),))
         history.insert(0, system)
         await blobs.store([ledger.put_first(system)])
     if not ledger.has_turn:
@@ -114,10 +116,10 @@ async def open_conversation(request: pb.AgentRunRequest, mail: Mail, blobs: Blob
     texts = [message.text for message in history if message.role == "system"] + custom
     tools = toolbox.read_tools([*request.mcp_tools.mcp_tools, *context.tools])
     model = request.requested_model.model_id or request.model_details.model_id
-    return Conversation(history, "\n".join(dict.fromkeys(texts)), tools, ledger, model, request.conversation_id)
+    return SimConversation(history, "\n".join(dict.fromkeys(texts)), tools, ledger, model, request.conversation_id)
 
 
-def _new_messages(action: pb.UserMessageAction) -> list[Message]:
+def _new_messages(action: pb.UserMessageAction) -> list[InputMessage]:
     """Everything that a user's action adds to the conversation, in the order in which the model reads it."""
     messages = [*read_typed(action.conversation_history)]
     messages.extend(read_user(user) for user in action.prepend_user_messages)
@@ -128,12 +130,12 @@ def _new_messages(action: pb.UserMessageAction) -> list[Message]:
     return messages
 
 
-def _last_user(history: Sequence[Message], new: Sequence[Message]) -> pb.UserMessage:
+def _last_user(history: Sequence[InputMessage], new: Sequence[InputMessage]) -> pb.UserMessage:
     text = next((message.text for message in reversed([*history, *new]) if message.role == "user"), "")
     return pb.UserMessage(text=text)
 
 
-async def _context(request: pb.AgentRunRequest, mail: Mail) -> pb.RequestContext:
+async def _context(request: pb.AgentRunRequest, mail: Pending) -> pb.RequestContext:
     action = getattr(request.action, request.action.WhichOneof("action") or "resume_action")
     if action.HasField("request_context"):
         inline: pb.RequestContext = action.request_context

@@ -15,13 +15,12 @@ import msgspec
 
 from ..wire.messages import pb
 from . import brain, execs, faults, models, queries, toolbox, updates
-from .exchange import Exchange
+from .exchange import SimExchange
 from .history import piece
-from .mail import Mail
-from .model_input import Message, Part, Text, Thought, ToolCall, ToolResult, find
-from .opening import Blobs, Conversation, Refused
+from .mail import Pending
+from .model_input import InputCall, InputMessage, InputResult, InputText, Part, Thought, find
+from .opening import Blobs, RunRefused, SimConversation
 from .script import (
-    Call,
     Drop,
     Exec,
     Fail,
@@ -32,15 +31,16 @@ from .script import (
     Recall,
     Result,
     Say,
+    ScriptCall,
+    ScriptStream,
     Stall,
     Step,
-    Stream,
     Think,
     ToolUse,
     Wait,
 )
 from .tokens import Piece, estimate, preamble
-from .world import World
+from .world import Shared
 
 DROP_PAUSE_S: Final = 0.05
 """Before a scripted cut: a reset may overtake what the client has not read yet, and a checkpoint must not be lost."""
@@ -54,7 +54,7 @@ class Dropped(Exception):
 
 
 @dataclass(slots=True)
-class Usage:
+class StepUsage:
     cached: int = 0
     uncached: int = 0
     output: int = 0
@@ -65,12 +65,12 @@ class Usage:
 class _Made:
     """One tool call on its way: what was asked, and the answer that is awaited."""
 
-    call: ToolCall
+    call: InputCall
     request: pb.ExecServerMessage
     args: pb.McpArgs | None
-    outcome: asyncio.Future[execs.Outcome]
+    outcome: asyncio.Future[execs.ExecOutcome]
 
-    def shown(self, outcome: execs.Outcome | None) -> pb.ToolCall | None:
+    def shown(self, outcome: execs.ExecOutcome | None) -> pb.ToolCall | None:
         if self.args is not None:
             return execs.shown_mcp(self.args, self.call.call_id, outcome)
         return execs.shown_exec(self.request, self.call.call_id, outcome)
@@ -79,11 +79,11 @@ class _Made:
 class Performance:
     def __init__(
         self,
-        world: World,
-        exchange: Exchange,
-        mail: Mail,
+        world: Shared,
+        exchange: SimExchange,
+        mail: Pending,
         blobs: Blobs,
-        conversation: Conversation,
+        conversation: SimConversation,
         run_key: str,
         request_id: str,
         first_query: int,
@@ -98,7 +98,7 @@ class Performance:
         self._request_id = request_id
         self._next_query = first_query
         self._next_id = 0
-        self.usage = Usage()
+        self.usage = StepUsage()
         self._steps = world.steps.open(conversation.id, run_key, conversation.model)
         self.muted = False
         system = Piece(f"system\x00{conversation.system}", estimate(conversation.system))
@@ -123,10 +123,10 @@ class Performance:
         plan = brain.plan(self._history, conversation.tools, thinks=models.thinks(conversation.model))
         self._results, self._joins, self._looped, self._at = plan.results, plan.said, plan.looped, plan.at
         after = self._history[plan.at + 1 :]
-        self._new_results = sum(isinstance(part, ToolResult) for message in after for part in message.parts)
+        self._new_results = sum(isinstance(part, InputResult) for message in after for part in message.parts)
         for step in plan.steps:
             if isinstance(step, Fail) and step.when == "before":
-                raise Refused(faults.SCRIPTED[step.code])
+                raise RunRefused(faults.SCRIPTED[step.code])
         self._think_call()
         for place, (step, following) in enumerate(zip_longest(plan.steps, plan.steps[1:]), plan.first):
             self._stalls = isinstance(following, Stall) and self._stall_due(place + 1, following.times)
@@ -145,9 +145,9 @@ class Performance:
                 await self._say("\n".join(self._results))
             case Recall():
                 await self._say(brain.recall(self._history, self._at, self._new_results))
-            case Stream():
+            case ScriptStream():
                 await self._stream(step)
-            case Call(uses, before):
+            case ScriptCall(uses, before):
                 await self._call(uses, before)
             case Loop(use):
                 offered = find(self._conversation.tools, use.name) is not None
@@ -161,7 +161,7 @@ class Performance:
             case Fail(code, when):
                 if when == "after" and not self._spoke:
                     await self._say(brain.PARTIAL_ANSWER)
-                raise Refused(faults.SCRIPTED[code])
+                raise RunRefused(faults.SCRIPTED[code])
             case Drop(times):
                 await self._drop(place, times)
             case Hang() | Mute():
@@ -207,7 +207,7 @@ class Performance:
             self._thinking = False
             self._exchange.write(updates.thinking_completed(1))
 
-    async def _stream(self, step: Stream) -> None:
+    async def _stream(self, step: ScriptStream) -> None:
         """The hot path: one write per delta, and nothing else that costs."""
         self._close_thought()
         if self._joins:
@@ -264,7 +264,7 @@ class Performance:
             for so_far in _growing(text, _ARGS_PIECES):
                 partial = execs.shown_mcp(empty, call_id)
                 self._exchange.write(updates.partial_call(call_id, partial, so_far, model_call))
-            requests.append((ToolCall(call_id, tool.shown, text), args))
+            requests.append((InputCall(call_id, tool.shown, text), args))
         if len(requests) > 1:
             self._exchange.write(updates.calls_listed(len(requests)))
         for call, args in requests:
@@ -293,12 +293,12 @@ class Performance:
             self._exchange.write(updates.call_started(call_id, shown, model_call))
             self._exchange.write(updates.partial_call(call_id, shown, text, model_call))
         outcome = self._mail.execute(request, self._new_id("exec"))
-        await self._settle([_Made(ToolCall(call_id, kind, text), request, None, outcome)], model_call)
+        await self._settle([_Made(InputCall(call_id, kind, text), request, None, outcome)], model_call)
 
     async def _settle(self, made: Sequence[_Made], model_call: str) -> None:
         """Wait for every result, show each as it comes, then record the calls in the order in which they were made."""
 
-        async def one(call: _Made) -> execs.Outcome:
+        async def one(call: _Made) -> execs.ExecOutcome:
             outcome = await call.outcome
             shown = call.shown(outcome)
             if shown is not None:
@@ -307,12 +307,12 @@ class Performance:
 
         outcomes = await asyncio.gather(*[one(call) for call in made])
         results = [
-            ToolResult(call.call.call_id, call.call.name, outcome.text(), outcome.is_error())
+            InputResult(call.call.call_id, call.call.name, outcome.text(), outcome.is_error())
             for call, outcome in zip(made, outcomes, strict=True)
         ]
         shown = [call.shown(outcome) for call, outcome in zip(made, outcomes, strict=True)]
         if self._stalls:
-            kept = Message("tool", tuple(results))
+            kept = InputMessage("tool", tuple(results))
             await self._blobs.store(self._conversation.ledger.add_messages([kept]))
             await asyncio.Event().wait()
         await self._record([call.call for call in made], results, [call for call in shown if call is not None])
@@ -327,8 +327,8 @@ class Performance:
         self._close_thought()
         self._next_query += 1
         text = queries.text(await self._mail.ask(query))
-        call = ToolCall(call_id, kind, msgspec.json.encode(args).decode())
-        await self._record([call], [ToolResult(call_id, kind, text, not text.startswith(("approved", "success")))], [])
+        call = InputCall(call_id, kind, msgspec.json.encode(args).decode())
+        await self._record([call], [InputResult(call_id, kind, text, not text.startswith(("approved", "success")))], [])
 
     def _stall_due(self, place: int, times: int) -> bool:
         """By the script's own words: a fresh run of the same conversation counts on."""
@@ -348,7 +348,7 @@ class Performance:
     # ------------------------------------------------------------------ memory and account
 
     async def _record(
-        self, calls: Sequence[ToolCall] = (), results: Sequence[ToolResult] = (), shown: Sequence[pb.ToolCall] = ()
+        self, calls: Sequence[InputCall] = (), results: Sequence[InputResult] = (), shown: Sequence[pb.ToolCall] = ()
     ) -> None:
         """Store what was said and done since the last time, then send a checkpoint."""
         thought, text = "".join(self._thought), "".join(self._text)
@@ -359,12 +359,12 @@ class Performance:
             parts.append(Thought(thought))
             steps.append(pb.ConversationStep(thinking_message=pb.ThinkingMessage(text=thought)))
         if text:
-            parts.append(Text(text))
+            parts.append(InputText(text))
             steps.append(pb.ConversationStep(assistant_message=pb.AssistantMessage(text=text)))
         parts.extend(calls)
         steps.extend(pb.ConversationStep(tool_call=call) for call in shown)
-        messages = [Message("assistant", tuple(parts))] if parts else []
-        messages += [Message("tool", (result,)) for result in results]
+        messages = [InputMessage("assistant", tuple(parts))] if parts else []
+        messages += [InputMessage("tool", (result,)) for result in results]
         self._history.extend(messages)
         self._prompt += [piece(message) for message in messages]
         ledger = self._conversation.ledger

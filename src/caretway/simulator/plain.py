@@ -8,8 +8,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from .model_input import Message, Picture, Tool
-from .script import Call, Result, Say, Step, Think, ToolUse
+from .model_input import InputMessage, Picture, Tool
+from .script import Result, Say, ScriptCall, Step, Think, ToolUse
 
 _NAMES_SHOWN: Final = 6
 _OPENING_CHARS: Final = 80
@@ -36,17 +36,22 @@ _COMMAND_KEYS: Final = ("command", "cmd", "script", "commands", "input")
 _PATH_KEYS: Final = ("path", "file_path", "filePath", "filepath", "absolute_path", "target_file", "filename", "file")
 
 
-def answer(history: Sequence[Message], tools: Sequence[Tool], *, thinks: bool) -> tuple[Step, ...]:
+def answer(history: Sequence[InputMessage], tools: Sequence[Tool], *, thinks: bool) -> tuple[Step, ...]:
     """Steps for a conversation whose last message is the user's question."""
-    question = history[-1] if history else Message("user", ())
+    question = history[-1] if history else InputMessage("user", ())
     thought: tuple[Step, ...] = (Think("This is a simulated model, so there is little to weigh."),) if thinks else ()
     use = wish(question.text, tools)
     if use is not None:
-        return (*thought, Call((use,)), Say(f"This is the simulator. It called {use.name}, which answered:"), Result())
+        return (
+            *thought,
+            ScriptCall((use,)),
+            Say(f"This is the simulator. It called {use.name}, which answered:"),
+            Result(),
+        )
     return (*thought, Say(_summary(history, question, tools)))
 
 
-def _summary(history: Sequence[Message], question: Message, tools: Sequence[Tool]) -> str:
+def _summary(history: Sequence[InputMessage], question: InputMessage, tools: Sequence[Tool]) -> str:
     count = sum(message.role != "system" for message in history)
     pictures = sum(isinstance(part, Picture) for message in history for part in message.parts)
     received = [f"{count} message{'s' * (count != 1)}"]

@@ -15,22 +15,22 @@ from ..tasks import spawn
 from ..wire.errors import ConnectError
 from ..wire.messages import pb
 from . import faults, updates
-from .exchange import Exchange
+from .exchange import SimExchange
 from .history import HistoryError
-from .mail import Mail
-from .opening import Blobs, Refused, open_conversation
+from .mail import Pending
+from .opening import Blobs, RunRefused, open_conversation
 from .performance import Dropped, Performance
-from .world import World
+from .world import Shared
 
 log = logging.getLogger(__name__)
 
 
-class Run:
-    def __init__(self, world: World, exchange: Exchange, request_id: str) -> None:
+class SimRun:
+    def __init__(self, world: Shared, exchange: SimExchange, request_id: str) -> None:
         self._world = world
         self._exchange = exchange
         self._request_id = request_id or str(uuid.uuid4())
-        self._mail = Mail(exchange.write)
+        self._mail = Pending(exchange.write)
         self._loop = asyncio.get_running_loop()
         self._first: asyncio.Future[pb.AgentRunRequest] = self._loop.create_future()
         self._performance: Performance | None = None
@@ -81,7 +81,7 @@ class Run:
         error: ConnectError | None = None
         try:
             await self._perform(await self._first)
-        except Refused as refused:
+        except RunRefused as refused:
             error = refused.error
         except HistoryError as wrong:
             error = faults.bad_request(str(wrong))

@@ -65,7 +65,7 @@ class ToolUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ScriptCall:
     """Client tools, all called before any result is waited for."""
 
     uses: tuple[ToolUse, ...]
@@ -101,7 +101,7 @@ class Recall:
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class ScriptStream:
     count: int
     size: int
     delay_ms: float = 0.0
@@ -147,7 +147,23 @@ class Wait:
     delay_ms: float
 
 
-Step = Say | Think | Call | Loop | Exec | Query | Result | Recall | Stream | Fail | Drop | Hang | Stall | Mute | Wait
+Step = (
+    Say
+    | Think
+    | ScriptCall
+    | Loop
+    | Exec
+    | Query
+    | Result
+    | Recall
+    | ScriptStream
+    | Fail
+    | Drop
+    | Hang
+    | Stall
+    | Mute
+    | Wait
+)
 
 _LINE: Final = re.compile(r"^[ \t]*sim:[ \t]*(.*?)[ \t\r]*$", re.MULTILINE)
 
@@ -218,7 +234,7 @@ def _call(rest: str) -> Step:
         use, rest = _use(rest)
         uses.append(use)
         if not rest:
-            return Call(tuple(uses))
+            return ScriptCall(tuple(uses))
         if not rest.startswith("&"):
             raise ScriptError(f"expected '&' or the end of the line before {rest[:20]!r}")
         rest = rest[1:].lstrip()
@@ -263,7 +279,9 @@ def _stream(rest: str) -> Step:
     if len(words) not in (2, 3):
         raise ScriptError("stream takes N BYTES [MS]")
     delay = _number(words[2], MAX_DELAY_MS, "MS") if len(words) == 3 else 0.0
-    return Stream(int(_number(words[0], MAX_DELTAS, "N")), int(_number(words[1], MAX_DELTA_CHARS, "BYTES")), delay)
+    return ScriptStream(
+        int(_number(words[0], MAX_DELTAS, "N")), int(_number(words[1], MAX_DELTA_CHARS, "BYTES")), delay
+    )
 
 
 def _fail(rest: str) -> Step:

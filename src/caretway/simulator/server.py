@@ -16,7 +16,7 @@ from .http1 import Http1Connection
 from .http2 import MAX_STREAMS, PREFACE, Http2Connection
 from .service import Service
 from .stats import Stats
-from .world import Prefer, World
+from .world import Prefer, Shared
 
 _SNIFF: Final = PREFACE[:16]
 BACKLOG: Final = 1024
@@ -33,7 +33,7 @@ class Simulator:
         max_streams: int = MAX_STREAMS,
     ) -> None:
         """`clock`: unix seconds; tokens expire by it. `max_streams`: at once on one HTTP/2 connection."""
-        self._world = World(prefer=prefer, heartbeat_s=heartbeat_s, clock=clock)
+        self._world = Shared(prefer=prefer, heartbeat_s=heartbeat_s, clock=clock)
         self._service = Service(self._world)
         self._servers: list[asyncio.Server] = []
         self._doors: set[_Door] = set()

@@ -20,10 +20,10 @@ from ..wire.messages import ai, pb
 from . import faults, models, updates
 from .accounts import Accounts
 from .channels import ChannelBusy, Channels
-from .exchange import Deaf, Exchange, Inlet, Request, answer
-from .legacy import BadChat, Chat, read_chat
-from .run import Run
-from .world import World
+from .exchange import Deaf, Inlet, Request, SimExchange, answer
+from .legacy import BadChat, LegacyRun, read_chat
+from .run import SimRun
+from .world import Shared
 
 log = logging.getLogger(__name__)
 
@@ -51,11 +51,11 @@ class _Broken(ValueError):
 
 
 class Service:
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Shared) -> None:
         self._world = world
         self._accounts = Accounts(world)
         self._channels = Channels(world)
-        self.runs: set[Run | Chat] = set()
+        self.runs: set[SimRun | LegacyRun] = set()
         self._calls: dict[str, Callable[[Request, bytes], Reply]] = {
             paths.BIDI_APPEND: self._append,
             paths.USABLE_MODELS: self._usable_models,
@@ -83,7 +83,7 @@ class Service:
             ("POST", REVOKE): self._revoke,
         }
 
-    def accept(self, request: Request, exchange: Exchange) -> Inlet:
+    def accept(self, request: Request, exchange: SimExchange) -> Inlet:
         if request.path == paths.RUN:
             return self._accept_run(request, exchange)
         if request.path == paths.RUN_SSE:
@@ -94,7 +94,7 @@ class Service:
 
     # ------------------------------------------------------------------ streams
 
-    def _accept_run(self, request: Request, exchange: Exchange) -> Inlet:
+    def _accept_run(self, request: Request, exchange: SimExchange) -> Inlet:
         if request.http != "2":
             return _Unary(self, request, exchange)
         if request.content_type != paths.STREAM_TYPE:
@@ -104,11 +104,11 @@ class Service:
         if not self._accounts.accepts(request.bearer):
             _end_stream(exchange, faults.NOT_SIGNED_IN)
             return Deaf()
-        run = Run(self._world, exchange, request.header("x-request-id"))
+        run = SimRun(self._world, exchange, request.header("x-request-id"))
         self._follow(run)
         return _RunInlet(run)
 
-    def open_channel(self, request: Request, exchange: Exchange, request_id: str) -> Run | None:
+    def open_channel(self, request: Request, exchange: SimExchange, request_id: str) -> SimRun | None:
         exchange.start(200, [("content-type", paths.STREAM_TYPE)])
         if not self._accounts.accepts(request.bearer):
             _end_stream(exchange, faults.NOT_SIGNED_IN)
@@ -121,7 +121,7 @@ class Service:
         self._follow(run)
         return run
 
-    def open_chat(self, request: Request, exchange: Exchange, body: bytes) -> Chat | None:
+    def open_chat(self, request: Request, exchange: SimExchange, body: bytes) -> LegacyRun | None:
         exchange.start(200, [("content-type", paths.STREAM_TYPE)])
         if not self._accounts.accepts(request.bearer):
             _end_stream(exchange, faults.NOT_SIGNED_IN)
@@ -131,11 +131,11 @@ class Service:
         except BadChat as wrong:
             _end_stream(exchange, faults.bad_request(str(wrong)))
             return None
-        chat = Chat(self._world, exchange, asked)
+        chat = LegacyRun(self._world, exchange, asked)
         self._follow(chat)
         return chat
 
-    def _follow(self, run: Run | Chat) -> None:
+    def _follow(self, run: SimRun | LegacyRun) -> None:
         self.runs.add(run)
         run.task.add_done_callback(lambda _: self.runs.discard(run))
 
@@ -216,7 +216,7 @@ class Service:
 class _Unary:
     """Collects a body, then answers."""
 
-    def __init__(self, service: Service, request: Request, exchange: Exchange) -> None:
+    def __init__(self, service: Service, request: Request, exchange: SimExchange) -> None:
         self._service = service
         self._request = request
         self._exchange = exchange
@@ -254,7 +254,7 @@ class _Unary:
 class _RunInlet:
     """The client's half of a Run over HTTP/2."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: SimRun) -> None:
         self._run = run
         self._reader = EnvelopeReader(MAX_MESSAGE_BYTES)
 
@@ -276,12 +276,12 @@ class _RunInlet:
 class _StreamStart:
     """RunSSE: one enveloped request id, then the client only listens."""
 
-    def __init__(self, service: Service, request: Request, exchange: Exchange) -> None:
+    def __init__(self, service: Service, request: Request, exchange: SimExchange) -> None:
         self._service = service
         self._request = request
         self._exchange = exchange
         self._body = bytearray()
-        self._run: Run | None = None
+        self._run: SimRun | None = None
 
     def on_data(self, data: bytes) -> None:
         if len(self._body) <= MAX_REQUEST_ID_BYTES:
@@ -304,12 +304,12 @@ class _StreamStart:
 class _ChatStart:
     """StreamChat: one enveloped request, then the client only listens."""
 
-    def __init__(self, service: Service, request: Request, exchange: Exchange) -> None:
+    def __init__(self, service: Service, request: Request, exchange: SimExchange) -> None:
         self._service = service
         self._request = request
         self._exchange = exchange
         self._body = bytearray()
-        self._chat: Chat | None = None
+        self._chat: LegacyRun | None = None
 
     def on_data(self, data: bytes) -> None:
         if len(self._body) <= MAX_BODY_BYTES:
@@ -337,7 +337,7 @@ def _read_request_id(body: bytes) -> str:
 # ---------------------------------------------------------------------------------------------- replies
 
 
-def _end_stream(exchange: Exchange, error: ConnectError) -> None:
+def _end_stream(exchange: SimExchange, error: ConnectError) -> None:
     exchange.write(updates.end(error))
     exchange.finish()
 

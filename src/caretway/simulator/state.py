@@ -1,7 +1,7 @@
 """The server-side memory of a conversation, kept in blobs that the client stores for us.
 
-`StateReader` says which blobs a state names and turns them into messages; `Ledger` grows the state during a run and
-says which new blobs must be stored before a checkpoint may name them. Both are pure: run.py asks and waits.
+`StateReader` says which blobs a state names and turns them into messages; `StateLedger` grows the state during a run
+and says which new blobs must be stored before a checkpoint may name them. Both are pure: run.py asks and waits.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from ..wire.blobs import blob_id
 from ..wire.messages import pb
 from .history import HistoryError, read_root, read_turn, write_root
-from .model_input import Message
+from .model_input import InputMessage
 from .tokens import CONTEXT_TOKENS
 
 Blob = tuple[bytes, bytes]
@@ -47,7 +47,7 @@ class StateReader:
         self._turns = [_turn(blobs[name]) for name in self._state.turns]
         return _unique([name for turn in self._turns for name in (turn.user_message, *turn.steps) if name])
 
-    def history(self, blobs: Mapping[bytes, bytes]) -> list[Message]:
+    def history(self, blobs: Mapping[bytes, bytes]) -> list[InputMessage]:
         """The prompt is made of the root messages; a state that has only turns is read from those."""
         messages = [read_root(blobs[name]) for name in self._state.root_prompt_messages_json]
         if any(message.role != "system" for message in messages):
@@ -80,7 +80,7 @@ def _parse(kind: type[_M], data: bytes) -> _M:
         raise HistoryError(f"a blob is not a {kind.__name__}") from broken
 
 
-class Ledger:
+class StateLedger:
     """The growing state of one run. Every method gives the blobs that the client must store."""
 
     def __init__(self, state: pb.ConversationStateStructure, turn: OpenTurn | None, request_id: str) -> None:
@@ -91,12 +91,12 @@ class Ledger:
         self._request_id = request_id
         self._base = state
 
-    def add_messages(self, messages: Sequence[Message]) -> list[Blob]:
+    def add_messages(self, messages: Sequence[InputMessage]) -> list[Blob]:
         stored = [blob(write_root(message)) for message in messages]
         self._roots.extend(name for name, _ in stored)
         return stored
 
-    def put_first(self, message: Message) -> Blob:
+    def put_first(self, message: InputMessage) -> Blob:
         stored = blob(write_root(message))
         self._roots.insert(0, stored[0])
         return stored

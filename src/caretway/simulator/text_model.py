@@ -24,8 +24,8 @@ from itertools import count
 from typing import Any, Final
 
 from . import brain
-from .model_input import Message, Part, Role, Text, Tool, ToolCall, ToolResult, find
-from .script import Call, Exec, Fail, Loop, Query, Recall, Result, Say, Step, Stream, Think, ToolUse
+from .model_input import InputCall, InputMessage, InputResult, InputText, Part, Role, Tool, find
+from .script import Exec, Fail, Loop, Query, Recall, Result, Say, ScriptCall, ScriptStream, Step, Think, ToolUse
 
 _HEAD: Final = re.compile(r"^(?:(System|User|Assistant): ?|(?=\[Tool result for [^\]\n]*\]: ))", re.MULTILINE)
 _ROLES: Final[dict[str, Role]] = {"System": "system", "User": "user", "Assistant": "assistant"}
@@ -49,7 +49,7 @@ _ESCAPED_HEAD: Final = re.compile(
 class Reading:
     """What the model made of its prompt."""
 
-    history: tuple[Message, ...]
+    history: tuple[InputMessage, ...]
     tools: tuple[Tool, ...]
     trigger: str
     """Empty: no way to call a tool was explained."""
@@ -87,12 +87,12 @@ def read(blocks: Sequence[tuple[Role, str]]) -> Reading:
     trigger, tools, asked = "", tuple[Tool, ...](), False
     ids = count(1)
     waiting: list[tuple[str, str]] = []  # calls without a result: in this protocol results come in the calls' order
-    history: list[Message] = []
+    history: list[InputMessage] = []
     for role, text in blocks:
         if role == "assistant":
             parts = tuple(_assistant_parts(text, ids))
-            waiting = [(part.call_id, part.name) for part in parts if isinstance(part, ToolCall)]
-            history.append(Message("assistant", parts))
+            waiting = [(part.call_id, part.name) for part in parts if isinstance(part, InputCall)]
+            history.append(InputMessage("assistant", parts))
             continue
         for bridge in _BRIDGE.findall(text):
             found = _TRIGGER.search(bridge)
@@ -102,9 +102,9 @@ def read(blocks: Sequence[tuple[Role, str]]) -> Reading:
         text = _THINK_HINT.sub("", _BRIDGE.sub("", text))
         results, text = _results(text, waiting) if role == "user" else ([], text)
         if results:
-            history.append(Message("tool", tuple(results)))
+            history.append(InputMessage("tool", tuple(results)))
         if text.strip():
-            history.append(Message(role, (Text(_unescape(text).strip("\n")),)))
+            history.append(InputMessage(role, (InputText(_unescape(text).strip("\n")),)))
     return Reading(tuple(history), tools if trigger else (), trigger, asked)
 
 
@@ -130,12 +130,12 @@ def _assistant_parts(text: str, ids: Iterator[int]) -> Iterator[Part]:
     pattern = _INVOKE if trigger else _CALLED
     said = text[: trigger.start()] if trigger else _CALLED.sub("", text)
     if said.strip():
-        yield Text(_unescape(said).strip("\n"))
+        yield InputText(_unescape(said).strip("\n"))
     for name, args in pattern.findall(text, trigger.end() if trigger else 0):
-        yield ToolCall(f"call_{next(ids)}", name, args)
+        yield InputCall(f"call_{next(ids)}", name, args)
 
 
-def _results(text: str, waiting: list[tuple[str, str]]) -> tuple[list[ToolResult], str]:
+def _results(text: str, waiting: list[tuple[str, str]]) -> tuple[list[InputResult], str]:
     """The results in a user's text, and what else it says."""
     found = [(attributes, inside) for attributes, inside in _TAGGED_RESULT.findall(text)]
     rest = _TAGGED_RESULT.sub("", text)
@@ -144,7 +144,7 @@ def _results(text: str, waiting: list[tuple[str, str]]) -> tuple[list[ToolResult
     results = []
     for attributes, inside in found:
         call_id, name = waiting.pop(0) if waiting else ("", "")
-        results.append(ToolResult(call_id, name, _unescape(inside), 'error="true"' in attributes))
+        results.append(InputResult(call_id, name, _unescape(inside), 'error="true"' in attributes))
     return results, rest
 
 
@@ -175,12 +175,12 @@ class _Writer:
                     yield from self._say("\n".join(self._results))
                 case Recall():
                     yield from self._say(self._recall())
-                case Stream():
+                case ScriptStream():
                     if self._joins:
                         yield Say("\n")
                     self._joins = self._spoke = True
                     yield step
-                case Call(uses):
+                case ScriptCall(uses):
                     missing = [use.name for use in uses if find(self._reading.tools, use.name) is None]
                     if not missing:
                         yield self._call(uses)
@@ -218,7 +218,7 @@ class _Writer:
 
     def _recall(self) -> str:
         history, at = self._reading.history, self._plan.at
-        new = sum(isinstance(part, ToolResult) for message in history[at + 1 :] for part in message.parts)
+        new = sum(isinstance(part, InputResult) for message in history[at + 1 :] for part in message.parts)
         return brain.recall(history, at, new)
 
     def _call(self, uses: Sequence[ToolUse]) -> Step:

@@ -6,7 +6,7 @@ from typing import Final
 from ..wire.envelope import pack
 from ..wire.errors import ConnectError, write_end
 from ..wire.messages import pb
-from .script import Stream
+from .script import ScriptStream
 
 
 def _update(update: pb.InteractionUpdate) -> bytes:
@@ -104,7 +104,7 @@ def words(text: str) -> Sequence[str]:
 class StreamTemplate:
     """Text deltas of one size. Everything but the text is the same in each, so only the text is put in."""
 
-    def __init__(self, step: Stream) -> None:
+    def __init__(self, step: ScriptStream) -> None:
         sample = text("x" * step.size)
         self._head = sample[: len(sample) - step.size]
         self._step = step

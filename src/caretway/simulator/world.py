@@ -32,7 +32,7 @@ class Drops:
 
 
 @dataclass(slots=True)
-class World:
+class Shared:
     prefer: Prefer = "h1"
     heartbeat_s: float = 5.0
     clock: Callable[[], float] = time.time

@@ -46,7 +46,7 @@ LOOKING: Final = frozenset(
 """Tools that only look, run commands or wait for them: names in lower case, without separators and server prefix."""
 
 
-class Outcome(Enum):
+class CallOutcome(Enum):
     SUCCESS = "success"
     ERROR = "error"
     VALIDATION_FAILURE = "validation_failure"
@@ -69,12 +69,12 @@ _HEAD: Final = 300
 """How much of a failure is read to tell why; the reason comes first."""
 
 
-def outcome(result: ToolResult) -> Outcome:
+def outcome(result: ToolResult) -> CallOutcome:
     """Some dialects cannot mark a failure, so its text decides too; a success is never read for reasons."""
     text = result.text[:_HEAD]
     if not result.is_error and not _FAILED.match(text):
-        return Outcome.SUCCESS
-    return Outcome.VALIDATION_FAILURE if _REFUSED.search(text) else Outcome.ERROR
+        return CallOutcome.SUCCESS
+    return CallOutcome.VALIDATION_FAILURE if _REFUSED.search(text) else CallOutcome.ERROR
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +125,8 @@ class LoopGuard:
         call_ids = tuple(call_id for run in circling for call_id in run.call_ids)
         return Correct(call_ids, _correction(repeats + 1), tools, repeats)
 
-    def limit(self, run: "Run") -> int:
-        looks = plain_name(run.tool) in self.generous and run.outcome is not Outcome.VALIDATION_FAILURE
+    def limit(self, run: "Repetition") -> int:
+        looks = plain_name(run.tool) in self.generous and run.outcome is not CallOutcome.VALIDATION_FAILURE
         return self.max_repeat * GENEROUS_FACTOR if looks else self.max_repeat
 
 
@@ -174,11 +174,11 @@ _Content = tuple[str | bytes, ...]
 
 
 @dataclass(slots=True)
-class Run:
+class Repetition:
     """One call, made again and again with the same result."""
 
     tool: str
-    outcome: Outcome
+    outcome: CallOutcome
     content: _Content
     repeats: int = 0
     call_ids: list[str] = field(default_factory=list)
@@ -186,7 +186,7 @@ class Run:
 
 
 _Call = tuple[str, str]
-_Print = tuple[_Call, Outcome, _Content]
+_Print = tuple[_Call, CallOutcome, _Content]
 
 
 @dataclass(slots=True)
@@ -217,12 +217,12 @@ def _came_before(history: Sequence[Message]) -> bool:
     return False
 
 
-def _last_runs(history: Iterable[Message]) -> list[Run]:
+def _last_runs(history: Iterable[Message]) -> list[Repetition]:
     """The runs that the newest step is part of."""
     seen: set[_Print] = set()
     heard: set[str] = set()
-    runs: dict[_Call, Run] = {}
-    newest: list[Run] = []
+    runs: dict[_Call, Repetition] = {}
+    newest: list[Repetition] = []
     for step in _steps(history):
         if any(fingerprint not in seen for fingerprint, _ in step.results):
             runs.clear()
@@ -235,13 +235,13 @@ def _last_runs(history: Iterable[Message]) -> list[Run]:
     return newest
 
 
-def _count(step: _Step, runs: dict[_Call, Run]) -> list[Run]:
+def _count(step: _Step, runs: dict[_Call, Repetition]) -> list[Repetition]:
     """Twins within one step are one call: nothing could be learned between them."""
-    touched: dict[_Call, Run] = {}
+    touched: dict[_Call, Repetition] = {}
     for (call, came_out, content), call_id in step.results:
         run = runs.get(call)
         if run is None or (run.outcome, run.content) != (came_out, content):
-            run = runs[call] = Run(call[0], came_out, content)
+            run = runs[call] = Repetition(call[0], came_out, content)
         elif call not in touched:
             run.repeats += 1
             run.call_ids = []
@@ -282,7 +282,7 @@ def _content(result: ToolResult) -> _Content:
     return (result.text.strip(), *images)
 
 
-def _repeats(run: Run) -> int:
+def _repeats(run: Repetition) -> int:
     return run.repeats
 
 
@@ -297,7 +297,7 @@ def _correction(times: int) -> str:
     )
 
 
-def _error(run: Run) -> GatewayError:
+def _error(run: Repetition) -> GatewayError:
     return GatewayError(
         ErrorKind.TOOL_LOOP,
         f"The model called `{run.tool}` {run.repeats + 1} times with the same arguments and the same result"

@@ -16,7 +16,7 @@ from ..dialects import Dialect
 from ..observe.metrics import Metrics
 from ..tasks import aside
 from .access import ALIVE
-from .desk import Desk, Reception
+from .desk import Tenant, TenantResolver
 from .exchange import Exchange, Header, HttpRequest
 from .openapi import document
 from .respond import send_error
@@ -31,7 +31,7 @@ class Application:
     def __init__(
         self,
         *,
-        reception: Reception,
+        reception: TenantResolver,
         metrics: Metrics,
         backend: str,
         shape: ShapeLimits,
@@ -108,7 +108,7 @@ class Application:
         status, told = answer
         exchange.send(status, told, common)
 
-    async def _look_up(self, desk: Desk, exchange: Exchange, common: list[Header]) -> None:
+    async def _look_up(self, desk: Tenant, exchange: Exchange, common: list[Header]) -> None:
         http = exchange.http
         path = http.path.removeprefix("/v1")
         status, content_type = 200, b"application/json"

@@ -37,7 +37,7 @@ PROBE_S: Final = 0.05
 _NEVER: Final = float("inf")
 
 
-class Handler(Protocol):
+class RequestHandler(Protocol):
     """Whoever answers."""
 
     def enter(self, exchange: Exchange) -> None:
@@ -61,11 +61,11 @@ class Handler(Protocol):
         ...
 
 
-class House(Protocol):
+class ServerState(Protocol):
     """The server, as its connections see it."""
 
     limits: ConnectionLimits
-    handler: Handler
+    handler: RequestHandler
     bodies: Bodies
     scheme: str
     stopping: bool
@@ -74,11 +74,11 @@ class House(Protocol):
         """Now, as a header has it."""
         ...
 
-    def joined(self, connection: "Connection") -> bool:
+    def joined(self, connection: "ClientConnection") -> bool:
         """False: there are too many already."""
         ...
 
-    def left(self, connection: "Connection") -> None: ...
+    def left(self, connection: "ClientConnection") -> None: ...
 
 
 class _Phase(Enum):
@@ -91,7 +91,7 @@ class _Stop(Exception):
     """Raised in a callback of the parser: it must not go on."""
 
 
-class Connection(asyncio.Protocol):
+class ClientConnection(asyncio.Protocol):
     __slots__ = (
         "_body",
         "_body_bytes",
@@ -118,7 +118,7 @@ class Connection(asyncio.Protocol):
         "write",
     )
 
-    def __init__(self, house: House, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, house: ServerState, loop: asyncio.AbstractEventLoop) -> None:
         self._house = house
         self._loop = loop
         self._transport: asyncio.Transport

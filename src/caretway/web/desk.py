@@ -13,18 +13,18 @@ from ..core.turn import ModelInfo
 from ..dialects import Dialect
 from ..sessions.manager import Sessions
 from .exchange import HttpRequest
-from .models import Health, ModelDesk
+from .models import Health, ModelSource
 from .respond import Responder
 
 
-class Desk:
+class Tenant:
     def __init__(
         self,
         *,
         dialects: Sequence[Dialect],
         responder: Responder,
         sessions: Sessions,
-        models: ModelDesk,
+        models: ModelSource,
         health: Health,
     ) -> None:
         self.routes = {route: dialect for dialect in dialects for route in dialect.routes}
@@ -56,11 +56,11 @@ class Desk:
         return model
 
 
-class Reception(Protocol):
-    lobby: Desk
+class TenantResolver(Protocol):
+    lobby: Tenant
     """For what concerns no account: the words of an error, the gateway's own state."""
 
-    def receive(self, http: HttpRequest) -> AbstractAsyncContextManager[Desk]:
+    def receive(self, http: HttpRequest) -> AbstractAsyncContextManager[Tenant]:
         """The desk for this request, held until the answer is complete. Raises GatewayError."""
         ...
 
@@ -75,14 +75,14 @@ class Reception(Protocol):
     def parked(self) -> int: ...
 
 
-class OneDesk:
+class SingleTenant:
     """The gateway's owner is the only account there is."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Tenant) -> None:
         self.lobby = desk
         self._always_open = nullcontext(desk)
 
-    def receive(self, http: HttpRequest) -> AbstractAsyncContextManager[Desk]:
+    def receive(self, http: HttpRequest) -> AbstractAsyncContextManager[Tenant]:
         return self._always_open
 
     async def end_turns(self) -> None:

@@ -34,7 +34,7 @@ class Inside(Protocol):
     def leave(self, exchange: Exchange) -> None: ...
 
 
-class Door:
+class AccessLayer:
     def __init__(
         self,
         inside: Inside,

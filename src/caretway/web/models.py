@@ -12,7 +12,7 @@ from ..core.request import TurnRequest
 from ..core.turn import Backend, BackendStatus, ModelInfo
 
 
-class ModelDesk(Protocol):
+class ModelSource(Protocol):
     async def models(self) -> Sequence[ModelInfo]: ...
 
     async def find(self, name: str) -> ModelInfo | None: ...
@@ -20,7 +20,7 @@ class ModelDesk(Protocol):
     async def fit(self, request: TurnRequest) -> TurnRequest: ...
 
 
-class ToolDesk(Protocol):
+class ToolSource(Protocol):
     """The gateway's own tools, in words for /health and /v1/tools."""
 
     def health(self) -> Mapping[str, object]: ...
@@ -40,7 +40,7 @@ class Health:
     """The account's state is asked for at most once a minute, and never keeps `/health` waiting for long."""
 
     def __init__(
-        self, backend: Backend, *, check_timeout: float, fresh_for: float = 60.0, tools: ToolDesk | None = None
+        self, backend: Backend, *, check_timeout: float, fresh_for: float = 60.0, tools: ToolSource | None = None
     ) -> None:
         self._backend = backend
         self._tools = tools if tools is not None else NoTools()

@@ -16,7 +16,7 @@ from typing import Final
 
 from ..core.errors import ErrorKind, GatewayError
 from ..tasks import spawn
-from .desk import Desk
+from .desk import Tenant
 from .exchange import HttpRequest
 
 MAX_KEY_CHARS: Final = 4096
@@ -26,7 +26,7 @@ OPEN_PATHS: Final = frozenset({"/", "/healthz", "/health", "/v1/health", "/metri
 """What concerns no account; with a key, `/health` speaks of that account."""
 SEND_KEY: Final = "Send your Cursor API key as `Authorization: Bearer KEY` or `x-api-key: KEY`."
 
-OpenDesk = Callable[[str], AbstractAsyncContextManager[Desk]]
+OpenDesk = Callable[[str], AbstractAsyncContextManager[Tenant]]
 """Cursor API key -> its desk; raises GatewayError when the key is not accepted. Closing it ends its turns."""
 IsOurs = Callable[[str], bool]
 """True for a key of the gateway itself, which must never be sent to Cursor."""
@@ -48,7 +48,7 @@ class _Place:
 
     stack: AsyncExitStack = field(default_factory=AsyncExitStack)
     opening: asyncio.Task[GatewayError | None] | None = None
-    desk: Desk | None = None
+    desk: Tenant | None = None
     users: int = 0
 
     @property
@@ -56,9 +56,9 @@ class _Place:
         return self.users > 0 or self.desk is None or self.desk.sessions.live > 0
 
 
-class DeskPerKey:
+class TenantPerKey:
     def __init__(
-        self, lobby: Desk, open_desk: OpenDesk, *, limit: int, clock: Callable[[], float], is_ours: IsOurs
+        self, lobby: Tenant, open_desk: OpenDesk, *, limit: int, clock: Callable[[], float], is_ours: IsOurs
     ) -> None:
         """`clock`: seconds that only grow."""
         self.lobby = lobby
@@ -82,7 +82,7 @@ class DeskPerKey:
         return len(self._places)
 
     @asynccontextmanager
-    async def receive(self, http: HttpRequest) -> AsyncIterator[Desk]:
+    async def receive(self, http: HttpRequest) -> AsyncIterator[Tenant]:
         key = client_key(http.headers, self._is_ours)
         if http.path in OPEN_PATHS and (key is None or not http.path.endswith("/health")):
             yield self.lobby

@@ -25,7 +25,7 @@ from ..sessions.response import Response
 from ..tasks import aside
 from .exchange import NO_HEADERS, Exchange, Header, header_text
 from .images import ImageFetcher
-from .models import ModelDesk
+from .models import ModelSource
 from .shape import ShapeLimits, is_large, read_json, too_much_text
 
 _SSE_HEADERS: tuple[Header, ...] = (
@@ -53,7 +53,7 @@ class Responder:
     def __init__(
         self,
         sessions: Sessions,
-        models: ModelDesk,
+        models: ModelSource,
         observer: Observer,
         *,
         prepare: Callable[[TurnRequest], TurnRequest],

@@ -9,7 +9,7 @@ import time
 from typing import Final
 
 from .body import Bodies
-from .connection import LINGER_S, Connection, Handler
+from .connection import LINGER_S, ClientConnection, RequestHandler
 from .head import http_date
 from .limits import ConnectionLimits
 
@@ -21,14 +21,16 @@ log = logging.getLogger(__name__)
 
 
 class Server:
-    def __init__(self, handler: Handler, limits: ConnectionLimits, bodies: Bodies, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, handler: RequestHandler, limits: ConnectionLimits, bodies: Bodies, tls: ssl.SSLContext | None
+    ) -> None:
         self.handler = handler
         self.limits = limits
         self.bodies = bodies
         self.scheme = "https" if tls is not None else "http"
         self.stopping = False
         self._tls = tls
-        self._connections: set[Connection] = set()
+        self._connections: set[ClientConnection] = set()
         self._empty = asyncio.Event()
         self._empty.set()
         self._listening: asyncio.Server | None = None
@@ -48,7 +50,7 @@ class Server:
         # A client that does not say goodbye in TLS is not waited for longer than one that was refused.
         waits = (self.limits.head_timeout, LINGER_S) if self._tls is not None else (None, None)
         self._listening = await self._loop.create_server(
-            lambda: Connection(self, self._loop),
+            lambda: ClientConnection(self, self._loop),
             sock=listener,
             ssl=self._tls,
             backlog=BACKLOG,
@@ -67,7 +69,7 @@ class Server:
     def _look_later(self) -> None:
         self._looking = self._loop.call_later(self.limits.look_every, self._look_round)
 
-    def joined(self, connection: Connection) -> bool:
+    def joined(self, connection: ClientConnection) -> bool:
         self._connections.add(connection)
         if self._looking is None:
             self._look_later()
@@ -80,7 +82,7 @@ class Server:
             log.warning("%d connections are open, no more are taken (`max_connections`)", self.limits.connections)
         return False
 
-    def left(self, connection: Connection) -> None:
+    def left(self, connection: ClientConnection) -> None:
         self._connections.discard(connection)
         if not self._connections:
             self._empty.set()

@@ -14,7 +14,7 @@ from acp import schema
 from pydantic import BaseModel
 
 from caretway.backends.cursor_cli.acp_agent import AcpAgent, AcpSetup
-from caretway.backends.cursor_cli.process import Nursery
+from caretway.backends.cursor_cli.process import AgentNursery
 from caretway.backends.cursor_cli.prompt import Prompt
 from caretway.core.request import Image
 from caretway.processes.child import Command
@@ -148,7 +148,7 @@ class Overheard(AcpAgent):
 
 
 async def test_both_halves_speak_acp_by_its_schema(stand_in: StandIn, tmp_path: Path) -> None:
-    nursery = Nursery()
+    nursery = AgentNursery()
     command = Command((str(stand_in.program), "acp"), str(tmp_path), dict(os.environ))
     agent = Overheard(AcpSetup(command, "plan", "auto", False, "test", True, 20, 2**20))
     try:

@@ -13,7 +13,7 @@ from caretway.cursor_transport.dial import tcp_dial
 from caretway.cursor_transport.h2_faults import NotHttp2
 from caretway.cursor_transport.h2_transport import H2Transport
 from caretway.cursor_transport.limits import MIB, TransportLimits
-from caretway.cursor_transport.ports import Response
+from caretway.cursor_transport.ports import UnaryResponse
 
 from .h2_client import client
 from .h2_peer import H2Site, PeerStream, Script, h2_site
@@ -145,7 +145,7 @@ def server_tls(authority: trustme.CA, name: str, *alpn: str) -> ssl.SSLContext:
     return context
 
 
-async def call_over_tls(site: H2Site, ca_file: str | None, host: str = "127.0.0.1") -> Response:
+async def call_over_tls(site: H2Site, ca_file: str | None, host: str = "127.0.0.1") -> UnaryResponse:
     transport = H2Transport(tcp_dial(f"https://{host}:{site.port}", ca_file=ca_file))
     try:
         return await transport.call("POST", "/x", {}, b"over tls")

@@ -15,7 +15,7 @@ from typing import Literal, Self
 import pytest
 
 from caretway.cli.process import INTERRUPTED, CommandFailed, Haste, exit_code, listening_failed, stop_signal
-from caretway.cli.serve import Account, client_key, instructions, opening, serve, stopping
+from caretway.cli.serve import SignInState, client_key, instructions, opening, serve, stopping
 from caretway.cli.terminal import Style
 from caretway.config import Settings
 from caretway.core.errors import ErrorKind, GatewayError
@@ -131,7 +131,7 @@ def test_plain_banner_has_no_escape_codes() -> None:
 
 
 def test_instructions_say_how_to_point_a_client_here() -> None:
-    lines = instructions(URL, Account(False, "the key was refused", ("m-1", "m-2")), PLAIN, 80)
+    lines = instructions(URL, SignInState(False, "the key was refused", ("m-1", "m-2")), PLAIN, 80)
     assert lines[:3] == [
         "  signed in  no: the key was refused",
         "  models     m-1, m-2",
@@ -294,7 +294,7 @@ def test_the_banner_names_the_key_that_a_client_needs() -> None:
         (Settings(gateway_key="k" * 32), "the-gateway-key"),
         (Settings(auth_mode="passthrough"), "your-cursor-api-key"),
     ]:
-        lines = "\n".join(instructions(URL, Account(True), PLAIN, 80, client_key(settings)))
+        lines = "\n".join(instructions(URL, SignInState(True), PLAIN, 80, client_key(settings)))
         assert f"OPENAI_API_KEY={word}" in lines
         assert ("authorization: Bearer" in lines) == (word != "any-text")
         assert "k" * 32 not in lines

@@ -24,7 +24,7 @@ from caretway.core.events import (
     Usage,
     UsageReported,
 )
-from caretway.core.order import MOVES, EventOrder, OrderBroken, State
+from caretway.core.order import MOVES, EventOrder, OrderBroken, OrderState
 
 FAILED: Final = TurnFailed(GatewayError(ErrorKind.INTERNAL, "broke"))
 
@@ -47,11 +47,11 @@ SAMPLES: Final[dict[type, Event]] = {
 OPEN_CALL: Final[list[Event]] = [ToolCallStarted("open", "tool")]
 READY_CALL: Final[list[Event]] = [ToolCallStarted("a", "tool"), ToolCallReady("a", "tool", "{}")]
 
-WAYS: Final[dict[State, list[Event]]] = {
-    State.FRESH: [],
-    State.OPEN: [TurnStarted()],
-    State.CALLED: [TurnStarted(), *READY_CALL],
-    State.OVER: [TurnStarted(), TurnEnded()],
+WAYS: Final[dict[OrderState, list[Event]]] = {
+    OrderState.FRESH: [],
+    OrderState.OPEN: [TurnStarted()],
+    OrderState.CALLED: [TurnStarted(), *READY_CALL],
+    OrderState.OVER: [TurnStarted(), TurnEnded()],
 }
 
 #                       FRESH  OPEN  CALLED  OVER
@@ -81,16 +81,16 @@ def walk(events: list[Event]) -> EventOrder:
 
 def test_the_table_covers_every_event_and_state() -> None:
     assert set(get_args(Event)) == ALLOWED.keys() == SAMPLES.keys()
-    assert MOVES.keys() == set(State) == WAYS.keys()
+    assert MOVES.keys() == set(OrderState) == WAYS.keys()
 
 
-@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("state", OrderState)
 @pytest.mark.parametrize("kind", ALLOWED, ids=lambda kind: kind.__name__)
-def test_table(state: State, kind: type) -> None:
-    needs_call = kind in (ToolCallDelta, ToolCallReady) and state in (State.OPEN, State.CALLED)
+def test_table(state: OrderState, kind: type) -> None:
+    needs_call = kind in (ToolCallDelta, ToolCallReady) and state in (OrderState.OPEN, OrderState.CALLED)
     order = walk(WAYS[state] + (OPEN_CALL if needs_call else []))
     assert order.state is state
-    if ALLOWED[kind][list(State).index(state)]:
+    if ALLOWED[kind][list(OrderState).index(state)]:
         order.check(SAMPLES[kind])
         assert order.state is MOVES[state][kind]
     else:
@@ -119,7 +119,7 @@ def test_calls(before: list[Event], event: Event, words: str) -> None:
 
 
 def test_a_failure_may_interrupt_a_call() -> None:
-    assert walk([TurnStarted(), *OPEN_CALL, FAILED]).state is State.OVER
+    assert walk([TurnStarted(), *OPEN_CALL, FAILED]).state is OrderState.OVER
 
 
 def test_parallel_calls_may_interleave() -> None:
@@ -133,7 +133,7 @@ def test_parallel_calls_may_interleave() -> None:
         ToolCallReady("a", "t", "{}"),
         TurnPaused(),
     ]
-    assert walk(events).state is State.OVER
+    assert walk(events).state is OrderState.OVER
 
 
 @settings(deadline=None)

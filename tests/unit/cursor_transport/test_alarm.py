@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from caretway.cursor_transport.alarm import Alarm
+from caretway.cursor_transport.alarm import DeadlineTimer
 
 
 class Timer:
@@ -41,9 +41,9 @@ class Loop:
             timer.callback()
 
 
-def make() -> tuple[Alarm, Any, list[str]]:
+def make() -> tuple[DeadlineTimer, Any, list[str]]:
     loop: Any = Loop()
-    return Alarm(loop), loop, []
+    return DeadlineTimer(loop), loop, []
 
 
 def test_set_again_and_again() -> None:
@@ -74,7 +74,7 @@ def test_sooner_and_not_at_all() -> None:
 
 
 async def test_on_a_real_loop() -> None:
-    alarm, rung = Alarm(asyncio.get_running_loop()), asyncio.Event()
+    alarm, rung = DeadlineTimer(asyncio.get_running_loop()), asyncio.Event()
     alarm.set(0.0, rung.set)
     alarm.set(0.01, rung.set)
     await rung.wait()

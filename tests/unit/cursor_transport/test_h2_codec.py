@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from caretway.cursor_transport import h2_frames as f
-from caretway.cursor_transport.h2_codec import Framing
-from caretway.cursor_transport.h2_frames import Code, Http2Broken, Kind, frame
+from caretway.cursor_transport.h2_codec import H2Codec
+from caretway.cursor_transport.h2_frames import Code, FrameType, Http2Broken, frame
 
 FIELDS = (
     (":method", "POST"),
@@ -29,7 +29,7 @@ class Pair:
     """Our client and their server, with the wire between them in our hands."""
 
     def __init__(self, stream_window: int = 1 << 20, connection_window: int = 1 << 20) -> None:
-        self.ours = Framing(stream_window, connection_window)
+        self.ours = H2Codec(stream_window, connection_window)
         self.theirs = H2Connection(H2Configuration(client_side=False, header_encoding=None))
         self.theirs.initiate_connection()
         self.ours.greet()
@@ -103,8 +103,8 @@ def test_an_answer_shorter_than_announced_is_a_reset_stream() -> None:
     pair = Pair()
     stream = pair.ours.open(f.field_block(FIELDS), end=True)
     pair.carry()
-    head = f.frame(Kind.HEADERS, f.END_HEADERS, stream, b"\x88\x0f\x0d\x0210")
-    heard = pair.ours.receive(head + frame(Kind.DATA, f.END_STREAM, stream, b"123"))
+    head = f.frame(FrameType.HEADERS, f.END_HEADERS, stream, b"\x88\x0f\x0d\x0210")
+    heard = pair.ours.receive(head + frame(FrameType.DATA, f.END_STREAM, stream, b"123"))
     assert heard[-1] == f.StreamReset(stream, Code.PROTOCOL_ERROR)
 
 
@@ -139,9 +139,9 @@ def test_resets_go_both_ways_and_late_frames_are_nobodys() -> None:
     pair.ours.reset(stream)
     pair.carry()
     assert any(isinstance(event, StreamReset) for event in pair.events)
-    late = frame(Kind.DATA, 0, stream, b"late")
+    late = frame(FrameType.DATA, 0, stream, b"late")
     assert pair.ours.receive(late) == [f.DataReceived(stream, b"", 4)]  # the connection's window has to know
-    assert pair.ours.receive(frame(Kind.WINDOW_UPDATE, 0, stream, struct.pack(">I", 9))) == []
+    assert pair.ours.receive(frame(FrameType.WINDOW_UPDATE, 0, stream, struct.pack(">I", 9))) == []
     other = pair.ours.open(f.field_block(FIELDS), end=False)
     pair.carry()
     pair.theirs.reset_stream(other, 7)
@@ -181,36 +181,36 @@ def test_any_chunking_says_the_same(messages: list[bytes], data: some.DataObject
 OPEN = 1
 BROKEN = {
     "a frame that is too large": (struct.pack(">IBI", 20_000 << 8, 0, OPEN), Code.FRAME_SIZE_ERROR),
-    "DATA on a stream that never was": (frame(Kind.DATA, 0, 9, b"x"), Code.PROTOCOL_ERROR),
-    "DATA on the connection": (frame(Kind.DATA, 0, 0, b"x"), Code.PROTOCOL_ERROR),
-    "a stream opened by the server": (frame(Kind.HEADERS, f.END_HEADERS, 2, b"\x88"), Code.PROTOCOL_ERROR),
-    "a push": (frame(Kind.PUSH_PROMISE, f.END_HEADERS, OPEN, b"\0\0\0\2"), Code.PROTOCOL_ERROR),
-    "padding longer than the frame": (frame(Kind.DATA, f.PADDED, OPEN, b"\x09x"), Code.PROTOCOL_ERROR),
-    "fields that are none": (frame(Kind.HEADERS, f.END_HEADERS, OPEN, b"\xff\xff\xff"), Code.COMPRESSION_ERROR),
-    "a second head": (frame(Kind.HEADERS, f.END_HEADERS, OPEN, b"\x88"), Code.PROTOCOL_ERROR),
+    "DATA on a stream that never was": (frame(FrameType.DATA, 0, 9, b"x"), Code.PROTOCOL_ERROR),
+    "DATA on the connection": (frame(FrameType.DATA, 0, 0, b"x"), Code.PROTOCOL_ERROR),
+    "a stream opened by the server": (frame(FrameType.HEADERS, f.END_HEADERS, 2, b"\x88"), Code.PROTOCOL_ERROR),
+    "a push": (frame(FrameType.PUSH_PROMISE, f.END_HEADERS, OPEN, b"\0\0\0\2"), Code.PROTOCOL_ERROR),
+    "padding longer than the frame": (frame(FrameType.DATA, f.PADDED, OPEN, b"\x09x"), Code.PROTOCOL_ERROR),
+    "fields that are none": (frame(FrameType.HEADERS, f.END_HEADERS, OPEN, b"\xff\xff\xff"), Code.COMPRESSION_ERROR),
+    "a second head": (frame(FrameType.HEADERS, f.END_HEADERS, OPEN, b"\x88"), Code.PROTOCOL_ERROR),
     "a frame inside a head": (
-        frame(Kind.HEADERS, 0, OPEN, b"\x88") + frame(Kind.PING, 0, 0, bytes(8)),
+        frame(FrameType.HEADERS, 0, OPEN, b"\x88") + frame(FrameType.PING, 0, 0, bytes(8)),
         Code.PROTOCOL_ERROR,
     ),
-    "CONTINUATION of nothing": (frame(Kind.CONTINUATION, f.END_HEADERS, OPEN, b"\x88"), Code.PROTOCOL_ERROR),
-    "a short RST_STREAM": (frame(Kind.RST_STREAM, 0, OPEN, b"\0"), Code.FRAME_SIZE_ERROR),
-    "SETTINGS on a stream": (frame(Kind.SETTINGS, 0, OPEN), Code.PROTOCOL_ERROR),
-    "SETTINGS of an odd size": (frame(Kind.SETTINGS, 0, 0, b"\0" * 5), Code.FRAME_SIZE_ERROR),
-    "a window that is too large": (frame(Kind.SETTINGS, 0, 0, b"\0\4\xff\xff\xff\xff"), Code.FLOW_CONTROL_ERROR),
-    "frames that are too small": (frame(Kind.SETTINGS, 0, 0, b"\0\5\0\0\0\1"), Code.PROTOCOL_ERROR),
-    "a short PING": (frame(Kind.PING, 0, 0, b"1"), Code.FRAME_SIZE_ERROR),
-    "a short GOAWAY": (frame(Kind.GOAWAY, 0, 0, b"1"), Code.FRAME_SIZE_ERROR),
-    "a window opened by nothing": (frame(Kind.WINDOW_UPDATE, 0, 0, bytes(4)), Code.PROTOCOL_ERROR),
-    "a window opened too far": (frame(Kind.WINDOW_UPDATE, 0, 0, b"\x7f\xff\xff\xff"), Code.FLOW_CONTROL_ERROR),
+    "CONTINUATION of nothing": (frame(FrameType.CONTINUATION, f.END_HEADERS, OPEN, b"\x88"), Code.PROTOCOL_ERROR),
+    "a short RST_STREAM": (frame(FrameType.RST_STREAM, 0, OPEN, b"\0"), Code.FRAME_SIZE_ERROR),
+    "SETTINGS on a stream": (frame(FrameType.SETTINGS, 0, OPEN), Code.PROTOCOL_ERROR),
+    "SETTINGS of an odd size": (frame(FrameType.SETTINGS, 0, 0, b"\0" * 5), Code.FRAME_SIZE_ERROR),
+    "a window that is too large": (frame(FrameType.SETTINGS, 0, 0, b"\0\4\xff\xff\xff\xff"), Code.FLOW_CONTROL_ERROR),
+    "frames that are too small": (frame(FrameType.SETTINGS, 0, 0, b"\0\5\0\0\0\1"), Code.PROTOCOL_ERROR),
+    "a short PING": (frame(FrameType.PING, 0, 0, b"1"), Code.FRAME_SIZE_ERROR),
+    "a short GOAWAY": (frame(FrameType.GOAWAY, 0, 0, b"1"), Code.FRAME_SIZE_ERROR),
+    "a window opened by nothing": (frame(FrameType.WINDOW_UPDATE, 0, 0, bytes(4)), Code.PROTOCOL_ERROR),
+    "a window opened too far": (frame(FrameType.WINDOW_UPDATE, 0, 0, b"\x7f\xff\xff\xff"), Code.FLOW_CONTROL_ERROR),
     "a head that never ends": (
-        frame(Kind.HEADERS, 0, OPEN, b"\x88") + frame(Kind.CONTINUATION, 0, OPEN) * 100,
+        frame(FrameType.HEADERS, 0, OPEN, b"\x88") + frame(FrameType.CONTINUATION, 0, OPEN) * 100,
         Code.ENHANCE_YOUR_CALM,
     ),
     "a window opened too far by a setting": (
-        frame(Kind.WINDOW_UPDATE, 0, OPEN, b"\x7f\xff\0\0") + frame(Kind.SETTINGS, 0, 0, b"\0\4\0\2\0\0"),
+        frame(FrameType.WINDOW_UPDATE, 0, OPEN, b"\x7f\xff\0\0") + frame(FrameType.SETTINGS, 0, 0, b"\0\4\0\2\0\0"),
         Code.FLOW_CONTROL_ERROR,
     ),
-    "more than the window": (frame(Kind.DATA, 0, OPEN, b"x" * 16_000) * 5, Code.FLOW_CONTROL_ERROR),
+    "more than the window": (frame(FrameType.DATA, 0, OPEN, b"x" * 16_000) * 5, Code.FLOW_CONTROL_ERROR),
 }
 
 
@@ -234,33 +234,35 @@ def test_a_peer_that_breaks_the_rules_is_told_which(broken: tuple[bytes, Code]) 
         pair.ours.receive(data)
     assert caught.value.code is code
     assert caught.value.stream_id == struct.unpack(">I", data[last_frame(data) + 5 :][:4])[0]
-    assert pair.ours.data_to_send().endswith(frame(Kind.GOAWAY, 0, 0, struct.pack(">II", 0, code)))
+    assert pair.ours.data_to_send().endswith(frame(FrameType.GOAWAY, 0, 0, struct.pack(">II", 0, code)))
 
 
 def test_data_before_the_head_is_refused() -> None:
     pair = Pair()
     stream = pair.ours.open(f.field_block(FIELDS), end=False)
     with pytest.raises(Http2Broken):
-        pair.ours.receive(frame(Kind.DATA, 0, stream, b"x"))
+        pair.ours.receive(frame(FrameType.DATA, 0, stream, b"x"))
 
 
 def test_unknown_frames_are_ignored() -> None:
     pair, stream = ready()
     assert pair.ours.receive(frame(0xBE, 0xFF, stream, b"grease")) == []
-    assert pair.ours.receive(frame(Kind.PRIORITY, 0, stream, bytes(5))) == []
+    assert pair.ours.receive(frame(FrameType.PRIORITY, 0, stream, bytes(5))) == []
 
 
 READS = some.one_of(
     some.builds(
-        lambda flags, of, size: frame(Kind.DATA, flags, of, bytes(size)),
+        lambda flags, of, size: frame(FrameType.DATA, flags, of, bytes(size)),
         some.sampled_from([0, 0, 0, f.END_STREAM, f.PADDED]),
         some.sampled_from([1, 1, 1, 0, 3, 2**31 + 1]),
         some.sampled_from([0, 1, 2, 100, f.FRAME_BYTES, f.FRAME_BYTES + 1]),
     ),
-    some.builds(lambda kind, size: frame(kind, 0, 1, bytes(size)), some.sampled_from(list(Kind)), some.integers(0, 9)),
+    some.builds(
+        lambda kind, size: frame(kind, 0, 1, bytes(size)), some.sampled_from(list(FrameType)), some.integers(0, 9)
+    ),
     some.binary(max_size=20),
-    some.just(frame(Kind.DATA, 0, 1, b"a") * 2),
-    some.just(frame(Kind.DATA, 0, 1, b"cut")[:-1]),
+    some.just(frame(FrameType.DATA, 0, 1, b"a") * 2),
+    some.just(frame(FrameType.DATA, 0, 1, b"cut")[:-1]),
 )
 
 

@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from caretway.cursor_transport.h2_liveness import Liveness, Question, next_ping, patience
+from caretway.cursor_transport.h2_liveness import Liveness, PendingPing, next_ping, patience
 from caretway.cursor_transport.limits import KIB, MIB, TransportLimits
 
 from .test_alarm import Loop
@@ -204,7 +204,7 @@ def test_time_in_which_we_did_not_run_does_not_count() -> None:
     ids=["nothing", "heartbeats", "an upload", "a download", "both", "no more than a window can hold an answer up"],
 )
 def test_what_is_under_way_lengthens_the_wait(ahead: int, heard: int, seconds: float) -> None:
-    question = Question(b"", 0.0, LIMITS.ping_timeout_s, ahead=ahead, heard=50)
+    question = PendingPing(b"", 0.0, LIMITS.ping_timeout_s, ahead=ahead, heard=50)
     assert patience(question, 50 + heard, LIMITS) == pytest.approx(seconds, abs=0.1)
 
 

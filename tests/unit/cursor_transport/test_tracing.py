@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from caretway.core.errors import ErrorKind, GatewayError
-from caretway.cursor_transport.ports import Listening, Response, RunHandler, RunStream
+from caretway.cursor_transport.ports import Listening, RunHandler, RunStream, UnaryResponse
 from caretway.cursor_transport.tracing import TracingTransport, kind
 from caretway.wire.envelope import End
 from caretway.wire.messages import pb
@@ -69,10 +69,10 @@ class Carrier:
     ) -> Listening:
         return await self.open_run("", headers, handler)
 
-    async def call(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> Response:
+    async def call(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> UnaryResponse:
         if self.trouble is not None:
             raise self.trouble
-        return Response(200, {}, b"marzipan")
+        return UnaryResponse(200, {}, b"marzipan")
 
     async def aclose(self) -> None:
         self.stream.close()

@@ -12,7 +12,7 @@ from caretway.core.request import Message, Role, Text, ToolResult, ToolSpec, Tur
 from caretway.core.source import Pulled, receive
 from caretway.core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Turn
 from caretway.mcp_bridge.backend import BridgedBackend, Terms
-from caretway.mcp_bridge.catalogue import BridgedTool, Catalogue, ListedTool, catalogue
+from caretway.mcp_bridge.catalogue import BridgedTool, ListedTool, McpCatalogue, catalogue
 from caretway.mcp_bridge.definitions import Process, ServerDefinition
 
 PARKING = Abilities(client_tools="native", parks=True, continues=True)
@@ -89,7 +89,7 @@ class Tools:
 
     def __init__(self) -> None:
         definition = ServerDefinition("s", Process("x"))
-        self.catalogue: Catalogue = catalogue([(definition, [ListedTool("quick"), ListedTool("slow")])])
+        self.catalogue: McpCatalogue = catalogue([(definition, [ListedTool("quick"), ListedTool("slow")])])
         self.go = asyncio.Event()
         self.running: list[str] = []
         self.cancelled: list[str] = []

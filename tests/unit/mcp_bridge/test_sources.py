@@ -9,20 +9,20 @@ import pytest
 from caretway.core.errors import GatewayError
 from caretway.mcp_bridge.definitions import Misfit, Process, Remote, ServerDefinition
 from caretway.mcp_bridge.jsonc import plain_json
-from caretway.mcp_bridge.sources import Found, Surroundings, find, servers_in
+from caretway.mcp_bridge.sources import FoundServers, SourceContext, find, servers_in
 
 ENVIRON = {"TOKEN": "t0ken-value", "EMPTY": ""}
 
 
-def around(directory: Path) -> Surroundings:
-    return Surroundings(ENVIRON, directory / "home", directory / "work")
+def around(directory: Path) -> SourceContext:
+    return SourceContext(ENVIRON, directory / "home", directory / "work")
 
 
-def own(tmp_path: Path, **servers: Any) -> Found:
+def own(tmp_path: Path, **servers: Any) -> FoundServers:
     return find({"servers": servers}, [], [], around(tmp_path))
 
 
-def one(found: Found) -> ServerDefinition:
+def one(found: FoundServers) -> ServerDefinition:
     (definition,) = found.definitions
     return definition
 
@@ -180,7 +180,7 @@ def test_imports_from_the_usual_places(tmp_path: Path) -> None:
     commands = {one.name: one.reached.command for one in found.definitions if isinstance(one.reached, Process)}
     assert commands == {"of-cursor": "ours", "shared": "near", "of-project": "p", "of-opencode": "o"}
     assert [misfit.name for misfit in found.misfits] == ["opencode.json"]
-    assert find({}, [], [], around(tmp_path)) == Found()
+    assert find({}, [], [], around(tmp_path)) == FoundServers()
 
 
 def test_strange_tables_hold_no_servers() -> None:
@@ -195,7 +195,7 @@ def test_comments_and_commas() -> None:
 
 
 def test_what_came_from_the_environment_stays_out_of_words(tmp_path: Path) -> None:
-    surroundings = Surroundings({"TOKEN": "t0ken-value", "HOME": "/home/me"}, tmp_path, tmp_path)
+    surroundings = SourceContext({"TOKEN": "t0ken-value", "HOME": "/home/me"}, tmp_path, tmp_path)
     server = {"command": "run", "args": ["--key=${TOKEN}", "${HOME}/notes"]}
     assert one(find({"servers": {"a": server}}, [], [], surroundings)).place == "run --key=*** /home/me/notes"
 

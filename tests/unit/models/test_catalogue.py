@@ -8,7 +8,7 @@ import pytest
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.request import Message, Role, Text, TurnRequest
 from caretway.core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Turn
-from caretway.models.catalogue import FRESH_S, Catalogue
+from caretway.models.catalogue import FRESH_S, ModelCatalogue
 
 THINKER = ModelInfo("thinker", aliases=("deep",), parameters=(("effort", ("low", "high")),))
 
@@ -50,8 +50,8 @@ class Clock:
 
 def catalogue(
     listing: Listing, clock: Clock | None = None, *, strict: bool = False, extra: Sequence[str] = ()
-) -> Catalogue:
-    return Catalogue(listing, extra=extra, aliases={"gpt-4o": "plain"}, strict=strict, clock=clock or Clock())
+) -> ModelCatalogue:
+    return ModelCatalogue(listing, extra=extra, aliases={"gpt-4o": "plain"}, strict=strict, clock=clock or Clock())
 
 
 def asking(model: str, effort: str | None = None) -> TurnRequest:

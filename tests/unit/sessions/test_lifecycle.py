@@ -5,33 +5,33 @@ from typing import Final
 
 import pytest
 
-from caretway.sessions.lifecycle import MOVES, Happening, IllegalMove, State, move
+from caretway.sessions.lifecycle import MOVES, Happening, IllegalMove, SessionState, move
 
 H: Final = Happening
-EXPECTED: Final[dict[State, dict[State, set[Happening]]]] = {
-    State.RUNNING: {
-        State.PARKED: {H.PAUSED},
-        State.DETACHED: {H.HUNG_UP},
-        State.OVER: {H.ENDED, H.FAILED, H.STOPPED, H.LOST, H.SHUTDOWN},
+EXPECTED: Final[dict[SessionState, dict[SessionState, set[Happening]]]] = {
+    SessionState.RUNNING: {
+        SessionState.PARKED: {H.PAUSED},
+        SessionState.DETACHED: {H.HUNG_UP},
+        SessionState.OVER: {H.ENDED, H.FAILED, H.STOPPED, H.LOST, H.SHUTDOWN},
     },
-    State.DETACHED: {
-        State.PARKED: {H.PAUSED},
-        State.OVER: {H.ENDED, H.FAILED, H.STOPPED, H.EXPIRED, H.SHUTDOWN},
+    SessionState.DETACHED: {
+        SessionState.PARKED: {H.PAUSED},
+        SessionState.OVER: {H.ENDED, H.FAILED, H.STOPPED, H.EXPIRED, H.SHUTDOWN},
     },
-    State.PARKED: {
-        State.RUNNING: {H.RESULTS},
-        State.OVER: {H.STOPPED, H.EXPIRED, H.EVICTED, H.LOST, H.SHUTDOWN},
+    SessionState.PARKED: {
+        SessionState.RUNNING: {H.RESULTS},
+        SessionState.OVER: {H.STOPPED, H.EXPIRED, H.EVICTED, H.LOST, H.SHUTDOWN},
     },
-    State.OVER: {},
+    SessionState.OVER: {},
 }
 
 
-def expected(state: State, happening: Happening) -> State | None:
+def expected(state: SessionState, happening: Happening) -> SessionState | None:
     return next((after for after, happenings in EXPECTED[state].items() if happening in happenings), None)
 
 
-@pytest.mark.parametrize(("state", "happening"), list(product(State, Happening)), ids=lambda value: value.name)
-def test_move(state: State, happening: Happening) -> None:
+@pytest.mark.parametrize(("state", "happening"), list(product(SessionState, Happening)), ids=lambda value: value.name)
+def test_move(state: SessionState, happening: Happening) -> None:
     after = expected(state, happening)
     if after is not None:
         assert move(state, happening) is after
@@ -41,7 +41,7 @@ def test_move(state: State, happening: Happening) -> None:
 
 
 def test_every_state_has_its_row() -> None:
-    assert set(MOVES) == set(State)
+    assert set(MOVES) == set(SessionState)
 
 
 def test_every_happening_happens_somewhere() -> None:
@@ -49,12 +49,16 @@ def test_every_happening_happens_somewhere() -> None:
 
 
 def test_every_state_can_be_reached_and_ends() -> None:
-    reached = {State.RUNNING}
+    reached = {SessionState.RUNNING}
     while more := {after for state in reached for after in MOVES[state].values()} - reached:
         reached |= more
-    assert reached == set(State)
-    assert all(State.OVER in MOVES[state].values() for state in State if state is not State.OVER)
+    assert reached == set(SessionState)
+    assert all(SessionState.OVER in MOVES[state].values() for state in SessionState if state is not SessionState.OVER)
 
 
 def test_the_gateway_can_stop_at_any_time() -> None:
-    assert all(MOVES[state][Happening.SHUTDOWN] is State.OVER for state in State if state is not State.OVER)
+    assert all(
+        MOVES[state][Happening.SHUTDOWN] is SessionState.OVER
+        for state in SessionState
+        if state is not SessionState.OVER
+    )

@@ -6,35 +6,47 @@ import pytest
 
 from caretway.simulator import brain
 from caretway.simulator.brain import LOOP_LIMIT, Plan, not_offered, plan
-from caretway.simulator.model_input import Message, Text, Thought, Tool, ToolCall, ToolResult
+from caretway.simulator.model_input import InputCall, InputMessage, InputResult, InputText, Thought, Tool
 from caretway.simulator.plain import wish
-from caretway.simulator.script import Call, Drop, Fail, Loop, Result, Say, Step, Stream, Think, ToolUse, Wait
+from caretway.simulator.script import (
+    Drop,
+    Fail,
+    Loop,
+    Result,
+    Say,
+    ScriptCall,
+    ScriptStream,
+    Step,
+    Think,
+    ToolUse,
+    Wait,
+)
 
 ADD = Tool("mcp-add", "add")
 TOOLS = (ADD,)
 
 
-def user(text: str) -> Message:
-    return Message("user", (Text(text),))
+def user(text: str) -> InputMessage:
+    return InputMessage("user", (InputText(text),))
 
 
-def said(text: str) -> Message:
-    return Message("assistant", (Text(text),))
+def said(text: str) -> InputMessage:
+    return InputMessage("assistant", (InputText(text),))
 
 
-def called(*ids: str) -> Message:
-    return Message("assistant", tuple(ToolCall(call_id, "add", "{}") for call_id in ids))
+def called(*ids: str) -> InputMessage:
+    return InputMessage("assistant", tuple(InputCall(call_id, "add", "{}") for call_id in ids))
 
 
-def result(call_id: str, text: str) -> Message:
-    return Message("tool", (ToolResult(call_id, "add", text),))
+def result(call_id: str, text: str) -> InputMessage:
+    return InputMessage("tool", (InputResult(call_id, "add", text),))
 
 
 @dataclass(frozen=True)
 class Case:
     name: str
     script: str
-    after: list[Message]
+    after: list[InputMessage]
     steps: tuple[Step, ...]
     first: int = 0
     results: tuple[str, ...] = ()
@@ -42,8 +54,8 @@ class Case:
     tools: tuple[Tool, ...] = field(default=TOOLS)
 
 
-ONE = Call((ToolUse("add", {}),))
-BOTH = Call((ToolUse("add", {}), ToolUse("add", {})))
+ONE = ScriptCall((ToolUse("add", {}),))
+BOTH = ScriptCall((ToolUse("add", {}), ToolUse("add", {})))
 
 CASES = [
     Case("fresh", "sim: say a\nsim: say b", [], (Say("a"), Say("b"))),
@@ -97,7 +109,7 @@ CASES = [
     Case(
         "thinking that was kept",
         "sim: think t\nsim: say a",
-        [Message("assistant", (Thought("t"),))],
+        [InputMessage("assistant", (Thought("t"),))],
         (Say("a"),),
         1,
     ),
@@ -141,7 +153,7 @@ CASES = [
     Case(
         "stream said",
         "sim: stream 3 10\nsim: fail internal",
-        [said(brain.streamed(Stream(3, 10)))],
+        [said(brain.streamed(ScriptStream(3, 10)))],
         (Fail("internal"),),
         1,
         (),
@@ -241,7 +253,7 @@ def test_a_wish_finds_its_tool(text: str, tools: tuple[Tool, ...], use: ToolUse 
 def test_a_plain_wish_is_called_and_then_answered() -> None:
     question = user("read notes.txt")
     asked = plan([question], (READ,))
-    assert [type(step) for step in asked.steps] == [Call, Say, Result]
+    assert [type(step) for step in asked.steps] == [ScriptCall, Say, Result]
     told = plan([question, called("1"), result("1", "the notes")], (READ,))
     assert [type(step) for step in told.steps] == [Say, Result]
     assert told.results == ("the notes",)

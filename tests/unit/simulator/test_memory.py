@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caretway.simulator.history import HistoryError, piece, read_root, read_typed, read_user, write_root
-from caretway.simulator.model_input import Message, Part, Picture, Text, Thought, ToolCall, ToolResult
-from caretway.simulator.state import Blob, Ledger, StateReader
+from caretway.simulator.model_input import InputCall, InputMessage, InputResult, InputText, Part, Picture, Thought
+from caretway.simulator.state import Blob, StateLedger, StateReader
 from caretway.simulator.tokens import Charge, Piece, PrefixCache, estimate
 from caretway.wire.messages import pb
 
@@ -40,53 +40,53 @@ def test_the_cache_is_bounded_and_forgets_the_oldest() -> None:
 
 
 PARTS: list[Part] = [
-    Text("words ✓"),
+    InputText("words ✓"),
     Thought("hm"),
     Picture("image/png", "aGk="),
-    ToolCall("c1", "add", '{"a":1,"b":[null,true]}'),
-    ToolResult("c1", "add", "42", is_error=True),
+    InputCall("c1", "add", '{"a":1,"b":[null,true]}'),
+    InputResult("c1", "add", "42", is_error=True),
 ]
 
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: type(part).__name__)
 def test_root_messages_round_trip(part: Part) -> None:
-    message = Message("tool" if isinstance(part, ToolResult) else "assistant", (part, Text("and")))
+    message = InputMessage("tool" if isinstance(part, InputResult) else "assistant", (part, InputText("and")))
     assert read_root(write_root(message)) == message
 
 
-FOREIGN: list[tuple[bytes, Message]] = [
-    (b'{"role":"user","content":"hi"}', Message("user", (Text("hi"),))),
-    (b'{"role":"system","content":""}', Message("system", ())),
-    (b'{"role":"developer","content":"x","id":7}', Message("system", (Text("x"),))),
+FOREIGN: list[tuple[bytes, InputMessage]] = [
+    (b'{"role":"user","content":"hi"}', InputMessage("user", (InputText("hi"),))),
+    (b'{"role":"system","content":""}', InputMessage("system", ())),
+    (b'{"role":"developer","content":"x","id":7}', InputMessage("system", (InputText("x"),))),
     (
         b'{"role":"user","content":[{"type":"text","text":"a"},"b",{"type":"new"},7]}',
-        Message("user", (Text("a"), Text("b"))),
+        InputMessage("user", (InputText("a"), InputText("b"))),
     ),
     (
         b'{"role":"assistant","content":[{"type":"tool-call","toolCallId":"1","toolName":"t","args":{"b":1,"a":2}}]}',
-        Message("assistant", (ToolCall("1", "t", '{"a":2,"b":1}'),)),
+        InputMessage("assistant", (InputCall("1", "t", '{"a":2,"b":1}'),)),
     ),
     (
         b'{"role":"assistant","content":[{"type":"tool-call","toolCallId":"1","toolName":"t","args":"{}"}]}',
-        Message("assistant", (ToolCall("1", "t", "{}"),)),
+        InputMessage("assistant", (InputCall("1", "t", "{}"),)),
     ),
     (
         b'{"role":"tool","content":[{"type":"tool-result","toolCallId":"1","toolName":"t","result":[{"type":"text","text":"a"}]}]}',
-        Message("tool", (ToolResult("1", "t", "a"),)),
+        InputMessage("tool", (InputResult("1", "t", "a"),)),
     ),
     (
         b'{"role":"tool","content":[{"type":"tool-result","toolCallId":"1","toolName":"t","output":{"type":"text","value":"v"}}]}',
-        Message("tool", (ToolResult("1", "t", "v"),)),
+        InputMessage("tool", (InputResult("1", "t", "v"),)),
     ),
     (
         b'{"role":"tool","content":[{"type":"tool-result","toolCallId":"1","toolName":"t","result":{"n":1}}]}',
-        Message("tool", (ToolResult("1", "t", '{"n":1}'),)),
+        InputMessage("tool", (InputResult("1", "t", '{"n":1}'),)),
     ),
 ]
 
 
 @pytest.mark.parametrize(("data", "message"), FOREIGN)
-def test_messages_of_other_clients_are_understood(data: bytes, message: Message) -> None:
+def test_messages_of_other_clients_are_understood(data: bytes, message: InputMessage) -> None:
     assert read_root(data) == message
 
 
@@ -111,21 +111,21 @@ def test_typed_history_is_understood() -> None:
     tool.tool_call_id, tool.tool_name, tool.is_error = "c1", "look", True
     tool.content.add().text.text = "nothing"
     assert list(read_typed(history)) == [
-        Message("user", (Text("question"),)),
-        Message("assistant", (Thought("hm"), Text("let me see"), ToolCall("c1", "look", '{"at":"it"}'))),
-        Message("tool", (ToolResult("c1", "look", "nothing", is_error=True),)),
+        InputMessage("user", (InputText("question"),)),
+        InputMessage("assistant", (Thought("hm"), InputText("let me see"), InputCall("c1", "look", '{"at":"it"}'))),
+        InputMessage("tool", (InputResult("c1", "look", "nothing", is_error=True),)),
     ]
 
 
 def test_a_user_message_brings_its_pictures() -> None:
     user = pb.UserMessage(text="look")
     user.selected_context.selected_images.add(mime_type="image/png", data=b"hi")
-    assert read_user(user) == Message("user", (Text("look"), Picture("image/png", "aGk=")))
+    assert read_user(user) == InputMessage("user", (InputText("look"), Picture("image/png", "aGk=")))
 
 
 def test_call_ids_do_not_spoil_the_cache() -> None:
-    one = Message("assistant", (ToolCall("call_1", "t", '{"a":1, "b":2}'),))
-    other = Message("assistant", (ToolCall("sess_x__call_9", "t", '{"b":2,"a":1}'),))
+    one = InputMessage("assistant", (InputCall("call_1", "t", '{"a":1, "b":2}'),))
+    other = InputMessage("assistant", (InputCall("sess_x__call_9", "t", '{"b":2,"a":1}'),))
     assert piece(one) == piece(other)
 
 
@@ -141,21 +141,21 @@ class Client:
     def keep(self, *blobs: Blob) -> None:
         self.blobs.update(blobs)
 
-    def read(self, state: pb.ConversationStateStructure) -> tuple[list[Message], StateReader]:
+    def read(self, state: pb.ConversationStateStructure) -> tuple[list[InputMessage], StateReader]:
         reader = StateReader(state)
         outer = {name: self.blobs[name] for name in reader.outer()}
         known = outer | {name: self.blobs[name] for name in reader.inner(outer)}
         return reader.history(known), reader
 
 
-SYSTEM = Message("system", (Text("be simulated"),))
-USER = Message("user", (Text("add"),))
-CALL = Message("assistant", (Text("now"), ToolCall("c1", "add", "{}")))
-DONE = Message("tool", (ToolResult("c1", "add", "3"),))
+SYSTEM = InputMessage("system", (InputText("be simulated"),))
+USER = InputMessage("user", (InputText("add"),))
+CALL = InputMessage("assistant", (InputText("now"), InputCall("c1", "add", "{}")))
+DONE = InputMessage("tool", (InputResult("c1", "add", "3"),))
 
 
 def first_turn(client: Client) -> pb.ConversationStateStructure:
-    ledger = Ledger(pb.ConversationStateStructure(), None, "r1")
+    ledger = StateLedger(pb.ConversationStateStructure(), None, "r1")
     client.keep(ledger.put_first(SYSTEM), ledger.open_turn(pb.UserMessage(text="add")), *ledger.add_messages([USER]))
     client.keep(*ledger.add_messages([CALL, DONE]))
     step = pb.ConversationStep(assistant_message=pb.AssistantMessage(text="now"))
@@ -178,8 +178,8 @@ def test_a_resumed_turn_is_continued_and_not_repeated() -> None:
     client = Client()
     state = first_turn(client)
     _, reader = client.read(state)
-    ledger = Ledger(state, reader.last_turn(), "r2")
-    client.keep(*ledger.add_messages([Message("assistant", (Text("3"),))]))
+    ledger = StateLedger(state, reader.last_turn(), "r2")
+    client.keep(*ledger.add_messages([InputMessage("assistant", (InputText("3"),))]))
     client.keep(*ledger.add_steps([pb.ConversationStep(assistant_message=pb.AssistantMessage(text="3"))]))
     client.keep(ledger.write_turn())
     resumed = ledger.checkpoint(12)
@@ -195,8 +195,11 @@ def test_a_second_turn_comes_after_the_first() -> None:
     client = Client()
     state = first_turn(client)
     state.read_paths.append("/kept")
-    ledger = Ledger(state, None, "r2")
-    client.keep(ledger.open_turn(pb.UserMessage(text="more")), *ledger.add_messages([Message("user", (Text("more"),))]))
+    ledger = StateLedger(state, None, "r2")
+    client.keep(
+        ledger.open_turn(pb.UserMessage(text="more")),
+        *ledger.add_messages([InputMessage("user", (InputText("more"),))]),
+    )
     client.keep(ledger.write_turn())
     client.keep(ledger.write_turn())  # two checkpoints in one turn still name it once
     second = ledger.checkpoint(20)

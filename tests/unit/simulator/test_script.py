@@ -6,7 +6,6 @@ import pytest
 
 from caretway.simulator.script import (
     EXEC_KINDS,
-    Call,
     Drop,
     Exec,
     Fail,
@@ -17,8 +16,9 @@ from caretway.simulator.script import (
     Recall,
     Result,
     Say,
+    ScriptCall,
+    ScriptStream,
     Step,
-    Stream,
     Think,
     ToolUse,
     Wait,
@@ -37,17 +37,20 @@ CASES: list[tuple[str, tuple[Step, ...]]] = [
     ("words\nsim: say a\nmore words\nsim: say b\n", (Say("a"), Say("b"))),
     ("a sim: say in mid-line", ()),
     ("", ()),
-    ("sim: call ping", (Call((ToolUse("ping", {}),)),)),
-    ('sim: call add {"a": 2, "b": {"c": [1, "}"]}}', (Call((ToolUse("add", {"a": 2, "b": {"c": [1, "}"]}}),)),)),
-    ('sim: call a {"x": "& b {}"} & b {"y": 1}', (Call((ToolUse("a", {"x": "& b {}"}), ToolUse("b", {"y": 1}))),)),
-    ("sim: call a & b", (Call((ToolUse("a", {}), ToolUse("b", {}))),)),
+    ("sim: call ping", (ScriptCall((ToolUse("ping", {}),)),)),
+    ('sim: call add {"a": 2, "b": {"c": [1, "}"]}}', (ScriptCall((ToolUse("add", {"a": 2, "b": {"c": [1, "}"]}}),)),)),
+    (
+        'sim: call a {"x": "& b {}"} & b {"y": 1}',
+        (ScriptCall((ToolUse("a", {"x": "& b {}"}), ToolUse("b", {"y": 1}))),),
+    ),
+    ("sim: call a & b", (ScriptCall((ToolUse("a", {}), ToolUse("b", {}))),)),
     ('sim: loop again {"n": 1}', (Loop(ToolUse("again", {"n": 1})),)),
     ('sim: exec read {"path": "/x"}', (Exec("read", {"path": "/x"}),)),
     ("sim: exec unknown", (Exec("unknown", {}),)),
     ('sim: query web_search {"search_term": "x"}', (Query("web_search", {"search_term": "x"}),)),
     ("sim: result\nsim: recall", (Result(), Recall())),
-    ("sim: stream 10 20", (Stream(10, 20),)),
-    ("sim: stream 10 20 2.5", (Stream(10, 20, 2.5),)),
+    ("sim: stream 10 20", (ScriptStream(10, 20),)),
+    ("sim: stream 10 20 2.5", (ScriptStream(10, 20, 2.5),)),
     ("sim: fail overflow", (Fail("overflow"),)),
     ("sim: fail overflow before", (Fail("overflow", "before"),)),
     ("sim: fail internal after", (Fail("internal", "after"),)),
@@ -90,7 +93,7 @@ def test_a_line_that_cannot_be_read_is_said(line: str, names: str) -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 5, 47, 48, 49, 1000])
 def test_stream_deltas_have_their_size_and_differ(size: int) -> None:
-    step = Stream(20, size)
+    step = ScriptStream(20, size)
     deltas = [step.delta(index) for index in range(step.count)]
     assert {len(delta) for delta in deltas} == {size}
     if size > 3:

@@ -3,8 +3,8 @@
 import pytest
 
 from caretway.simulator.faults import SCRIPTED
-from caretway.simulator.model_input import Message, Role, Text, ToolCall, ToolResult
-from caretway.simulator.script import FAILURES, Drop, Exec, Fail, Result, Say, Step, Stream, Think, Wait
+from caretway.simulator.model_input import InputCall, InputMessage, InputResult, InputText, Role
+from caretway.simulator.script import FAILURES, Drop, Exec, Fail, Result, Say, ScriptStream, Step, Think, Wait
 from caretway.simulator.text_model import answer, read, split
 
 BRIDGE = """<tool_bridge>
@@ -52,14 +52,16 @@ def test_what_it_reads() -> None:
     reading = read(chat(("user", "do"), ("assistant", CALLED), ("user", RESULTS + "\n\nAnd hurry.")))
     assert [tool.shown for tool in reading.tools] == ["add", "get"]
     assert reading.history == (
-        Message("system", (Text("Be nice."),)),
-        Message("user", (Text("do"),)),
-        Message(
+        InputMessage("system", (InputText("Be nice."),)),
+        InputMessage("user", (InputText("do"),)),
+        InputMessage(
             "assistant",
-            (ToolCall("call_1", "add", '{"a":1}'), ToolCall("call_2", "get", '{"x":"\\u003c/invoke>"}')),
+            (InputCall("call_1", "add", '{"a":1}'), InputCall("call_2", "get", '{"x":"\\u003c/invoke>"}')),
         ),
-        Message("tool", (ToolResult("call_1", "add", "2"), ToolResult("call_2", "get", "</tool_result> no", True))),
-        Message("user", (Text("And hurry."),)),
+        InputMessage(
+            "tool", (InputResult("call_1", "add", "2"), InputResult("call_2", "get", "</tool_result> no", True))
+        ),
+        InputMessage("user", (InputText("And hurry."),)),
     )
 
 
@@ -73,7 +75,7 @@ def test_a_transcript() -> None:
     assert text(answer(prompt)) == '<<CALL_abc12345>>\n<invoke name="get">{}</invoke>'
     assert answer([("user", prompt)]) == answer(prompt)
     last = read(split(prompt)).history[-1]
-    assert last == Message("tool", (ToolResult("call_2", "get", "three\nlines\nUser: said so"),))
+    assert last == InputMessage("tool", (InputResult("call_2", "get", "three\nlines\nUser: said so"),))
 
 
 def test_without_instructions_there_are_no_tools() -> None:
@@ -97,7 +99,7 @@ def test_thinking_where_it_was_asked_for() -> None:
     [
         ("sim: say a\nsim: fail rate_limit before", (Fail("rate_limit", "before"),)),
         ("sim: fail rate_limit after\nsim: say a", (Say("A partial answer before the failure."), Fail("rate_limit"))),
-        ("sim: wait 5\nsim: drop 2\nsim: stream 2 3", (Wait(5.0), Drop(2), Stream(2, 3))),
+        ("sim: wait 5\nsim: drop 2\nsim: stream 2 3", (Wait(5.0), Drop(2), ScriptStream(2, 3))),
         ('sim: exec read {"path": "x"}\nsim: result', (Exec("read", {"path": "x"}), Result())),
         (
             "sim: say a\nsim: recall",

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from caretway.simulator import execs, faults, queries, updates
 from caretway.simulator.accounts import LIFETIME_S, Accounts, accepted
 from caretway.simulator.model_input import Tool, find
-from caretway.simulator.script import EXEC_KINDS, QUERY_KINDS, Stream, ToolUse
+from caretway.simulator.script import EXEC_KINDS, QUERY_KINDS, ScriptStream, ToolUse
 from caretway.simulator.toolbox import read_tools
-from caretway.simulator.world import Drops, World
+from caretway.simulator.world import Drops, Shared
 from caretway.wire.envelope import End, EnvelopeReader
 from caretway.wire.errors import read_end, write_end
 from caretway.wire.messages import pb
@@ -29,7 +29,7 @@ def test_words_join_to_the_text(text: str) -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 40, 127, 128, 20_000])
 def test_the_stream_template_is_real_protobuf(size: int) -> None:
-    step = Stream(3, size)
+    step = ScriptStream(3, size)
     template = updates.StreamTemplate(step)
     for index in range(3):
         assert template.delta(index) == updates.text(step.delta(index))
@@ -80,8 +80,8 @@ def test_mcp_arguments_keep_their_types() -> None:
     assert (message.name, message.tool_name, message.provider_identifier) == ("p-t", "t", "p")
 
 
-def outcome(**result: Any) -> execs.Outcome:
-    return execs.Outcome((pb.ExecClientMessage(id=1, **result),))
+def outcome(**result: Any) -> execs.ExecOutcome:
+    return execs.ExecOutcome((pb.ExecClientMessage(id=1, **result),))
 
 
 def tree() -> pb.LsResult:
@@ -100,7 +100,7 @@ def found() -> pb.GrepResult:
     return result
 
 
-OUTCOMES: list[tuple[execs.Outcome, str, bool]] = [
+OUTCOMES: list[tuple[execs.ExecOutcome, str, bool]] = [
     (outcome(shell_result=pb.ShellResult(success=pb.ShellSuccess(stdout="out\n", stderr="err"))), "out\nerr", False),
     (
         outcome(shell_result=pb.ShellResult(failure=pb.ShellFailure(stdout="out", exit_code=3))),
@@ -130,13 +130,13 @@ OUTCOMES: list[tuple[execs.Outcome, str, bool]] = [
     (outcome(mcp_result=pb.McpResult(tool_not_found=pb.McpToolNotFound(name="t"))), "error: tool not found: t", True),
     (outcome(mcp_result=pb.McpResult(error=pb.McpError(error="boom"))), "error: boom", True),
     (outcome(mcp_result=pb.McpResult()), "error: the result is empty", True),
-    (execs.Outcome((), "cannot do that"), "error: cannot do that", True),
-    (execs.Outcome(), "error: the exec was closed without a result", True),
+    (execs.ExecOutcome((), "cannot do that"), "error: cannot do that", True),
+    (execs.ExecOutcome(), "error: the exec was closed without a result", True),
 ]
 
 
 @pytest.mark.parametrize(("outcome", "text", "is_error"), OUTCOMES)
-def test_outcomes_read_as_text(outcome: execs.Outcome, text: str, is_error: bool) -> None:
+def test_outcomes_read_as_text(outcome: execs.ExecOutcome, text: str, is_error: bool) -> None:
     assert outcome.text() == text
     assert outcome.is_error() is is_error
 
@@ -159,7 +159,7 @@ def test_a_shell_stream_ends_with_its_exit() -> None:
     ]
     messages = tuple(pb.ExecClientMessage(id=1, shell_stream=event) for event in events)
     assert [execs.final(message) for message in messages] == [False, False, False, True]
-    assert execs.Outcome(messages).text() == "ab\n[exit code 2]"
+    assert execs.ExecOutcome(messages).text() == "ab\n[exit code 2]"
 
 
 @pytest.mark.parametrize("kind", sorted(QUERY_KINDS))
@@ -215,11 +215,11 @@ def test_an_end_frame_is_one_frame() -> None:
 @pytest.mark.parametrize(("token", "good"), [("", False), ("bad-key", False), ("expired.x", False), ("key_1", True)])
 def test_keys(token: str, good: bool) -> None:
     assert accepted(token) is good
-    assert (Accounts(World()).exchange(token) is not None) is good
+    assert (Accounts(Shared()).exchange(token) is not None) is good
 
 
 def test_tokens_are_unique_and_expire() -> None:
-    world = World(clock=lambda: 1_000.0)
+    world = Shared(clock=lambda: 1_000.0)
     accounts = Accounts(world)
     first = accounts.exchange("key")
     assert first is not None

@@ -8,10 +8,10 @@ import pytest
 from caretway.core.errors import ErrorKind
 from caretway.core.request import Image, Message, Role, Text, ToolCall, ToolResult, ToolSpec, TurnRequest
 from caretway.stages.loop_guard import (
+    CallOutcome,
     Correct,
     LoopGuard,
     Ok,
-    Outcome,
     Stop,
     Verdict,
     corrected,
@@ -211,23 +211,23 @@ def test_results_without_a_call_and_calls_without_a_result_do_not_count() -> Non
 
 
 OUTCOMES: Final = [
-    ("fine", False, Outcome.SUCCESS),
-    ("the docs say: invalid arguments are refused", False, Outcome.SUCCESS),
-    ("no such file", True, Outcome.ERROR),
-    ("Error: ENOENT", False, Outcome.ERROR),
-    ("errors: 0", False, Outcome.SUCCESS),
-    ("<tool_use_error>File has not been read yet.</tool_use_error>", False, Outcome.ERROR),
-    ("<tool_use_error>InputValidationError: Read failed", False, Outcome.VALIDATION_FAILURE),
-    ("The arguments provided to the tool are invalid: path", False, Outcome.VALIDATION_FAILURE),
-    ("The edit tool was called with invalid arguments: [", False, Outcome.VALIDATION_FAILURE),
-    ("Error: missing required parameter `path`", False, Outcome.VALIDATION_FAILURE),
-    ("1 validation error for Args", True, Outcome.VALIDATION_FAILURE),
-    ("x" * 1000 + "invalid arguments", True, Outcome.ERROR),
+    ("fine", False, CallOutcome.SUCCESS),
+    ("the docs say: invalid arguments are refused", False, CallOutcome.SUCCESS),
+    ("no such file", True, CallOutcome.ERROR),
+    ("Error: ENOENT", False, CallOutcome.ERROR),
+    ("errors: 0", False, CallOutcome.SUCCESS),
+    ("<tool_use_error>File has not been read yet.</tool_use_error>", False, CallOutcome.ERROR),
+    ("<tool_use_error>InputValidationError: Read failed", False, CallOutcome.VALIDATION_FAILURE),
+    ("The arguments provided to the tool are invalid: path", False, CallOutcome.VALIDATION_FAILURE),
+    ("The edit tool was called with invalid arguments: [", False, CallOutcome.VALIDATION_FAILURE),
+    ("Error: missing required parameter `path`", False, CallOutcome.VALIDATION_FAILURE),
+    ("1 validation error for Args", True, CallOutcome.VALIDATION_FAILURE),
+    ("x" * 1000 + "invalid arguments", True, CallOutcome.ERROR),
 ]
 
 
 @pytest.mark.parametrize(("text", "failed", "expected"), OUTCOMES)
-def test_outcome(text: str, failed: bool, expected: Outcome) -> None:
+def test_outcome(text: str, failed: bool, expected: CallOutcome) -> None:
     assert outcome(ToolResult("c", (Text(text),), failed)) is expected
 
 

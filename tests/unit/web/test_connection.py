@@ -7,7 +7,7 @@ import pytest
 
 from caretway.core.errors import GatewayError
 from caretway.web.body import Bodies, BodyLimits
-from caretway.web.connection import LINGER_S, Connection, Handler
+from caretway.web.connection import LINGER_S, ClientConnection, RequestHandler
 from caretway.web.exchange import Exchange
 from caretway.web.limits import ConnectionLimits
 
@@ -49,15 +49,15 @@ class House:
     stopping = False
 
     def __init__(self) -> None:
-        self.handler: Handler = self
+        self.handler: RequestHandler = self
         self.bodies = Bodies(BodyLimits(size=100, idle=30, total=300))
         self.inside = 0
         self.asked: list[Exchange] = []
 
-    def joined(self, connection: Connection) -> bool:
+    def joined(self, connection: ClientConnection) -> bool:
         return True
 
-    def left(self, connection: Connection) -> None: ...
+    def left(self, connection: ClientConnection) -> None: ...
 
     def date(self) -> bytes:
         return b"now"
@@ -80,14 +80,14 @@ class House:
 
 
 @pytest.fixture
-async def line() -> tuple[House, Socket, Connection]:
+async def line() -> tuple[House, Socket, ClientConnection]:
     house, socket = House(), Socket()
-    connection = Connection(house, asyncio.get_running_loop())
+    connection = ClientConnection(house, asyncio.get_running_loop())
     connection.connection_made(socket)
     return house, socket, connection
 
 
-Line = tuple[House, Socket, Connection]
+Line = tuple[House, Socket, ClientConnection]
 
 
 async def ask(line: Line, data: bytes = GET) -> Exchange:

@@ -11,9 +11,9 @@ import pytest
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.dialects.registry import dialects
 from caretway.tasks import spawn
-from caretway.web.desk import Desk
+from caretway.web.desk import Tenant
 from caretway.web.exchange import HttpRequest
-from caretway.web.passthrough import REFUSED_FOR_S, DeskPerKey, client_key
+from caretway.web.passthrough import REFUSED_FOR_S, TenantPerKey, client_key
 
 KEYS = [
     ({}, None),
@@ -40,9 +40,9 @@ def test_what_cannot_be_a_key(odd: str) -> None:
     assert refused.value.kind is ErrorKind.SIGNED_OUT and odd not in str(refused.value)
 
 
-def make_desk(live: int = 0) -> Desk:
+def make_desk(live: int = 0) -> Tenant:
     sessions = SimpleNamespace(live=live, parked=0)
-    return Desk(
+    return Tenant(
         dialects=dialects(),
         responder=cast(Any, None),
         sessions=cast(Any, sessions),
@@ -59,12 +59,12 @@ class House:
         self.opened: list[str] = []
         self.closed: list[str] = []
         self.gate: asyncio.Event | None = None
-        self.reception = DeskPerKey(
+        self.reception = TenantPerKey(
             make_desk(), self.open, limit=limit, clock=lambda: self.now, is_ours=lambda _: False
         )
 
     @asynccontextmanager
-    async def open(self, key: str) -> AsyncIterator[Desk]:
+    async def open(self, key: str) -> AsyncIterator[Tenant]:
         self.opened.append(key)
         if self.gate is not None:
             await self.gate.wait()
@@ -77,7 +77,7 @@ class House:
         finally:
             self.closed.append(key)
 
-    async def ask(self, key: str, path: str = "/v1/models") -> Desk:
+    async def ask(self, key: str, path: str = "/v1/models") -> Tenant:
         async with self.reception.receive(HttpRequest("GET", path, {"x-api-key": key} if key else {})) as desk:
             return desk
 
@@ -100,7 +100,7 @@ async def test_the_first_one_may_hang_up() -> None:
     first.cancel()
     await asyncio.wait([first])
     house.gate.set()
-    assert isinstance(await second, Desk) and house.opened == ["a"]
+    assert isinstance(await second, Tenant) and house.opened == ["a"]
     await house.reception.aclose()
 
 

@@ -19,7 +19,7 @@ from ...cursor_transport.ports import RunHandler, RunStream, Transport
 from ...tasks import aside
 from ...wire import paths
 from ...wire.messages import pb
-from .compose import Composer, Surroundings
+from .compose import Composer, RunContext
 from .conversation import Conversation
 from .snapshots import blob_source, no_blobs, read_snapshot
 from .turn import AgentTurn
@@ -39,7 +39,7 @@ class AgentSetup:
     standing: Literal["official", "unofficial", "simulated"]
     identity: Identity
     limits: ConversationLimits
-    surroundings: Surroundings
+    surroundings: RunContext
     buffer_bytes: int
     tools: ToolPolicy
 

@@ -20,7 +20,7 @@ _GOT: Final = tag(pb.KvClientMessage, "get_blob_result")
 _DATA: Final = tag(pb.GetBlobResult, "blob_data")
 
 
-class BlobDesk:
+class BlobStore:
     __slots__ = ("_bytes", "_limit", "fetch", "own")
 
     def __init__(self, own: dict[bytes, bytes], fetch: Callable[[bytes], bytes | None], limit: int) -> None:

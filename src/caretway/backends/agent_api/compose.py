@@ -45,7 +45,7 @@ _COMPLETE: Final = pb.RequestContext(
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class RunContext:
     """What the gateway says about itself in a run: nothing about the client's machine that the client did not say."""
 
     os_version: str = ""
@@ -93,7 +93,7 @@ class Opening(msgspec.Struct, frozen=True):
 class Composer:
     """Writes openings. Remembered: what is the same in many of them."""
 
-    def __init__(self, surroundings: Surroundings) -> None:
+    def __init__(self, surroundings: RunContext) -> None:
         self._surroundings = surroundings
         self._nowhere = _environment(surroundings, None)
         self._tools = OfferedTools()
@@ -153,7 +153,7 @@ def _used_tokens(checkpoint: bytes) -> int:
         return 0  # whoever reads it as a conversation will say what is wrong with it
 
 
-def _environment(surroundings: Surroundings, workspace: str | None) -> bytes:
+def _environment(surroundings: RunContext, workspace: str | None) -> bytes:
     env = pb.RequestContextEnv(
         os_version=surroundings.os_version, shell=surroundings.shell, time_zone=surroundings.time_zone
     )

@@ -35,7 +35,7 @@ from ...wire import deltas
 from ...wire.deltas import read_delta
 from ...wire.messages import pb
 from .arguments import arguments_json
-from .blob_desk import BlobDesk
+from .blob_desk import BlobStore
 from .calls import Call, CallTable
 from .compose import Opening
 from .echo import Diverged, Echo
@@ -51,7 +51,7 @@ _READ_ONLY: Final = frozenset({"read_args", "redacted_read_args", "ls_args", "gr
 _BACKOFF_S: Final = 0.25
 
 
-class Phase(Enum):
+class RunPhase(Enum):
     NEW = "not opened"
     RUNNING = "running"
     PAUSED = "waiting for tool results"
@@ -108,7 +108,7 @@ class Conversation:
         fetch_blob: Callable[[bytes], bytes | None],
         parent: bytes | None = None,
     ) -> None:
-        self.phase = Phase.NEW
+        self.phase = RunPhase.NEW
         self.outgoing: list[bytes] = []
         self.events: list[Event] = []
         self.jobs: Sequence[tuple[Call, pb.ExecServerMessage]] = ()
@@ -122,7 +122,7 @@ class Conversation:
         self._policy = policy
         self._limits = limits
         self._parent = parent
-        self._blobs = BlobDesk(opening.blobs, fetch_blob, limits.max_blob_bytes)
+        self._blobs = BlobStore(opening.blobs, fetch_blob, limits.max_blob_bytes)
         self._checkpoint: bytes | None = None
         self._kept = True  # the newest checkpoint is the one we have
         self._attempts = 0
@@ -140,9 +140,9 @@ class Conversation:
 
     def open(self, now: float) -> None:
         """The first message of an attempt: the whole opening, or from the last checkpoint on."""
-        if self.phase is Phase.NEW:
+        if self.phase is RunPhase.NEW:
             self.events.append(TurnStarted(self._opening.context_tokens))
-        self.phase = Phase.RUNNING
+        self.phase = RunPhase.RUNNING
         self._attempts += 1
         self._spoke = False
         if self._attempts > 1:
@@ -157,12 +157,12 @@ class Conversation:
         more = False
         try:
             for payload in payloads:
-                if self.phase is Phase.RUNNING and (delta := read_delta(payload)) is not None:
+                if self.phase is RunPhase.RUNNING and (delta := read_delta(payload)) is not None:
                     kind, words = delta
                     self._delta(kind, words, now)
                     continue
                 more = True
-                if self.phase in (Phase.OVER, Phase.LOST) and not self.ended:
+                if self.phase in (RunPhase.OVER, RunPhase.LOST) and not self.ended:
                     return True
                 self._take(pb.AgentServerMessage.FromString(payload), now)
         except DecodeError as broken:
@@ -179,7 +179,7 @@ class Conversation:
     @property
     def ended(self) -> bool:
         """The turn came to its proper end upstream."""
-        return self.phase is Phase.OVER and self._ended
+        return self.phase is RunPhase.OVER and self._ended
 
     @property
     def fills_window(self) -> bool:
@@ -187,9 +187,9 @@ class Conversation:
 
     def lost(self, cause: Cause, fault: GatewayError | None, *, retryable: bool) -> Retry | None:
         """The attempt is over before the turn was. The next attempt, or None: it is settled."""
-        if self.phase is Phase.PAUSED:
-            self.phase = Phase.LOST  # the client's results will be replayed into a new run
-        if self.phase is not Phase.RUNNING:
+        if self.phase is RunPhase.PAUSED:
+            self.phase = RunPhase.LOST  # the client's results will be replayed into a new run
+        if self.phase is not RunPhase.RUNNING:
             return None
         if fault is None:
             fault = GatewayError(ErrorKind.UPSTREAM_DOWN, "Cursor ended the stream before the answer was complete.")
@@ -205,7 +205,7 @@ class Conversation:
             case Rung.HAND_OVER:
                 self._recovered(step.rung, cause)
                 self._pause()
-                self.phase = Phase.LOST
+                self.phase = RunPhase.LOST
                 return None
             case Rung.FRESH_RUN:
                 self._reopened += 1
@@ -245,8 +245,8 @@ class Conversation:
         self._waited = False
 
     def fail(self, error: GatewayError) -> None:
-        if self.phase is not Phase.OVER:
-            self.phase = Phase.OVER
+        if self.phase is not RunPhase.OVER:
+            self.phase = RunPhase.OVER
             self.events.append(TurnFailed(error.after_work() if self._worked_here else error))
 
     def _fail(self, kind: ErrorKind, message: str, hint: str = "") -> None:
@@ -266,7 +266,7 @@ class Conversation:
 
         `reading` is False while the client is so slow that upstream is held back: then its silence proves nothing.
         """
-        if self.phase not in (Phase.RUNNING, Phase.PAUSED):
+        if self.phase not in (RunPhase.RUNNING, RunPhase.PAUSED):
             return None
         watch = self.watch
         if watch.beats(now):
@@ -278,7 +278,7 @@ class Conversation:
         if not reading:
             watch.held_back(now)
         verdict = watch.silent(now)
-        if verdict is None and self.phase is Phase.RUNNING:
+        if verdict is None and self.phase is RunPhase.RUNNING:
             verdict = watch.stalled(now, tool_runs=self._calls.runs_here)
         return verdict
 
@@ -286,11 +286,11 @@ class Conversation:
 
     def submit(self, results: Sequence[ToolResult], extra: Sequence[Text], now: float) -> None:
         """Answer the calls of the step. Raises GatewayError(TURN_GONE) before anything is sent when it cannot."""
-        if self.phase is not Phase.PAUSED:
+        if self.phase is not RunPhase.PAUSED:
             raise GatewayError(ErrorKind.TURN_GONE, f"The turn cannot take tool results: it is {self.phase.value}.")
         if extra:
             results = self._with_extra(results, extra)
-        self.phase = Phase.RUNNING
+        self.phase = RunPhase.RUNNING
         self.visible = False
         self._tally.next_response(results)
         # Whatever the last response left unread is not this response's business.
@@ -434,14 +434,14 @@ class Conversation:
         self._show(self._calls.grow(ids, partial.args_text_delta))
 
     def _turn_ended(self, ended: pb.TurnEndedUpdate) -> None:
-        if self.phase is not Phase.RUNNING:
+        if self.phase is not RunPhase.RUNNING:
             return
         if self._calls.owed or self._calls.writing or self._echo.skip:
             raise Diverged("the model ended its answer before it was where it had been")
         self.events.append(UsageReported(self._tally.ended(read_total(ended))))
         self.events.append(TurnEnded())
         self._ended = True
-        self.phase = Phase.OVER
+        self.phase = RunPhase.OVER
 
     # ---- execs: every one gets an answer
 
@@ -498,7 +498,7 @@ class Conversation:
 
     def _settle_step(self, now: float) -> None:
         """Pause when the step's calls are all out; when nobody says how many there are, a short quiet decides."""
-        if self.phase is not Phase.RUNNING or not self._calls.step or self._calls.writing:
+        if self.phase is not RunPhase.RUNNING or not self._calls.step or self._calls.writing:
             self.watch.pause_at = None
         elif self._calls.complete():
             self._pause()
@@ -507,7 +507,7 @@ class Conversation:
 
     def _pause(self) -> None:
         self.watch.pause_at = None
-        self.phase = Phase.PAUSED
+        self.phase = RunPhase.PAUSED
         self.events.append(UsageReported(self._tally.paused()))
         self.events.append(TurnPaused())
 

@@ -26,7 +26,7 @@ _IN_CONTEXT: Final = tag(pb.RequestContext, "tools")
 _SCHEMA: Final = tag(pb.McpToolDefinition, "input_schema")
 
 
-class Offer(msgspec.Struct, frozen=True, gc=False):
+class ToolOffer(msgspec.Struct, frozen=True, gc=False):
     """Some tools, written."""
 
     in_run: bytes
@@ -37,12 +37,12 @@ class Offer(msgspec.Struct, frozen=True, gc=False):
 
 class OfferedTools:
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
-        self._known: dict[bytes, Offer] = {}
+        self._known: dict[bytes, ToolOffer] = {}
         self._bytes = 0
         self._max_bytes = max_bytes
         self._lock = Lock()
 
-    def offer(self, tools: Sequence[ToolSpec]) -> Offer:
+    def offer(self, tools: Sequence[ToolSpec]) -> ToolOffer:
         if not tools:
             return _NOTHING
         try:
@@ -65,13 +65,13 @@ class OfferedTools:
         return offer
 
 
-def _size(key: bytes, offer: Offer) -> int:
+def _size(key: bytes, offer: ToolOffer) -> int:
     return len(key) + len(offer.in_run) + len(offer.in_context)
 
 
-def _written(tools: Sequence[ToolSpec]) -> Offer:
+def _written(tools: Sequence[ToolSpec]) -> ToolOffer:
     written = [_definition(tool) for tool in tools]
-    return Offer(
+    return ToolOffer(
         embed(_OF_RUN, b"".join([embed(_IN_RUN, definition) for definition in written])),
         b"".join([embed(_IN_CONTEXT, definition) for definition in written]),
     )

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from ...core.errors import GatewayError
-from ...cursor_transport.ports import Response
+from ...cursor_transport.ports import UnaryResponse
 from .backend import Parameters
 
 log = logging.getLogger(__name__)
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 PATH: Final = "/v1/models"
 
 
-async def model_parameters(get: Callable[[], Awaitable[Response]]) -> Mapping[str, Parameters]:
+async def model_parameters(get: Callable[[], Awaitable[UnaryResponse]]) -> Mapping[str, Parameters]:
     """Nothing when the list cannot be had: models work without their parameters."""
     try:
         response = await get()

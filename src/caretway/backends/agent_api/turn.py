@@ -23,7 +23,7 @@ from ...wire.envelope import End
 from ...wire.errors import ErrorSyntax, read_end
 from ...wire.messages import pb
 from .calls import Call
-from .conversation import Conversation, Phase, Retry
+from .conversation import Conversation, Retry, RunPhase
 
 log = logging.getLogger(__name__)
 
@@ -306,7 +306,7 @@ class AgentTurn:
     def _arm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        if self._closed or self._conversation.phase not in (Phase.RUNNING, Phase.PAUSED):
+        if self._closed or self._conversation.phase not in (RunPhase.RUNNING, RunPhase.PAUSED):
             self._alarm = 0.0
             return
         self._alarm = self._conversation.watch.due()

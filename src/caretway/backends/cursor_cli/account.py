@@ -56,7 +56,7 @@ def _status(signed_in: bool, user: str = "") -> BackendStatus:
     return BackendStatus(True, f"cursor-agent is signed in as {user}." if user else "cursor-agent is signed in.")
 
 
-class Account:
+class CliAccount:
     def __init__(
         self, ask: Ask, clock: Callable[[], float], *, limit: float, fresh: float, by_key: bool = False
     ) -> None:

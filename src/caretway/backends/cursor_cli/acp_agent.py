@@ -16,7 +16,7 @@ from ...processes.lines import LineReader, TooLong
 from .acp_policy import answer
 from .acp_rpc import Rpc, RpcError
 from .faults import Circumstances, classify
-from .process import Nursery
+from .process import AgentNursery
 from .prompt import Prompt
 
 PROTOCOL: Final = 1
@@ -60,7 +60,7 @@ class AcpAgent:
     def alive(self) -> bool:
         return self._child is not None and self._child.alive and self._gone is None
 
-    async def start(self, nursery: Nursery) -> None:
+    async def start(self, nursery: AgentNursery) -> None:
         """Raises GatewayError when there is no agent to talk to; nothing is left of it then."""
         self._child = await nursery.start(self._setup.command, self)
         try:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ...core.errors import GatewayError
 from ...tasks import spawn
 from .acp_agent import AcpAgent, AcpSetup
-from .process import Nursery
+from .process import AgentNursery
 from .program import Work
 
 Prepare = Callable[[Work], AcpSetup]
@@ -26,7 +26,9 @@ class Warm:
 
 
 class AcpPool:
-    def __init__(self, nursery: Nursery, prepare: Prepare, *, processes: int, idle: float, max_sessions: int) -> None:
+    def __init__(
+        self, nursery: AgentNursery, prepare: Prepare, *, processes: int, idle: float, max_sessions: int
+    ) -> None:
         self._nursery = nursery
         self._prepare = prepare
         self._processes = processes

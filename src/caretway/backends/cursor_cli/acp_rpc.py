@@ -32,7 +32,7 @@ def _spell(data: object) -> str:
     return msgspec.json.encode(data).decode() if data is not None else ""
 
 
-class Handler(Protocol):
+class RpcHandler(Protocol):
     def notified(self, method: str, params: Mapping[str, Any]) -> None: ...
 
     def asked(self, method: str, params: Mapping[str, Any]) -> object:
@@ -41,7 +41,7 @@ class Handler(Protocol):
 
 
 class Rpc:
-    def __init__(self, send: Callable[[bytes], None], handler: Handler) -> None:
+    def __init__(self, send: Callable[[bytes], None], handler: RpcHandler) -> None:
         self._send = send
         self._handler = handler
         self._next = 0

@@ -17,9 +17,9 @@ from ...tasks import spawn
 from .acp_pool import AcpPool, Warm
 from .acp_rpc import RpcError
 from .acp_translate import AcpTranslator
-from .chat import Chat, write_chat
+from .chat import CliChat, write_chat
 from .faults import Circumstances
-from .gate import Place
+from .gate import Slot
 from .inbox import Inbox
 from .limits import CliLimits
 from .program import Work
@@ -44,11 +44,11 @@ class AcpTurn(Pulled):
         backend: str,
         launch: AcpLaunch,
         translator: AcpTranslator,
-        place: Place,
+        place: Slot,
         pool: AcpPool,
         limits: CliLimits,
         failed: Callable[[GatewayError], None],
-        keep: Callable[[Chat], None],
+        keep: Callable[[CliChat], None],
     ) -> None:
         self._backend = backend
         self._launch = launch
@@ -81,7 +81,7 @@ class AcpTurn(Pulled):
         if not self._translator.succeeded or not self._session:
             return None
         work = self._launch.work
-        kept = Chat(self._session, work.workspace, work.mode, "acp", self._launch.turns + 1)
+        kept = CliChat(self._session, work.workspace, work.mode, "acp", self._launch.turns + 1)
         self._on_kept(kept)
         return write_chat(self._backend, kept, self._launch.parent)
 

@@ -19,19 +19,19 @@ from ...core.request import TurnRequest
 from ...core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Turn
 from ...processes.child import Command
 from ...processes.nursery import Output, run_once
-from .account import Account
+from .account import CliAccount
 from .acp_agent import AcpSetup
 from .acp_pool import AcpPool
 from .acp_translate import AcpTranslator
 from .acp_turn import AcpLaunch, AcpTurn
-from .chat import Chat, FailedTurn, Ledger, read_chat
+from .chat import ChatFiles, CliChat, FailedTurn, read_chat
 from .faults import Circumstances, classify
-from .gate import Gate
+from .gate import Slots
 from .limits import CliLimits
 from .model_list import ModelList, read_models, with_aliases
 from .own_tools import Showing
 from .print_turn import Launch, PrintTurn
-from .process import Nursery
+from .process import AgentNursery
 from .program import (
     Mode,
     Program,
@@ -87,14 +87,14 @@ class CursorCliBackend:
             reasoning=True,
             usage=setup.transport == "print",
         )
-        self.nursery = Nursery()
+        self.nursery = AgentNursery()
         self._setup = setup
         self._clock = clock
         self._environment = child_environment(setup.environment, setup.api_key)
-        self._gate = Gate(limits.processes, limits.queue, retry_after=limits.retry_after)
+        self._gate = Slots(limits.processes, limits.queue, retry_after=limits.retry_after)
         self._scratch = Scratch(setup.data_dir / "cursor-agent" / "scratch")
-        self._ledger = Ledger(setup.data_dir / "cursor-agent" / "chats")
-        self._account = Account(
+        self._ledger = ChatFiles(setup.data_dir / "cursor-agent" / "chats")
+        self._account = CliAccount(
             self.ask, time.monotonic, limit=limits.auth_check, fresh=limits.auth_fresh, by_key=self._by_key
         )
         self._models = ModelList(
@@ -133,7 +133,7 @@ class CursorCliBackend:
         via = "acp" if await self._takes_acp(program, work) else "print"
         parent = snapshot.parent if snapshot is not None else None
         if chat is not None:
-            if chat != Chat(chat.id, workspace, work.mode, via, chat.turns) or not safe_chat_id(chat.id):
+            if chat != CliChat(chat.id, workspace, work.mode, via, chat.turns) or not safe_chat_id(chat.id):
                 return FailedTurn(GatewayError(ErrorKind.TURN_GONE, "The chat was had in another place or mode."))
             if not self._ledger.take(chat):
                 return FailedTurn(GatewayError(ErrorKind.TURN_GONE, "The chat has gone on since, or broke off."))
@@ -152,7 +152,13 @@ class CursorCliBackend:
     # ---- the two ways
 
     def _print(
-        self, program: Program, work: Work, prompt: Prompt, chat: Chat | None, parent: bytes | None, at: Circumstances
+        self,
+        program: Program,
+        work: Work,
+        prompt: Prompt,
+        chat: CliChat | None,
+        parent: bytes | None,
+        at: Circumstances,
     ) -> Turn:
         place = self._gate.join()
         text, pictures = prompt.text, None
@@ -165,7 +171,7 @@ class CursorCliBackend:
         launch = Launch(
             self._command(program, print_arguments(work), work.workspace),
             text.encode("utf-8", "replace"),
-            chat or Chat("", work.workspace, work.mode, "print"),
+            chat or CliChat("", work.workspace, work.mode, "print"),
             parent,
             pictures,
         )
@@ -191,7 +197,13 @@ class CursorCliBackend:
         return f"{prompt.text}\n\nThe images are in these files; look at them:\n{files}", folder
 
     def _acp(
-        self, program: Program, work: Work, prompt: Prompt, chat: Chat | None, parent: bytes | None, at: Circumstances
+        self,
+        program: Program,
+        work: Work,
+        prompt: Prompt,
+        chat: CliChat | None,
+        parent: bytes | None,
+        at: Circumstances,
     ) -> Turn:
         launch = AcpLaunch(work, program.build, prompt, chat.turns if chat else 0, parent, at)
         translator = AcpTranslator(showing=self._setup.showing, prompt_chars=at.prompt_chars)
@@ -267,7 +279,7 @@ class CursorCliBackend:
         known = self._models.known
         return checked_model(name if name in known else self._setup.aliases.get(name, name))
 
-    def _workspace(self, request: TurnRequest, chat: Chat | None) -> Path:
+    def _workspace(self, request: TurnRequest, chat: CliChat | None) -> Path:
         setup = self._setup
         if request.workspace or setup.workspace is not None:
             chosen = choose_workspace(request.workspace, setup.workspace, setup.workspaces)

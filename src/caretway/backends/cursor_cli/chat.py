@@ -23,7 +23,7 @@ PRUNED_EVERY: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Chat:
+class CliChat:
     id: str
     """As the program itself reported it."""
     workspace: str
@@ -34,20 +34,20 @@ class Chat:
     """How many turns it had."""
 
 
-def write_chat(backend: str, chat: Chat, parent: bytes | None) -> Snapshot:
+def write_chat(backend: str, chat: CliChat, parent: bytes | None) -> Snapshot:
     return Snapshot(backend, msgspec.json.encode(asdict(chat)), parent=parent)
 
 
-def read_chat(snapshot: Snapshot | None) -> Chat | None:
+def read_chat(snapshot: Snapshot | None) -> CliChat | None:
     if snapshot is None:
         return None
     try:
-        return msgspec.convert(msgspec.json.decode(snapshot.state), Chat)
+        return msgspec.convert(msgspec.json.decode(snapshot.state), CliChat)
     except (msgspec.DecodeError, msgspec.ValidationError):
         return None
 
 
-class Ledger:
+class ChatFiles:
     """Which chats stand at which turn: one small file each. A chat only goes forward, so it can be continued from its
     newest point alone, and by one turn: whoever takes the file away has it. A turn that fails leaves none."""
 
@@ -55,7 +55,7 @@ class Ledger:
         self._root = root
         self._kept = 0
 
-    def keep(self, chat: Chat) -> None:
+    def keep(self, chat: CliChat) -> None:
         try:
             self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
             write_closed(self._root / chat.id, str(chat.turns).encode())
@@ -65,7 +65,7 @@ class Ledger:
         if self._kept % PRUNED_EVERY == 0:
             self._prune()
 
-    def take(self, chat: Chat) -> bool:
+    def take(self, chat: CliChat) -> bool:
         """True for the one who may continue this chat from here."""
         file = self._root / chat.id
         try:

@@ -6,7 +6,7 @@ from collections import deque
 from ...core.errors import ErrorKind, GatewayError
 
 
-class Gate:
+class Slots:
     def __init__(self, permits: int, queue: int, *, retry_after: float) -> None:
         self._free = permits
         self._queue = queue
@@ -17,11 +17,11 @@ class Gate:
     def waiting(self) -> int:
         return len(self._waiting)
 
-    def join(self) -> "Place":
+    def join(self) -> "Slot":
         """A place at the gate, or GatewayError(OVERLOADED) when the queue is full. Nothing is awaited here."""
         if self._free:
             self._free -= 1
-            return Place(self, None)
+            return Slot(self, None)
         if len(self._waiting) >= self._queue:
             raise GatewayError(
                 ErrorKind.OVERLOADED,
@@ -31,7 +31,7 @@ class Gate:
             )
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
-        return Place(self, turn)
+        return Slot(self, turn)
 
     def leave(self, turn: "asyncio.Future[None] | None") -> None:
         if turn is not None and not turn.done():
@@ -44,10 +44,10 @@ class Gate:
             self._free += 1
 
 
-class Place:
+class Slot:
     """Somebody's place: in the queue first, then at work. Given back once, from either."""
 
-    def __init__(self, gate: Gate, turn: "asyncio.Future[None] | None") -> None:
+    def __init__(self, gate: Slots, turn: "asyncio.Future[None] | None") -> None:
         self._gate = gate
         self._turn = turn
         self._left = False

@@ -19,11 +19,11 @@ from ...core.turn import Snapshot
 from ...processes.child import Child, Command, Exit
 from ...processes.lines import LineReader
 from ...tasks import spawn
-from .chat import Chat, write_chat
-from .gate import Place
+from .chat import CliChat, write_chat
+from .gate import Slot
 from .inbox import Inbox
 from .limits import CliLimits
-from .process import Nursery
+from .process import AgentNursery
 from .program import safe_chat_id
 from .translate import PrintTranslator
 
@@ -36,7 +36,7 @@ class Launch:
 
     command: Command
     prompt: bytes
-    chat: Chat
+    chat: CliChat
     """Its id is empty for a new one."""
     parent: bytes | None
     throw_away: Path | None = None
@@ -49,11 +49,11 @@ class PrintTurn(Pulled):
         backend: str,
         launch: Launch,
         translate: Callable[[], PrintTranslator],
-        place: Place,
-        nursery: Nursery,
+        place: Slot,
+        nursery: AgentNursery,
         limits: CliLimits,
         failed: Callable[[GatewayError], None],
-        keep: Callable[[Chat], None],
+        keep: Callable[[CliChat], None],
     ) -> None:
         self._backend = backend
         self._launch = launch
@@ -90,7 +90,7 @@ class PrintTurn(Pulled):
         translator, chat = self._translator, self._launch.chat
         if not translator.succeeded or not safe_chat_id(translator.session_id):
             return None
-        kept = Chat(translator.session_id, chat.workspace, chat.mode, chat.via, chat.turns + 1)
+        kept = CliChat(translator.session_id, chat.workspace, chat.mode, chat.via, chat.turns + 1)
         self._on_kept(kept)
         return write_chat(self._backend, kept, self._launch.parent)
 

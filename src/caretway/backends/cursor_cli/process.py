@@ -2,12 +2,12 @@
 
 from ...core.errors import ErrorKind, GatewayError
 from ...processes import nursery
-from ...processes.child import CannotStart, Child, Command, Sink
+from ...processes.child import CannotStart, Child, ChildSink, Command
 from ...processes.group import POSIX
 
 
-class Nursery(nursery.Nursery):
-    async def start(self, command: Command, sink: Sink) -> Child:
+class AgentNursery(nursery.Nursery):
+    async def start(self, command: Command, sink: ChildSink) -> Child:
         """Raises GatewayError."""
         if not POSIX:
             raise GatewayError(

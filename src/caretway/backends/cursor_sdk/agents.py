@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 COUNTER: Final = "turns"
 
 
-class Place(msgspec.Struct, frozen=True):
+class AgentPosition(msgspec.Struct, frozen=True):
     """What a snapshot says."""
 
     agent: str
@@ -29,13 +29,13 @@ class Place(msgspec.Struct, frozen=True):
     """What its conversation holds, as far as anybody has said; 0: nobody has."""
 
 
-def write_place(place: Place) -> bytes:
+def write_place(place: AgentPosition) -> bytes:
     return msgspec.json.encode(place)
 
 
-def read_place(state: bytes) -> Place | None:
+def read_place(state: bytes) -> AgentPosition | None:
     try:
-        return msgspec.json.decode(state, type=Place)
+        return msgspec.json.decode(state, type=AgentPosition)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 
@@ -68,7 +68,7 @@ class Agents:
         self._layout.workspace(agent_id).mkdir(mode=0o700, parents=True)
         self._busy.add(agent_id)
 
-    def claim(self, place: Place) -> bool:
+    def claim(self, place: AgentPosition) -> bool:
         """For a turn that continues; False when that point of the conversation is not to be had."""
         if self._idle.get(place.agent) != place.turns or not self._layout.workspace(place.agent).is_dir():
             return False
@@ -76,7 +76,7 @@ class Agents:
         self._busy.add(place.agent)
         return True
 
-    def keep(self, place: Place) -> list[str]:
+    def keep(self, place: AgentPosition) -> list[str]:
         """After a turn that ended well; returns the agents that are now one too many."""
         self._busy.discard(place.agent)
         (self._layout.agent(place.agent) / COUNTER).write_text(f"{place.turns}\n", encoding="ascii")

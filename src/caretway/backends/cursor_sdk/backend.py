@@ -16,8 +16,8 @@ from ...core.errors import KEYS_PAGE, ErrorKind, GatewayError
 from ...core.request import TurnRequest
 from ...core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Turn
 from ...tasks import spawn
-from .agents import Agents, Place, read_place
-from .bridge import Bridge, Bridges, BridgeSetup
+from .agents import AgentPosition, Agents, read_place
+from .bridge import Bridges, BridgeSetup, SdkBridge
 from .callbacks import CallbackServer
 from .compose import SystemDelivery, compose
 from .faults import bridge_lost
@@ -83,7 +83,7 @@ class CursorSdkBackend:
         known = read_place(snapshot.state) if snapshot is not None else None
         if snapshot is not None and (known is None or not self.agents.claim(known)):
             return LostTurn()
-        place = known or Place(str(uuid.uuid4()), 0)
+        place = known or AgentPosition(str(uuid.uuid4()), 0)
         opening = compose(request, known=known is not None, delivery=self._setup.system_delivery)
         if known is None:
             self.agents.create(place.agent)
@@ -188,7 +188,7 @@ class CursorSdkBackend:
         await self._settled(agent_id)
         await asyncio.to_thread(self.agents.erase, agent_id)
 
-    async def key_is_refused(self, bridge: Bridge) -> GatewayError | None:
+    async def key_is_refused(self, bridge: SdkBridge) -> GatewayError | None:
         key = await self._key()
         if key == self._good_key and self._clock() < self._key_good_until:
             return None

@@ -69,7 +69,7 @@ def bridge_command(layout: Layout) -> list[str]:
     return [str(node), "--permission", "--allow-addons", *permissions, f"--allow-fs-write={layout.root}/*", str(script)]
 
 
-class Bridge:
+class SdkBridge:
     """One bridge process and the SDK's client of it."""
 
     def __init__(self, client: Any, http: Any) -> None:
@@ -114,20 +114,20 @@ class Bridges:
     def __init__(self, setup: BridgeSetup, callbacks: CallbackServer) -> None:
         self._setup = setup
         self._callbacks = callbacks
-        self._current: Bridge | None = None
-        self._others: set[Bridge] = set()
-        self._starting: asyncio.Task[Bridge | GatewayError] | None = None
+        self._current: SdkBridge | None = None
+        self._others: set[SdkBridge] = set()
+        self._starting: asyncio.Task[SdkBridge | GatewayError] | None = None
         self._idle: asyncio.TimerHandle | None = None
         self._serving = False
         self._closed = False
         self.started = 0
 
     @property
-    def current(self) -> Bridge | None:
+    def current(self) -> SdkBridge | None:
         bridge = self._current
         return bridge if bridge is not None and bridge.alive else None
 
-    async def lease(self, *, work: bool = True) -> Bridge:
+    async def lease(self, *, work: bool = True) -> SdkBridge:
         """A live bridge, started if there is none. Give it back with `release`. Only work keeps it from being idle."""
         if self._closed:
             raise GatewayError(ErrorKind.CANCELLED, "The gateway is stopping.")
@@ -146,7 +146,7 @@ class Bridges:
         bridge.leases += 1
         return bridge
 
-    def release(self, bridge: Bridge) -> None:
+    def release(self, bridge: SdkBridge) -> None:
         bridge.leases -= 1
         if bridge is self._current and (memory := bridge.memory()) is not None and memory > self._setup.memory_limit:
             log.info("the SDK's bridge has grown to %d MB and is replaced", memory // 2**20)
@@ -188,11 +188,11 @@ class Bridges:
             if not bridge.alive and not bridge.leases:
                 spawn(self._end(bridge), "end-sdk-bridge")
 
-    async def _end(self, bridge: Bridge) -> None:
+    async def _end(self, bridge: SdkBridge) -> None:
         await bridge.aclose()
         self._others.discard(bridge)
 
-    async def _start(self) -> Bridge | GatewayError:
+    async def _start(self) -> SdkBridge | GatewayError:
         """A failure is given to all who wait for the bridge, and so is a value here."""
         try:
             if not self._serving:
@@ -208,7 +208,7 @@ class Bridges:
         finally:
             self._starting = None
 
-    async def _launch(self) -> Bridge:
+    async def _launch(self) -> SdkBridge:
         import cursor_sdk
         import httpx
 
@@ -264,7 +264,7 @@ class Bridges:
         finally:
             plan_file.unlink(missing_ok=True)
             watching.close()
-        bridge = Bridge(client, http)
+        bridge = SdkBridge(client, http)
         try:
             async with asyncio.timeout(setup.start_timeout):
                 held = await life  # sent before the line that the SDK waited for
@@ -275,7 +275,7 @@ class Bridges:
         spawn(self._watch(bridge, held), "watch-sdk-bridge")
         return bridge
 
-    async def _watch(self, bridge: Bridge, life: "Life") -> None:
+    async def _watch(self, bridge: SdkBridge, life: "Life") -> None:
         """Until the watching program says that the bridge ended, or is gone itself."""
         try:
             last_words = await life.reader.read()

@@ -42,7 +42,7 @@ class Invocation:
 Handler = Callable[[Invocation], Awaitable[ToolAnswer]]
 
 
-class BadCall(Exception):
+class BadCallback(Exception):
     """Answered with an HTTP status; nobody but the bridge sees it."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
@@ -52,17 +52,17 @@ class BadCall(Exception):
 
 def read_call(method: str, target: str, headers: dict[str, str], body: bytes, token: str) -> Invocation:
     if method != "POST" or target != PATH:
-        raise BadCall(404, "not_found", "There is nothing here.")
+        raise BadCallback(404, "not_found", "There is nothing here.")
     if not secrets.compare_digest(headers.get("authorization", "").encode(), f"Bearer {token}".encode()):
-        raise BadCall(401, "unauthenticated", "The token is not the one that was agreed on.")
+        raise BadCallback(401, "unauthenticated", "The token is not the one that was agreed on.")
     try:
         asked = msgspec.json.decode(body)
         arguments = asked.get("args") or {}
         agent_id, tool, call_id = asked["agentId"], asked["toolName"], asked.get("toolCallId") or ""
     except (msgspec.DecodeError, UnicodeDecodeError, AttributeError, KeyError) as broken:
-        raise BadCall(400, "invalid_argument", f"This is no tool call: {broken}") from broken
+        raise BadCallback(400, "invalid_argument", f"This is no tool call: {broken}") from broken
     if not isinstance(arguments, dict) or not all(isinstance(text, str) for text in (agent_id, tool, call_id)):
-        raise BadCall(400, "invalid_argument", "This is no tool call.")
+        raise BadCallback(400, "invalid_argument", "This is no tool call.")
     return Invocation(agent_id, tool, msgspec.json.encode(arguments).decode(), call_id)
 
 
@@ -120,7 +120,7 @@ class CallbackServer:
             try:
                 call = read_call(request.method.decode(), request.target.decode("latin-1"), headers, body, self.token)
                 answer = await self._answer(call, reader)
-            except BadCall as refused:
+            except BadCallback as refused:
                 status, value = refused.status, {"code": refused.code, "message": str(refused)}
             else:
                 if answer is None:
@@ -165,7 +165,7 @@ class CallbackServer:
         """The handler's answer, or None when the bridge hung up before there was one."""
         handler = self._handlers.get(call.agent_id)
         if handler is None:
-            raise BadCall(404, "not_found", "This agent has no turn here.")
+            raise BadCallback(404, "not_found", "This agent has no turn here.")
         waiting = spawn(_awaited(handler(call)), "custom-tool")
         listening = spawn(reader.read(1), "custom-tool-hang-up")
         try:
@@ -173,7 +173,7 @@ class CallbackServer:
             if not waiting.done():
                 return None
             if waiting.cancelled():
-                raise BadCall(409, "aborted", "The turn is over.")
+                raise BadCallback(409, "aborted", "The turn is over.")
             return waiting.result()  # type: ignore[no-any-return]  # spawn() has no type of its own to give
         finally:
             waiting.cancel()

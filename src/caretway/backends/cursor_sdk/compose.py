@@ -30,7 +30,7 @@ _SPEAKERS: Final = {Role.USER: "user", Role.ASSISTANT: "you"}
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class SdkOpening:
     """What a turn sends."""
 
     text: str
@@ -47,7 +47,7 @@ class Opening:
     prompt_chars: int = 0
 
 
-def compose(request: TurnRequest, *, known: bool, delivery: SystemDelivery) -> Opening:
+def compose(request: TurnRequest, *, known: bool, delivery: SystemDelivery) -> SdkOpening:
     """`known`: the agent has heard everything up to the last assistant message."""
     talk = [message for message in request.messages if message.role is not Role.SYSTEM]
     cut = _newest(talk)
@@ -70,7 +70,7 @@ def compose(request: TurnRequest, *, known: bool, delivery: SystemDelivery) -> O
     tool_chars = 0 if known else sum([len(tool.description) + TOOL_CHARS for tool in request.tools])
     model, parameters = split_variant(request.model)
     chosen = dict(parameters) | dict(request.parameters)
-    return Opening(
+    return SdkOpening(
         text=text,
         images=tuple(images),
         tools=request.tools,

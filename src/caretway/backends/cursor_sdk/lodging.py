@@ -17,7 +17,7 @@ NAME: Final = "sdk"
 GUESTS: Final = "sdk-guest-"
 
 
-def settle(data_dir: Path) -> tuple[Layout, Callable[[], None]]:
+def acquire(data_dir: Path) -> tuple[Layout, Callable[[], None]]:
     """The directory, and what is to be called at the end."""
     data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     data_dir = data_dir.resolve()  # permissions are given by path, and none may lead through a symbolic link

@@ -6,14 +6,14 @@ from ...core.errors import GatewayError
 from ...core.request import Image, Text, ToolResult
 from ...core.turn import ModelInfo
 from .callbacks import ToolAnswer
-from .compose import Opening, variant_id
+from .compose import SdkOpening, variant_id
 from .faults import fault_from_sdk
 from .layout import Layout
 
 REASONING_PARAMETERS = frozenset({"effort", "reasoning_effort", "reasoning", "thinking"})
 
 
-def agent_options(opening: Opening, agent_id: str, layout: Layout, api_key: str) -> Any:
+def agent_options(opening: SdkOpening, agent_id: str, layout: Layout, api_key: str) -> Any:
     """Client tools only; without any, no tools at all. The built-in ones stay off; bridge.py says what holds them."""
     import cursor_sdk as sdk
 
@@ -41,7 +41,7 @@ def agent_options(opening: Opening, agent_id: str, layout: Layout, api_key: str)
     )
 
 
-def selection(opening: Opening) -> Any:
+def selection(opening: SdkOpening) -> Any:
     import cursor_sdk as sdk
 
     return sdk.ModelSelection(
@@ -49,7 +49,7 @@ def selection(opening: Opening) -> Any:
     )
 
 
-def user_message(opening: Opening) -> Any:
+def user_message(opening: SdkOpening) -> Any:
     import cursor_sdk as sdk
 
     images = tuple(sdk.SDKImage.from_data(image.data, image.mime_type) for image in opening.images)

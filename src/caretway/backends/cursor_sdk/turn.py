@@ -34,10 +34,10 @@ from ...core.source import Pulled
 from ...core.tally import Tally
 from ...core.turn import Snapshot
 from ...tasks import spawn
-from .agents import Place, write_place
-from .bridge import Bridge
+from .agents import AgentPosition, write_place
+from .bridge import SdkBridge
 from .callbacks import Invocation, ToolAnswer
-from .compose import Opening
+from .compose import SdkOpening
 from .faults import bridge_lost
 from .options import fault, network_error, refusal, sdk_errors, tool_answer
 from .translate import Translator
@@ -65,7 +65,7 @@ class TurnLimits:
 class OpenRun:
     """A run with everything sent, the agent that has it, and the bridge that is leased for it."""
 
-    bridge: Bridge
+    bridge: SdkBridge
     agent: Any
     run: Any
 
@@ -83,17 +83,17 @@ class Host(Protocol):
         """Whatever `open` did is undone; without an end the agent is forgotten."""
         ...
 
-    async def key_is_refused(self, bridge: Bridge) -> GatewayError | None: ...
+    async def key_is_refused(self, bridge: SdkBridge) -> GatewayError | None: ...
 
 
-class Phase(Enum):
+class SdkPhase(Enum):
     RUNNING = "running"
     PAUSED = "paused"
     OVER = "over"
 
 
 @dataclass(slots=True)
-class Call:
+class SdkCall:
     answer: "asyncio.Future[ToolAnswer]"
     events: list[Event] = field(default_factory=list)
     shown: bool = False
@@ -101,7 +101,14 @@ class Call:
 
 class SdkTurn(Pulled):
     def __init__(
-        self, backend: str, place: Place, opening: Opening, host: Host, limits: TurnLimits, *, known_tokens: int = 0
+        self,
+        backend: str,
+        place: AgentPosition,
+        opening: SdkOpening,
+        host: Host,
+        limits: TurnLimits,
+        *,
+        known_tokens: int = 0,
     ) -> None:
         """`known_tokens`: what the model reads beside the opening, as far as it is known."""
         self.place = place
@@ -113,11 +120,11 @@ class SdkTurn(Pulled):
         self._host = host
         self._limits = limits
         self._loop = asyncio.get_running_loop()
-        self._phase = Phase.RUNNING
+        self._phase = SdkPhase.RUNNING
         self._events: list[Event] = []
         self._started = False
         self._later: list[Event] = []
-        self._calls: dict[str, Call] = {}
+        self._calls: dict[str, SdkCall] = {}
         self._names = frozenset(tool.name for tool in opening.tools)
         self._tally = Tally(known_tokens + tokens(opening.prompt_chars))
         self._translator = Translator(self._tally)
@@ -139,9 +146,9 @@ class SdkTurn(Pulled):
         return self._translator.unseen
 
     @property
-    def reached(self) -> Place:
+    def reached(self) -> AgentPosition:
         """Where the conversation is when this turn has ended."""
-        return Place(self.place.agent, self.place.turns + 1, self._translator.conversation)
+        return AgentPosition(self.place.agent, self.place.turns + 1, self._translator.conversation)
 
     # ---- the reader's side
 
@@ -167,11 +174,11 @@ class SdkTurn(Pulled):
 
     async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = ()) -> None:
         open_calls = {name: call for name, call in self._calls.items() if call.shown and not call.answer.done()}
-        if self._phase is not Phase.PAUSED or not open_calls.keys() <= {result.call_id for result in results}:
+        if self._phase is not SdkPhase.PAUSED or not open_calls.keys() <= {result.call_id for result in results}:
             raise GatewayError(ErrorKind.TURN_GONE, "The turn does not wait for these results.")
         answers = [result for result in results if result.call_id in open_calls]
         self._tally.next_response(answers)
-        self._phase = Phase.RUNNING
+        self._phase = SdkPhase.RUNNING
         self._progressed = self._loop.time()
         for result in answers:
             beside = tuple(extra) if result is answers[-1] else ()
@@ -217,7 +224,7 @@ class SdkTurn(Pulled):
     async def _carry(self) -> None:
         """From the first word to the end of the run's stream; a failure is an event."""
         checking: asyncio.Task[None] | None = None
-        bridge: Bridge | None = None
+        bridge: SdkBridge | None = None
         try:
             assert self._opening is not None
             opened = await asyncio.shield(self._opening)
@@ -228,7 +235,7 @@ class SdkTurn(Pulled):
             checking = spawn(self._check_key(bridge), "sdk-key-check")
             async for record in opened.run.events():
                 self._feed(record)
-                if self._phase is Phase.OVER:
+                if self._phase is SdkPhase.OVER:
                     return
                 await self._room.wait()
             self._fail(GatewayError(ErrorKind.UPSTREAM_PROTOCOL, "The SDK's stream ended without a result."))
@@ -245,9 +252,9 @@ class SdkTurn(Pulled):
             if checking is not None:
                 checking.cancel()
 
-    async def _check_key(self, bridge: Bridge) -> None:
+    async def _check_key(self, bridge: SdkBridge) -> None:
         await asyncio.sleep(self._limits.key_check)
-        if self._phase is Phase.RUNNING and not self._spoken and not self._calls:
+        if self._phase is SdkPhase.RUNNING and not self._spoken and not self._calls:
             refused = await self._host.key_is_refused(bridge)
             if refused is not None and not self._spoken:
                 self._fail(refused)
@@ -267,7 +274,7 @@ class SdkTurn(Pulled):
 
     async def called(self, invocation: Invocation) -> ToolAnswer:
         """The bridge wants a tool. The same call again, after a retry of the SDK's, is the same call."""
-        if self._phase is Phase.OVER:
+        if self._phase is SdkPhase.OVER:
             return refusal("The turn is over.")
         if not self.opening.calls_allowed:
             return refusal("Tools are switched off for this turn: answer in text.")
@@ -281,10 +288,10 @@ class SdkTurn(Pulled):
                 ToolCallDelta(call_id, invocation.arguments),
                 ToolCallReady(call_id, invocation.tool, invocation.arguments),
             ]
-            call = self._calls[call_id] = Call(self._loop.create_future(), events)
+            call = self._calls[call_id] = SdkCall(self._loop.create_future(), events)
             self._translator.announced.discard(call_id)
             self._progressed = self._loop.time()
-            if self._phase is Phase.RUNNING:
+            if self._phase is SdkPhase.RUNNING:
                 self._reveal()
         return await asyncio.shield(call.answer)
 
@@ -313,20 +320,20 @@ class SdkTurn(Pulled):
 
     def _pause(self) -> None:
         self._pause_timer = None
-        if self._phase is Phase.RUNNING:
+        if self._phase is SdkPhase.RUNNING:
             self._show(UsageReported(self._tally.paused()))
             self._show(TurnPaused())
-            self._phase = Phase.PAUSED
+            self._phase = SdkPhase.PAUSED
 
     # ---- events out
 
     def _show(self, event: Event) -> None:
-        if self._phase is Phase.OVER:
+        if self._phase is SdkPhase.OVER:
             return
-        if self._phase is Phase.PAUSED and not isinstance(event, TurnFailed):
+        if self._phase is SdkPhase.PAUSED and not isinstance(event, TurnFailed):
             self._later.append(event)  # for the next response: this one has ended
             return
-        if self._phase is Phase.PAUSED:
+        if self._phase is SdkPhase.PAUSED:
             self._over()  # submit() will say that the turn is gone
             return
         if not self._started and not isinstance(event, TurnFailed):
@@ -354,7 +361,7 @@ class SdkTurn(Pulled):
         self._show(TurnFailed(failure))
 
     def _over(self) -> None:
-        self._phase = Phase.OVER
+        self._phase = SdkPhase.OVER
         self._room.set()
         for timer in (self._pause_timer, self._clock):
             if timer is not None:
@@ -370,7 +377,7 @@ class SdkTurn(Pulled):
         """Nothing happens for too long: the run is given up. A parked turn and a slow reader have all the time."""
         if self._clock is not None:
             self._clock.cancel()
-        if self._phase is not Phase.RUNNING:
+        if self._phase is not SdkPhase.RUNNING:
             return
         limit = self._limits.tool_progress if self._translator.running else self._limits.progress
         now = self._loop.time()
@@ -390,7 +397,7 @@ class SdkTurn(Pulled):
         self._clock = self._loop.call_later(left, self._tick)
 
 
-async def _why_broken(failure: Exception, bridge: Bridge | None) -> GatewayError:
+async def _why_broken(failure: Exception, bridge: SdkBridge | None) -> GatewayError:
     if bridge is None:
         return fault(failure)
     try:

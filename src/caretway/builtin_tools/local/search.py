@@ -76,7 +76,7 @@ class Job:
 
 
 @dataclass(slots=True)
-class Found:
+class SearchResult:
     """What is sent back, all of it countable by the caller."""
 
     files: list[str] = field(default_factory=list)
@@ -112,14 +112,14 @@ class Search:
         self._deadline = clock() + job.seconds
         self._wanted = file_filter(job.glob, job.file_type)
         self._matcher = _compiled(job) if job.pattern else None
-        self._found = Found()
+        self._found = SearchResult()
         self._seen_files = self._seen_bytes = 0
         self._skip = max(0, job.offset)
         self._room = min(job.limit, job.max_results) if job.limit > 0 else job.max_results
         self._bytes_left = job.output_bytes
         self._dated: list[tuple[float, str]] = []
 
-    def run(self) -> Found:
+    def run(self) -> SearchResult:
         try:
             if self._matcher is None:
                 self._list_files()
@@ -336,7 +336,7 @@ def outcome(job: Job) -> dict[str, Any]:
         return {"error": failure.strerror or str(failure)}
     except MemoryError:
         return {"error": "the search needs too much memory"}
-    return {name: getattr(found, name) for name in Found.__slots__}
+    return {name: getattr(found, name) for name in SearchResult.__slots__}
 
 
 def main() -> None:

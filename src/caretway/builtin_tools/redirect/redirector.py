@@ -20,16 +20,16 @@ from . import answers, by_shell, wishes
 from .answers import Reply
 from .fitting import Need, fit
 from .outcome import Outcome, read_outcome
-from .roles import Role, Toolbox
+from .roles import ClientToolbox, ToolRole
 from .shell_text import read_shell_outcome
-from .wishes import Wish
+from .wishes import Intent
 
 Answer = Callable[[Outcome], list[Reply]]
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    wish: Wish
+class RedirectRoute:
+    wish: Intent
     answer: Answer
     least: Need = Need.SHOULD
     """The weakest need that must be met."""
@@ -39,7 +39,7 @@ class Redirector:
     """Knows the tools of one request."""
 
     def __init__(self, tools: Sequence[ToolSpec]) -> None:
-        self._tools = Toolbox(tools)
+        self._tools = ClientToolbox(tools)
 
     def translate(self, exec_: pb.ExecServerMessage) -> Redirect | None:
         """The call that does what the exec asks for. None: the client has no tool for it."""
@@ -57,8 +57,8 @@ class Redirector:
         return None
 
 
-def _convert(way: Way, exec_id: int, result: ToolResult) -> list[bytes]:
-    outcome = (read_shell_outcome if way.wish.role is Role.SHELL else read_outcome)(result)
+def _convert(way: RedirectRoute, exec_id: int, result: ToolResult) -> list[bytes]:
+    outcome = (read_shell_outcome if way.wish.role is ToolRole.SHELL else read_outcome)(result)
     messages: list[bytes] = []
     for reply in way.answer(outcome):
         reply.id = exec_id
@@ -66,37 +66,37 @@ def _convert(way: Way, exec_id: int, result: ToolResult) -> list[bytes]:
     return [*messages, execs.stream_close(exec_id)]
 
 
-def _shell(args: pb.ShellArgs, answer: Callable[[pb.ShellArgs, Outcome], list[Reply]]) -> Iterator[Way]:
+def _shell(args: pb.ShellArgs, answer: Callable[[pb.ShellArgs, Outcome], list[Reply]]) -> Iterator[RedirectRoute]:
     if not args.command:
         return
     folder = "" if args.working_directory == "." else args.working_directory
-    yield Way(wishes.shell(args, folder=folder), partial(answer, args))
+    yield RedirectRoute(wishes.shell(args, folder=folder), partial(answer, args))
     if folder and (moved := by_shell.inside(folder, args.command)):
-        yield Way(wishes.shell(args, text=moved), partial(answer, args))
+        yield RedirectRoute(wishes.shell(args, text=moved), partial(answer, args))
 
 
-def _ways(wish: Wish, command: str | None, answer: Answer) -> Iterator[Way]:
+def _ways(wish: Intent, command: str | None, answer: Answer) -> Iterator[RedirectRoute]:
     """A tool made for it, a shell, and then the tool again with less."""
-    yield Way(wish, answer)
+    yield RedirectRoute(wish, answer)
     if command is not None:
-        yield Way(wishes.command(command), answer)
-    yield Way(wish, answer, Need.MUST)
+        yield RedirectRoute(wishes.command(command), answer)
+    yield RedirectRoute(wish, answer, Need.MUST)
 
 
-def _read(args: pb.ReadArgs, answer: Callable[..., list[Reply]]) -> Iterator[Way]:
+def _read(args: pb.ReadArgs, answer: Callable[..., list[Reply]]) -> Iterator[RedirectRoute]:
     if not args.path:
         return
     wish = wishes.read(args)
     for way in _ways(wish, by_shell.read(args), partial(answer, args, ranged=wish.ranged)):
         # With less than all of it, the client reads more of the file than the range.
-        yield way if way.least is not Need.MUST else Way(wish, partial(answer, args), Need.MUST)
+        yield way if way.least is not Need.MUST else RedirectRoute(wish, partial(answer, args), Need.MUST)
 
 
-def _ls(args: pb.LsArgs) -> Iterator[Way]:
+def _ls(args: pb.LsArgs) -> Iterator[RedirectRoute]:
     return _ways(wishes.ls(args), by_shell.ls(args), partial(answers.ls, args))
 
 
-def _search(args: pb.GrepArgs) -> Iterator[Way]:
+def _search(args: pb.GrepArgs) -> Iterator[RedirectRoute]:
     """One exec, two trades: with a pattern it searches in files, with a glob alone it searches for files."""
     if args.pattern:
         yield from _ways(wishes.grep(args), by_shell.grep(args), partial(answers.grep, args))
@@ -104,23 +104,23 @@ def _search(args: pb.GrepArgs) -> Iterator[Way]:
         yield from _ways(wishes.glob(args), by_shell.glob(args), partial(answers.glob, args))
 
 
-def _write(args: pb.WriteArgs) -> Iterator[Way]:
+def _write(args: pb.WriteArgs) -> Iterator[RedirectRoute]:
     text = wishes.written_text(args)
     if args.path and text is not None:
         yield from _ways(wishes.write(args, text), by_shell.write(args, text), partial(answers.write, args))
 
 
-def _delete(args: pb.DeleteArgs) -> Iterator[Way]:
+def _delete(args: pb.DeleteArgs) -> Iterator[RedirectRoute]:
     if args.path:
         yield from _ways(wishes.delete(args), by_shell.delete(args), partial(answers.delete, args))
 
 
-def _fetch(args: pb.FetchArgs) -> Iterator[Way]:
+def _fetch(args: pb.FetchArgs) -> Iterator[RedirectRoute]:
     if args.url:
-        yield Way(wishes.fetch(args), partial(answers.fetch, args))
+        yield RedirectRoute(wishes.fetch(args), partial(answers.fetch, args))
 
 
-WAYS: Final[dict[str, Callable[[pb.ExecServerMessage], Iterator[Way]]]] = {
+WAYS: Final[dict[str, Callable[[pb.ExecServerMessage], Iterator[RedirectRoute]]]] = {
     "shell_args": lambda exec_: _shell(exec_.shell_args, answers.shell),
     "shell_stream_args": lambda exec_: _shell(exec_.shell_stream_args, answers.shell_stream),
     "read_args": lambda exec_: _read(exec_.read_args, answers.read),

@@ -12,7 +12,7 @@ from typing import Final
 from ...core.request import ToolSpec
 
 
-class Role(Enum):
+class ToolRole(Enum):
     SHELL = "shell"
     READ = "read"
     LIST = "list"
@@ -23,25 +23,33 @@ class Role(Enum):
     FETCH = "fetch"
 
 
-NAMES: Final[dict[Role, tuple[str, ...]]] = {
-    Role.SHELL: (
+NAMES: Final[dict[ToolRole, tuple[str, ...]]] = {
+    ToolRole.SHELL: (
         *("bash", "shell", "exec_command", "shell_command", "run_shell_command", "run_terminal_cmd"),
         *("run_terminal_command", "run_in_terminal", "local_shell", "developer__shell", "run_command"),
         *("execute_command", "execute_bash", "run_bash", "bash_command", "terminal", "execute", "exec"),
     ),
-    Role.READ: ("read", "read_file", "view_file", "file_read", "open_file", "read_files", "view", "cat"),
-    Role.LIST: (
+    ToolRole.READ: ("read", "read_file", "view_file", "file_read", "open_file", "read_files", "view", "cat"),
+    ToolRole.LIST: (
         *("list", "ls", "list_dir", "list_directory", "list_files", "list_folder", "dir_list"),
         *("read_dir", "read_directory", "directory_tree", "tree"),
     ),
-    Role.GREP: (
+    ToolRole.GREP: (
         *("grep", "ripgrep", "rg", "grep_search", "search_file_content", "search_files", "search_code"),
         *("search_text", "content_search", "code_search", "search"),
     ),
-    Role.GLOB: ("glob", "glob_file_search", "glob_search", "find_files", "file_search", "file_glob_search"),
-    Role.WRITE: ("write", "write_file", "write_to_file", "create_file", "create_new_file", "file_write", "save_file"),
-    Role.DELETE: ("delete", "delete_file", "remove_file", "file_delete", "rm", "remove"),
-    Role.FETCH: ("webfetch", "web_fetch", "fetch", "fetch_url", "fetch_webpage", "url_fetch", "read_url"),
+    ToolRole.GLOB: ("glob", "glob_file_search", "glob_search", "find_files", "file_search", "file_glob_search"),
+    ToolRole.WRITE: (
+        "write",
+        "write_file",
+        "write_to_file",
+        "create_file",
+        "create_new_file",
+        "file_write",
+        "save_file",
+    ),
+    ToolRole.DELETE: ("delete", "delete_file", "remove_file", "file_delete", "rm", "remove"),
+    ToolRole.FETCH: ("webfetch", "web_fetch", "fetch", "fetch_url", "fetch_webpage", "url_fetch", "read_url"),
 }
 """Most telling names first. Case, `_` and `-` make no difference: `readFile` is `read_file`."""
 
@@ -66,18 +74,18 @@ def plain(name: str) -> str:
     return name.replace("_", "").replace("-", "").lower()
 
 
-_RANKS: Final[dict[Role, dict[str, int]]] = {
+_RANKS: Final[dict[ToolRole, dict[str, int]]] = {
     role: {plain(name): rank for rank, name in enumerate(names)} for role, names in NAMES.items()
 }
 _VAGUE: Final = frozenset(map(plain, VAGUE))
 
 
-class Toolbox:
+class ClientToolbox:
     """The client's tools by role: those that bear the very name first, those in a namespace apart."""
 
     def __init__(self, tools: Iterable[ToolSpec]) -> None:
-        self._direct: dict[Role, list[tuple[int, ToolSpec]]] = {}
-        self._namespaced: dict[Role, list[tuple[int, ToolSpec]]] = {}
+        self._direct: dict[ToolRole, list[tuple[int, ToolSpec]]] = {}
+        self._namespaced: dict[ToolRole, list[tuple[int, ToolSpec]]] = {}
         for tool in tools:
             self._sort_in(tool)
         for shelf in (self._direct, self._namespaced):
@@ -93,7 +101,7 @@ class Toolbox:
             elif last != name and last in ranks and last not in _VAGUE:
                 self._namespaced.setdefault(role, []).append((ranks[last], tool))
 
-    def tools(self, role: Role, *, namespaced: bool) -> list[ToolSpec]:
+    def tools(self, role: ToolRole, *, namespaced: bool) -> list[ToolSpec]:
         shelf = self._namespaced if namespaced else self._direct
         return [tool for _, tool in shelf.get(role, ())]
 

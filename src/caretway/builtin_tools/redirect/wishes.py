@@ -8,12 +8,12 @@ from typing import Final
 
 from ...wire.messages import pb
 from .fitting import Form, Need, Value
-from .roles import Role
+from .roles import ToolRole
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    role: Role
+class Intent:
+    role: ToolRole
     values: tuple[Value, ...]
     label: str | None = None
     """What a required free-text label may say."""
@@ -60,13 +60,13 @@ def _file(path: str) -> Value:
     return Value((Form(PATH, path), Form(PATHS, [path])))
 
 
-def command(text: str, label: str = "") -> Wish:
+def command(text: str, label: str = "") -> Intent:
     """A shell that runs `text` where it stands. Some tools take an argument vector."""
     forms = (Form(COMMAND, text), Form(("command", "cmd", "argv"), ["bash", "-lc", text]), Form(("commands",), [text]))
-    return Wish(Role.SHELL, (Value(forms),), label=label or text)
+    return Intent(ToolRole.SHELL, (Value(forms),), label=label or text)
 
 
-def shell(args: pb.ShellArgs, *, folder: str = "", text: str = "") -> Wish:
+def shell(args: pb.ShellArgs, *, folder: str = "", text: str = "") -> Intent:
     """`folder`: where the tool must run it. `text`: the command, if not the one of the exec."""
     wish = command(text or args.command, args.description)
     values = list(wish.values)
@@ -78,7 +78,7 @@ def shell(args: pb.ShellArgs, *, folder: str = "", text: str = "") -> Wish:
         values.append(_timeout(args.timeout))
     if args.description:
         values.append(_one(("description", "explanation"), args.description, Need.MAY))
-    return Wish(Role.SHELL, tuple(values), label=wish.label)
+    return Intent(ToolRole.SHELL, tuple(values), label=wish.label)
 
 
 def _timeout(milliseconds: int) -> Value:
@@ -95,7 +95,7 @@ def _timeout(milliseconds: int) -> Value:
     return Value(forms, Need.MAY)
 
 
-def read(args: pb.ReadArgs) -> Wish:
+def read(args: pb.ReadArgs) -> Intent:
     start = max(0, args.offset)
     values = [_file(args.path)]
     if start:
@@ -103,26 +103,26 @@ def read(args: pb.ReadArgs) -> Wish:
     if args.limit:
         end = max(start, 1) + args.limit - 1
         values.append(Value((Form(COUNT, args.limit), Form(END, end)), Need.SHOULD))
-    return Wish(Role.READ, tuple(values), ranged=len(values) > 1)
+    return Intent(ToolRole.READ, tuple(values), ranged=len(values) > 1)
 
 
-def ls(args: pb.LsArgs) -> Wish:
+def ls(args: pb.LsArgs) -> Intent:
     values = [_one(FOLDER, args.path) if args.path else _one(FOLDER, ".", Need.MAY)]
     if args.ignore:
         values.append(_one(("ignore", "ignore_patterns", "exclude"), list(args.ignore), Need.MAY))
-    return Wish(Role.LIST, tuple(values))
+    return Intent(ToolRole.LIST, tuple(values))
 
 
-def glob(args: pb.GrepArgs) -> Wish:
+def glob(args: pb.GrepArgs) -> Intent:
     values = [_one(GLOB, args.glob)]
     if args.path:
         values.append(_one(SEARCHED, args.path))
     if args.head_limit > 0:
         values.append(_one(("limit", "max_results", "head_limit"), args.head_limit, Need.MAY))
-    return Wish(Role.GLOB, tuple(values))
+    return Intent(ToolRole.GLOB, tuple(values))
 
 
-def grep(args: pb.GrepArgs) -> Wish:
+def grep(args: pb.GrepArgs) -> Intent:
     values = [_one(PATTERN, args.pattern)]
     if args.path:
         values.append(_one(SEARCHED, args.path))
@@ -151,19 +151,19 @@ def grep(args: pb.GrepArgs) -> Wish:
         )
         if number > 0
     )
-    return Wish(Role.GREP, tuple(values))
+    return Intent(ToolRole.GREP, tuple(values))
 
 
-def write(args: pb.WriteArgs, text: str) -> Wish:
-    return Wish(Role.WRITE, (_file(args.path), _one(CONTENT, text)))
+def write(args: pb.WriteArgs, text: str) -> Intent:
+    return Intent(ToolRole.WRITE, (_file(args.path), _one(CONTENT, text)))
 
 
-def delete(args: pb.DeleteArgs) -> Wish:
-    return Wish(Role.DELETE, (_file(args.path),))
+def delete(args: pb.DeleteArgs) -> Intent:
+    return Intent(ToolRole.DELETE, (_file(args.path),))
 
 
-def fetch(args: pb.FetchArgs) -> Wish:
-    return Wish(Role.FETCH, (Value((Form(URL, args.url), Form(("urls",), [args.url]))),))
+def fetch(args: pb.FetchArgs) -> Intent:
+    return Intent(ToolRole.FETCH, (Value((Form(URL, args.url), Form(("urls",), [args.url]))),))
 
 
 def written_text(args: pb.WriteArgs) -> str | None:

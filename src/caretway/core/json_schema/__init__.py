@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from .containers import CONTAINER_RULES, LAST_RULES
 from .document import Budget, Document, Unreadable
-from .run import Place, Rules, Run
+from .run import Place, Rules, Validation
 from .values import VALUE_RULES
 
 __all__ = ["MAX_STEPS", "Problem", "SchemaChecker", "Unreadable"]
@@ -61,7 +61,7 @@ class SchemaChecker:
         return self._read
 
     def _run(self, value: object, *, first: bool) -> Iterator[tuple[Place | None, str]]:
-        run = Run(self._document(), self._budget, _RULES, first=first)
+        run = Validation(self._document(), self._budget, _RULES, first=first)
         try:
             run.apply(self._schema, value, None, run.found, None)
         except RecursionError as failure:

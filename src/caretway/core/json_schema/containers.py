@@ -5,12 +5,14 @@ from itertools import islice
 from typing import Any, Final
 
 from .document import Unreadable
-from .run import ARRAY, Found, Place, Rule, Run, Seen, array, fail, number, shown, table_of
+from .run import ARRAY, Found, Place, Rule, Seen, Validation, array, fail, number, shown, table_of
 
 # ---- arrays
 
 
-def _each(run: Run, schema: Any, value: Any, where: range, at: Place | None, found: Found, seen: Seen | None) -> bool:
+def _each(
+    run: Validation, schema: Any, value: Any, where: range, at: Place | None, found: Found, seen: Seen | None
+) -> bool:
     """These elements, against one schema."""
     if seen is not None:
         run.budget.spend(len(where))
@@ -25,7 +27,7 @@ def _each(run: Run, schema: Any, value: Any, where: range, at: Place | None, fou
 
 
 def _one_by_one(
-    run: Run, schemas: Sequence[Any], value: Any, at: Place | None, found: Found, seen: Seen | None
+    run: Validation, schemas: Sequence[Any], value: Any, at: Place | None, found: Found, seen: Seen | None
 ) -> bool:
     """Each element against the schema in its place."""
     passes = True
@@ -37,7 +39,7 @@ def _one_by_one(
     return passes
 
 
-def _items(run: Run, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
+def _items(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
     if not isinstance(value, ARRAY):
         return True
     wanted = schema["items"]
@@ -49,13 +51,15 @@ def _items(run: Run, schema: Any, value: Any, at: Place | None, found: Found, se
     return _each(run, wanted, value, range(min(start, len(value)), len(value)), at, found, seen)
 
 
-def _prefix_items(run: Run, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
+def _prefix_items(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
     if not isinstance(value, ARRAY) or run.document.draft < 2020:
         return True
     return _one_by_one(run, array(schema, "prefixItems"), value, at, found, seen)
 
 
-def _additional_items(run: Run, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
+def _additional_items(
+    run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None
+) -> bool:
     first = schema.get("items")
     if not isinstance(value, ARRAY) or not isinstance(first, ARRAY) or run.document.draft >= 2020:
         return True
@@ -63,7 +67,7 @@ def _additional_items(run: Run, schema: Any, value: Any, at: Place | None, found
     return _each(run, schema["additionalItems"], value, range(start, len(value)), at, found, seen)
 
 
-def _contains(run: Run, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
+def _contains(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
     if not isinstance(value, ARRAY):
         return True
     counts = run.document.draft >= 2019
@@ -83,7 +87,7 @@ def _contains(run: Run, schema: Any, value: Any, at: Place | None, found: Found,
     return most is None or fitting <= most or fail(found, at, f"{shown(value)} contains too many elements that match")
 
 
-def _unique_items(run: Run, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
+def _unique_items(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
     if schema["uniqueItems"] is not True or not isinstance(value, ARRAY):
         return True
     known: set[str] = set()
@@ -98,7 +102,7 @@ def _unique_items(run: Run, schema: Any, value: Any, at: Place | None, found: Fo
 # ---- objects
 
 
-def _properties(run: Run, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
+def _properties(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
     wanted = table_of(schema, "properties")
     if not isinstance(value, Mapping):
         return True
@@ -119,7 +123,7 @@ def _properties(run: Run, schema: Any, value: Any, at: Place | None, found: Foun
 
 
 def _others(
-    run: Run, schema: Any, value: Any, names: list[str], at: Place | None, found: Found, seen: Seen | None
+    run: Validation, schema: Any, value: Any, names: list[str], at: Place | None, found: Found, seen: Seen | None
 ) -> bool:
     """Properties that nothing else speaks of, against one schema."""
     if seen is not None:
@@ -137,7 +141,7 @@ def _others(
     return passes
 
 
-def _additional(run: Run, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
+def _additional(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
     if not isinstance(schema["additionalProperties"], bool | Mapping):
         raise Unreadable("`additionalProperties` is not a schema")
     if run.lenient or not isinstance(value, Mapping):
@@ -148,7 +152,9 @@ def _additional(run: Run, schema: Any, value: Any, at: Place | None, found: Foun
     return _others(run, schema["additionalProperties"], value, names, at, found, seen)
 
 
-def _property_names(run: Run, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
+def _property_names(
+    run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None
+) -> bool:
     if not isinstance(value, Mapping):
         return True
     passes = True
@@ -160,11 +166,11 @@ def _property_names(run: Run, schema: Any, value: Any, at: Place | None, found: 
     return passes
 
 
-def _required(run: Run, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
+def _required(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
     return _all_there(run, array(schema, "required"), value, at, found)
 
 
-def _all_there(run: Run, names: Sequence[Any], value: Any, at: Place | None, found: Found) -> bool:
+def _all_there(run: Validation, names: Sequence[Any], value: Any, at: Place | None, found: Found) -> bool:
     if not isinstance(value, Mapping):
         return True
     run.budget.spend(len(names))
@@ -182,7 +188,7 @@ def _all_there(run: Run, names: Sequence[Any], value: Any, at: Place | None, fou
 def _dependent(word: str) -> Rule:
     """Property -> what must be there beside it: a list of names, or a schema for the whole."""
 
-    def rule(run: Run, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
+    def rule(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
         wanted = table_of(schema, word)
         if not isinstance(value, Mapping) or (word == "dependencies" and run.document.draft > 7):
             return True
@@ -207,7 +213,9 @@ def _dependent(word: str) -> Rule:
 # ---- what no other keyword looked at
 
 
-def _unevaluated_items(run: Run, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
+def _unevaluated_items(
+    run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None
+) -> bool:
     if not isinstance(value, ARRAY) or seen is None:
         return True
     run.budget.spend(len(value))
@@ -221,7 +229,7 @@ def _unevaluated_items(run: Run, schema: Any, value: Any, at: Place | None, foun
     return passes
 
 
-def _unevaluated(run: Run, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
+def _unevaluated(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
     if run.lenient or not isinstance(value, Mapping) or seen is None:
         return True
     run.budget.spend(len(value))

@@ -15,7 +15,7 @@ from .document import Budget, Document, Unreadable
 Place = tuple[Any, str | int]
 """Where a value is: (the place of its holder or None, key). Spelled out only when something is wrong there."""
 Found = list[tuple["Place | None", str]] | None
-Rule = Callable[["Run", Any, Any, "Place | None", Found, "Seen | None"], bool]
+Rule = Callable[["Validation", Any, Any, "Place | None", Found, "Seen | None"], bool]
 """(run, the schema with the keyword, value, where it is, found, seen) -> does it pass?"""
 
 MAX_DEPTH: Final = 150
@@ -49,7 +49,7 @@ class Rules:
     """Those that look at what the others saw."""
 
 
-class Run:
+class Validation:
     """One value against one document."""
 
     __slots__ = ("_base", "_depth", "_rules", "_tracks", "budget", "document", "first", "found", "lenient")

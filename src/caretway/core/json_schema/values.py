@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from .document import Unreadable
-from .run import ARRAY, NUMBER, Found, Place, Rule, Run, Seen, array, fail, number, shown
+from .run import ARRAY, NUMBER, Found, Place, Rule, Seen, Validation, array, fail, number, shown
 
 # ---- any value
 
@@ -22,7 +22,7 @@ _TYPES: Final[dict[str, Callable[[Any], bool]]] = {
 }
 
 
-def _type(run: Run, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
+def _type(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
     wanted = schema["type"]
     names = [wanted] if isinstance(wanted, str) else array(schema, "type")
     run.budget.spend(len(names))
@@ -34,22 +34,22 @@ def _type(run: Run, schema: Any, value: Any, at: Place | None, found: Found, see
     return fail(found, at, f"{shown(value)} is not of type {', '.join(map(repr, names[:8]))}")
 
 
-def _enum(run: Run, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
+def _enum(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
     return any(run.same(value, one) for one in array(schema, "enum")) or fail(
         found, at, f"{shown(value)} is not one of the {len(schema['enum'])} allowed values"
     )
 
 
-def _const(run: Run, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
+def _const(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
     return run.same(value, schema["const"]) or fail(found, at, f"{shown(schema['const'])} was expected")
 
 
-def _ref(run: Run, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
+def _ref(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
     return run.follow(schema["$ref"], value, at, found, seen)
 
 
 def _dynamic(word: str) -> Rule:
-    def rule(run: Run, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
+    def rule(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
         if run.document.several:
             raise Unreadable(f"`{word}` across documents is not followed")
         return run.follow(schema[word], value, at, found, seen)
@@ -57,7 +57,7 @@ def _dynamic(word: str) -> Rule:
     return rule
 
 
-def _all_of(run: Run, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
+def _all_of(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
     passes = True
     for one in array(schema, "allOf"):
         if not run.apply(one, value, at, found, seen):
@@ -67,7 +67,7 @@ def _all_of(run: Run, schema: Any, value: Any, at: Place | None, found: Found, s
     return passes
 
 
-def _branches(run: Run, schema: Any, word: str, value: Any, at: Place | None, seen: Seen | None) -> int:
+def _branches(run: Validation, schema: Any, word: str, value: Any, at: Place | None, seen: Seen | None) -> int:
     """How many of the schemas fit; with nobody to note what they saw, `anyOf` needs only one and `oneOf` two."""
     fitting, enough = 0, 1 if word == "anyOf" else 2
     for one in array(schema, word):
@@ -81,25 +81,25 @@ def _branches(run: Run, schema: Any, word: str, value: Any, at: Place | None, se
     return fitting
 
 
-def _any_of(run: Run, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
+def _any_of(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
     if _branches(run, schema, "anyOf", value, at, seen):
         return True
     return fail(found, at, f"{shown(value)} is not valid under any of the given schemas")
 
 
-def _one_of(run: Run, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
+def _one_of(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
     fitting = _branches(run, schema, "oneOf", value, at, seen)
     if fitting == 1:
         return True
     return fail(found, at, f"{shown(value)} is valid under {'several' if fitting else 'none'} of the given schemas")
 
 
-def _not(run: Run, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
+def _not(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
     inner = None if seen is None else Seen()
     return not run.apply(schema["not"], value, at, None, inner) or fail(found, at, f"{shown(value)} is not allowed")
 
 
-def _if(run: Run, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
+def _if(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
     inner = None if seen is None else Seen()
     holds = run.apply(schema["if"], value, at, None, inner)
     if holds and seen is not None and inner is not None:
@@ -114,7 +114,7 @@ def _if(run: Run, schema: Any, value: Any, at: Place | None, found: Found, seen:
 def _limit(word: str, says: str, passes: Callable[[Any, float], bool], sized: type | tuple[type, ...] | None) -> Rule:
     """A rule that compares a number, or with `sized` the length of something, with its operand."""
 
-    def rule(run: Run, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
+    def rule(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
         if run.document.draft == 4 and word.startswith("exclusive"):
             return _draft_4(word, schema, value, at, found)
         limit = number(schema, word)
@@ -139,7 +139,7 @@ def _draft_4(word: str, schema: Any, value: Any, at: Place | None, found: Found)
     return value != number(schema, beside) or fail(found, at, f"{shown(value)} is the excluded limit itself")
 
 
-def _multiple_of(run: Run, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
+def _multiple_of(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
     step = number(schema, "multipleOf")
     if step <= 0:
         raise Unreadable("`multipleOf` is not positive")

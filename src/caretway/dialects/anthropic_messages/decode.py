@@ -27,7 +27,7 @@ from ..headers import bridge, session_mode, workspace
 from ..leftovers import ARRAY, NUMBER, OBJECT, WHOLE, WORD, Idle, idle_names, listable, unknown_names
 from .encode import SHOW_THINKING
 from .errors import THREAD_UNSUPPORTED
-from .messages import MessageReader
+from .messages import AnthropicMessageReader
 from .tools import decode_tools
 
 MAX_STOP_SEQUENCES: Final = 64
@@ -78,7 +78,7 @@ def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
         raise missing("model", code="missing_model")
     model = needed_string(body, "model")
     _check_max_tokens(body.get("max_tokens"))
-    reader = MessageReader()
+    reader = AnthropicMessageReader()
     messages = (*reader.read_system(body.get("system")), *reader.read(body.get("messages")))
     tools = decode_tools(body)
     thinking, budgeted, ignored_thinking = _thinking(body.get("thinking"))

@@ -15,7 +15,7 @@ THREAD_UNSUPPORTED: Final = "thread_unsupported_request"
 
 
 @dataclass(frozen=True, slots=True)
-class Wire:
+class MessagesErrorRow:
     status: int
     type: str
     code: str
@@ -24,35 +24,35 @@ class Wire:
     """Words that clients look for at the beginning of the message."""
 
 
-ERRORS: Final[dict[ErrorKind, Wire]] = {
-    ErrorKind.BAD_REQUEST: Wire(400, "invalid_request_error", "invalid_request"),
-    ErrorKind.UNSUPPORTED: Wire(400, "invalid_request_error", "unsupported"),
-    ErrorKind.NOT_FOUND: Wire(404, "not_found_error", "not_found"),
-    ErrorKind.WRONG_METHOD: Wire(405, "invalid_request_error", "method_not_allowed"),
-    ErrorKind.TOO_LARGE: Wire(413, "request_too_large", "request_too_large"),
-    ErrorKind.HEAD_TOO_LARGE: Wire(431, "request_too_large", "headers_too_large"),
-    ErrorKind.SLOW_REQUEST: Wire(408, "invalid_request_error", "request_timeout"),
-    ErrorKind.ACCESS_DENIED: Wire(401, "authentication_error", "invalid_api_key"),
-    ErrorKind.SIGNED_OUT: Wire(401, "authentication_error", "not_authenticated"),
-    ErrorKind.FORBIDDEN: Wire(403, "permission_error", "forbidden"),
-    ErrorKind.MODEL_UNKNOWN: Wire(400, "invalid_request_error", "model_not_found"),
+ERRORS: Final[dict[ErrorKind, MessagesErrorRow]] = {
+    ErrorKind.BAD_REQUEST: MessagesErrorRow(400, "invalid_request_error", "invalid_request"),
+    ErrorKind.UNSUPPORTED: MessagesErrorRow(400, "invalid_request_error", "unsupported"),
+    ErrorKind.NOT_FOUND: MessagesErrorRow(404, "not_found_error", "not_found"),
+    ErrorKind.WRONG_METHOD: MessagesErrorRow(405, "invalid_request_error", "method_not_allowed"),
+    ErrorKind.TOO_LARGE: MessagesErrorRow(413, "request_too_large", "request_too_large"),
+    ErrorKind.HEAD_TOO_LARGE: MessagesErrorRow(431, "request_too_large", "headers_too_large"),
+    ErrorKind.SLOW_REQUEST: MessagesErrorRow(408, "invalid_request_error", "request_timeout"),
+    ErrorKind.ACCESS_DENIED: MessagesErrorRow(401, "authentication_error", "invalid_api_key"),
+    ErrorKind.SIGNED_OUT: MessagesErrorRow(401, "authentication_error", "not_authenticated"),
+    ErrorKind.FORBIDDEN: MessagesErrorRow(403, "permission_error", "forbidden"),
+    ErrorKind.MODEL_UNKNOWN: MessagesErrorRow(400, "invalid_request_error", "model_not_found"),
     # Claude Code knows by these words that the conversation has to be compacted.
-    ErrorKind.CONTEXT_TOO_LONG: Wire(
+    ErrorKind.CONTEXT_TOO_LONG: MessagesErrorRow(
         400, "invalid_request_error", "context_length_exceeded", prefix="prompt is too long"
     ),
-    ErrorKind.QUOTA: Wire(402, "billing_error", "insufficient_quota"),
-    ErrorKind.RATE_LIMITED: Wire(429, "rate_limit_error", "rate_limited"),
-    ErrorKind.OVERLOADED: Wire(529, "overloaded_error", "overloaded"),
-    ErrorKind.TOOL_LOOP: Wire(502, "api_error", "tool_loop_detected"),
-    ErrorKind.TURN_GONE: Wire(409, "invalid_request_error", "turn_gone"),
-    ErrorKind.IN_PROGRESS: Wire(409, "invalid_request_error", "turn_in_progress"),
-    ErrorKind.UPSTREAM_DOWN: Wire(503, "overloaded_error", "upstream_unavailable"),
-    ErrorKind.UPSTREAM_PROTOCOL: Wire(502, "api_error", "upstream_protocol"),
-    ErrorKind.UPSTREAM_DEPRECATED: Wire(502, "api_error", "upstream_deprecated"),
-    ErrorKind.UPSTREAM_ERROR: Wire(502, "api_error", "upstream_error"),
-    ErrorKind.TIMEOUT: Wire(504, "timeout_error", "upstream_timeout"),
-    ErrorKind.CANCELLED: Wire(503, "api_error", "cancelled"),
-    ErrorKind.INTERNAL: Wire(500, "api_error", "server_error"),
+    ErrorKind.QUOTA: MessagesErrorRow(402, "billing_error", "insufficient_quota"),
+    ErrorKind.RATE_LIMITED: MessagesErrorRow(429, "rate_limit_error", "rate_limited"),
+    ErrorKind.OVERLOADED: MessagesErrorRow(529, "overloaded_error", "overloaded"),
+    ErrorKind.TOOL_LOOP: MessagesErrorRow(502, "api_error", "tool_loop_detected"),
+    ErrorKind.TURN_GONE: MessagesErrorRow(409, "invalid_request_error", "turn_gone"),
+    ErrorKind.IN_PROGRESS: MessagesErrorRow(409, "invalid_request_error", "turn_in_progress"),
+    ErrorKind.UPSTREAM_DOWN: MessagesErrorRow(503, "overloaded_error", "upstream_unavailable"),
+    ErrorKind.UPSTREAM_PROTOCOL: MessagesErrorRow(502, "api_error", "upstream_protocol"),
+    ErrorKind.UPSTREAM_DEPRECATED: MessagesErrorRow(502, "api_error", "upstream_deprecated"),
+    ErrorKind.UPSTREAM_ERROR: MessagesErrorRow(502, "api_error", "upstream_error"),
+    ErrorKind.TIMEOUT: MessagesErrorRow(504, "timeout_error", "upstream_timeout"),
+    ErrorKind.CANCELLED: MessagesErrorRow(503, "api_error", "cancelled"),
+    ErrorKind.INTERNAL: MessagesErrorRow(500, "api_error", "server_error"),
 }
 
 

@@ -14,7 +14,7 @@ from ...core.errors import bad_request
 from ...core.request import Image, Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
 from ..fields import (
     At,
-    Place,
+    FieldPath,
     a_string,
     an_array,
     an_object,
@@ -39,7 +39,7 @@ _MESSAGE: Final = SILENT_IN_BLOCKS | {"role", "content"}
 _SAID: Final = (Text, Image)
 
 
-class MessageReader:
+class AnthropicMessageReader:
     """Reads one request's messages. `ignored` collects what was understood and cannot be honoured."""
 
     def __init__(self) -> None:
@@ -60,10 +60,10 @@ class MessageReader:
             raise bad_request("'messages' must have at least one message.", param="messages", code="missing_messages")
         read: list[Message] = []
         for i, one in enumerate(messages):
-            read += self._message(one, Place("", "messages", i))
+            read += self._message(one, FieldPath("", "messages", i))
         return read
 
-    def _message(self, value: object, at: Place) -> Iterable[Message]:
+    def _message(self, value: object, at: FieldPath) -> Iterable[Message]:
         message = an_object(value, at)
         role = needed_string(message, "role", at)
         ours = _ROLES.get(role)
@@ -88,10 +88,10 @@ class MessageReader:
         if isinstance(value, str):
             return [Text(value)] if value else []
         if not isinstance(value, list):
-            raise wrong_type(Place(holder, key), "a string or an array of blocks", value)
+            raise wrong_type(FieldPath(holder, key), "a string or an array of blocks", value)
         parts: list[Part] = []
         for i, one in enumerate(value):
-            parts += self._block(one, Place(holder, key, i), place)
+            parts += self._block(one, FieldPath(holder, key, i), place)
         return parts
 
     def _plain(self, value: object, holder: At) -> list[Text | Image]:
@@ -99,7 +99,7 @@ class MessageReader:
         parts = self._content(value, holder, "content", "tool_result")
         return [part for part in parts if isinstance(part, _SAID)]
 
-    def _block(self, value: object, at: Place, place: str) -> Iterable[Part]:
+    def _block(self, value: object, at: FieldPath, place: str) -> Iterable[Part]:
         block = an_object(value, at)
         kind = needed_string(block, "type", at)
         known = _BLOCKS.get(kind)
@@ -118,52 +118,52 @@ class MessageReader:
             if holder[name] is not None:
                 self.ignored[f"{prefix}.{name}"] = None
 
-    def _text(self, block: Mapping[str, object], at: Place) -> Iterable[Part]:
+    def _text(self, block: Mapping[str, object], at: FieldPath) -> Iterable[Part]:
         if block.get("text") is None:
             raise missing(f"{at}.text")
-        text = a_string(block["text"], Place(at, "text"))
+        text = a_string(block["text"], FieldPath(at, "text"))
         return (Text(text),) if text else ()
 
-    def _image(self, block: Mapping[str, object], at: Place) -> Iterable[Part]:
+    def _image(self, block: Mapping[str, object], at: FieldPath) -> Iterable[Part]:
         return (read_image(block, at),)
 
-    def _document(self, block: Mapping[str, object], at: Place) -> Iterable[Part]:
+    def _document(self, block: Mapping[str, object], at: FieldPath) -> Iterable[Part]:
         heading = document_heading(block, at)
         kind, content = read_document_source(block, at)
         if kind == "text":
             return (Text(f"{heading}\n\n{content}\n"),)
-        return (Text(f"{heading}\n\n"), *self._plain(content, Place(at, "source")), Text("\n"))
+        return (Text(f"{heading}\n\n"), *self._plain(content, FieldPath(at, "source")), Text("\n"))
 
-    def _search_result(self, block: Mapping[str, object], at: Place) -> Iterable[Part]:
+    def _search_result(self, block: Mapping[str, object], at: FieldPath) -> Iterable[Part]:
         content = block.get("content")
         found = [] if content is None else self._plain(content, at)
         return (search_result_text(block, at, found),)
 
-    def _tool_use(self, block: Mapping[str, object], at: Place) -> Iterable[Part]:
+    def _tool_use(self, block: Mapping[str, object], at: FieldPath) -> Iterable[Part]:
         given = block.get("input")
-        arguments = "{}" if given is None else msgspec.json.encode(an_object(given, Place(at, "input"))).decode()
+        arguments = "{}" if given is None else msgspec.json.encode(an_object(given, FieldPath(at, "input"))).decode()
         return (ToolCall(needed_string(block, "id", at), needed_string(block, "name", at), arguments),)
 
-    def _tool_result(self, block: Mapping[str, object], at: Place) -> Iterable[Part]:
+    def _tool_result(self, block: Mapping[str, object], at: FieldPath) -> Iterable[Part]:
         call = needed_string(block, "tool_use_id", at)
         content = block.get("content")
         parts = [] if content is None else self._plain(content, at)
         return (ToolResult(call, tuple(parts), optional_bool(block, "is_error", at) is True),)
 
-    def _tool_reference(self, block: Mapping[str, object], at: Place) -> Iterable[Part]:
+    def _tool_reference(self, block: Mapping[str, object], at: FieldPath) -> Iterable[Part]:
         """What a tool search found. Deferred tools are offered from the start, so its name is all the model needs."""
         return (Text(f"Tool: {needed_string(block, 'tool_name', at)}\n"),)
 
-    def _thinking(self, block: Mapping[str, object], at: Place) -> Iterable[Part]:
+    def _thinking(self, block: Mapping[str, object], at: FieldPath) -> Iterable[Part]:
         text = optional_string(block, "thinking", at) or ""
         signature = optional_string(block, "signature", at) or ""
         return (Reasoning(text, signature),) if text or signature else ()
 
-    def _redacted_thinking(self, block: Mapping[str, object], at: Place) -> Iterable[Part]:
+    def _redacted_thinking(self, block: Mapping[str, object], at: FieldPath) -> Iterable[Part]:
         """Readable to Anthropic alone, so nothing is lost by leaving it out."""
         return ()
 
-    def _compaction(self, block: Mapping[str, object], at: Place) -> Iterable[Part]:
+    def _compaction(self, block: Mapping[str, object], at: FieldPath) -> Iterable[Part]:
         """A summary that stands for what was before it."""
         text = optional_string(block, "content", at)
         return (Text(text),) if text else ()
@@ -182,21 +182,21 @@ def _fields(*names: str) -> frozenset[str]:
     return SILENT_IN_BLOCKS.union(names)
 
 
-_Reader = Callable[[MessageReader, Mapping[str, object], Place], Iterable[Part]]
+_Reader = Callable[[AnthropicMessageReader, Mapping[str, object], FieldPath], Iterable[Part]]
 _BLOCKS: Final[dict[str, tuple[frozenset[str], frozenset[str], _Reader]]] = {
-    "text": (_ANY, _fields("type", "text"), MessageReader._text),
-    "image": (_USER | _RESULT, _fields("type", "source"), MessageReader._image),
-    "document": (_USER | _RESULT, _fields("type", "source", "title", "context"), MessageReader._document),
+    "text": (_ANY, _fields("type", "text"), AnthropicMessageReader._text),
+    "image": (_USER | _RESULT, _fields("type", "source"), AnthropicMessageReader._image),
+    "document": (_USER | _RESULT, _fields("type", "source", "title", "context"), AnthropicMessageReader._document),
     "search_result": (
         _USER | _RESULT,
         _fields("type", "source", "title", "content"),
-        MessageReader._search_result,
+        AnthropicMessageReader._search_result,
     ),
-    "tool_use": (_ASSISTANT, _fields("type", "id", "name", "input"), MessageReader._tool_use),
-    "tool_result": (_USER, _fields("type", "tool_use_id", "content", "is_error"), MessageReader._tool_result),
-    "tool_reference": (_RESULT, _fields("type", "tool_name"), MessageReader._tool_reference),
-    "thinking": (_ASSISTANT, _fields("type", "thinking", "signature"), MessageReader._thinking),
-    "redacted_thinking": (_ASSISTANT, _fields("type", "data"), MessageReader._redacted_thinking),
-    "compaction": (_USER | _ASSISTANT, _fields("type", "content"), MessageReader._compaction),
+    "tool_use": (_ASSISTANT, _fields("type", "id", "name", "input"), AnthropicMessageReader._tool_use),
+    "tool_result": (_USER, _fields("type", "tool_use_id", "content", "is_error"), AnthropicMessageReader._tool_result),
+    "tool_reference": (_RESULT, _fields("type", "tool_name"), AnthropicMessageReader._tool_reference),
+    "thinking": (_ASSISTANT, _fields("type", "thinking", "signature"), AnthropicMessageReader._thinking),
+    "redacted_thinking": (_ASSISTANT, _fields("type", "data"), AnthropicMessageReader._redacted_thinking),
+    "compaction": (_USER | _ASSISTANT, _fields("type", "content"), AnthropicMessageReader._compaction),
 }
 """Block type -> where it may stand, which fields are read or accepted in silence, who reads it."""

@@ -7,7 +7,17 @@ from collections.abc import Mapping
 from typing import Final
 
 from ...core.request import Image, Text
-from ..fields import At, Place, a_string, an_object, invalid_value, missing, needed_string, optional_string, unsupported
+from ..fields import (
+    At,
+    FieldPath,
+    a_string,
+    an_object,
+    invalid_value,
+    missing,
+    needed_string,
+    optional_string,
+    unsupported,
+)
 from ..images import decode_base64, decode_base64_image, image_type
 
 _ELSEWHERE: Final[dict[str, str]] = {
@@ -18,11 +28,11 @@ _ELSEWHERE: Final[dict[str, str]] = {
 
 def read_image(block: Mapping[str, object], at: At) -> Image:
     source, kind = _source(block, at, "An image", "image_url_not_supported")
-    place = Place(at, "source")
+    place = FieldPath(at, "source")
     if kind != "base64":
         raise invalid_value(f"{place}.type", f"use base64, not {kind[:60]!r}.")
-    declared = image_type(needed_string(source, "media_type", place), Place(place, "media_type"))
-    return decode_base64_image(_data(source, place), declared, Place(place, "data"))
+    declared = image_type(needed_string(source, "media_type", place), FieldPath(place, "media_type"))
+    return decode_base64_image(_data(source, place), declared, FieldPath(place, "data"))
 
 
 def document_heading(block: Mapping[str, object], at: At) -> str:
@@ -38,7 +48,7 @@ def document_heading(block: Mapping[str, object], at: At) -> str:
 def read_document_source(block: Mapping[str, object], at: At) -> tuple[str, object]:
     """("text", its text), or ("content", what the block reader has to read)."""
     source, kind = _source(block, at, "A document", "document_not_supported")
-    place = Place(at, "source")
+    place = FieldPath(at, "source")
     if kind == "content":
         if source.get("content") is None:
             raise missing(f"{place}.content")
@@ -73,7 +83,7 @@ def search_result_text(block: Mapping[str, object], at: At, found: list[Text | I
 
 
 def _source(block: Mapping[str, object], at: At, what: At, code: str) -> tuple[Mapping[str, object], str]:
-    place = Place(at, "source")
+    place = FieldPath(at, "source")
     if block.get("source") is None:
         raise missing(place)
     source = an_object(block["source"], place)
@@ -88,4 +98,4 @@ def _source(block: Mapping[str, object], at: At, what: At, code: str) -> tuple[M
 def _data(source: Mapping[str, object], at: At) -> str:
     if source.get("data") is None:
         raise missing(f"{at}.data")
-    return a_string(source["data"], Place(at, "data"))
+    return a_string(source["data"], FieldPath(at, "data"))

@@ -11,7 +11,7 @@ from typing import Final
 from ...core.request import ToolChoice, ToolSpec
 from ..fields import (
     At,
-    Place,
+    FieldPath,
     an_array,
     an_object,
     invalid_value,
@@ -43,7 +43,7 @@ def decode_tools(body: Mapping[str, object]) -> Tools:
     declared = body.get("tools")
     specs: list[tuple[At, ToolSpec]] = []
     for i, one in enumerate(() if declared is None else an_array(declared, "tools")):
-        at = Place("", "tools", i)
+        at = FieldPath("", "tools", i)
         spec = _tool(one, at, tools)
         if spec is not None:
             specs.append((at, spec))
@@ -52,7 +52,7 @@ def decode_tools(body: Mapping[str, object]) -> Tools:
     return tools
 
 
-def _tool(value: object, at: Place, tools: Tools) -> ToolSpec | None:
+def _tool(value: object, at: FieldPath, tools: Tools) -> ToolSpec | None:
     tool = an_object(value, at)
     kind = optional_string(tool, "type", at)
     if kind not in (None, "custom"):
@@ -67,7 +67,7 @@ def _tool(value: object, at: Place, tools: Tools) -> ToolSpec | None:
     return ToolSpec(
         name,
         optional_string(tool, "description", at) or "",
-        {} if schema is None else an_object(schema, Place(at, "input_schema")),
+        {} if schema is None else an_object(schema, FieldPath(at, "input_schema")),
     )
 
 

@@ -28,7 +28,7 @@ from ..fields import (
 from ..headers import bridge, session_mode, workspace
 from ..leftovers import FLAG, NUMBER, OBJECT, WHOLE, WORD, Idle, idle_names, listable, unknown_names
 from .encode import LEGACY_FUNCTIONS
-from .messages import MessageReader
+from .messages import ChatMessageReader
 from .tools import decode_tools
 
 MAX_STOP_SEQUENCES: Final = 16
@@ -81,7 +81,7 @@ def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
     if not isinstance(body, dict):
         raise bad_request(f"The request body must be a JSON object, not {kind_of(body)}.", code="invalid_type")
     model = _model(body)
-    reader = MessageReader()
+    reader = ChatMessageReader()
     messages = reader.read(body.get("messages"))
     tools, choice, legacy = decode_tools(body)
     _check_counts(body)

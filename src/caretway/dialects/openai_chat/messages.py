@@ -10,7 +10,7 @@ from typing import Final
 from ...core.errors import bad_request
 from ...core.request import Image, Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
 from ..fields import (
-    Place,
+    FieldPath,
     an_array,
     an_object,
     invalid_value,
@@ -26,7 +26,7 @@ _NO_IMAGES: Final = frozenset({"text", "refusal"})
 _ANY_PART: Final = frozenset({"text", "refusal", "image_url"})
 
 
-class MessageReader:
+class ChatMessageReader:
     """Reads one request's messages. `ignored` collects what was understood and cannot be honoured."""
 
     def __init__(self) -> None:
@@ -41,9 +41,9 @@ class MessageReader:
         messages = an_array(value, "messages")
         if not messages:
             raise bad_request("'messages' must have at least one message.", param="messages", code="missing_messages")
-        return tuple([self._message(one, Place("", "messages", i)) for i, one in enumerate(messages)])
+        return tuple([self._message(one, FieldPath("", "messages", i)) for i, one in enumerate(messages)])
 
-    def _message(self, value: object, at: Place) -> Message:
+    def _message(self, value: object, at: FieldPath) -> Message:
         message = an_object(value, at)
         role = needed_string(message, "role", at)
         reader = _READERS.get(role)
@@ -51,17 +51,17 @@ class MessageReader:
             raise invalid_value(f"{at}.role", f"use one of {', '.join(_READERS)}, not {role[:60]!r}.")
         return reader(self, message, at)
 
-    def _system(self, message: Mapping[str, object], at: Place) -> Message:
+    def _system(self, message: Mapping[str, object], at: FieldPath) -> Message:
         if "name" in message:
             self._note_name(message, at)
         return Message(Role.SYSTEM, self._content(message, at, _NO_IMAGES))
 
-    def _user(self, message: Mapping[str, object], at: Place) -> Message:
+    def _user(self, message: Mapping[str, object], at: FieldPath) -> Message:
         if "name" in message:
             self._note_name(message, at)
         return Message(Role.USER, self._content(message, at, _ANY_PART))
 
-    def _assistant(self, message: Mapping[str, object], at: Place) -> Message:
+    def _assistant(self, message: Mapping[str, object], at: FieldPath) -> Message:
         if "name" in message:
             self._note_name(message, at)
         parts: list[Part] = []
@@ -75,17 +75,17 @@ class MessageReader:
         parts += content
         calls = message.get("tool_calls")
         if calls is not None:
-            listed = an_array(calls, Place(at, "tool_calls"))
-            parts += [_call(one, Place(at, "tool_calls", i)) for i, one in enumerate(listed)]
+            listed = an_array(calls, FieldPath(at, "tool_calls"))
+            parts += [_call(one, FieldPath(at, "tool_calls", i)) for i, one in enumerate(listed)]
         function = message.get("function_call")
         if function is not None:
             self._numbered += 1  # the same history gives the same ids, so that a resent one can be recognised
-            legacy = _function(function, f"function_{self._numbered}", Place(at, "function_call"))
+            legacy = _function(function, f"function_{self._numbered}", FieldPath(at, "function_call"))
             self._functions[legacy.name] = legacy.id
             parts.append(legacy)
         return Message(Role.ASSISTANT, tuple(parts))
 
-    def _tool(self, message: Mapping[str, object], at: Place) -> Message:
+    def _tool(self, message: Mapping[str, object], at: FieldPath) -> Message:
         call = message.get("tool_call_id")
         if call is None or call == "":
             raise bad_request(
@@ -95,17 +95,19 @@ class MessageReader:
             )
         return self._result(needed_string(message, "tool_call_id", at), message, at)
 
-    def _function_result(self, message: Mapping[str, object], at: Place) -> Message:
+    def _function_result(self, message: Mapping[str, object], at: FieldPath) -> Message:
         name = needed_string(message, "name", at)
         call = self._functions.pop(name, None)
         if call is None:
             raise invalid_value(f"{at}.name", f"no earlier message calls the function {name[:128]!r}.")
         return self._result(call, message, at)
 
-    def _result(self, call: str, message: Mapping[str, object], at: Place) -> Message:
+    def _result(self, call: str, message: Mapping[str, object], at: FieldPath) -> Message:
         return Message(Role.TOOL, (ToolResult(call, self._content(message, at, _ANY_PART)),))
 
-    def _content(self, message: Mapping[str, object], at: Place, allowed: frozenset[str]) -> tuple[Text | Image, ...]:
+    def _content(
+        self, message: Mapping[str, object], at: FieldPath, allowed: frozenset[str]
+    ) -> tuple[Text | Image, ...]:
         content = message.get("content")
         if isinstance(content, str):
             return (Text(content),) if content else ()
@@ -113,10 +115,10 @@ class MessageReader:
             return ()
         if not isinstance(content, list):
             raise wrong_type(f"{at}.content", "a string or an array of parts", content)
-        parts = [self._part(one, Place(at, "content", i), allowed) for i, one in enumerate(content)]
+        parts = [self._part(one, FieldPath(at, "content", i), allowed) for i, one in enumerate(content)]
         return tuple([part for part in parts if not isinstance(part, Text) or part.text])
 
-    def _part(self, value: object, at: Place, allowed: frozenset[str]) -> Text | Image:
+    def _part(self, value: object, at: FieldPath, allowed: frozenset[str]) -> Text | Image:
         part = an_object(value, at)
         kind = needed_string(part, "type", at)
         refused = _REFUSED.get(kind)
@@ -133,36 +135,36 @@ class MessageReader:
             raise wrong_type(f"{at}.{kind}", "a string", text)
         return Text(text)
 
-    def _image(self, part: Mapping[str, object], at: Place) -> Image:
+    def _image(self, part: Mapping[str, object], at: FieldPath) -> Image:
         image = part.get("image_url")
         if isinstance(image, str):  # the Responses API's form; some clients send it here too
-            return decode_image_url(image, Place(at, "image_url"))
+            return decode_image_url(image, FieldPath(at, "image_url"))
         if image is None:
             raise missing(f"{at}.image_url")
-        place = Place(at, "image_url")
+        place = FieldPath(at, "image_url")
         holder = an_object(image, place)
         if optional_string(holder, "detail", place) not in (None, "auto"):
             self.ignored["image_url.detail"] = None
-        return decode_image_url(needed_string(holder, "url", place), Place(place, "url"))
+        return decode_image_url(needed_string(holder, "url", place), FieldPath(place, "url"))
 
-    def _note_name(self, message: Mapping[str, object], at: Place) -> None:
+    def _note_name(self, message: Mapping[str, object], at: FieldPath) -> None:
         if optional_string(message, "name", at):
             self.ignored["messages.name"] = None
 
 
 _REFUSED: Final[dict[str, str]] = {"input_audio": "Audio", "file": "Files"}
 
-_READERS: Final[dict[str, Callable[[MessageReader, Mapping[str, object], Place], Message]]] = {
-    "system": MessageReader._system,
-    "developer": MessageReader._system,
-    "user": MessageReader._user,
-    "assistant": MessageReader._assistant,
-    "tool": MessageReader._tool,
-    "function": MessageReader._function_result,
+_READERS: Final[dict[str, Callable[[ChatMessageReader, Mapping[str, object], FieldPath], Message]]] = {
+    "system": ChatMessageReader._system,
+    "developer": ChatMessageReader._system,
+    "user": ChatMessageReader._user,
+    "assistant": ChatMessageReader._assistant,
+    "tool": ChatMessageReader._tool,
+    "function": ChatMessageReader._function_result,
 }
 
 
-def _call(value: object, at: Place) -> ToolCall:
+def _call(value: object, at: FieldPath) -> ToolCall:
     call = an_object(value, at)
     kind = optional_string(call, "type", at)
     if kind not in (None, "function"):
@@ -170,10 +172,10 @@ def _call(value: object, at: Place) -> ToolCall:
     name = needed_string(call, "id", at)
     if call.get("function") is None:
         raise missing(f"{at}.function")
-    return _function(call["function"], name, Place(at, "function"))
+    return _function(call["function"], name, FieldPath(at, "function"))
 
 
-def _function(value: object, call: str, at: Place) -> ToolCall:
+def _function(value: object, call: str, at: FieldPath) -> ToolCall:
     """Arguments stay text. Only a call that was sent without any gets the empty object it stands for."""
     function = an_object(value, at)
     return ToolCall(call, needed_string(function, "name", at), optional_string(function, "arguments", at) or "{}")

@@ -9,7 +9,7 @@ from typing import Final, Literal
 from ...core.errors import bad_request
 from ...core.request import ToolChoice, ToolSpec
 from ..fields import (
-    Place,
+    FieldPath,
     an_array,
     an_object,
     invalid_value,
@@ -35,8 +35,8 @@ def decode_tools(body: Mapping[str, object]) -> tuple[tuple[ToolSpec, ...], Tool
     """The tools, the choice, and whether the client speaks the legacy form."""
     if _FIELDS.isdisjoint(body):
         return (), ToolChoice(), False
-    modern = [_tool(one, Place("", "tools", i)) for i, one in _each(body, "tools")]
-    legacy = [_function(one, Place("", "functions", i)) for i, one in _each(body, "functions")]
+    modern = [_tool(one, FieldPath("", "tools", i)) for i, one in _each(body, "tools")]
+    legacy = [_function(one, FieldPath("", "functions", i)) for i, one in _each(body, "functions")]
     if modern and legacy:
         raise bad_request("Send either 'tools' or 'functions', not both.", param="functions", code="invalid_value")
     parallel = optional_bool(body, "parallel_tool_calls") is not False
@@ -53,17 +53,17 @@ def _each(body: Mapping[str, object], key: str) -> enumerate[object]:
     return enumerate(() if value is None else an_array(value, key))
 
 
-def _tool(value: object, at: Place) -> tuple[Place, ToolSpec]:
+def _tool(value: object, at: FieldPath) -> tuple[FieldPath, ToolSpec]:
     tool = an_object(value, at)
     kind = needed_string(tool, "type", at)
     if kind != "function":
         raise unsupported(f"{at}.type", f"Tools of type {kind[:60]!r} are not supported, only 'function'.")
     if tool.get("function") is None:
         raise missing(f"{at}.function")
-    return _function(tool["function"], Place(at, "function"))
+    return _function(tool["function"], FieldPath(at, "function"))
 
 
-def _function(value: object, at: Place) -> tuple[Place, ToolSpec]:
+def _function(value: object, at: FieldPath) -> tuple[FieldPath, ToolSpec]:
     """The tool, and where it was described."""
     function = an_object(value, at)
     name = needed_name(function, at)
@@ -71,7 +71,7 @@ def _function(value: object, at: Place) -> tuple[Place, ToolSpec]:
     schema = function.get("parameters")
     # `strict` is accepted and changes nothing: arguments are passed on exactly as the model wrote them.
     optional_bool(function, "strict", at)
-    return at, ToolSpec(name, description, {} if schema is None else an_object(schema, Place(at, "parameters")))
+    return at, ToolSpec(name, description, {} if schema is None else an_object(schema, FieldPath(at, "parameters")))
 
 
 def _choose(value: object, tools: tuple[ToolSpec, ...], parallel: bool) -> tuple[tuple[ToolSpec, ...], ToolChoice]:

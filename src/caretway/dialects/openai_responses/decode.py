@@ -11,7 +11,7 @@ from typing import Final
 from ...core.errors import bad_request
 from ...core.request import Message, OutputFormat, Role, Text, TurnRequest
 from ..fields import (
-    Place,
+    FieldPath,
     a_string,
     an_array,
     an_object,
@@ -26,7 +26,7 @@ from ..fields import (
 )
 from ..headers import bridge, session_mode, workspace
 from ..leftovers import ARRAY, NUMBER, OBJECT, WHOLE, WORD, Idle, idle_names, listable, unknown_names
-from .echo import Echo
+from .echo import RequestEcho
 from .items import ItemReader, Placed, kind_of_item
 from .store import Lookup, ResponseStore
 from .tools import decode_tools
@@ -145,7 +145,7 @@ def decode(body: object, headers: Mapping[str, str], store: ResponseStore) -> Tu
             *reader.ignored,
             *listable(unknown_names(body, _KNOWN)),
         ),
-        echo=Echo(
+        echo=RequestEcho(
             repeated=repeated,
             tools=box.renamed,
             show_reasoning=summary,
@@ -178,15 +178,15 @@ def _input(value: object, lookup: Lookup, *, optional: bool) -> list[Placed]:
         if not value.strip():
             raise invalid_value("input", "it must not be empty.")
         text = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": value}]}
-        return [(Place("", "input", 0), text)]
+        return [(FieldPath("", "input", 0), text)]
     if not isinstance(value, list):
         raise wrong_type("input", "a string or an array of items", value)
     if not value and not optional:
         raise bad_request("'input' must have at least one item.", param="input", code="invalid_value")
-    return [_resolved(one, Place("", "input", i), lookup) for i, one in enumerate(value)]
+    return [_resolved(one, FieldPath("", "input", i), lookup) for i, one in enumerate(value)]
 
 
-def _resolved(value: object, at: Place, lookup: Lookup) -> Placed:
+def _resolved(value: object, at: FieldPath, lookup: Lookup) -> Placed:
     item = an_object(value, at)
     if kind_of_item(item, at) != "item_reference":
         return at, item
@@ -270,7 +270,7 @@ def _format(wanted: Mapping[str, object]) -> OutputFormat | None:
 def _include(value: object) -> list[str]:
     if not value:
         return []
-    wanted = [a_string(one, Place("", "include", i)) for i, one in enumerate(an_array(value, "include"))]
+    wanted = [a_string(one, FieldPath("", "include", i)) for i, one in enumerate(an_array(value, "include"))]
     return listable([f"include.{name}" for name in wanted if name not in _INCLUDED_ANYWAY])
 
 

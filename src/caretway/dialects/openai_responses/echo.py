@@ -18,7 +18,7 @@ class Declared(Struct, frozen=True, gc=False):
     namespace: str | None = None
 
 
-class Echo(Struct, frozen=True):
+class RequestEcho(Struct, frozen=True):
     repeated: Mapping[str, object] = field(default_factory=dict)
     """Fields of the response object that say what was asked for."""
     tools: Mapping[str, Declared] = field(default_factory=dict)
@@ -36,9 +36,9 @@ class Echo(Struct, frozen=True):
         return {_KEY: self}
 
 
-_NOTHING: Final = Echo()
+_NOTHING: Final = RequestEcho()
 
 
-def echo_of(request: TurnRequest) -> Echo:
+def echo_of(request: TurnRequest) -> RequestEcho:
     found = request.echo.get(_KEY)
-    return found if isinstance(found, Echo) else _NOTHING
+    return found if isinstance(found, RequestEcho) else _NOTHING

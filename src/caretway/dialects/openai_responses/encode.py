@@ -35,7 +35,7 @@ from ...core.fold import Reply
 from ...core.request import Reasoning, Text, ToolCall, TurnRequest
 from .. import ResponseMeta
 from ..in_turn import InTurn
-from .echo import Declared, Echo, echo_of
+from .echo import Declared, RequestEcho, echo_of
 from .objects import (
     INCOMPLETE,
     Status,
@@ -358,7 +358,7 @@ def render(reply: Reply, request: TurnRequest, meta: ResponseMeta, store: Respon
     return body
 
 
-def _shown(reply: Reply, echo: Echo) -> Iterator[Text | Reasoning | ToolCall]:
+def _shown(reply: Reply, echo: RequestEcho) -> Iterator[Text | Reasoning | ToolCall]:
     """The parts of the answer. Where reasoning is not shown, the texts around it are one."""
     parts = reply.parts or (Reasoning(reply.reasoning), Text(reply.text), *reply.calls)
     said: list[str] = []
@@ -387,7 +387,7 @@ def _cause(reason: StopReason, *, called: bool) -> str | None:
 
 
 def _keep(
-    store: ResponseStore, meta: ResponseMeta, echo: Echo, body: bytes, output: Sequence[Mapping[str, object]]
+    store: ResponseStore, meta: ResponseMeta, echo: RequestEcho, body: bytes, output: Sequence[Mapping[str, object]]
 ) -> None:
     if echo.store:
         store.keep(response_id(meta), body, echo.input, output, echo.previous)

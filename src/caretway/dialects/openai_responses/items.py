@@ -14,7 +14,7 @@ import msgspec
 from ...core.request import Image, Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
 from ..fields import (
     At,
-    Place,
+    FieldPath,
     a_string,
     an_array,
     an_object,
@@ -27,7 +27,7 @@ from ..fields import (
 )
 from ..images import decode_image_url
 from ..leftovers import listable
-from .tools import FREE_TEXT, Toolbox
+from .tools import FREE_TEXT, ResponsesTools
 
 _ROLES: Final[dict[str, Role]] = {
     "user": Role.USER,
@@ -53,7 +53,7 @@ _json = msgspec.json.Encoder().encode
 class ItemReader:
     """Reads one request's items. `ignored` lists what was understood and cannot be honoured."""
 
-    def __init__(self, tools: Toolbox) -> None:
+    def __init__(self, tools: ResponsesTools) -> None:
         self._tools = tools
         self._messages: list[Message] = []
         self._answer: list[Part] = []
@@ -96,8 +96,8 @@ class ItemReader:
     def _reasoning(self, item: Mapping[str, object], at: At) -> None:
         texts: list[str] = []
         for key in ("summary", "content"):
-            for i, one in enumerate(an_array(item.get(key) or [], Place(at, key))):
-                part = Place(at, key, i)
+            for i, one in enumerate(an_array(item.get(key) or [], FieldPath(at, key))):
+                part = FieldPath(at, key, i)
                 texts.append(optional_string(an_object(one, part), "text", part) or "")
         text = "\n\n".join(filter(None, texts))
         signature = optional_string(item, "encrypted_content", at) or ""
@@ -110,11 +110,11 @@ class ItemReader:
         if value is None:
             return []
         if not isinstance(value, list):
-            raise wrong_type(Place(holder, key), "a string or an array of parts", value)
-        parts = [self._part(one, Place(holder, key, i), images) for i, one in enumerate(value)]
+            raise wrong_type(FieldPath(holder, key), "a string or an array of parts", value)
+        parts = [self._part(one, FieldPath(holder, key, i), images) for i, one in enumerate(value)]
         return [part for part in parts if not isinstance(part, Text) or part.text]
 
-    def _part(self, value: object, at: Place, images: bool) -> Text | Image:
+    def _part(self, value: object, at: FieldPath, images: bool) -> Text | Image:
         part = an_object(value, at)
         kind = needed_string(part, "type", at)
         refused = _REFUSED.get(kind)
@@ -128,9 +128,9 @@ class ItemReader:
             raise invalid_value(f"{at}.type", f"use one of {possible} here, not {kind[:60]!r}.")
         if part.get(key) is None:
             raise missing(f"{at}.{key}")
-        return Text(a_string(part[key], Place(at, key)))
+        return Text(a_string(part[key], FieldPath(at, key)))
 
-    def _image(self, part: Mapping[str, object], at: Place) -> Image:
+    def _image(self, part: Mapping[str, object], at: FieldPath) -> Image:
         if part.get("image_url") is None and part.get("file_id") is not None:
             raise unsupported(
                 f"{at}.file_id",
@@ -140,7 +140,7 @@ class ItemReader:
             )
         if optional_string(part, "detail", at) not in (None, "auto"):
             self._ignored["input_image.detail"] = None
-        return decode_image_url(needed_string(part, "image_url", at), Place(at, "image_url"))
+        return decode_image_url(needed_string(part, "image_url", at), FieldPath(at, "image_url"))
 
     # ---- calls and their results
 

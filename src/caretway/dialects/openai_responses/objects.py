@@ -13,7 +13,7 @@ from ...core.events import StopReason, Usage
 from .. import ResponseMeta
 from ..openai_chat.errors import ERRORS
 from ..usage import beside
-from .echo import Declared, Echo
+from .echo import Declared, RequestEcho
 from .tools import FREE_TEXT
 
 Status = Literal["in_progress", "completed", "incomplete"]
@@ -82,7 +82,7 @@ def free_text(arguments: str) -> str:
 
 def response_object(
     meta: ResponseMeta,
-    echo: Echo,
+    echo: RequestEcho,
     *,
     status: Literal["in_progress", "completed", "incomplete", "failed"],
     output: Sequence[Mapping[str, object]] = (),

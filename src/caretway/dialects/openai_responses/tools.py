@@ -12,7 +12,7 @@ from typing import Final, Literal
 from ...core.request import ToolChoice, ToolSpec
 from ..fields import (
     At,
-    Place,
+    FieldPath,
     an_array,
     an_object,
     invalid_value,
@@ -38,7 +38,7 @@ _FORMS: Final = "'auto', 'none', 'required' or {'type': 'function', 'name': ...}
 
 
 @dataclass(slots=True)
-class Toolbox:
+class ResponsesTools:
     """The tools of one request."""
 
     specs: dict[str, ToolSpec] = field(default_factory=dict)
@@ -74,10 +74,10 @@ class Toolbox:
         self.names.setdefault((tool.name, tool.namespace), name)
 
 
-def decode_tools(body: Mapping[str, object]) -> tuple[Toolbox, tuple[ToolSpec, ...], ToolChoice]:
+def decode_tools(body: Mapping[str, object]) -> tuple[ResponsesTools, tuple[ToolSpec, ...], ToolChoice]:
     """Everything declared, what of it may be used, and the choice."""
-    box = Toolbox()
-    tools = [(an_object(one, at := Place("", "tools", i)), at) for i, one in enumerate(_list(body, "tools"))]
+    box = ResponsesTools()
+    tools = [(an_object(one, at := FieldPath("", "tools", i)), at) for i, one in enumerate(_list(body, "tools"))]
     # Plain tools first: they keep their names whatever a namespace before them holds.
     for namespaces in (False, True):
         for tool, at in tools:
@@ -94,42 +94,42 @@ def _list(holder: Mapping[str, object], key: str) -> list[object]:
     return [] if value is None else an_array(value, key)
 
 
-def _add(box: Toolbox, tool: Mapping[str, object], kind: str, at: Place) -> None:
+def _add(box: ResponsesTools, tool: Mapping[str, object], kind: str, at: FieldPath) -> None:
     if kind == "namespace":
         namespace = needed_string(tool, "name", at)
-        for i, one in enumerate(an_array(tool.get("tools"), Place(at, "tools"))):
-            place = Place(at, "tools", i)
+        for i, one in enumerate(an_array(tool.get("tools"), FieldPath(at, "tools"))):
+            place = FieldPath(at, "tools", i)
             inner = an_object(one, place)
             _add_one(box, inner, needed_string(inner, "type", place), place, namespace)
     else:
         _add_one(box, tool, kind, at, None)
 
 
-def _add_one(box: Toolbox, tool: Mapping[str, object], kind: str, at: Place, namespace: str | None) -> None:
+def _add_one(box: ResponsesTools, tool: Mapping[str, object], kind: str, at: FieldPath, namespace: str | None) -> None:
     if kind == "function":
         name = needed_name(tool, at)
-        box.add(Declared("function", name, namespace), _function(tool, name, at), Place(at, "name"))
+        box.add(Declared("function", name, namespace), _function(tool, name, at), FieldPath(at, "name"))
     elif kind == "custom":
         name = needed_name(tool, at)
-        box.add(Declared("custom", name, namespace), _custom(tool, name, at), Place(at, "name"))
+        box.add(Declared("custom", name, namespace), _custom(tool, name, at), FieldPath(at, "name"))
     else:
         box.not_served.append(kind)
 
 
-def _function(tool: Mapping[str, object], name: str, at: Place) -> ToolSpec:
+def _function(tool: Mapping[str, object], name: str, at: FieldPath) -> ToolSpec:
     schema = tool.get("parameters")
     # `strict` is accepted and changes nothing: arguments are passed on exactly as the model wrote them.
     optional_bool(tool, "strict", at)
     return ToolSpec(
         name,
         optional_string(tool, "description", at) or "",
-        {} if schema is None else an_object(schema, Place(at, "parameters")),
+        {} if schema is None else an_object(schema, FieldPath(at, "parameters")),
     )
 
 
-def _custom(tool: Mapping[str, object], name: str, at: Place) -> ToolSpec:
+def _custom(tool: Mapping[str, object], name: str, at: FieldPath) -> ToolSpec:
     description = optional_string(tool, "description", at) or ""
-    rule = _grammar(tool.get("format"), Place(at, "format"))
+    rule = _grammar(tool.get("format"), FieldPath(at, "format"))
     text = {"type": "string", "description": "The whole input of the tool, as plain text."}
     return ToolSpec(
         name,
@@ -138,7 +138,7 @@ def _custom(tool: Mapping[str, object], name: str, at: Place) -> ToolSpec:
     )
 
 
-def _grammar(value: object, at: Place) -> str:
+def _grammar(value: object, at: FieldPath) -> str:
     """Nobody upstream enforces a grammar: the model is told."""
     if value is None:
         return ""
@@ -155,7 +155,7 @@ def _grammar(value: object, at: Place) -> str:
 # ---- tool_choice
 
 
-def _choose(value: object, box: Toolbox, parallel: bool) -> tuple[tuple[ToolSpec, ...], ToolChoice]:
+def _choose(value: object, box: ResponsesTools, parallel: bool) -> tuple[tuple[ToolSpec, ...], ToolChoice]:
     tools = tuple(box.specs.values())
     if value is None:
         return tools, ToolChoice(parallel=parallel)
@@ -171,7 +171,9 @@ def _choose(value: object, box: Toolbox, parallel: bool) -> tuple[tuple[ToolSpec
     raise unsupported("tool_choice.type", f"A tool choice of type {kind[:60]!r} is not supported; use {_FORMS}.")
 
 
-def _allowed(choice: Mapping[str, object], box: Toolbox, parallel: bool) -> tuple[tuple[ToolSpec, ...], ToolChoice]:
+def _allowed(
+    choice: Mapping[str, object], box: ResponsesTools, parallel: bool
+) -> tuple[tuple[ToolSpec, ...], ToolChoice]:
     """Only some of the declared tools may be used: the others are not passed on."""
     names: set[str] = set()
     for i, one in enumerate(an_array(choice.get("tools"), "tool_choice.tools")):
@@ -184,7 +186,7 @@ def _allowed(choice: Mapping[str, object], box: Toolbox, parallel: bool) -> tupl
     return left, ToolChoice(_mode(mode, "tool_choice.mode", left), parallel=parallel)
 
 
-def _named(holder: Mapping[str, object], box: Toolbox, at: str) -> str:
+def _named(holder: Mapping[str, object], box: ResponsesTools, at: str) -> str:
     name = box.offered(needed_string(holder, "name", at), optional_string(holder, "namespace", at))
     return check_declared(name, tuple(box.specs.values()), f"{at}.name")
 

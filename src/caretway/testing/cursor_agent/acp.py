@@ -15,8 +15,22 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ...simulator import text_model
-from ...simulator.script import Drop, Exec, Fail, Hang, Mute, Query, Result, Say, Step, Stream, Think, Wait, has_script
-from .chats import Chat, Chats
+from ...simulator.script import (
+    Drop,
+    Exec,
+    Fail,
+    Hang,
+    Mute,
+    Query,
+    Result,
+    Say,
+    ScriptStream,
+    Step,
+    Think,
+    Wait,
+    has_script,
+)
+from .chats import Chats, StoredChat
 from .print_mode import FOREVER_S, WORDS, Failed, pictures_seen, typed
 from .tools import outcome, tool
 from .words import FAILURES, MODELS, NO_MODEL, SIGNED_OUT, Faults, bad_model, read_faults
@@ -24,7 +38,7 @@ from .words import FAILURES, MODELS, NO_MODEL, SIGNED_OUT, Faults, bad_model, re
 MODES: Final = ("agent", "plan", "ask")
 
 
-class Refused(Exception):
+class RpcRefused(Exception):
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
         self.code = code
@@ -36,7 +50,7 @@ class Cancelled(Exception):
 
 @dataclass(slots=True)
 class Session:
-    chat: Chat
+    chat: StoredChat
     mode: str = "agent"
     model: str = "auto"
     cancelled: threading.Event = field(default_factory=threading.Event)
@@ -91,9 +105,9 @@ class AcpServer:
         handle = self._methods.get(method)
         try:
             if handle is None:
-                raise Refused(-32601, f"Method not found: {method}")
+                raise RpcRefused(-32601, f"Method not found: {method}")
             self._write({"id": number, "result": handle(params)})
-        except Refused as refused:
+        except RpcRefused as refused:
             self._write({"id": number, "error": {"code": refused.code, "message": str(refused)}})
 
     def ask(self, session: Session, method: str, params: Mapping[str, Any]) -> Any:
@@ -137,18 +151,18 @@ class AcpServer:
 
     def _authenticate(self, params: Mapping[str, Any]) -> object:
         if not self._signed_in:
-            raise Refused(-32000, SIGNED_OUT)
+            raise RpcRefused(-32000, SIGNED_OUT)
         return {}
 
     def _session(self, params: Mapping[str, Any]) -> Session:
         session = self._sessions.get(str(params.get("sessionId")))
         if session is None:
-            raise Refused(-32602, "Session not found")
+            raise RpcRefused(-32602, "Session not found")
         return session
 
     def _new(self, params: Mapping[str, Any]) -> object:
         if not self._signed_in:
-            raise Refused(-32000, SIGNED_OUT)
+            raise RpcRefused(-32000, SIGNED_OUT)
         session = Session(self.chats.new(), model=self._model)
         self._sessions[session.chat.id] = session
         return {"sessionId": session.chat.id, **self._about(session)}
@@ -156,7 +170,7 @@ class AcpServer:
     def _load(self, params: Mapping[str, Any]) -> object:
         chat = self.chats.find(str(params.get("sessionId")))
         if chat is None:
-            raise Refused(-32602, "Session not found")
+            raise RpcRefused(-32602, "Session not found")
         session = self._sessions[chat.id] = Session(chat, model=self._model)
         for role, text in chat.blocks:
             kind = "agent_message_chunk" if role == "assistant" else "user_message_chunk"
@@ -173,14 +187,14 @@ class AcpServer:
     def _set_mode(self, params: Mapping[str, Any]) -> object:
         mode = params.get("modeId")
         if mode not in MODES:
-            raise Refused(-32603, f"Unknown mode {mode}")
+            raise RpcRefused(-32603, f"Unknown mode {mode}")
         self._session(params).mode = str(mode)
         return {}
 
     def _set_model(self, params: Mapping[str, Any]) -> object:
         model = str(params.get("modelId")).partition("[")[0]
         if model not in MODELS:
-            raise Refused(-32603, f"Unknown model {model}")
+            raise RpcRefused(-32603, f"Unknown model {model}")
         self._session(params).model = model
         return {}
 
@@ -191,7 +205,7 @@ class AcpServer:
             session = self._session(params)
             session.cancelled.clear()
             self._write({"id": number, "result": {"stopReason": self._turn(session, params.get("prompt") or [])}})
-        except Refused as refused:
+        except RpcRefused as refused:
             self._write({"id": number, "error": {"code": refused.code, "message": str(refused)}})
         except Failed as failed:
             error = {"code": -32603, "message": "Internal error", "data": {"details": str(failed)}}
@@ -255,7 +269,7 @@ class _Doing:
             case Say(text):
                 for word in WORDS.findall(text):
                     self.say(word)
-            case Stream():
+            case ScriptStream():
                 for index in range(step.count):
                     self.say(step.delta(index))
                     self._pause(step.delay_ms)

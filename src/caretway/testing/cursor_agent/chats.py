@@ -25,7 +25,7 @@ def config_directory(environ: Mapping[str, str]) -> str:
 
 
 @dataclass(slots=True)
-class Chat:
+class StoredChat:
     id: str
     blocks: list[tuple[str, str]] = field(default_factory=list)
     """(role, text) of everything said, prompts as they were sent."""
@@ -35,19 +35,19 @@ class Chats:
     def __init__(self, root: str) -> None:
         self._root = root
 
-    def new(self) -> Chat:
+    def new(self) -> StoredChat:
         digits = os.urandom(16).hex()
         cuts = (0, 8, 12, 16, 20, 32)
-        return Chat("-".join(digits[a:b] for a, b in itertools.pairwise(cuts)))
+        return StoredChat("-".join(digits[a:b] for a, b in itertools.pairwise(cuts)))
 
-    def find(self, chat_id: str) -> Chat | None:
+    def find(self, chat_id: str) -> StoredChat | None:
         with contextlib.suppress(OSError, ValueError):
             with open(os.path.join(self._root, "chats", os.path.basename(chat_id), "chat.json")) as file:
                 rows = json.load(file)
-            return Chat(chat_id, [(str(role), str(text)) for role, text in rows])
+            return StoredChat(chat_id, [(str(role), str(text)) for role, text in rows])
         return None
 
-    def save(self, chat: Chat) -> None:
+    def save(self, chat: StoredChat) -> None:
         folder = os.path.join(self._root, "chats", chat.id)
         os.makedirs(folder, exist_ok=True)
         beside = os.path.join(folder, f"chat.{os.getpid()}")

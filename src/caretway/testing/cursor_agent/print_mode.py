@@ -16,9 +16,23 @@ from typing import Any, Final
 
 from ...simulator import text_model
 from ...simulator.model_input import Role
-from ...simulator.script import Drop, Exec, Fail, Hang, Mute, Query, Result, Say, Step, Stream, Think, Wait, has_script
+from ...simulator.script import (
+    Drop,
+    Exec,
+    Fail,
+    Hang,
+    Mute,
+    Query,
+    Result,
+    Say,
+    ScriptStream,
+    Step,
+    Think,
+    Wait,
+    has_script,
+)
 from ...simulator.tokens import PREAMBLE_TOKENS
-from .chats import Chat, Chats
+from .chats import Chats, StoredChat
 from .tools import QUERIES, outcome, tool
 from .words import FAILURES, NO_MODEL, SIGNED_OUT, UNTRUSTED, Faults, bad_model, read_faults
 
@@ -67,7 +81,7 @@ class _Pipe:
 @dataclass(slots=True)
 class PrintRun:
     options: Options
-    chat: Chat
+    chat: StoredChat
     faults: Faults
     prompt: str
     pipe: _Pipe
@@ -128,7 +142,7 @@ class PrintRun:
                 case Say(text):
                     for word in WORDS.findall(text):
                         self._say(word)
-                case Stream():
+                case ScriptStream():
                     for index in range(step.count):
                         self._say(step.delta(index))
                         time.sleep(step.delay_ms / 1000)
@@ -266,7 +280,7 @@ def run(options: Options, prompt: str, chats: Chats, *, signed_in: bool) -> int:
     new = text_model.split(prompt)
     faults = read_faults(new)
     if chat is None:
-        chat = Chat(options.resume, []) if faults.has("keep-unknown-id") and options.resume else chats.new()
+        chat = StoredChat(options.resume, []) if faults.has("keep-unknown-id") and options.resume else chats.new()
     doing = PrintRun(options, chat, faults, prompt, _Pipe(faults), chats)
     streaming = options.format == "stream-json"
     try:
@@ -335,7 +349,7 @@ class _Silent(_Pipe):
         pass
 
 
-def _chat(options: Options, chats: Chats) -> Chat | None:
+def _chat(options: Options, chats: Chats) -> StoredChat | None:
     """A chat that it does not know is silently a new one."""
     return chats.find(options.resume) if options.resume else None
 

@@ -6,7 +6,7 @@ from typing import Any
 from google.protobuf.json_format import ParseDict
 from google.protobuf.struct_pb2 import Value
 
-from caretway.backends.agent_api.compose import Composer, Surroundings
+from caretway.backends.agent_api.compose import Composer, RunContext
 from caretway.backends.agent_api.conversation import Conversation, Retry
 from caretway.backends.agent_api.watch import ConversationLimits, GivenUp
 from caretway.builtin_tools.decisions import Policy, Refuse
@@ -46,7 +46,7 @@ class Story:
             tools=tuple(ToolSpec(name) for name in tools),
             tool_choice=ToolChoice(parallel=parallel),
         )
-        opening = Composer(Surroundings()).compose(self.request, conversation_id="conv", run_id="run")
+        opening = Composer(RunContext()).compose(self.request, conversation_id="conv", run_id="run")
         self.conversation = Conversation(opening, self.request, policy=policy, limits=LIMITS, fetch_blob=fetch)
         self.conversation.open(self.now)
 

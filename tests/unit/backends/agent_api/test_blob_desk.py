@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from caretway.backends.agent_api.blob_desk import PIECE_BYTES, BlobDesk
+from caretway.backends.agent_api.blob_desk import PIECE_BYTES, BlobStore
 from caretway.backends.agent_api.snapshots import no_blobs
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.wire.messages import pb
@@ -12,8 +12,8 @@ from caretway.wire.messages import pb
 LIMIT = 100_000
 
 
-def desk(own: dict[bytes, bytes] | None = None) -> BlobDesk:
-    return BlobDesk(own if own is not None else {}, no_blobs, LIMIT)
+def desk(own: dict[bytes, bytes] | None = None) -> BlobStore:
+    return BlobStore(own if own is not None else {}, no_blobs, LIMIT)
 
 
 def set_blob(key: bytes, data: bytes, number: int = 1) -> pb.KvServerMessage:

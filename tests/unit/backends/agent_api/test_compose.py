@@ -7,7 +7,7 @@ from google.protobuf.json_format import ParseDict
 from google.protobuf.struct_pb2 import Value
 
 from caretway.backends.agent_api import offered_tools
-from caretway.backends.agent_api.compose import Composer, Surroundings
+from caretway.backends.agent_api.compose import Composer, RunContext
 from caretway.backends.agent_api.offered_tools import OfferedTools
 from caretway.builtin_tools import execs
 from caretway.core.request import Message, Role, Text, ToolCall, ToolResult, ToolSpec, TurnRequest
@@ -47,7 +47,7 @@ def definition(tool: ToolSpec) -> pb.McpToolDefinition:
 @pytest.mark.parametrize("messages", [(ASKED,), (SYSTEM, ASKED), (SYSTEM, ASKED, *ANSWERED)], ids=len)
 def test_what_is_sent(messages: tuple[Message, ...], tools: tuple[ToolSpec, ...], workspace: str | None) -> None:
     request = TurnRequest("model", messages, tools=tools, parameters=(("effort", "high"),))
-    composer = Composer(Surroundings(os_version="linux"))
+    composer = Composer(RunContext(os_version="linux"))
     opening = composer.compose(request, conversation_id="conv", run_id="run", workspace=workspace)
 
     said = context("be kind" if SYSTEM in messages else "", tools, workspace)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from caretway.backends.agent_api.conversation import Phase, Retry
+from caretway.backends.agent_api.conversation import Retry, RunPhase
 from caretway.backends.agent_api.snapshots import read_snapshot
 from caretway.backends.agent_api.watch import GivenUp
 from caretway.builtin_tools import execs
@@ -217,7 +217,7 @@ def test_kv_and_heartbeats_go_on_while_parked() -> None:
     story = Story("a")
     story.hear(listed(1), mcp(1, "c1", "a"))
     story.said()
-    assert story.conversation.phase is Phase.PAUSED
+    assert story.conversation.phase is RunPhase.PAUSED
     story.hear(set_blob(1, b"k", b"v"))
     assert story.kinds() == ["kv_client_message.set_blob_result"]
     for _ in range(200):  # ten minutes: heartbeats only, and that is right while a client works
@@ -226,7 +226,7 @@ def test_kv_and_heartbeats_go_on_while_parked() -> None:
     kinds = story.kinds()
     assert kinds.count("client_heartbeat") == 100
     assert kinds.count("exec_client_control_message.heartbeat") == 200
-    assert story.conversation.phase is Phase.PAUSED
+    assert story.conversation.phase is RunPhase.PAUSED
 
 
 def test_an_undeclared_tool_is_answered_with_the_ones_that_exist() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from caretway.core.errors import GatewayError
-from caretway.cursor_transport.h2_connection import SMALL_READ_BYTES, Connection
-from caretway.cursor_transport.h2_frames import END_HEADERS, END_STREAM, Kind, frame
+from caretway.cursor_transport.h2_connection import SMALL_READ_BYTES, H2Connection
+from caretway.cursor_transport.h2_frames import END_HEADERS, END_STREAM, FrameType, frame
 from caretway.cursor_transport.limits import TransportLimits
 
 SOON_S = 0.2
@@ -50,19 +50,19 @@ class Heard:
     def on_end(self, error: GatewayError | None) -> None: ...
 
 
-def connected(runs: int, gather_s: float = SOON_S) -> tuple[Connection, Socket, list[Heard]]:
-    connection, socket = Connection(TransportLimits(gather_s=gather_s), "host", lambda _: None), Socket()
+def connected(runs: int, gather_s: float = SOON_S) -> tuple[H2Connection, Socket, list[Heard]]:
+    connection, socket = H2Connection(TransportLimits(gather_s=gather_s), "host", lambda _: None), Socket()
     connection.connection_made(socket)
-    connection.data_received(frame(Kind.SETTINGS, 0, 0))
+    connection.data_received(frame(FrameType.SETTINGS, 0, 0))
     heard = [Heard() for _ in range(runs)]
     for number, run in enumerate(heard):
         connection.open(b"\x83", run)
-        connection.data_received(frame(Kind.HEADERS, END_HEADERS, 2 * number + 1, HEAD))
+        connection.data_received(frame(FrameType.HEADERS, END_HEADERS, 2 * number + 1, HEAD))
     return connection, socket, heard
 
 
 def said(run: int, text: bytes) -> bytes:
-    return frame(Kind.DATA, 0, 2 * run + 1, text)
+    return frame(FrameType.DATA, 0, 2 * run + 1, text)
 
 
 async def test_two_runs_that_speak_at_a_time_are_read_together() -> None:
@@ -82,8 +82,8 @@ NEVER = {
     "a run that is alone": (1, SOON_S, [said(0, b"a")] * 9),
     "nobody waits when it is switched off": (2, 0.0, [said(0, b"a"), said(1, b"b"), said(0, b"c") + said(1, b"d")]),
     "much at a time": (2, SOON_S, [said(0, bytes(SMALL_READ_BYTES))] * 3),
-    "an answer that ends": (2, SOON_S, [frame(Kind.DATA, END_STREAM, 1, b"a") + said(1, b"b")]),
-    "an answer that begins": (1, SOON_S, [said(0, b"a") + frame(Kind.PING, 0, 0, bytes(8))]),
+    "an answer that ends": (2, SOON_S, [frame(FrameType.DATA, END_STREAM, 1, b"a") + said(1, b"b")]),
+    "an answer that begins": (1, SOON_S, [said(0, b"a") + frame(FrameType.PING, 0, 0, bytes(8))]),
 }
 
 

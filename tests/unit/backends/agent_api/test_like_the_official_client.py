@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from caretway.backends.agent_api.compose import Composer, Surroundings
-from caretway.backends.agent_api.conversation import Conversation, Phase
+from caretway.backends.agent_api.compose import Composer, RunContext
+from caretway.backends.agent_api.conversation import Conversation, RunPhase
 from caretway.builtin_tools.decisions import Refuse
 from caretway.core.events import ToolCallReady
 from caretway.core.request import Message, Role, Text, ToolResult, ToolSpec, TurnRequest
@@ -34,7 +34,7 @@ def play(run: Run) -> list[str]:
     tools = tuple(ToolSpec(tool.tool_name) for tool in recorded.mcp_tools.mcp_tools)
     prompt = recorded.action.user_message_action.user_message.text
     request = TurnRequest("sim", (Message(Role.USER, (Text(prompt),)),), tools=tools)
-    opening = Composer(Surroundings()).compose(request, conversation_id=recorded.conversation_id, run_id="run")
+    opening = Composer(RunContext()).compose(request, conversation_id=recorded.conversation_id, run_id="run")
     conversation = Conversation(
         opening,
         request,
@@ -49,10 +49,10 @@ def play(run: Run) -> list[str]:
         server = pb.AgentServerMessage.FromString(row.payload or b"")
         if server.exec_server_message.HasField("mcp_args"):
             by_call[server.exec_server_message.mcp_args.tool_call_id] = server.exec_server_message.id
-        if conversation.phase is Phase.RUNNING and server.interaction_update.HasField("tool_call_completed"):
+        if conversation.phase is RunPhase.RUNNING and server.interaction_update.HasField("tool_call_completed"):
             now += LIMITS.sibling_quiet
             conversation.tick(now)
-        if conversation.phase is Phase.PAUSED:
+        if conversation.phase is RunPhase.PAUSED:
             calls = [event.id for event in conversation.events if isinstance(event, ToolCallReady)]
             answers = [ToolResult(call, (Text(results[by_call[call]]),)) for call in calls]
             conversation.submit(answers, (), now)

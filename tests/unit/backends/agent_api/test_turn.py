@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from caretway.backends.agent_api.compose import Composer, Surroundings
+from caretway.backends.agent_api.compose import Composer, RunContext
 from caretway.backends.agent_api.conversation import Conversation
 from caretway.backends.agent_api.turn import AgentTurn
 from caretway.backends.agent_api.watch import ConversationLimits
@@ -58,7 +58,7 @@ class Opener:
 
 def begun(opener: Opener) -> AgentTurn:
     request = TurnRequest("model", (Message(Role.USER, (Text("hello"),)),))
-    opening = Composer(Surroundings()).compose(request, conversation_id="c", run_id="r")
+    opening = Composer(RunContext()).compose(request, conversation_id="c", run_id="r")
     conversation = Conversation(
         opening, request, policy=lambda _: Refuse("no"), limits=ConversationLimits(), fetch_blob=lambda _: None
     )

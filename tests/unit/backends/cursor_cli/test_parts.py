@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from caretway.backends.cursor_cli.account import Account, read_status
-from caretway.backends.cursor_cli.chat import Chat, Ledger, read_chat, write_chat
-from caretway.backends.cursor_cli.gate import Gate
+from caretway.backends.cursor_cli.account import CliAccount, read_status
+from caretway.backends.cursor_cli.chat import ChatFiles, CliChat, read_chat, write_chat
+from caretway.backends.cursor_cli.gate import Slots
 from caretway.backends.cursor_cli.inbox import Inbox
 from caretway.backends.cursor_cli.model_list import FALLBACK, ModelList, read_models, with_aliases
 from caretway.backends.cursor_cli.program import (
@@ -70,8 +70,8 @@ class Asked:
             raise TimeoutError
         return Output(0, answer, "")
 
-    def account(self, **more: bool) -> Account:
-        return Account(self.ask, lambda: self.now, limit=5, fresh=60, **more)
+    def account(self, **more: bool) -> CliAccount:
+        return CliAccount(self.ask, lambda: self.now, limit=5, fresh=60, **more)
 
 
 async def test_the_account_is_asked_once_a_minute() -> None:
@@ -287,7 +287,7 @@ def test_the_program_is_looked_for_by_its_own_name_first(tmp_path: Path) -> None
 
 
 async def test_the_gate_is_fair_and_says_when_it_is_full() -> None:
-    gate = Gate(1, 2, retry_after=5)
+    gate = Slots(1, 2, retry_after=5)
     first, second, third = gate.join(), gate.join(), gate.join()
     with pytest.raises(GatewayError) as full:
         gate.join()
@@ -322,7 +322,7 @@ async def test_the_inbox_loses_nothing_when_its_reader_stops_waiting() -> None:
 
 
 def test_what_is_kept_of_a_chat() -> None:
-    chat = Chat("id", "/w", "ask", "print")
+    chat = CliChat("id", "/w", "ask", "print")
     snapshot = write_chat("cli", chat, b"parent")
     assert read_chat(snapshot) == chat
     assert snapshot.parent == b"parent"
@@ -332,8 +332,8 @@ def test_what_is_kept_of_a_chat() -> None:
 
 
 def test_a_chat_goes_on_from_its_newest_point_alone_and_once(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "chats")
-    old, new = Chat("id", "/w", "ask", "print", 1), Chat("id", "/w", "ask", "print", 2)
+    ledger = ChatFiles(tmp_path / "chats")
+    old, new = CliChat("id", "/w", "ask", "print", 1), CliChat("id", "/w", "ask", "print", 2)
     assert not ledger.take(old)
     ledger.keep(old)
     ledger.keep(new)
@@ -354,7 +354,7 @@ def test_scratch_directories_are_bounded(tmp_path: Path) -> None:
 def test_files_are_for_their_owner(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
-        Ledger(tmp_path / "chats").keep(Chat("id", "/w", "ask", "print", 1))
+        ChatFiles(tmp_path / "chats").keep(CliChat("id", "/w", "ask", "print", 1))
         folder = Scratch(tmp_path / "scratch").keep_images(tmp_path, [Image(b"data", "image/png")])
     finally:
         os.umask(before)

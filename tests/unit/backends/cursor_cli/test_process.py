@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from caretway.backends.cursor_cli.process import Nursery
+from caretway.backends.cursor_cli.process import AgentNursery
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.processes.child import Command, Exit
 
@@ -22,7 +22,7 @@ class Listener:
 
 @pytest.mark.parametrize("there", [False, True])
 async def test_a_program_that_cannot_be_started_is_named(tmp_path: Path, there: bool) -> None:
-    nursery = Nursery()
+    nursery = AgentNursery()
     program = tmp_path / "cursor-agent"
     if there:
         program.write_text("not executable")
@@ -35,11 +35,11 @@ async def test_a_program_that_cannot_be_started_is_named(tmp_path: Path, there: 
 
 async def test_a_missing_workspace_is_named(tmp_path: Path) -> None:
     with pytest.raises(GatewayError, match=f"No such file or directory: {tmp_path / 'gone'}"):
-        await Nursery().start(Command(("/bin/true",), str(tmp_path / "gone"), {}), Listener())
+        await AgentNursery().start(Command(("/bin/true",), str(tmp_path / "gone"), {}), Listener())
 
 
 async def test_a_gateway_that_stops_starts_nothing(tmp_path: Path) -> None:
-    nursery = Nursery()
+    nursery = AgentNursery()
     await nursery.aclose()
     with pytest.raises(GatewayError) as told:
         await nursery.start(Command(("/bin/true",), str(tmp_path), {}), Listener())

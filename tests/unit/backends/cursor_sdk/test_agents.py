@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from caretway.backends.cursor_sdk.agents import Agents, Place, read_place, write_place
+from caretway.backends.cursor_sdk.agents import AgentPosition, Agents, read_place, write_place
 from caretway.backends.cursor_sdk.layout import Layout
 
 
@@ -17,11 +17,11 @@ def layout(tmp_path: Path) -> Layout:
 
 def kept(agents: Agents, name: str, turns: int = 1) -> list[str]:
     agents.create(name)
-    return agents.keep(Place(name, turns))
+    return agents.keep(AgentPosition(name, turns))
 
 
 def test_places_are_opaque_bytes() -> None:
-    assert read_place(write_place(Place("a", 3))) == Place("a", 3)
+    assert read_place(write_place(AgentPosition("a", 3))) == AgentPosition("a", 3)
     for broken in (b"", b"{}", b"\xff", b'{"agent": 1, "turns": 2}'):
         assert read_place(broken) is None
 
@@ -29,19 +29,19 @@ def test_places_are_opaque_bytes() -> None:
 def test_only_the_exact_place_is_given_and_only_once(layout: Layout) -> None:
     agents = Agents(layout, limit=9)
     kept(agents, "a", 2)
-    assert not agents.claim(Place("a", 1))
-    assert not agents.claim(Place("b", 2))
-    assert agents.claim(Place("a", 2))
-    assert not agents.claim(Place("a", 2))  # it is at work
-    agents.keep(Place("a", 3))
-    assert agents.claim(Place("a", 3))
+    assert not agents.claim(AgentPosition("a", 1))
+    assert not agents.claim(AgentPosition("b", 2))
+    assert agents.claim(AgentPosition("a", 2))
+    assert not agents.claim(AgentPosition("a", 2))  # it is at work
+    agents.keep(AgentPosition("a", 3))
+    assert agents.claim(AgentPosition("a", 3))
 
 
 def test_the_least_recently_used_goes_first(layout: Layout) -> None:
     agents = Agents(layout, limit=2)
     assert kept(agents, "a") == kept(agents, "b") == []
-    agents.claim(Place("a", 1))
-    agents.keep(Place("a", 2))
+    agents.claim(AgentPosition("a", 1))
+    agents.keep(AgentPosition("a", 2))
     assert kept(agents, "c") == ["b"]
     assert agents.idle == 2
 
@@ -52,7 +52,7 @@ def test_an_earlier_gateways_agents_are_found(layout: Layout) -> None:
     before.create("unfinished")
     agents = Agents(layout, limit=9)
     agents.load()
-    assert agents.claim(Place("a", 4))
+    assert agents.claim(AgentPosition("a", 4))
     assert not layout.agent("unfinished").exists()
 
 
@@ -69,4 +69,4 @@ def test_nothing_stays_on_disk(layout: Layout) -> None:
     agents.erase("a1")
     assert not layout.agent("a1").exists()
     assert [path.name for path in layout.projects.iterdir()] == [other.name]
-    assert not agents.claim(Place("a1", 1))
+    assert not agents.claim(AgentPosition("a1", 1))

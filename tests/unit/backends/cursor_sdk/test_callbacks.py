@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from caretway.backends.cursor_sdk.callbacks import PATH, BadCall, Invocation, read_call
+from caretway.backends.cursor_sdk.callbacks import PATH, BadCallback, Invocation, read_call
 from caretway.backends.cursor_sdk.watch import replaced
 
 KEY = {"authorization": "Bearer token"}
@@ -39,7 +39,7 @@ def test_a_call() -> None:
     ],
 )
 def test_everything_else(method: str, path: str, headers: dict[str, str], data: bytes, status: int) -> None:
-    with pytest.raises(BadCall) as refused:
+    with pytest.raises(BadCallback) as refused:
         read_call(method, path, headers, data, "token")
     assert refused.value.status == status
 

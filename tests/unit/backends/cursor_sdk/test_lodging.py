@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from caretway.backends.cursor_sdk.lodging import settle
+from caretway.backends.cursor_sdk.lodging import acquire
 
 
 def guests(data_dir: Path) -> list[str]:
@@ -10,29 +10,29 @@ def guests(data_dir: Path) -> list[str]:
 
 
 def test_the_second_one_is_a_guest(tmp_path: Path) -> None:
-    first, leave_first = settle(tmp_path / "data")
-    second, leave_second = settle(tmp_path / "data")
+    first, leave_first = acquire(tmp_path / "data")
+    second, leave_second = acquire(tmp_path / "data")
     assert first.root == (tmp_path / "data" / "sdk").resolve()
     assert second.root.name.startswith("sdk-guest-")
     leave_second()
     assert not second.root.exists()
     leave_first()
-    again, leave = settle(tmp_path / "data")
+    again, leave = acquire(tmp_path / "data")
     assert again.root == first.root
     leave()
 
 
 def test_leftovers_go_and_the_living_stay(tmp_path: Path) -> None:
-    _, leave = settle(tmp_path)
-    living, leave_guest = settle(tmp_path)
+    _, leave = acquire(tmp_path)
+    living, leave_guest = acquire(tmp_path)
     killed = tmp_path / "sdk-guest-killed"
     (killed / "home").mkdir(parents=True)
     leave()
-    home, leave = settle(tmp_path)
+    home, leave = acquire(tmp_path)
     assert guests(tmp_path) == [living.root.name]
     (home.temporary / "old").mkdir(parents=True)
     leave()
-    home, leave = settle(tmp_path)
+    home, leave = acquire(tmp_path)
     assert not home.temporary.exists()
     leave()
     leave_guest()
@@ -41,6 +41,6 @@ def test_leftovers_go_and_the_living_stay(tmp_path: Path) -> None:
 def test_no_path_leads_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    layout, leave = settle(tmp_path / "link")
+    layout, leave = acquire(tmp_path / "link")
     assert layout.root == (tmp_path / "real" / "sdk").resolve()
     leave()

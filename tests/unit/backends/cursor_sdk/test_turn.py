@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from caretway.backends.cursor_sdk.agents import Place
-from caretway.backends.cursor_sdk.bridge import Bridge
+from caretway.backends.cursor_sdk.agents import AgentPosition
+from caretway.backends.cursor_sdk.bridge import SdkBridge
 from caretway.backends.cursor_sdk.callbacks import Invocation
-from caretway.backends.cursor_sdk.compose import Opening
+from caretway.backends.cursor_sdk.compose import SdkOpening
 from caretway.backends.cursor_sdk.turn import OpenRun, SdkTurn, TurnLimits
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import Event, TurnEnded, TurnFailed, TurnPaused
@@ -35,7 +35,7 @@ class Stage:
             yield await self.records.get()
 
     async def open(self, turn: SdkTurn) -> OpenRun:
-        return OpenRun(Bridge(None, None), None, self)
+        return OpenRun(SdkBridge(None, None), None, self)
 
     def ended(self, turn: SdkTurn) -> None:
         pass
@@ -43,13 +43,13 @@ class Stage:
     async def close(self, turn: SdkTurn, opened: OpenRun | None) -> None:
         self.closed += 1
 
-    async def key_is_refused(self, bridge: Bridge) -> GatewayError | None:
+    async def key_is_refused(self, bridge: SdkBridge) -> GatewayError | None:
         return self.refused
 
 
 def begun(stage: Stage, **limits: float) -> SdkTurn:
-    opening = Opening("go", (), TOOLS, "m", ())
-    turn = SdkTurn("sdk", Place("agent", 0), opening, stage, TurnLimits(**{"sibling_quiet": 0.01} | limits))  # type: ignore[arg-type]  # all of these are numbers of seconds
+    opening = SdkOpening("go", (), TOOLS, "m", ())
+    turn = SdkTurn("sdk", AgentPosition("agent", 0), opening, stage, TurnLimits(**{"sibling_quiet": 0.01} | limits))  # type: ignore[arg-type]  # all of these are numbers of seconds
     turn.start()
     return turn
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from caretway.builtin_tools.local.search import Found, Job, Search
+from caretway.builtin_tools.local.search import Job, Search, SearchResult
 from caretway.wire.messages import pb
 from unit.builtin_tools.local.asking import ask, tools
 
@@ -186,7 +186,7 @@ async def test_cancelling_kills_the_search(tmp_path: Path, monkeypatch: pytest.M
 # ---- the search itself, in this process
 
 
-def search(place: Path, clock: list[float] | None = None, **changed: Any) -> Found:
+def search(place: Path, clock: list[float] | None = None, **changed: Any) -> SearchResult:
     job: dict[str, Any] = {
         "root": str(place),
         "path": "",
