@@ -1,6 +1,6 @@
 """The composition root: Settings -> backend, sessions, application, server.
 
-With `ways` (to Cursor) and `front` (to clients) the only file that knows everyone.
+With `backend_factory` (to Cursor) and `server_factory` (to clients) the only file that knows everyone.
 """
 
 import socket
@@ -11,7 +11,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from . import front
+from . import server_factory
+from .backend_factory import build_backend, holder, passes, without_credentials
 from .config import Settings, process_environment, process_home
 from .config.data_dir import close_data_dir
 from .core.request import SessionMode, TurnRequest
@@ -34,15 +35,14 @@ from .stages.output_format import output_format, with_instructions
 from .stages.stop_sequences import stop_sequences
 from .text_protocol.choice import demand_tools
 from .text_protocol.thinking import thinking
-from .ways import build_backend, holder, passes, without_credentials
 from .web.access import Access, is_key
 from .web.application import Application
-from .web.desk import SingleTenant, Tenant, TenantResolver
 from .web.images import ImageFetcher
 from .web.models import Health
 from .web.passthrough import TenantPerKey
 from .web.respond import Pace, Responder
 from .web.server import BACKLOG
+from .web.tenant import SingleTenant, Tenant, TenantResolver
 
 
 def _strictly(prepare: Callable[[TurnRequest], TurnRequest]) -> Callable[[TurnRequest], TurnRequest]:
@@ -109,7 +109,7 @@ class Gateway:
 
     async def __aenter__(self) -> "Gateway":
         settings = self.settings
-        access = front.access_rules(settings)
+        access = server_factory.access_rules(settings)
         close_data_dir(settings.data_dir, settings.origin("data_dir"))
         stack = AsyncExitStack()
         async with stack:
@@ -180,7 +180,7 @@ class Gateway:
                 backend=backend.name,
                 pace=pace,
                 images=_images(settings),
-                shape=front.shape_limits(settings),
+                shape=server_factory.shape_limits(settings),
             ),
             sessions=sessions,
             models=catalogue,
@@ -215,7 +215,7 @@ class Gateway:
             reception=reception,
             metrics=self._metrics,
             backend=self.backend.name,
-            shape=front.shape_limits(settings),
+            shape=server_factory.shape_limits(settings),
             max_concurrent=settings.max_concurrent,
         )
 
@@ -227,14 +227,14 @@ class Gateway:
         end_turns: Callable[[], Awaitable[None]],
         stack: AsyncExitStack,
     ) -> None:
-        server = front.build_server(self.settings, access, application, application.dialect, stack)
+        server = server_factory.build_server(self.settings, access, application, application.dialect, stack)
 
         async def stop() -> None:
             """Running responses get the grace; those that are still running then end with an error they can read."""
             server.retire()
             if not await server.emptied(self.settings.shutdown_grace):
                 await end_turns()
-                await server.emptied(front.LAST_WORDS_S)
+                await server.emptied(server_factory.SHUTDOWN_NOTICE_S)
                 server.cut()
 
         stack.push_async_callback(stop)

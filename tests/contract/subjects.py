@@ -14,9 +14,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+from caretway.backend_factory import open_backend
 from caretway.config import Settings
 from caretway.core.turn import Abilities, Backend
-from caretway.ways import open_backend
 from contract.cursor_cli.stand_in import StandIn
 from contract.gateways import simulated
 

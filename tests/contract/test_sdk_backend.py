@@ -21,8 +21,8 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from caretway import ways
 from caretway.auth.account import Account
+from caretway.backend_factory import choose_backend, open_backend, sign_ins
 from caretway.backends.cursor_sdk.backend import CursorSdkBackend
 from caretway.backends.cursor_sdk.bridge import SdkBridge
 from caretway.config import Settings
@@ -31,7 +31,6 @@ from caretway.core.events import Event
 from caretway.core.fold import fold
 from caretway.core.request import Message, Role, Text
 from caretway.core.source import receive
-from caretway.ways import choose_backend, open_backend, sign_ins
 from contract.gateways import gateway_to, result, simulated, tool
 from contract.subjects import WAYS
 from contract.test_backend import TOOLS, answer, ask, response, user

@@ -29,7 +29,7 @@ from caretway.sessions.manager import SessionLimits, Sessions
 from caretway.sessions.transcript import answer_message
 from caretway.simulator.exchange import Headers
 from caretway.simulator.run import SimRun
-from caretway.simulator.world import Shared
+from caretway.simulator.shared import Shared
 from caretway.wire.envelope import EnvelopeReader
 from contract.speakers import Call as SeenCall
 from faults.answers import Answer

@@ -30,12 +30,12 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
     "web": frozenset({"core", "dialects", "sessions", "observe"}),
     "tasks": frozenset(),
     "processes": frozenset(),
-    "front": frozenset({"core", "config", "dialects", "observe", "web"}),
+    "server_factory": frozenset({"core", "config", "dialects", "observe", "web"}),
     "config": frozenset({"core"}),
 }
 """Rooms and root modules that are bound by the rule. Every room may import itself, `tasks` and `processes`."""
 
-KNOWS_EVERYONE: Final = frozenset({"app", "ways", "cli", "__init__", "__main__"})
+KNOWS_EVERYONE: Final = frozenset({"app", "backend_factory", "cli", "__init__", "__main__"})
 OPEN_TO_ALL: Final = frozenset({"tasks", "processes", "__version__"})
 
 

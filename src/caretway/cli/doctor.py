@@ -101,8 +101,8 @@ def check_agent_files(places: Sequence[Path]) -> Finding:
 
 
 async def _at_cursor(settings: Settings) -> list[Finding]:
+    from ..backend_factory import open_backend, passes
     from ..core.errors import GatewayError
-    from ..ways import open_backend, passes
 
     if passes(settings):
         return await _for_others(settings)
@@ -135,8 +135,8 @@ def check_account(facts: AccountFacts, backend: str) -> Finding:
 
 async def _for_others(settings: Settings) -> list[Finding]:
     """Without any account: the owner's own credentials are not used here, and so are not tried either."""
+    from ..backend_factory import open_backend, open_call, without_credentials
     from ..core.errors import GatewayError
-    from ..ways import open_backend, open_call, without_credentials
 
     try:
         async with open_backend(without_credentials(settings)) as backend:

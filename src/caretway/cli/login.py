@@ -149,7 +149,7 @@ async def _sign_in(settings: Settings, found: Account | None, *, browser: bool) 
     from ..auth.claims import due
     from ..auth.login import VERIFIER_BYTES, invite, sign_in
     from ..auth.renewal import renew
-    from ..ways import open_call, sign_ins
+    from ..backend_factory import open_call, sign_ins
 
     kept = sign_ins(settings)
     async with open_call(settings) as call:
@@ -180,7 +180,7 @@ def _open_browser(link: str) -> None:
 
 
 def signed_in(account: Account, settings: Settings) -> list[str]:
-    from ..ways import sign_ins
+    from ..backend_factory import sign_ins
 
     lines = [f"Signed in as {account.name or 'a user without a name'}. Kept in {sign_ins(settings).place}."]
     stronger = [name for name in ("access_token", "api_key") if getattr(settings, name)]

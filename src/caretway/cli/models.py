@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _ask(settings: Settings) -> Sequence[ModelInfo]:
-    from ..ways import open_backend
+    from ..backend_factory import open_backend
 
     async with open_backend(settings) as backend:
         return await backend.models()

@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _ask(settings: Settings) -> Report:
-    from ..ways import open_backend, passes, without_credentials
+    from ..backend_factory import open_backend, passes, without_credentials
 
     if passes(settings):
         async with open_backend(without_credentials(settings)) as backend:
@@ -100,7 +100,7 @@ def account_facts(settings: Settings, backend: str = "agent") -> AccountFacts:
     """Who, with what, until when. Read after the backend was asked: it may have renewed the token."""
     from ..auth.account import Account
     from ..auth.claims import term
-    from ..ways import holder, sign_ins
+    from ..backend_factory import holder, sign_ins
 
     if backend == "sdk":  # it takes an API key and nothing else
         held = holder(replace(settings, access_token=None))

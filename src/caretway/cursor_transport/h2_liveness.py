@@ -8,7 +8,7 @@ alarm: for the next PING while there are streams, for the answer while one is aw
 import asyncio
 from typing import Final, Protocol
 
-from .alarm import DeadlineTimer
+from .deadline_timer import DeadlineTimer
 from .limits import TransportLimits
 
 STEPS: Final = 4

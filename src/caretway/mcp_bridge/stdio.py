@@ -36,7 +36,7 @@ INHERITED: Final = frozenset(
 _AHEAD: Final = 256
 """Lines that are read before the session asked for them."""
 _COMPLAINT_CHARS: Final = 500
-_LAST_WORDS_S: Final = 0.2
+_STDERR_GRACE_S: Final = 0.2
 _CLOSED: Final[Mapping[Pipe, str]] = {"stdout": "it closed its output", "stdin": "it closed its input"}
 """The pipes of a process often close a moment before its end is known, and that says more."""
 
@@ -138,7 +138,7 @@ class ServerProcess:
         """Its last words are often the reason, and may come after its end."""
         assert self._child is not None
         with suppress(TimeoutError):
-            async with asyncio.timeout(_LAST_WORDS_S):
+            async with asyncio.timeout(_STDERR_GRACE_S):
                 await self._exited.wait()
         last = next((line for line in reversed(self._child.stderr.splitlines()) if line.strip()), "")
         return f"{self.reason}; it said: {last.rstrip()[:_COMPLAINT_CHARS]}" if last else self.reason

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from .world import Shared
+from .shared import Shared
 
 LIFETIME_S: Final = 3600
 REFRESH_LIFETIME_S: Final = 60 * 86400

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from . import plain
+from . import default_reply as plain
 from .model_input import InputCall, InputMessage, InputResult, InputText, Thought, Tool, find
 from .script import Exec, Loop, Query, Recall, Result, Say, ScriptCall, ScriptStream, Step, Think, has_script, parse
 

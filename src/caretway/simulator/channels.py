@@ -11,7 +11,7 @@ from typing import Final
 from ..wire.bidi import AppendOutOfRange, AppendReader
 from .exchange import SimExchange
 from .run import SimRun
-from .world import Shared
+from .shared import Shared
 
 MAX_WAITING_CHANNELS: Final = 1024
 """Request ids with appends and no RunSSE yet."""

@@ -19,12 +19,12 @@ MAX_PIPELINED_BYTES: Final = 1024 * 1024
 _NO_BODY: Final = frozenset({204, 304})
 
 
-class Http1Connection:
+class SimHttp1Connection:
     def __init__(self, transport: asyncio.Transport, accept: Accept) -> None:
         self.transport = transport
         self._accept = accept
         self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
-        self._exchange: Http1Exchange | None = None
+        self._exchange: SimHttp1Exchange | None = None
         self._inlet: Inlet = Deaf()
         self._pumping = False
         self._bare = False  # the answer to a HEAD has no body
@@ -82,7 +82,7 @@ class Http1Connection:
                 headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in event.headers}
                 request = Request(event.method.decode("latin-1"), path, query, headers, "1.1")
                 self._bare = request.method == "HEAD"
-                self._exchange = Http1Exchange(self)
+                self._exchange = SimHttp1Exchange(self)
                 self._inlet = self._accept(request, self._exchange)
             case h11.Data():
                 self._inlet.on_data(bytes(event.data))
@@ -118,8 +118,8 @@ class Http1Connection:
             self.transport.write(data)
 
 
-class Http1Exchange:
-    def __init__(self, connection: Http1Connection) -> None:
+class SimHttp1Exchange:
+    def __init__(self, connection: SimHttp1Connection) -> None:
         self._connection = connection
         self._over = False
         self._room: asyncio.Future[None] | None = None

@@ -21,8 +21,8 @@ from . import faults, models, text_model, updates
 from .exchange import SimExchange
 from .model_input import Role
 from .script import Drop, Exec, Fail, Hang, Mute, Query, Say, ScriptStream, Wait
+from .shared import Shared
 from .tokens import estimate
-from .world import Shared
 
 log = logging.getLogger(__name__)
 

@@ -17,10 +17,10 @@ from ..wire.messages import pb
 from . import faults, updates
 from .exchange import SimExchange
 from .history import HistoryError
-from .mail import Pending
-from .opening import Blobs, RunRefused, open_conversation
-from .performance import Dropped, Performance
-from .world import Shared
+from .pending import Pending
+from .play_steps import Dropped, Performance
+from .shared import Shared
+from .start import Blobs, RunRefused, open_conversation
 
 log = logging.getLogger(__name__)
 

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from .exchange import Accept
-from .http1 import Http1Connection
+from .http1 import SimHttp1Connection
 from .http2 import MAX_STREAMS, PREFACE, Http2Connection
 from .service import Service
+from .shared import Prefer, Shared
 from .stats import Stats
-from .world import Prefer, Shared
 
 _SNIFF: Final = PREFACE[:16]
 BACKLOG: Final = 1024
@@ -104,7 +104,7 @@ class _Door(asyncio.Protocol):
         self._max_streams = max_streams
         self._doors = doors
         self._head = b""
-        self._speaker: Http1Connection | Http2Connection | None = None
+        self._speaker: SimHttp1Connection | Http2Connection | None = None
         self._transport: asyncio.Transport | None = None
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -126,7 +126,7 @@ class _Door(asyncio.Protocol):
         if self._head.startswith(_SNIFF):
             self._speaker = Http2Connection(self._transport, self._accept, self._max_streams)
         else:
-            self._speaker = Http1Connection(self._transport, self._accept)
+            self._speaker = SimHttp1Connection(self._transport, self._accept)
         head, self._head = self._head, b""
         self._speaker.data_received(head)
 

@@ -23,7 +23,7 @@ from .channels import ChannelBusy, Channels
 from .exchange import Deaf, Inlet, Request, SimExchange, answer
 from .legacy import BadChat, LegacyRun, read_chat
 from .run import SimRun
-from .world import Shared
+from .shared import Shared
 
 log = logging.getLogger(__name__)
 

@@ -16,11 +16,11 @@ from ..dialects import Dialect
 from ..observe.metrics import Metrics
 from ..tasks import aside
 from .access import ALIVE
-from .desk import Tenant, TenantResolver
 from .exchange import Exchange, Header, HttpRequest
 from .openapi import document
 from .respond import send_error
 from .shape import ShapeLimits, is_large, read_json
+from .tenant import Tenant, TenantResolver
 
 log = logging.getLogger(__name__)
 

@@ -22,9 +22,9 @@ import httptools
 
 from ..core.errors import ErrorKind, GatewayError, bad_request
 from .body import Bodies, too_slow
+from .early_errors import early_error, not_http
 from .exchange import CONTINUE, Exchange, HttpRequest
 from .head import head_problem, head_size, without_upgrade
-from .last_words import last_words, not_http
 from .limits import ConnectionLimits
 
 log = logging.getLogger(__name__)
@@ -463,7 +463,7 @@ class ClientConnection(asyncio.Protocol):
             exchange.keep_alive = False
             return
         if exchange is None or not exchange.started:
-            self._transport.write(last_words(self._house.handler.refuse, self._url, error))
+            self._transport.write(early_error(self._house.handler.refuse, self._url, error))
         if self._transport.can_write_eof():
             self._transport.write_eof()
         self._lingers = True

@@ -16,8 +16,8 @@ from typing import Final
 
 from ..core.errors import ErrorKind, GatewayError
 from ..tasks import spawn
-from .desk import Tenant
 from .exchange import HttpRequest
+from .tenant import Tenant
 
 MAX_KEY_CHARS: Final = 4096
 REFUSED_FOR_S: Final = 60.0

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from caretway.auth.account import Account
+from caretway.backend_factory import sign_ins
 from caretway.cli.doctor import Finding, as_lines, check_account, check_data_dir, check_port
 from caretway.cli.login import found_file, read_key, signed_in, site
 from caretway.cli.process import CommandFailed
 from caretway.cli.status import AccountFacts, account_facts
 from caretway.cli.terminal import Style
 from caretway.config import Settings, cursor_sign_in_files, has_desktop
-from caretway.ways import sign_ins
 
 HOME = {"HOME": "/h", "USERPROFILE": "/h"}
 

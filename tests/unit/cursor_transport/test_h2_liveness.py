@@ -8,7 +8,7 @@ import pytest
 from caretway.cursor_transport.h2_liveness import Liveness, PendingPing, next_ping, patience
 from caretway.cursor_transport.limits import KIB, MIB, TransportLimits
 
-from .test_alarm import Loop
+from .test_deadline_timer import Loop
 
 LIMITS = TransportLimits()
 

@@ -6,8 +6,8 @@ import pytest
 
 from caretway.simulator import brain
 from caretway.simulator.brain import LOOP_LIMIT, Plan, not_offered, plan
+from caretway.simulator.default_reply import wish
 from caretway.simulator.model_input import InputCall, InputMessage, InputResult, InputText, Thought, Tool
-from caretway.simulator.plain import wish
 from caretway.simulator.script import (
     Drop,
     Fail,

@@ -12,8 +12,8 @@ from caretway.simulator import execs, faults, queries, updates
 from caretway.simulator.accounts import LIFETIME_S, Accounts, accepted
 from caretway.simulator.model_input import Tool, find
 from caretway.simulator.script import EXEC_KINDS, QUERY_KINDS, ScriptStream, ToolUse
+from caretway.simulator.shared import Drops, Shared
 from caretway.simulator.toolbox import read_tools
-from caretway.simulator.world import Drops, Shared
 from caretway.wire.envelope import End, EnvelopeReader
 from caretway.wire.errors import read_end, write_end
 from caretway.wire.messages import pb

@@ -11,9 +11,9 @@ import pytest
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.dialects.registry import dialects
 from caretway.tasks import spawn
-from caretway.web.desk import Tenant
 from caretway.web.exchange import HttpRequest
 from caretway.web.passthrough import REFUSED_FOR_S, TenantPerKey, client_key
+from caretway.web.tenant import Tenant
 
 KEYS = [
     ({}, None),

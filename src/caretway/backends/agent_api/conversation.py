@@ -35,7 +35,7 @@ from ...wire import deltas
 from ...wire.deltas import read_delta
 from ...wire.messages import pb
 from .arguments import arguments_json
-from .blob_desk import BlobStore
+from .blob_store import BlobStore
 from .calls import Call, CallTable
 from .compose import Opening
 from .echo import Diverged, Echo

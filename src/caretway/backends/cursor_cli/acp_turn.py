@@ -19,11 +19,11 @@ from .acp_rpc import RpcError
 from .acp_translate import AcpTranslator
 from .chat import CliChat, write_chat
 from .faults import Circumstances
-from .gate import Slot
 from .inbox import Inbox
 from .limits import CliLimits
 from .program import Work
 from .prompt import Prompt
+from .slots import Slot
 
 
 @dataclass(frozen=True, slots=True)

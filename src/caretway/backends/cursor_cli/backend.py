@@ -26,7 +26,6 @@ from .acp_translate import AcpTranslator
 from .acp_turn import AcpLaunch, AcpTurn
 from .chat import ChatFiles, CliChat, FailedTurn, read_chat
 from .faults import Circumstances, classify
-from .gate import Slots
 from .limits import CliLimits
 from .model_list import ModelList, read_models, with_aliases
 from .own_tools import Showing
@@ -46,6 +45,7 @@ from .program import (
 )
 from .prompt import Prompt, render, tail
 from .scratch import Scratch
+from .slots import Slots
 from .translate import PrintTranslator
 
 log = logging.getLogger(__name__)

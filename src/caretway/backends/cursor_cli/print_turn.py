@@ -20,11 +20,11 @@ from ...processes.child import Child, Command, Exit
 from ...processes.lines import LineReader
 from ...tasks import spawn
 from .chat import CliChat, write_chat
-from .gate import Slot
 from .inbox import Inbox
 from .limits import CliLimits
 from .process import AgentNursery
 from .program import safe_chat_id
+from .slots import Slot
 from .translate import PrintTranslator
 
 RETRIES: Final = 1

@@ -45,7 +45,7 @@ from .translate import Translator
 log = logging.getLogger(__name__)
 
 CLEAN_UP_S: Final = 5.0
-LAST_WORDS_S: Final = 1.0
+CANCEL_GRACE_S: Final = 1.0
 """How long a broken stream waits to learn whether the bridge died."""
 
 
@@ -401,7 +401,7 @@ async def _why_broken(failure: Exception, bridge: SdkBridge | None) -> GatewayEr
     if bridge is None:
         return fault(failure)
     try:
-        async with asyncio.timeout(LAST_WORDS_S):
+        async with asyncio.timeout(CANCEL_GRACE_S):
             await asyncio.shield(bridge.gone)
     except TimeoutError:
         return fault(failure)

@@ -6,9 +6,9 @@ gets, in the shape it expects. The caller puts the exec's id on the messages.
 
 from ...wire.messages import pb
 from . import listing, matches
+from .exec_intent import written_text
 from .file_text import count_lines, plain_text, read_file_text
 from .outcome import Outcome, sounds_failed
-from .wishes import written_text
 
 Reply = pb.ExecClientMessage
 

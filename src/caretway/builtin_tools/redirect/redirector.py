@@ -16,20 +16,20 @@ from ...core.request import ToolResult, ToolSpec
 from ...wire.messages import pb
 from .. import execs
 from ..decisions import Redirect
-from . import answers, by_shell, wishes
+from . import answers, by_shell, exec_intent
 from .answers import Reply
+from .exec_intent import Intent
 from .fitting import Need, fit
 from .outcome import Outcome, read_outcome
 from .roles import ClientToolbox, ToolRole
 from .shell_text import read_shell_outcome
-from .wishes import Intent
 
 Answer = Callable[[Outcome], list[Reply]]
 
 
 @dataclass(frozen=True, slots=True)
 class RedirectRoute:
-    wish: Intent
+    intent: Intent
     answer: Answer
     least: Need = Need.SHOULD
     """The weakest need that must be met."""
@@ -50,15 +50,15 @@ class Redirector:
         able = list(ways(exec_))
         for namespaced in (False, True):
             for way in able:
-                for tool in self._tools.tools(way.wish.role, namespaced=namespaced):
-                    arguments = fit(tool.schema, way.wish.values, least=way.least, label=way.wish.label)
+                for tool in self._tools.tools(way.intent.role, namespaced=namespaced):
+                    arguments = fit(tool.schema, way.intent.values, least=way.least, label=way.intent.label)
                     if arguments is not None:
                         return Redirect(tool.name, msgspec.json.encode(arguments).decode(), partial(_convert, way))
         return None
 
 
 def _convert(way: RedirectRoute, exec_id: int, result: ToolResult) -> list[bytes]:
-    outcome = (read_shell_outcome if way.wish.role is ToolRole.SHELL else read_outcome)(result)
+    outcome = (read_shell_outcome if way.intent.role is ToolRole.SHELL else read_outcome)(result)
     messages: list[bytes] = []
     for reply in way.answer(outcome):
         reply.id = exec_id
@@ -70,54 +70,54 @@ def _shell(args: pb.ShellArgs, answer: Callable[[pb.ShellArgs, Outcome], list[Re
     if not args.command:
         return
     folder = "" if args.working_directory == "." else args.working_directory
-    yield RedirectRoute(wishes.shell(args, folder=folder), partial(answer, args))
+    yield RedirectRoute(exec_intent.shell(args, folder=folder), partial(answer, args))
     if folder and (moved := by_shell.inside(folder, args.command)):
-        yield RedirectRoute(wishes.shell(args, text=moved), partial(answer, args))
+        yield RedirectRoute(exec_intent.shell(args, text=moved), partial(answer, args))
 
 
-def _ways(wish: Intent, command: str | None, answer: Answer) -> Iterator[RedirectRoute]:
+def _routes(intent: Intent, command: str | None, answer: Answer) -> Iterator[RedirectRoute]:
     """A tool made for it, a shell, and then the tool again with less."""
-    yield RedirectRoute(wish, answer)
+    yield RedirectRoute(intent, answer)
     if command is not None:
-        yield RedirectRoute(wishes.command(command), answer)
-    yield RedirectRoute(wish, answer, Need.MUST)
+        yield RedirectRoute(exec_intent.command(command), answer)
+    yield RedirectRoute(intent, answer, Need.MUST)
 
 
 def _read(args: pb.ReadArgs, answer: Callable[..., list[Reply]]) -> Iterator[RedirectRoute]:
     if not args.path:
         return
-    wish = wishes.read(args)
-    for way in _ways(wish, by_shell.read(args), partial(answer, args, ranged=wish.ranged)):
+    intent = exec_intent.read(args)
+    for way in _routes(intent, by_shell.read(args), partial(answer, args, ranged=intent.ranged)):
         # With less than all of it, the client reads more of the file than the range.
-        yield way if way.least is not Need.MUST else RedirectRoute(wish, partial(answer, args), Need.MUST)
+        yield way if way.least is not Need.MUST else RedirectRoute(intent, partial(answer, args), Need.MUST)
 
 
 def _ls(args: pb.LsArgs) -> Iterator[RedirectRoute]:
-    return _ways(wishes.ls(args), by_shell.ls(args), partial(answers.ls, args))
+    return _routes(exec_intent.ls(args), by_shell.ls(args), partial(answers.ls, args))
 
 
 def _search(args: pb.GrepArgs) -> Iterator[RedirectRoute]:
     """One exec, two trades: with a pattern it searches in files, with a glob alone it searches for files."""
     if args.pattern:
-        yield from _ways(wishes.grep(args), by_shell.grep(args), partial(answers.grep, args))
+        yield from _routes(exec_intent.grep(args), by_shell.grep(args), partial(answers.grep, args))
     elif args.glob:
-        yield from _ways(wishes.glob(args), by_shell.glob(args), partial(answers.glob, args))
+        yield from _routes(exec_intent.glob(args), by_shell.glob(args), partial(answers.glob, args))
 
 
 def _write(args: pb.WriteArgs) -> Iterator[RedirectRoute]:
-    text = wishes.written_text(args)
+    text = exec_intent.written_text(args)
     if args.path and text is not None:
-        yield from _ways(wishes.write(args, text), by_shell.write(args, text), partial(answers.write, args))
+        yield from _routes(exec_intent.write(args, text), by_shell.write(args, text), partial(answers.write, args))
 
 
 def _delete(args: pb.DeleteArgs) -> Iterator[RedirectRoute]:
     if args.path:
-        yield from _ways(wishes.delete(args), by_shell.delete(args), partial(answers.delete, args))
+        yield from _routes(exec_intent.delete(args), by_shell.delete(args), partial(answers.delete, args))
 
 
 def _fetch(args: pb.FetchArgs) -> Iterator[RedirectRoute]:
     if args.url:
-        yield RedirectRoute(wishes.fetch(args), partial(answers.fetch, args))
+        yield RedirectRoute(exec_intent.fetch(args), partial(answers.fetch, args))
 
 
 WAYS: Final[dict[str, Callable[[pb.ExecServerMessage], Iterator[RedirectRoute]]]] = {

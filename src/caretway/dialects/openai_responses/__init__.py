@@ -15,7 +15,7 @@ from ..openai_chat.errors import encode_error
 from ..openai_chat.models import render_model, render_models
 from .decode import decode
 from .encode import ResponsesEncoder, render
-from .errand import PREFIXES, run_errand
+from .lookups import PREFIXES, run_errand
 from .store import ResponseStore
 
 __all__ = ["ResponseStore", "openai_responses"]

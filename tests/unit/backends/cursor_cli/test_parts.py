@@ -10,7 +10,6 @@ import pytest
 
 from caretway.backends.cursor_cli.account import CliAccount, read_status
 from caretway.backends.cursor_cli.chat import ChatFiles, CliChat, read_chat, write_chat
-from caretway.backends.cursor_cli.gate import Slots
 from caretway.backends.cursor_cli.inbox import Inbox
 from caretway.backends.cursor_cli.model_list import FALLBACK, ModelList, read_models, with_aliases
 from caretway.backends.cursor_cli.program import (
@@ -24,6 +23,7 @@ from caretway.backends.cursor_cli.program import (
 )
 from caretway.backends.cursor_cli.prompt import render, tail
 from caretway.backends.cursor_cli.scratch import KEPT, Scratch, write_closed
+from caretway.backends.cursor_cli.slots import Slots
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import TextDelta
 from caretway.core.request import Image, Message, Role, Text, ToolCall, ToolResult

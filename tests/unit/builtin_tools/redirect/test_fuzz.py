@@ -10,8 +10,8 @@ from jsonschema.validators import extend, validator_for
 from referencing import Registry
 
 from caretway.builtin_tools.redirect import Redirector
+from caretway.builtin_tools.redirect.exec_intent import COMMAND, CONTENT, FOLDER, PATH, PATTERN, URL
 from caretway.builtin_tools.redirect.roles import NAMES
-from caretway.builtin_tools.redirect.wishes import COMMAND, CONTENT, FOLDER, PATH, PATTERN, URL
 from caretway.core.request import Image, Text, ToolResult, ToolSpec
 from caretway.wire.messages import pb
 

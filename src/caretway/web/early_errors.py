@@ -29,7 +29,7 @@ class _Collected:
     def abort(self) -> None: ...
 
 
-def last_words(refuse: Refuse, url: bytes, error: GatewayError) -> bytes:
+def early_error(refuse: Refuse, url: bytes, error: GatewayError) -> bytes:
     """The bytes of a refusal to a client whose request could not be read."""
     line = _Collected()
     http = HttpRequest("GET", url.decode("latin-1").partition("?")[0], {})

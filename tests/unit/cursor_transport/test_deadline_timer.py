@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from caretway.cursor_transport.alarm import DeadlineTimer
+from caretway.cursor_transport.deadline_timer import DeadlineTimer
 
 
 class Timer:

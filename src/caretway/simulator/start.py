@@ -13,8 +13,8 @@ from ..wire.errors import ConnectError
 from ..wire.messages import pb
 from . import faults, toolbox
 from .history import read_typed, read_user
-from .mail import Pending
 from .model_input import InputMessage, InputText, Tool
+from .pending import Pending
 from .state import Blob, StateLedger, StateReader
 from .stats import Stats
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from caretway.backends.agent_api.blob_desk import PIECE_BYTES, BlobStore
+from caretway.backends.agent_api.blob_store import PIECE_BYTES, BlobStore
 from caretway.backends.agent_api.snapshots import no_blobs
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.wire.messages import pb

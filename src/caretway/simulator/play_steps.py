@@ -17,9 +17,8 @@ from ..wire.messages import pb
 from . import brain, execs, faults, models, queries, toolbox, updates
 from .exchange import SimExchange
 from .history import piece
-from .mail import Pending
 from .model_input import InputCall, InputMessage, InputResult, InputText, Part, Thought, find
-from .opening import Blobs, RunRefused, SimConversation
+from .pending import Pending
 from .script import (
     Drop,
     Exec,
@@ -39,8 +38,9 @@ from .script import (
     ToolUse,
     Wait,
 )
+from .shared import Shared
+from .start import Blobs, RunRefused, SimConversation
 from .tokens import Piece, estimate, preamble
-from .world import Shared
 
 DROP_PAUSE_S: Final = 0.05
 """Before a scripted cut: a reset may overtake what the client has not read yet, and a checkpoint must not be lost."""

@@ -13,7 +13,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any, Final
 
-from . import __version__, front
+from . import __version__
+from . import server_factory as front
 from .auth.account import Account
 from .auth.renewal import Call
 from .auth.store import SignIns, SignInShelf, StoredKey, open_sign_ins
@@ -88,7 +89,7 @@ def _sdk(settings: Settings, stack: AsyncExitStack) -> Backend:
         )
     from .backends.cursor_sdk.backend import CursorSdkBackend, SdkSetup
     from .backends.cursor_sdk.bridge import BridgeSetup
-    from .backends.cursor_sdk.lodging import acquire
+    from .backends.cursor_sdk.state_dir import acquire
     from .backends.cursor_sdk.turn import TurnLimits
 
     layout, leave = acquire(settings.data_dir)

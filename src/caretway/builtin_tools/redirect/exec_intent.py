@@ -68,8 +68,8 @@ def command(text: str, label: str = "") -> Intent:
 
 def shell(args: pb.ShellArgs, *, folder: str = "", text: str = "") -> Intent:
     """`folder`: where the tool must run it. `text`: the command, if not the one of the exec."""
-    wish = command(text or args.command, args.description)
-    values = list(wish.values)
+    intent = command(text or args.command, args.description)
+    values = list(intent.values)
     if folder:
         values.append(_one(WORKDIR, folder))
     if args.is_background:
@@ -78,7 +78,7 @@ def shell(args: pb.ShellArgs, *, folder: str = "", text: str = "") -> Intent:
         values.append(_timeout(args.timeout))
     if args.description:
         values.append(_one(("description", "explanation"), args.description, Need.MAY))
-    return Intent(ToolRole.SHELL, tuple(values), label=wish.label)
+    return Intent(ToolRole.SHELL, tuple(values), label=intent.label)
 
 
 def _timeout(milliseconds: int) -> Value:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from caretway.backends.cursor_sdk.lodging import acquire
+from caretway.backends.cursor_sdk.state_dir import acquire
 
 
 def guests(data_dir: Path) -> list[str]:

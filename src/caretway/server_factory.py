@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 LONGEST_LOOK_S: Final = 1.0
 """Between two looks for what is late."""
-LAST_WORDS_S: Final = 3.0
+SHUTDOWN_NOTICE_S: Final = 3.0
 """How long clients have to hear that their answer was ended."""
 
 DialectAt = Callable[[str], Dialect]
