@@ -22,6 +22,7 @@ import httpx
 import pytest
 
 from caretway.auth.account import Account
+from caretway import backend_factory
 from caretway.backend_factory import choose_backend, open_backend, sign_ins
 from caretway.backends.cursor_sdk.backend import CursorSdkBackend
 from caretway.backends.cursor_sdk.bridge import SdkBridge
@@ -30,10 +31,10 @@ from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import Event
 from caretway.core.fold import fold
 from caretway.core.request import Message, Role, Text
-from caretway.core.source import receive
 from contract.gateways import gateway_to, result, simulated, tool
 from contract.subjects import WAYS
 from contract.test_backend import TOOLS, answer, ask, response, user
+from receiving import receive
 
 pytestmark = [
     pytest.mark.timeout(90),
@@ -296,12 +297,12 @@ def test_auto_takes_the_official_way(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert choose_backend(Settings(api_key="key", data_dir=tmp_path)) == "sdk"
     assert choose_backend(Settings(api_key="key", backend="agent", data_dir=tmp_path)) == "agent"
     assert choose_backend(Settings(access_token="token", data_dir=tmp_path)) == "agent"
-    monkeypatch.setattr(ways, "_sdk_installed", lambda: False)
+    monkeypatch.setattr(backend_factory, "_sdk_installed", lambda: False)
     assert choose_backend(Settings(api_key="key", data_dir=tmp_path)) == "agent"
 
 
 async def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ways, "_sdk_installed", lambda: False)
+    monkeypatch.setattr(backend_factory, "_sdk_installed", lambda: False)
     with pytest.raises(GatewayError) as missing:
         async with open_backend(Settings(backend="sdk", api_key="key", data_dir=tmp_path)):
             pass

@@ -8,6 +8,7 @@ Whoever puts does so last, with its own state in order: the listener may take, s
 returns (see `core.turn.Source.listen`).
 """
 
+import asyncio
 from collections.abc import Callable
 
 from .errors import ErrorKind, GatewayError
@@ -19,7 +20,7 @@ def nobody() -> None:
 
 
 def weight(event: Event) -> int:
-    """Bytes that an unread event holds, roughly, and what it takes to pass it on: all that is unread is taken at once."""
+    """Bytes that an unread event holds, roughly, and what passing it on takes: all that is unread is taken at once."""
     if isinstance(event, TextDelta | ReasoningDelta):
         return 128 + len(event.text)
     return 1024 + (len(event.arguments) if isinstance(event, ToolCallDelta | ToolCallReady) else 0)
@@ -34,6 +35,7 @@ class EventBuffer:
         "_on_drained",
         "_on_full",
         "_ready",
+        "_telling",
         "_weighed",
         "_weight",
         "full",
@@ -50,6 +52,7 @@ class EventBuffer:
         self._events: list[Event] = []
         self._ready: Callable[[], None] = nobody
         self._weight = self._weighed = 0  # bytes, and how many events they are
+        self._telling = False
         self._closed = False
         self._failure: Exception | None = None
 
@@ -64,6 +67,23 @@ class EventBuffer:
         self._ready()
         if self._events and not self.full:
             self._weigh()
+
+    def put_soon(self, events: list[Event]) -> None:
+        """For those that hear of one piece at a time: what comes in one go is told as one batch, in a callback of its
+        own."""
+        if not events or self._closed:
+            return
+        self._events += events
+        if not self.full:
+            self._weigh()
+        if not self._telling:
+            self._telling = True
+            asyncio.get_running_loop().call_soon(self._tell)
+
+    def _tell(self) -> None:
+        self._telling = False
+        if self._events:
+            self._ready()
 
     def listen(self, ready: Callable[[], None]) -> None:
         self._ready = ready
@@ -86,12 +106,13 @@ class EventBuffer:
 
     def close(self, failure: Exception | None = None) -> None:
         """Nothing more will come. What is here can still be taken; after that `take` raises `failure`, or that the
-        gateway is stopping. The hooks are let go of, so that a turn and its buffer are freed without a search for
-        cycles."""
+        gateway is stopping. Backpressure is over, untold, and the hooks are let go of: a turn and its buffer are
+        freed without a search for cycles."""
         if self._closed:
             return
         self._closed = True
         self._failure = failure
+        self.full = False
         self._on_full = self._on_drained = nobody
         ready, self._ready = self._ready, nobody
         ready()

@@ -1,5 +1,6 @@
 """The buffer that every turn holds: nothing is lost, nothing overtakes, and a slow reader is felt upstream."""
 
+import asyncio
 import gc
 import weakref
 from collections.abc import Callable
@@ -64,6 +65,27 @@ def test_backpressure_begins_above_the_limit_and_ends_when_all_is_taken() -> Non
     assert (upstream.asked, buffer.full) == (["hold", "go on"], False)
     buffer.put([TextDelta("d")])
     assert upstream.asked == ["hold", "go on"], "what was taken weighs nothing any more"
+
+
+async def test_pieces_of_one_go_are_told_together() -> None:
+    upstream, taken = Upstream(limit=300), []
+    buffer = upstream.buffer
+    buffer.listen(lambda: taken.append(len(buffer.take())))
+    for word in "abc":
+        buffer.put_soon([TextDelta(word)])
+    assert (taken, upstream.asked) == ([], ["hold"])
+    await asyncio.sleep(0)
+    assert (taken, upstream.asked) == ([3], ["hold", "go on"])
+
+
+async def test_what_is_to_be_told_soon_is_not_told_after_the_close() -> None:
+    told: list[int] = []
+    buffer = EventBuffer(0)
+    buffer.put_soon([TextDelta("a")])
+    buffer.listen(lambda: told.append(len(buffer.take())))
+    buffer.close()
+    await asyncio.sleep(0)
+    assert told == [1]
 
 
 def test_what_is_cleared_is_not_taken_and_weighs_nothing() -> None:

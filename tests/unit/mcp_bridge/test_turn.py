@@ -20,10 +20,10 @@ from caretway.core.events import (
     UsageReported,
 )
 from caretway.core.request import Message, Role, Text, ToolCall, ToolChoice, ToolResult, TurnRequest
-from caretway.core.source import receive
 from caretway.core.turn import Abilities, Turn
 from caretway.mcp_bridge.backend import Offer, Terms
 from caretway.stages.loop_guard import loop_guard
+from receiving import receive
 
 from .scripted import PARKING, TEXT, ScriptedBackend, ScriptedTurn, Tools, bridged, called, request, response
 
