@@ -25,7 +25,7 @@ from .lifecycle import Happening, SessionState
 from .live import LiveTurn
 from .parking import first_to_go, patience
 from .plan import Continue, Fresh, Parked, Repeat, Replay, Resume, history_chains, plan
-from .repeated_answer import REPEATER, RepeatedTurn
+from .repeated_answer import REPEATER, repeated_turn
 from .response import MAX_ANSWER_BYTES, Label, Response
 from .tickets import Tickets, new_sid
 from .transcript import Chain, answer_message, tools_key
@@ -142,7 +142,7 @@ class Sessions:
                     return self._respond(live, request, told, "resumed", reason)
             case Repeat(sid=sid, reason=reason):
                 live = self._live[sid]
-                again = LiveTurn(RepeatedTurn(live.answer, live.tickets), live.tickets, request)
+                again = LiveTurn(repeated_turn(live.answer, live.tickets), live.tickets, request)
                 return Response(REPEATER, again, request, "resumed", reason, (), None)
             case Continue(reason=reason):
                 known, label = decision, "continued"
