@@ -62,7 +62,13 @@ class Source(Protocol):
 
     def listen(self, ready: Callable[[], None]) -> None:
         """From now on `ready` is called whenever something new can be taken, in the very callback that brought it.
-        There is one listener; what can be taken already is not told of."""
+        There is one listener; what can be taken already is not told of.
+
+        Calls nest: `ready` may take, and what it takes may end the turn. Then the session settles and closes it, all
+        inside the `put` that brought the event, and the closing calls `ready` once more before the first call has
+        returned. So a source puts its own state in order before it tells, a closed source tells nobody again, and a
+        listener expects to be called while it is at work: it has marked what is over, and takes nothing then.
+        `ready` raises nothing: it would end in a socket's callback that knows nothing of the reader."""
         ...
 
     def take(self) -> list[Event]:

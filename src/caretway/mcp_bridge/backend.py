@@ -15,7 +15,8 @@ from ..core.errors import GatewayError
 from ..core.request import ToolResult, TurnRequest
 from ..core.turn import Backend, BackendStatus, ModelInfo, Snapshot, Turn
 from .catalogue import BridgedTool, McpCatalogue
-from .turn import Activity, BridgedTurn, Guard
+from .steps import Activity
+from .turn import BridgedTurn, Guard
 
 log = logging.getLogger(__name__)
 

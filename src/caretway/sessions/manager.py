@@ -9,23 +9,23 @@ import hashlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Protocol
 
 from msgspec.structs import replace
 
 from ..core.errors import ErrorKind, GatewayError
-from ..core.events import Event, ReasoningDelta, RunUsage, TextDelta
+from ..core.events import RunUsage
 from ..core.fold import Reply
 from ..core.recovery import Cause, Rung
 from ..core.request import Message, Role, SessionMode, ToolResult, TurnRequest, last_answer
-from ..core.source import receive
 from ..core.turn import Backend, Snapshot, StageFactory
-from ..tasks import aside, spawn
+from ..tasks import aside
+from .drain import Drain
 from .lifecycle import Happening, SessionState
 from .live import LiveTurn
 from .parking import first_to_go, patience
 from .plan import Continue, Fresh, Parked, Repeat, Replay, Resume, history_chains, plan
-from .repeated_answer import REPEATER, RepeatedTurn
+from .repeated_answer import REPEATER, repeated_turn
 from .response import MAX_ANSWER_BYTES, Label, Response
 from .tickets import Tickets, new_sid
 from .transcript import Chain, answer_message, tools_key
@@ -43,9 +43,6 @@ class SessionLimits:
     scope: str = ""
     """Whose conversations these are: backend, host, account."""
 
-
-DRAINED_BYTES: Final = 256 * 1024
-"""A turn whose client hung up is closed when it says more than this. What is near its end gets there."""
 
 Guard = Callable[[TurnRequest], TurnRequest]
 """The request as the model is to be told it; raises GatewayError(TOOL_LOOP) when the loop must end."""
@@ -142,7 +139,7 @@ class Sessions:
                     return self._respond(live, request, told, "resumed", reason)
             case Repeat(sid=sid, reason=reason):
                 live = self._live[sid]
-                again = LiveTurn(RepeatedTurn(live.answer, live.tickets), live.tickets, request)
+                again = LiveTurn(repeated_turn(live.answer, live.tickets), live.tickets, request)
                 return Response(REPEATER, again, request, "resumed", reason, (), None)
             case Continue(reason=reason):
                 known, label = decision, "continued"
@@ -274,24 +271,15 @@ class Sessions:
         response.give_up()
         if live.state is SessionState.RUNNING:
             live.happened(Happening.HUNG_UP)
-            spawn(self._drain(response), "drain-after-hang-up")
+            Drain(response, self._limits.disconnect_grace, self._give_up)
 
-    async def _drain(self, response: Response) -> None:
-        """Its client hung up: the turn may end or park by itself within the grace, unread, if it says little."""
-        said = 0
-        try:
-            async with asyncio.timeout(self._limits.disconnect_grace):
-                while not response.over:
-                    said += sum(map(_size, await receive(response)))
-                    if said > DRAINED_BYTES:
-                        raise TimeoutError
-        except (TimeoutError, GatewayError):
-            response.give_up()
-            live = response.live  # another one than before, if the response was started anew in between
-            if live.state is SessionState.RUNNING:
-                live.happened(Happening.HUNG_UP)
-            if live.state is SessionState.DETACHED:
-                self._finish(live, Happening.EXPIRED)
+    def _give_up(self, response: Response) -> None:
+        response.give_up()
+        live = response.live  # another one than before, if the response was started anew in between
+        if live.state is SessionState.RUNNING:
+            live.happened(Happening.HUNG_UP)
+        if live.state is SessionState.DETACHED:
+            self._finish(live, Happening.EXPIRED)
 
     # ---- parked turns
 
@@ -328,10 +316,6 @@ class Sessions:
 def _may_continue(request: TurnRequest) -> bool:
     """A user's new words after an answer: then a kept conversation is looked for."""
     return last_answer(request.messages) > 0 and request.messages[-1].role is not Role.TOOL
-
-
-def _size(event: Event) -> int:
-    return 64 + (len(event.text) if isinstance(event, TextDelta | ReasoningDelta) else 0)
 
 
 def _chained(chain: Chain | None, request: TurnRequest, messages: Sequence[Message]) -> Chain:

@@ -19,6 +19,7 @@ from .instructions import wrong_call
 from .limits import DEFAULT_TEXT_LIMITS, TextLimits
 from .parser import BadCall, Parser
 from .prompt import Manner, PromptStyle, mentions, offers_tools, prepare, tool_result
+from .reader import TextReader
 from .thinking import SUFFIX, base_model, with_thinking
 from .turn import TextTurn
 
@@ -91,7 +92,7 @@ class TextToolBackend:
         if not request.tool_choice.parallel:
             limits = replace(limits, max_calls=1)
         inner = await self._inner.start(told, snapshot)
-        return TextTurn(inner, parser, correct, limits, prompt_chars=prompt_chars(told))
+        return TextTurn(inner, TextReader(parser, limits, prompt_chars=prompt_chars(told)), correct)
 
     async def _known(self, model: str) -> frozenset[str]:
         """Upstream's own ids: a model that is called like a derived one may be real."""

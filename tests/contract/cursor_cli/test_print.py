@@ -14,9 +14,9 @@ from caretway.backends.cursor_cli.backend import CliSetup, CursorCliBackend
 from caretway.backends.cursor_cli.limits import CliLimits
 from caretway.core.events import TextDelta, TurnEnded, TurnFailed
 from caretway.core.request import Message, Role, Text, TurnRequest
-from caretway.core.source import receive
 from contract.cursor_cli.stand_in import CliClient, StandIn, cli_gateway
 from contract.gateways import CHAT, tool
+from receiving import receive
 
 SAY = 'sim: say Let me look.\nsim: exec read {"path":"a"}\nsim: say ha ha ha ``` ``` **\nsim: say Ende: é 漢 \U0001f600'
 SAID = "Let me look.ha ha ha ``` ``` **\nEnde: é 漢 \U0001f600"

@@ -6,13 +6,13 @@ are events. When it does not take them and the buffer is full, only this turn's 
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Final, Protocol
 
 from ...builtin_tools.decisions import JobRunner
 from ...core.errors import ErrorKind, GatewayError
-from ...core.events import Event, ReasoningDelta, TextDelta, ToolCallDelta, ToolCallReady
+from ...core.event_buffer import EventBuffer
 from ...core.recovery import Cause
 from ...core.request import Text, ToolResult
 from ...core.turn import Snapshot
@@ -50,22 +50,20 @@ class AgentTurn:
         "_alarm",
         "_attempt",
         "_backend",
-        "_buffer_bytes",
+        "_buffer",
         "_closed",
         "_conversation",
         "_jobs",
         "_loop",
         "_opener",
         "_opening",
-        "_paused",
-        "_ready",
         "_refused",
         "_renewable",
         "_running",
         "_stream",
         "_timer",
-        "_unread",
-        "_weighed",
+        "listen",
+        "take",
     )
 
     def __init__(
@@ -82,14 +80,12 @@ class AgentTurn:
         self._conversation = conversation
         self._opener = opener
         self._jobs = jobs
-        self._buffer_bytes = buffer_bytes
+        self._buffer = EventBuffer(buffer_bytes, self._hold_back, self._go_on)
+        self.listen, self.take = self._buffer.listen, self._buffer.take
         self._loop = asyncio.get_running_loop()
         self._stream: RunStream | None = None
         self._attempt = 0
-        self._paused = False
-        self._unread = self._weighed = 0
         self._alarm = 0.0
-        self._ready: Callable[[], None] = _nobody
         self._timer: asyncio.TimerHandle | None = None
         self._opening: asyncio.Task[None] | None = None
         self._running: dict[Call, asyncio.Task[None]] = {}
@@ -101,6 +97,7 @@ class AgentTurn:
 
     def start(self) -> None:
         self._conversation.open(self._loop.time())
+        self._tell()
         attempt = self._new_attempt()
         try:
             stream = self._opener.open_now(attempt)
@@ -112,29 +109,11 @@ class AgentTurn:
         else:
             self._opening = spawn(self._open_attempt(Retry(0.0, alone=False)), "agent-attempt")
 
-    def listen(self, ready: Callable[[], None]) -> None:
-        self._ready = ready
-
-    def take(self) -> list[Event]:
-        conversation = self._conversation
-        events = conversation.events
-        if not events:
-            if self._closed:
-                raise GatewayError(ErrorKind.CANCELLED, "The gateway is stopping.")
-            return events
-        conversation.events = []
-        if self._weighed:
-            self._unread = self._weighed = 0
-            if self._paused and self._stream is not None:
-                self._paused = False
-                self._stream.resume()
-        return events
-
     async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = ()) -> None:
         if self._closed:
             raise GatewayError(ErrorKind.TURN_GONE, "The gateway is stopping.")
         self._conversation.submit(results, extra, self._loop.time())
-        self._unread = self._weighed = 0
+        self._buffer.clear()
         self._after()
 
     def snapshot(self) -> Snapshot | None:
@@ -154,8 +133,7 @@ class AgentTurn:
             self._opening.cancel()
         for job in self._running.values():
             job.cancel()
-        ready, self._ready = self._ready, _nobody
-        ready()
+        self._buffer.close()
         if self._stream is not None and self._conversation.ended:
             self._loop.call_soon(self._linger)  # soon: the end of the stream may come in this very read
         elif self._stream is not None:
@@ -203,6 +181,8 @@ class AgentTurn:
             stream.close()
             return
         self._stream = stream
+        if self._buffer.full:  # what the attempt before brought was not taken yet
+            stream.pause()
         messages, self._conversation.outgoing = self._conversation.outgoing, []
         for message in messages:
             stream.send(message)
@@ -217,9 +197,8 @@ class AgentTurn:
         if conversation.feed(messages, self._loop.time()):
             self._after()
         elif conversation.events:
-            self._ready()
-            if conversation.events:
-                self._weigh()
+            events, conversation.events = conversation.events, []
+            self._buffer.put(events)
         if type(last) is End and not conversation.ended:
             self._end_of_stream(last)
 
@@ -265,7 +244,6 @@ class AgentTurn:
                 self._stream.doubt()
             self._stream.close()
             self._stream = None
-        self._paused = False
         retry = self._conversation.lost(cause, fault, retryable=again)
         if retry is not None and not self._closed:
             log.info("a run was lost (%s) and is opened again in %.2f s: %s", cause.value, retry.delay, fault)
@@ -277,7 +255,7 @@ class AgentTurn:
     # ---- after anything happened
 
     def _after(self) -> None:
-        """Send what is to be sent, start what is to be run, tell the reader, hold upstream back when it is too far."""
+        """Send what is to be sent, start what is to be run, and tell the reader last: it may close the turn."""
         conversation, stream = self._conversation, self._stream
         if stream is not None and conversation.outgoing:
             messages, conversation.outgoing = conversation.outgoing, []
@@ -288,20 +266,20 @@ class AgentTurn:
         if conversation.watch.due() < self._alarm:
             self._arm()
         if conversation.events:
-            self._ready()
-            if conversation.events:
-                self._weigh()
+            self._tell()
 
-    def _weigh(self) -> None:
-        """The reader left events where they are."""
-        stream, events = self._stream, self._conversation.events
-        if stream is None or self._paused:
-            return
-        self._unread += sum(map(_weight, events[self._weighed :]))
-        self._weighed = len(events)
-        if self._unread > self._buffer_bytes:
-            self._paused = True
-            stream.pause()
+    def _tell(self) -> None:
+        events, self._conversation.events = self._conversation.events, []
+        self._buffer.put(events)
+
+    def _hold_back(self) -> None:
+        """Backpressure: the reader is slow, and so is this turn's stream from now on."""
+        if self._stream is not None:
+            self._stream.pause()
+
+    def _go_on(self) -> None:
+        if self._stream is not None:
+            self._stream.resume()
 
     def _arm(self) -> None:
         if self._timer is not None:
@@ -314,7 +292,9 @@ class AgentTurn:
 
     def _tick(self) -> None:
         self._timer = None
-        given_up = self._conversation.tick(self._loop.time(), reading=not self._paused and self._stream is not None)
+        given_up = self._conversation.tick(
+            self._loop.time(), reading=not self._buffer.full and self._stream is not None
+        )
         if given_up is not None:
             self._lost(given_up.cause, given_up.error, True)
         self._after()
@@ -350,14 +330,3 @@ class _Attempt:
 
     def on_closed(self, error: GatewayError | None) -> None:
         self._turn.stream_closed(self.number, error)
-
-
-def _nobody() -> None:
-    """Whoever listens to a turn that nobody reads."""
-
-
-def _weight(event: Event) -> int:
-    """Bytes an unread event holds, roughly, and what it takes to pass it on: all that is unread is taken at once."""
-    if isinstance(event, TextDelta | ReasoningDelta):
-        return 128 + len(event.text)
-    return 1024 + (len(event.arguments) if isinstance(event, ToolCallDelta | ToolCallReady) else 0)

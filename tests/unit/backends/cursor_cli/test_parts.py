@@ -10,7 +10,6 @@ import pytest
 
 from caretway.backends.cursor_cli.account import CliAccount, read_status
 from caretway.backends.cursor_cli.chat import ChatFiles, CliChat, read_chat, write_chat
-from caretway.backends.cursor_cli.inbox import Inbox
 from caretway.backends.cursor_cli.model_list import FALLBACK, ModelList, read_models, with_aliases
 from caretway.backends.cursor_cli.program import (
     Work,
@@ -25,7 +24,6 @@ from caretway.backends.cursor_cli.prompt import render, tail
 from caretway.backends.cursor_cli.scratch import KEPT, Scratch, write_closed
 from caretway.backends.cursor_cli.slots import Slots
 from caretway.core.errors import ErrorKind, GatewayError
-from caretway.core.events import TextDelta
 from caretway.core.request import Image, Message, Role, Text, ToolCall, ToolResult
 from caretway.core.turn import ModelInfo, Snapshot
 from caretway.processes.nursery import Output
@@ -303,22 +301,6 @@ async def test_the_gate_is_fair_and_says_when_it_is_full() -> None:
     assert gate.waiting == 0
     second.leave()
     await gate.join().reached()
-
-
-async def test_the_inbox_loses_nothing_when_its_reader_stops_waiting() -> None:
-    inbox = Inbox(limit=150)
-    waiting = asyncio.gather(inbox.receive())
-    await asyncio.sleep(0)
-    waiting.cancel()
-    inbox.put([TextDelta("a" * 60)])
-    assert inbox.full
-    resumed: list[bool] = []
-    inbox.hold(lambda: resumed.append(True))
-    assert await inbox.receive() == [TextDelta("a" * 60)]
-    assert resumed and not inbox.full
-    inbox.close()
-    with pytest.raises(GatewayError):
-        await inbox.receive()
 
 
 def test_what_is_kept_of_a_chat() -> None:

@@ -16,6 +16,7 @@ from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import Event, TurnEnded, TurnFailed, TurnPaused
 from caretway.core.fold import Reply, fold
 from caretway.core.request import Text, ToolResult, ToolSpec
+from receiving import receive
 
 TOOLS = (ToolSpec("left"), ToolSpec("right"))
 FINISHED = SimpleNamespace(sdk_message=None, result={"status": "RUN_LIFECYCLE_STATUS_FINISHED"})
@@ -61,7 +62,7 @@ def call(turn: SdkTurn, call_id: str, tool: str = "left") -> "asyncio.Task[Any]"
 async def response(turn: SdkTurn) -> Reply:
     events: list[Event] = []
     while not events or not isinstance(events[-1], TurnPaused | TurnEnded | TurnFailed):
-        events += await turn.receive()
+        events += await receive(turn)
     return fold(events)
 
 
@@ -153,5 +154,5 @@ async def test_closing_is_done_once() -> None:
     with pytest.raises(asyncio.CancelledError):
         await waiting
     with pytest.raises(GatewayError) as closed:
-        await turn.receive()
+        await receive(turn)
     assert closed.value.kind is ErrorKind.CANCELLED
