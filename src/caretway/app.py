@@ -36,11 +36,12 @@ from .stages.stop_sequences import stop_sequences
 from .text_protocol.choice import demand_tools
 from .text_protocol.thinking import thinking
 from .web.access import Access, is_key
+from .web.answer import Pace
 from .web.application import Application
+from .web.health import Health
 from .web.images import ImageFetcher
-from .web.models import Health
 from .web.passthrough import TenantPerKey
-from .web.respond import Pace, Responder
+from .web.respond import Responder
 from .web.server import BACKLOG
 from .web.tenant import SingleTenant, Tenant, TenantResolver
 
@@ -128,17 +129,17 @@ class Gateway:
             stack.push_async_callback(self._store.aclose)
             self._metrics = Metrics()
             self._bridge = await stack.enter_async_context(open_mcp_bridge(settings)) if _serves_mcp(settings) else None
-            self.backend, desk = self._desk(without_credentials(settings) if passes(settings) else settings, stack)
-            self.sessions = desk.sessions
-            reception = self._per_key(desk, access, stack) if passes(settings) else SingleTenant(desk)
-            await self._serve(self._application(reception), access, listener, reception.end_turns, stack)
+            self.backend, tenant = self._tenant(without_credentials(settings) if passes(settings) else settings, stack)
+            self.sessions = tenant.sessions
+            tenants = self._per_key(tenant, access, stack) if passes(settings) else SingleTenant(tenant)
+            await self._serve(self._application(tenants), access, listener, tenants.end_turns, stack)
             self._stack = stack.pop_all()
         host, port = listener.getsockname()[:2]
         scheme = "https" if settings.tls_cert else "http"
         self.base_url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
         return self
 
-    def _desk(self, settings: Settings, stack: AsyncExitStack) -> tuple[Backend, Tenant]:
+    def _tenant(self, settings: Settings, stack: AsyncExitStack) -> tuple[Backend, Tenant]:
         """Everything that belongs to one account. `settings` name its credentials."""
         backend = build_backend(settings, stack)
         stack.push_async_callback(backend.aclose)
@@ -170,7 +171,7 @@ class Gateway:
             clock=time.monotonic,
         )
         pace = Pace(settings.keep_alive, settings.first_event_patience, total=settings.response_timeout)
-        desk = Tenant(
+        tenant = Tenant(
             dialects=dialects(),
             responder=Responder(
                 sessions,
@@ -186,33 +187,33 @@ class Gateway:
             models=catalogue,
             health=Health(backend, check_timeout=settings.auth_check_timeout / 1000, tools=self._bridge),
         )
-        return backend, desk
+        return backend, tenant
 
-    def _per_key(self, lobby: Tenant, access: Access, stack: AsyncExitStack) -> TenantPerKey:
-        """Each client's Cursor API key opens a desk like the owner's own, with nothing in common but the limits."""
+    def _per_key(self, default: Tenant, access: Access, stack: AsyncExitStack) -> TenantPerKey:
+        """Each client's Cursor API key opens a tenant like the owner's own, with nothing in common but the limits."""
         bare = without_credentials(self.settings)
 
         @asynccontextmanager
-        async def open_desk(key: str) -> AsyncIterator[Tenant]:
+        async def open_tenant(key: str) -> AsyncIterator[Tenant]:
             async with AsyncExitStack() as own:
-                backend, desk = self._desk(replace(bare, api_key=key), own)
-                await backend.models()  # a key that Cursor does not accept gets no desk
-                yield desk
+                backend, tenant = self._tenant(replace(bare, api_key=key), own)
+                await backend.models()  # a key that Cursor does not accept gets no tenant
+                yield tenant
 
-        reception = TenantPerKey(
-            lobby,
-            open_desk,
+        tenants = TenantPerKey(
+            default,
+            open_tenant,
             limit=self.settings.max_accounts,
             clock=time.monotonic,
             is_ours=lambda key: is_key(access, key),
         )
-        stack.push_async_callback(reception.aclose)
-        return reception
+        stack.push_async_callback(tenants.aclose)
+        return tenants
 
-    def _application(self, reception: TenantResolver) -> Application:
+    def _application(self, tenants: TenantResolver) -> Application:
         settings = self.settings
         return Application(
-            reception=reception,
+            tenants=tenants,
             metrics=self._metrics,
             backend=self.backend.name,
             shape=server_factory.shape_limits(settings),
@@ -227,10 +228,11 @@ class Gateway:
         end_turns: Callable[[], Awaitable[None]],
         stack: AsyncExitStack,
     ) -> None:
-        server = server_factory.build_server(self.settings, access, application, application.dialect, stack)
+        server = server_factory.build_server(self.settings, access, application, stack)
 
         async def stop() -> None:
-            """Running responses get the grace; those that are still running then end with an error they can read."""
+            """Graceful shutdown: running responses get the grace; those that outlast it end with an error they can
+            read."""
             server.retire()
             if not await server.emptied(self.settings.shutdown_grace):
                 await end_turns()

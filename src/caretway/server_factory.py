@@ -1,23 +1,22 @@
-"""The front of the house, put together from Settings: who may come in, how much, over what, and what is recorded.
+"""The HTTP server, put together from Settings: who may come in, how much, over what, and what is recorded.
 
-Only `app` uses this. It knows the web room and nothing of sessions, backends or Cursor.
+`backend_factory` opens its traces here, too. It knows the web room and nothing of sessions or backends.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final
 
 from .config import SETTINGS, ConfigError, Settings
-from .dialects import Dialect
 from .observe.trace import Trace
 from .web.access import Access, access_for, check_key, read_keys
+from .web.access_layer import AccessLayer
 from .web.admission import Admission, CallerLimits
+from .web.application import Application
 from .web.body import Bodies, BodyLimits
 from .web.descriptors import connections_that_fit
-from .web.door import AccessLayer, Inside
 from .web.limits import ConnectionLimits
 from .web.server import Server
 from .web.shape import ShapeLimits
@@ -29,9 +28,6 @@ LONGEST_LOOK_S: Final = 1.0
 """Between two looks for what is late."""
 SHUTDOWN_NOTICE_S: Final = 3.0
 """How long clients have to hear that their answer was ended."""
-
-DialectAt = Callable[[str], Dialect]
-"""Path -> the API whose words belong there."""
 
 
 def gateway_keys(settings: Settings) -> tuple[str, ...]:
@@ -110,17 +106,14 @@ def shape_limits(settings: Settings) -> ShapeLimits:
     )
 
 
-def build_server(
-    settings: Settings, access: Access, inside: Inside, dialect: DialectAt, stack: AsyncExitStack
-) -> Server:
-    """The application behind its door, on connections with limits."""
-    door = AccessLayer(
-        inside,
+def build_server(settings: Settings, access: Access, application: Application, stack: AsyncExitStack) -> Server:
+    """The application behind its access rules, on connections with limits."""
+    layer = AccessLayer(
+        application,
         access=access,
         admission=Admission(
             CallerLimits(settings.max_concurrent_per_key, settings.max_requests_per_minute), time.monotonic
         ),
-        dialect=dialect,
         trace=open_trace(settings, "clients", stack),
     )
     limits = ConnectionLimits(
@@ -132,7 +125,7 @@ def build_server(
         send_timeout=settings.send_timeout,
         look_every=_look_every(settings),
     )
-    return Server(door, limits, Bodies(_body_limits(settings)), _tls(settings))
+    return Server(layer, limits, Bodies(_body_limits(settings)), _tls(settings))
 
 
 def _look_every(settings: Settings) -> float:

@@ -23,14 +23,14 @@ from caretway.dialects.openai_chat.encode import ChatEncoder
 from caretway.dialects.openai_responses.encode import ResponsesEncoder
 from caretway.sessions.live import LiveTurn
 from caretway.sessions.response import Response
-from caretway.web.exchange import Exchange
-from caretway.web.respond import Streamed, Whole
+from caretway.web.answer import StreamedAnswer, WholeAnswer
+from caretway.web.exchange import ResponseWriter
 from contract.gateways import Client, gateway
 from contract.speakers import SPEAKERS, Speaker, ask
 
-ANSWER = (Response, Fold, Reply, ChatEncoder, MessagesEncoder, ResponsesEncoder, Exchange)
+ANSWER = (Response, Fold, Reply, ChatEncoder, MessagesEncoder, ResponsesEncoder, ResponseWriter)
 """What one answer consists of, and nothing else."""
-TURN = (LiveTurn, AgentTurn, Conversation, H2Run, Http1Run, Streamed, Whole)
+TURN = (LiveTurn, AgentTurn, Conversation, H2Run, Http1Run, StreamedAnswer, WholeAnswer)
 PATIENCE_S = 20.0
 
 

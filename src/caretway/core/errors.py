@@ -25,6 +25,8 @@ class ErrorKind(Enum):
     """No such route or object."""
     WRONG_METHOD = "wrong_method"
     """The route is there and does not take this method."""
+    WRONG_PROTOCOL = "wrong_protocol"
+    """The route is there and does not speak the protocol that the client wants to change to."""
     TOO_LARGE = "too_large"
     """The body is larger than the configured limit."""
     HEAD_TOO_LARGE = "head_too_large"

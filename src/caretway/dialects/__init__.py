@@ -14,6 +14,7 @@ from ..core.events import Event
 from ..core.fold import Reply
 from ..core.request import TurnRequest
 from ..core.turn import ModelInfo
+from .routes import DialectRoute, Lookup
 
 
 class ResponseMeta(Struct, frozen=True, gc=False):
@@ -42,10 +43,12 @@ class Encoder(Protocol):
 
 class Dialect(Protocol):
     name: str
-    routes: tuple[str, ...]
-    """Paths served with POST, without a trailing slash."""
-    errands: tuple[str, ...]
-    """Prefixes of paths whose requests need no turn; see `errand`."""
+    routes: tuple[DialectRoute, ...]
+    """Its paths. What is below the first segment of one is answered in this API's words, if only by an error."""
+    lookups: Mapping[str, Lookup]
+    """The operations that need no turn (a token count, a stored object), by their id."""
+    mark: str
+    """A header that only this API's clients send, in lower case; empty: there is none."""
     repeats: int
     """How often a stream says every word, its end included. An answer that is said often must be shorter."""
 
@@ -72,8 +75,3 @@ class Dialect(Protocol):
         ...
 
     def render_model(self, model: ModelInfo, created: int) -> bytes: ...
-
-    def errand(self, method: str, path: str, headers: Mapping[str, str], body: object) -> tuple[int, bytes] | None:
-        """A request that needs no turn (a token count, a stored object): (status, JSON). None: there is no such thing.
-        `body`: the parsed JSON, None when there was no body. Raises GatewayError."""
-        ...

@@ -73,7 +73,7 @@ def test_heads(version: str, method: bytes, target: bytes, headers: list[tuple[b
 def test_a_head_without_the_wish_to_change_protocols() -> None:
     headers = [HOST, (b"connection", b"Upgrade, close"), (b"upgrade", b"h2c"), (b"content-length", b"3")]
     assert without_upgrade(b"POST", b"/x", "1.1", headers) == (
-        b"POST /x HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 3\r\n\r\n"
+        b"POST /x HTTP/1.1\r\nhost: a\r\nconnection: close\r\nupgrade: h2c\r\ncontent-length: 3\r\n\r\n"
     )
     assert b"connection" not in without_upgrade(b"GET", b"/", "1.1", [HOST, (b"connection", b"upgrade")])
 

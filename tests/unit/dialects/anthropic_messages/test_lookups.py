@@ -12,15 +12,13 @@ from caretway.core.turn import ModelInfo as Model
 from caretway.dialects.anthropic_messages import ANTHROPIC_MESSAGES
 from caretway.dialects.anthropic_messages.models import render_model, render_models
 
-PATH = "/v1/messages/count_tokens"
 PICTURE = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(b"x").decode()}
 
 
 def count(**fields: Any) -> int:
     body = {"model": "m", "messages": [{"role": "user", "content": ""}]} | fields
-    answer = ANTHROPIC_MESSAGES.errand("POST", PATH, {}, body)
-    assert answer is not None and answer[0] == 200
-    return MessageTokensCount.model_validate_json(answer[1], strict=True).input_tokens
+    answer = ANTHROPIC_MESSAGES.lookups["countTokens"]({}, {}, body)
+    return MessageTokensCount.model_validate_json(answer, strict=True).input_tokens
 
 
 @pytest.mark.parametrize(
@@ -60,21 +58,8 @@ def test_count_tokens(fields: dict[str, Any], tokens: int) -> None:
 @pytest.mark.parametrize("body", [None, [], 1, {}, {"model": "m"}])
 def test_a_bad_body_is_refused(body: object) -> None:
     with pytest.raises(GatewayError) as caught:
-        ANTHROPIC_MESSAGES.errand("POST", PATH, {}, body)
+        ANTHROPIC_MESSAGES.lookups["countTokens"]({}, {}, body)
     assert caught.value.kind is ErrorKind.BAD_REQUEST
-
-
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [("GET", PATH), ("POST", PATH + "s"), ("POST", "/v1/messages/batches"), ("GET", "/v1/messages/x")],
-)
-def test_nothing_else_is_there(method: str, path: str) -> None:
-    assert ANTHROPIC_MESSAGES.errand(method, path, {}, {}) is None
-
-
-def test_its_paths_are_below_its_own_route() -> None:
-    assert ANTHROPIC_MESSAGES.routes == ("/v1/messages",)
-    assert [PATH.startswith(prefix) for prefix in ANTHROPIC_MESSAGES.errands] == [True]
 
 
 MODELS = [Model("sim-auto", "Auto", context_window=200_000), Model("sim-fast")]
