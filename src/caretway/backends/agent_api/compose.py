@@ -76,7 +76,7 @@ class Opening(msgspec.Struct, frozen=True):
     """The pieces of the state by their ids; the conversation takes them over."""
     context_tokens: int
     """About what the model is going to read: what a continued conversation holds already, as Cursor counted it, and
-    what is new; else everything that was sent. For usage estimates only."""
+    what is new; else everything that was sent, and what Cursor puts before it. For usage estimates only."""
 
     def run_request(self, checkpoint: bytes | None = None) -> bytes:
         """The AgentClientMessage that opens an attempt; with a checkpoint it resumes from there."""
@@ -106,9 +106,10 @@ class Composer:
         run_id: str,
         checkpoint: bytes | None = None,
         workspace: str | None = None,
+        unseen: int = 0,
     ) -> Opening:
         """The opening of a run. With a checkpoint only what follows the last assistant message travels. `workspace`:
-        only when tools run here, inside this directory."""
+        only when tools run here, inside this directory. `unseen`: tokens that Cursor puts before a new conversation."""
         talk = [message for message in request.messages if message.role is not Role.SYSTEM]
         # Instructions and nothing else are what is to be answered.
         history, newest = split_newest(talk) if talk else ([], _joined(request.messages))
@@ -132,6 +133,7 @@ class Composer:
         if known := 0 if checkpoint is None else _used_tokens(checkpoint):
             chars = message_chars([newest] if newest is not None else [])
         else:
+            known = unseen
             chars = message_chars(request.messages) + len(offer.in_run)
         return Opening(
             conversation_id=conversation_id,

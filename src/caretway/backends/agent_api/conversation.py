@@ -42,6 +42,7 @@ from .echo import Diverged, Echo
 from .held import NAMELESS, held_results
 from .snapshots import write_state
 from .tally import AgentTally, read_total
+from .unseen import Learn
 from .watch import ConversationLimits, GivenUp, Watch
 
 NO_PERSON: Final = "Nobody can be asked: this client answers through an API. Decide yourself and go on."
@@ -77,6 +78,7 @@ class Conversation:
         "_echo",
         "_ended",
         "_kept",
+        "_learn",
         "_limits",
         "_moved",
         "_opening",
@@ -87,6 +89,7 @@ class Conversation:
         "_spoke",
         "_tally",
         "_tools",
+        "_unseen",
         "_waited",
         "_worked_here",
         "aborted_jobs",
@@ -107,7 +110,10 @@ class Conversation:
         limits: ConversationLimits,
         fetch_blob: Callable[[bytes], bytes | None],
         parent: bytes | None = None,
+        unseen: int = 0,
+        learn: Learn | None = None,
     ) -> None:
+        """`unseen`: what the opening counts for Cursor's own instructions; `learn` is told what they really are."""
         self.phase = RunPhase.NEW
         self.outgoing: list[bytes] = []
         self.events: list[Event] = []
@@ -122,6 +128,8 @@ class Conversation:
         self._policy = policy
         self._limits = limits
         self._parent = parent
+        self._unseen = unseen
+        self._learn = learn
         self._blobs = BlobStore(opening.blobs, fetch_blob, limits.max_blob_bytes)
         self._checkpoint: bytes | None = None
         self._kept = True  # the newest checkpoint is the one we have
@@ -360,7 +368,9 @@ class Conversation:
         if not state:
             return  # one came that is too large to be kept (`wire.heavy`): the last one stays good for a new attempt
         self._checkpoint = state
-        self._tally.details(checkpoint.token_details)
+        more = self._tally.details(checkpoint.token_details)
+        if more is not None and self._learn is not None:
+            self._learn(self._unseen + more)
         self._calls.checkpointed(spoke=self._spoke)
         self._echo.saved()
         if self._moved:
