@@ -38,7 +38,7 @@ from ...wire.messages import pb
 from .arguments import arguments_json
 from .blob_store import BlobStore
 from .calls import MAX_ARGUMENT_CHARS, Call, CallTable
-from .compose import Opening
+from .compose import Opening, message_bytes
 from .echo import Diverged, Echo
 from .held import NAMELESS, held_results
 from .oversized import MAX_OVERSIZED, cannot_go_on, too_large, whole
@@ -304,6 +304,8 @@ class Conversation:
         """Answer the calls of the step. Raises GatewayError(TURN_GONE) before anything is sent when it cannot."""
         if self.phase is not RunPhase.PAUSED:
             raise GatewayError(ErrorKind.TURN_GONE, f"The turn cannot take tool results: it is {self.phase.value}.")
+        if any(message_bytes(result.content) > self._limits.max_message_bytes for result in results):
+            raise GatewayError(ErrorKind.TURN_GONE, "A result is larger than Cursor can be sent.")  # a replay says more
         if extra:
             results = self._with_extra(results, extra)
         self.phase = RunPhase.RUNNING
