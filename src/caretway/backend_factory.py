@@ -23,7 +23,7 @@ from .backends.agent_api.backend import AgentBackend, AgentSetup, ParameterSourc
 from .backends.agent_api.compose import RunContext
 from .backends.agent_api.parameters import PATH, model_parameters
 from .backends.agent_api.watch import ConversationLimits
-from .backends.cursor_cli.program import find_program
+from .backends.cursor_cli.program import find_program, named_program
 from .builtin_tools.policy import LocalSetup, tool_policy
 from .config import Settings, process_environment
 from .config.data_dir import close_data_dir
@@ -138,7 +138,7 @@ def _cli(settings: Settings, stack: AsyncExitStack) -> Backend:
 
     return CursorCliBackend(
         CliSetup(
-            program=settings.agent_bin,
+            program=named_program(settings.agent_bin),
             environment=process_environment(),
             data_dir=settings.data_dir.absolute(),
             version=__version__,
@@ -291,6 +291,7 @@ def _setup(settings: Settings, name: str, standing: Any) -> AgentSetup:
             checksum=settings.agent_checksum,
         ),
         limits=ConversationLimits(
+            max_message_bytes=settings.max_frame_bytes // 16 * 15,
             client_heartbeat=settings.client_heartbeat,
             exec_heartbeat=settings.exec_heartbeat,
             silence=settings.silence_timeout,

@@ -4,6 +4,7 @@ import asyncio
 import random
 from typing import Any
 
+import msgspec
 import pytest
 
 from contract.gateways import CHAT, Answer, Client, gateway, result, tool
@@ -209,6 +210,24 @@ async def test_two_sessions_that_open_alike_do_not_mix(client: Client, stream: b
             talks[name] += [answer.message, *(result(call, f"{name}-{step}") for call in answer.calls)]
     assert said == {"red": " red-0 red-1 ", "blue": " blue-0 blue-1 "}
     assert client.stats()["runs_opened"] == 2
+
+
+async def test_a_call_with_very_many_values_reaches_the_client(client: Client, stream: bool) -> None:
+    """Its exec is too much to decode; the model's own text of it was told before."""
+    values = ",".join(["1"] * 20_000)
+    messages = [user('sim: call lookup {"key": [' + values + "]}\nsim: result")]
+    first = await client.chat(messages, tools=TOOLS, stream=stream)
+    assert first.finish == "tool_calls", first.error
+    assert msgspec.json.decode(first.calls[0]["function"]["arguments"]) == {"key": [1] * 20_000}
+    answer = await client.chat([*messages, first.message, result(first.calls[0], "ONE")], tools=TOOLS, stream=stream)
+    assert (answer.session, answer.text) == ("resumed", "ONE")
+
+
+async def test_a_built_in_call_that_is_too_large_is_answered_and_the_turn_goes_on(client: Client) -> None:
+    content = "x" * 600_000
+    answer = await client.chat('sim: exec write {"path": "a", "content": "' + content + '"}\nsim: say went on')
+    assert (answer.status, answer.finish) == (200, "stop"), answer.error
+    assert answer.text.endswith("went on")
 
 
 async def test_session_gone_in_between_still_succeeds(transport: str, stream: bool) -> None:

@@ -432,6 +432,19 @@ async def test_a_program_that_is_not_there(tmp_path: Path) -> None:
         assert (await client.http.get("/v1/models")).status_code == 200
 
 
+async def test_a_program_that_is_named_by_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the directory in which the gateway was started, whatever directory the program then works in."""
+    stand_in = StandIn(tmp_path)
+    stand_in.install()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(stand_in.program.parent)
+    async with cli_gateway(tmp_path, agent_bin=f"./{stand_in.program.name}") as client:
+        monkeypatch.chdir(elsewhere)
+        answer = await client.chat("sim: say found")
+        assert (answer.status, answer.text) == (200, "found"), answer.error
+
+
 async def test_images_become_files_for_the_time_of_the_turn(tmp_path: Path) -> None:
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
     scratch = tmp_path / "data" / "cursor-agent" / "scratch" / "read-only"

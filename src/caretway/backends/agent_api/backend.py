@@ -23,6 +23,7 @@ from .compose import Composer, RunContext
 from .conversation import Conversation
 from .snapshots import blob_source, no_blobs, read_snapshot
 from .turn import AgentTurn
+from .unseen import UnseenTokens
 from .watch import ConversationLimits
 
 MAX_MODELS: Final = 2000
@@ -58,7 +59,8 @@ class AgentBackend:
         self.name = setup.name
         self.standing = setup.standing
         self._setup = setup
-        self._composer = Composer(setup.surroundings)
+        self._composer = Composer(setup.surroundings, setup.limits.max_message_bytes)
+        self._unseen = UnseenTokens()
         self._transport = transport
         self._tokens = tokens
         self._caller = _Caller(setup.identity, transport, tokens, clock)
@@ -69,6 +71,7 @@ class AgentBackend:
         setup = self._setup
         rules = setup.tools(request)
         run_id = new_id()
+        unseen = self._unseen.expected(request)
         compose = partial(
             self._composer.compose,
             request,
@@ -76,6 +79,7 @@ class AgentBackend:
             run_id=run_id,
             checkpoint=checkpoint,
             workspace=rules.workspace,
+            unseen=unseen,
         )
         opening = await aside(compose) if request.large else compose()
         conversation = Conversation(
@@ -85,6 +89,8 @@ class AgentBackend:
             limits=setup.limits,
             fetch_blob=blob_source(snapshot) if snapshot else no_blobs,
             parent=snapshot.parent if snapshot else None,
+            unseen=unseen,
+            learn=self._unseen.learner(request) if snapshot is None else None,
         )
         turn = AgentTurn(
             self.name,

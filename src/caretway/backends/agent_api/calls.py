@@ -219,6 +219,13 @@ class CallTable:
             return Asked(call)
         return Asked(call, events=self._show(call))
 
+    def written(self, call_id: str) -> tuple[str, bool]:
+        """What was told of a call before it was asked for, and whether the client has a part of it."""
+        call = self._ids.get(call_id)
+        if call is not None and call.state is CallState.WRITING:
+            return call.draft, call.begun
+        return self._drafts.get(call_id, ""), False
+
     def taken(self, ids: Sequence[str]) -> None:
         """The server shows a call with its result: the next checkpoint holds it."""
         for one in ids:

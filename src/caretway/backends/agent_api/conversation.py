@@ -33,15 +33,18 @@ from ...core.request import Role, Text, ToolResult, TurnRequest
 from ...core.turn import Snapshot
 from ...wire import deltas
 from ...wire.deltas import read_delta
+from ...wire.heavy import Oversized
 from ...wire.messages import pb
 from .arguments import arguments_json
 from .blob_store import BlobStore
-from .calls import Call, CallTable
-from .compose import Opening
+from .calls import MAX_ARGUMENT_CHARS, Call, CallTable
+from .compose import Opening, message_bytes
 from .echo import Diverged, Echo
 from .held import NAMELESS, held_results
+from .oversized import MAX_OVERSIZED, cannot_go_on, too_large, whole
 from .snapshots import write_state
 from .tally import AgentTally, read_total
+from .unseen import Learn
 from .watch import ConversationLimits, GivenUp, Watch
 
 NO_PERSON: Final = "Nobody can be asked: this client answers through an API. Decide yourself and go on."
@@ -77,9 +80,11 @@ class Conversation:
         "_echo",
         "_ended",
         "_kept",
+        "_learn",
         "_limits",
         "_moved",
         "_opening",
+        "_oversized",
         "_parent",
         "_policy",
         "_reopened",
@@ -87,6 +92,7 @@ class Conversation:
         "_spoke",
         "_tally",
         "_tools",
+        "_unseen",
         "_waited",
         "_worked_here",
         "aborted_jobs",
@@ -107,7 +113,10 @@ class Conversation:
         limits: ConversationLimits,
         fetch_blob: Callable[[bytes], bytes | None],
         parent: bytes | None = None,
+        unseen: int = 0,
+        learn: Learn | None = None,
     ) -> None:
+        """`unseen`: what the opening counts for Cursor's own instructions; `learn` is told what they really are."""
         self.phase = RunPhase.NEW
         self.outgoing: list[bytes] = []
         self.events: list[Event] = []
@@ -122,6 +131,8 @@ class Conversation:
         self._policy = policy
         self._limits = limits
         self._parent = parent
+        self._unseen = unseen
+        self._learn = learn
         self._blobs = BlobStore(opening.blobs, fetch_blob, limits.max_blob_bytes)
         self._checkpoint: bytes | None = None
         self._kept = True  # the newest checkpoint is the one we have
@@ -131,6 +142,7 @@ class Conversation:
         self._results_given = request.messages[-1].role is Role.TOOL
         self._spoke = False  # the model, since it was given results on this attempt
         self._ended = False
+        self._oversized = 0
         self._echo = Echo()
         self._calls = CallTable(parallel=request.tool_choice.parallel)
         self._tally = AgentTally(opening.context_tokens)
@@ -164,7 +176,11 @@ class Conversation:
                 more = True
                 if self.phase in (RunPhase.OVER, RunPhase.LOST) and not self.ended:
                     return True
-                self._take(pb.AgentServerMessage.FromString(payload), now)
+                message = pb.AgentServerMessage.FromString(payload)
+                if type(payload) is Oversized:
+                    self._too_large(message.exec_server_message, now)
+                else:
+                    self._take(message, now)
         except DecodeError as broken:
             self._fail(ErrorKind.UPSTREAM_PROTOCOL, f"Cursor sent a message that cannot be read: {broken}")
         except Diverged as other_way:
@@ -288,6 +304,8 @@ class Conversation:
         """Answer the calls of the step. Raises GatewayError(TURN_GONE) before anything is sent when it cannot."""
         if self.phase is not RunPhase.PAUSED:
             raise GatewayError(ErrorKind.TURN_GONE, f"The turn cannot take tool results: it is {self.phase.value}.")
+        if any(message_bytes(result.content) > self._limits.max_message_bytes for result in results):
+            raise GatewayError(ErrorKind.TURN_GONE, "A result is larger than Cursor can be sent.")  # a replay says more
         if extra:
             results = self._with_extra(results, extra)
         self.phase = RunPhase.RUNNING
@@ -360,7 +378,9 @@ class Conversation:
         if not state:
             return  # one came that is too large to be kept (`wire.heavy`): the last one stays good for a new attempt
         self._checkpoint = state
-        self._tally.details(checkpoint.token_details)
+        more = self._tally.details(checkpoint.token_details)
+        if more is not None and self._learn is not None:
+            self._learn(self._unseen + more)
         self._calls.checkpointed(spoke=self._spoke)
         self._echo.saved()
         if self._moved:
@@ -455,13 +475,32 @@ class Conversation:
                 args = exec_.mcp_args
                 name = _client_name(args)
                 if name in self._tools:
-                    self._ask(exec_, args.tool_call_id, name, arguments_json(args.args), _mcp_answer, now)
+                    arguments = arguments_json(args.args)
+                    if len(arguments) > MAX_ARGUMENT_CHARS:
+                        self._too_large(exec_, now)
+                    else:
+                        self._ask(exec_, args.tool_call_id, name, arguments, _mcp_answer, now)
                 else:
                     self._tally.calling()
                     reply = execs.tool_not_found(exec_.id, name, sorted(self._tools))
                     self.outgoing += [execs.answer(reply), execs.stream_close(exec_.id)]
             case _:
                 self._built_in(exec_, now)
+
+    def _too_large(self, exec_: pb.ExecServerMessage, now: float) -> None:
+        """Its arguments are more than can be worked on. When the model's own text of the call was told and is whole,
+        that is the call; else the model hears that it was too large."""
+        self.watch.progressed = now
+        name, call_id = _client_name(exec_.mcp_args), exec_.mcp_args.tool_call_id
+        text, begun = self._calls.written(call_id)
+        if name in self._tools and len(text) <= MAX_ARGUMENT_CHARS and whole(text):
+            self._ask(exec_, call_id, name, text, _mcp_answer, now)
+            return
+        self._oversized += 1
+        if begun or self._oversized > MAX_OVERSIZED:
+            raise cannot_go_on(name or exec_.WhichOneof("message") or "a tool", begun=begun)
+        self._tally.calling()
+        self.outgoing.extend(too_large(exec_))
 
     def _built_in(self, exec_: pb.ExecServerMessage, now: float) -> None:
         self._tally.calling()

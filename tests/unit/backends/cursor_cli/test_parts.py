@@ -17,6 +17,7 @@ from caretway.backends.cursor_cli.program import (
     checked_model,
     child_environment,
     find_program,
+    named_program,
     print_arguments,
     safe_chat_id,
 )
@@ -279,6 +280,25 @@ def test_the_program_is_looked_for_by_its_own_name_first(tmp_path: Path) -> None
     assert find_program("", environment) == str(agent)
     assert find_program(str(real), environment) == str(real)
     assert find_program("not-there", environment) is None
+
+
+def test_a_relative_path_is_taken_from_where_the_gateway_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "tools" / "my-agent"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    for named, environment in (
+        ("tools/my-agent", {"PATH": "/bin"}),
+        ("./tools/my-agent", {"PATH": "/bin"}),
+        ("my-agent", {"PATH": "tools"}),
+    ):
+        assert find_program(named, environment) == str(program)
+    assert named_program("tools/my-agent") == str(program)
+    assert named_program("my-agent") == "my-agent", "that is looked for on the PATH"
+    assert named_program("") == ""
 
 
 # ---------------------------------------------------------------------------------------------- bounds
