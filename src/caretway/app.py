@@ -30,7 +30,7 @@ from .observe.metrics import Metrics, Observers
 from .sessions.manager import SessionLimits, Sessions
 from .sessions.store import SqliteStore
 from .sessions.write_behind import WriteBehind
-from .stages.loop_guard import loop_guard
+from .loop_guard.history import loop_guard
 from .stages.output_format import output_format, with_instructions
 from .stages.stop_sequences import stop_sequences
 from .text_protocol.choice import demand_tools

@@ -16,6 +16,7 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
     "wire": frozenset(),
     "dialects": frozenset({"core"}),
     "stages": frozenset({"core"}),
+    "loop_guard": frozenset({"core"}),
     "sessions": frozenset({"core"}),
     "mcp_bridge": frozenset({"core"}),
     "text_protocol": frozenset({"core"}),
@@ -23,7 +24,7 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
     "auth": frozenset({"core"}),
     "observe": frozenset({"core"}),
     "cursor_transport": frozenset({"core", "wire"}),
-    "builtin_tools": frozenset({"core", "wire"}),
+    "builtin_tools": frozenset({"core", "wire", "loop_guard"}),
     "backends": frozenset({"core", "wire", "cursor_transport", "builtin_tools"}),
     "simulator": frozenset({"wire"}),  # it is the other side: it must not know our core
     "testing": frozenset({"simulator"}),  # stand-ins are on the other side, too

@@ -23,7 +23,7 @@ from caretway.core.request import Message, Role, Text, ToolCall, ToolChoice, Too
 from caretway.core.source import receive
 from caretway.core.turn import Abilities, Turn
 from caretway.mcp_bridge.backend import Offer, Terms
-from caretway.stages.loop_guard import loop_guard
+from caretway.loop_guard.history import loop_guard
 
 from .scripted import PARKING, TEXT, ScriptedBackend, ScriptedTurn, Tools, bridged, called, request, response
 
