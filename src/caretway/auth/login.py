@@ -1,7 +1,7 @@
-"""Signing in with a browser: a link that carries a challenge, then asking until the user has agreed over there.
+"""Signing in with a browser: OAuth's PKCE (a secret verifier and its SHA-256 challenge), with polling for the token.
 
-`invite` and `Polling` are pure; `sign_in` asks and waits. The browser may be on another machine: nothing has to come
-back to this one but the answer to a question that only the holder of the verifier can ask.
+The link carries the challenge. The gateway asks for the token, with the verifier, until the user has agreed. The
+browser may be on another machine: it sends nothing to this one. `invite` and `Polling` are pure; `sign_in` does I/O.
 """
 
 import base64

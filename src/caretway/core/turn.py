@@ -1,6 +1,7 @@
 """The Protocols between the rooms: who can open a turn, what a turn can do, what stands between turn and client.
 
-Events travel in batches: what arrived in one read upstream is handed on, encoded and written as one piece.
+Events travel in batches: what arrived in one read upstream is handed on, encoded and written as one piece. A reader
+takes events when it is ready, so a slow client is backpressure on its own run and on nothing else.
 """
 
 from collections.abc import Callable, Mapping, Sequence

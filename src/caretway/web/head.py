@@ -2,7 +2,7 @@
 
 llhttp refuses doubled or malformed Content-Length, Content-Length beside Transfer-Encoding, bad chunk sizes, folded
 headers, bare line feeds and control characters by itself. Here is what it lets pass and a proxy in front of us could
-read differently than we do.
+read differently than we do (request smuggling).
 """
 
 import time

@@ -1,4 +1,4 @@
-"""The listening side: connections come in here, and stopping waits for the answers that are being made."""
+"""The listening side: connections come in here, and a graceful shutdown waits for the answers that are being made."""
 
 import asyncio
 import logging

@@ -1,4 +1,5 @@
-"""Paths that cannot leave a directory. Standard library only: the search worker uses it too.
+"""Paths that cannot leave a directory: no path traversal, through `..`, links or races. Standard library only, because
+the search worker uses it too.
 
 A path is walked one component at a time, from a descriptor of the workspace's root, each component opened relative to
 the descriptor before it and without following links. A symbolic link is read and its target walked by the same rules:
