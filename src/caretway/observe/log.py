@@ -1,4 +1,4 @@
-"""One line at the end of each response, with everything about it that may be said."""
+"""One log line at the end of each response, with everything about it that may be logged."""
 
 import logging
 import re
@@ -46,7 +46,7 @@ def _recovery(recovery: tuple[str, str]) -> str:
 
 
 def _figure(count: int | None, usage: Usage) -> str:
-    """An estimate wears a tilde."""
+    """Estimates are marked with a tilde."""
     return "-" if count is None else f"{'~' if usage.estimated else ''}{count}"
 
 
@@ -58,5 +58,5 @@ def _run(run: RunUsage) -> str:
 
 
 def _plain(text: str) -> str:
-    """A client's own words in one line of the log: they can neither end it nor fill it."""
+    """Text from a client, made safe for one log line: no line breaks, and a bounded length."""
     return _ODD.sub("?", text[:200])
