@@ -48,14 +48,14 @@ def claims(token: str) -> dict[str, Any]:
 
 def subject(token: str) -> str:
     """The account that the token names, if it names one."""
-    known = claims(token)
-    return next((known[name] for name in ("email", "sub") if isinstance(known.get(name), str)), "")
+    payload = claims(token)
+    return next((payload[name] for name in ("email", "sub") if isinstance(payload.get(name), str)), "")
 
 
 def term(token: str, received_at: float) -> Term:
     """`received_at`: unix seconds, on our own clock."""
-    known = claims(token)
-    expires, issued = _seconds(known.get("exp")), _seconds(known.get("iat"))
+    payload = claims(token)
+    expires, issued = _seconds(payload.get("exp")), _seconds(payload.get("iat"))
     if expires is None:
         return Term(received_at, received_at + UNKNOWN_LIFE_S, inf)
     life = expires - (received_at if issued is None else issued)

@@ -77,10 +77,10 @@ class Polling:
         """The service knows only the older form of the request."""
 
     def question(self) -> LoginRequest:
-        known = {"uuid": self._invitation.uuid, "verifier": self._invitation.verifier}
+        parameters = {"uuid": self._invitation.uuid, "verifier": self._invitation.verifier}
         if self._older:
-            return LoginRequest("GET", f"{POLL}?{urlencode(known)}", b"")
-        return LoginRequest("POST", POLL, json.dumps(known).encode())
+            return LoginRequest("GET", f"{POLL}?{urlencode(parameters)}", b"")
+        return LoginRequest("POST", POLL, json.dumps(parameters).encode())
 
     def heard(self, status: int, body: bytes) -> Account | float:
         """The account, or how long to wait before the next request. Raises GatewayError when asking again cannot

@@ -62,7 +62,7 @@ class FileVault:
     def read(self) -> str | None:
         try:
             if os.name == "posix" and self._path.stat().st_mode & 0o077:
-                log.warning("%s was open to other users; it is closed now", self._path)
+                log.warning("%s was open to other users; it is private now", self._path)
                 self._path.chmod(0o600)
             return self._path.read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -167,12 +167,12 @@ class SignIns:
 
     def forget(self, url: str) -> bool:
         """Call it within `locked`. False: there was no such account."""
-        known = self._all()
-        if url not in known:
+        accounts = self._all()
+        if url not in accounts:
             return False
-        del known[url]
-        if known:
-            self._vault.write(dump(known))
+        del accounts[url]
+        if accounts:
+            self._vault.write(dump(accounts))
         else:
             self._vault.erase()
         return True

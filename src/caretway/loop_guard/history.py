@@ -1,7 +1,7 @@
 """The loop guard for a client's tools: finds in a request's history a call that repeats and brings nothing new.
 
-In: the whole history, so there is no state to keep, and a stateless client is guarded too. Out: a verdict on the results
-that came with this request. `loop_guard` follows the verdict; the client's own history stays what it was.
+In: the whole history, so there is no state to keep, and a stateless client is guarded, too. Out: a verdict on the
+results that came with this request. `loop_guard` follows the verdict; the client's own history stays what it was.
 
 The calls of one answer are a step. A call *repeats* when an earlier step has the same tool with the same arguments (as
 JSON, not as text) and the same result. The count starts again
@@ -9,9 +9,9 @@ JSON, not as text) and the same result. The count starts again
   - for all calls, when a step brings anything new: the model looks elsewhere, or acts;
   - for all calls, when the user speaks: after an answer always, beside tool results if the words are new (some clients
     attach the same reminder to every result).
-So only a model that goes in circles is caught, through one call or through several in turn. How often a call may repeat
-is in `rule`. A call whose arguments were refused is never counted generously: it will be refused again. At the limit the
-model is warned (`Correct`), at the next repeat the turn ends (`Stop`).
+So only a model that goes in circles is caught, through one call or through several in turn. How often a call may
+repeat is in `rule`. A call whose arguments were refused is never counted generously: it will be refused again. At the
+limit the model is warned (`Correct`), at the next repeat the turn ends (`Stop`).
 """
 
 import logging
@@ -116,7 +116,7 @@ class LoopGuard:
 
 
 def loop_guard(max_repeat: int) -> Callable[[TurnRequest], TurnRequest]:
-    """Makes of a request what the model should see. Raises GatewayError(TOOL_LOOP) when the model ignored the warning."""
+    """The request as the model should see it. Raises GatewayError(TOOL_LOOP) when the model ignored the warning."""
     guard = LoopGuard(max_repeat)
 
     def guarded(request: TurnRequest) -> TurnRequest:
@@ -253,7 +253,9 @@ def _steps(history: Iterable[Message]) -> Iterable[_Step]:
 
 def _results(messages: Sequence[Message]) -> list[ToolResult]:
     assistant, result = Role.ASSISTANT, ToolResult  # who calls does not answer; looked up once, histories are long
-    return [part for message in messages if message.role is not assistant for part in message.parts if type(part) is result]
+    return [
+        part for message in messages if message.role is not assistant for part in message.parts if type(part) is result
+    ]
 
 
 def _content(result: ToolResult) -> _Content:

@@ -53,8 +53,8 @@ def _figure(count: int | None, usage: Usage) -> str:
 def _run(run: RunUsage) -> str:
     """The run that this response ended, as Cursor counted it."""
     counts = (run.input_tokens, run.cache_read_tokens, run.cache_write_tokens, run.output_tokens)
-    told = "/".join(["-" if count is None else str(count) for count in counts])
-    return f" run={told} steps={run.steps}{'' if run.complete else '+'}"
+    text = "/".join(["-" if count is None else str(count) for count in counts])
+    return f" run={text} steps={run.steps}{'' if run.complete else '+'}"
 
 
 def _plain(text: str) -> str:

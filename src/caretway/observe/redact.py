@@ -74,15 +74,15 @@ _OPAQUE: Final = frozenset({"arguments", "parameters", "input_schema", "schema",
 
 class Redactor:
     def __init__(self, secrets: Iterable[str] = (), *, content: bool = False, salt: bytes = b"") -> None:
-        known = sorted({secret for secret in secrets if len(secret) >= SHORTEST_SECRET}, key=len, reverse=True)
-        self._known = re.compile("|".join(map(re.escape, known)))
-        self._secrets = tuple(known)
+        longest_first = sorted({secret for secret in secrets if len(secret) >= SHORTEST_SECRET}, key=len, reverse=True)
+        self._secret_pattern = re.compile("|".join(map(re.escape, longest_first)))
+        self._secrets = tuple(longest_first)
         self._content = content
         self._salt = salt
 
     def text(self, text: str) -> str:
         """The line without the secrets in it."""
-        return _hide(_hide(text, self._known, self._secrets), _SHAPED, _SIGNS)
+        return _hide(_hide(text, self._secret_pattern, self._secrets), _SHAPED, _SIGNS)
 
     def headers(self, headers: Iterable[tuple[str, str]]) -> dict[str, str]:
         return {

@@ -59,9 +59,9 @@ class StopSequences:
         before = held.matched
         end, winner = len(text) + 1, None
         for matcher in self._matchers:
-            found = matcher.feed(text, min(end, len(text)))
-            if found and (found < end or winner is None or len(matcher.sequence) > len(winner.sequence)):
-                end, winner = found, matcher
+            match_end = matcher.feed(text, min(end, len(text)))
+            if match_end and (match_end < end or winner is None or len(matcher.sequence) > len(winner.sequence)):
+                end, winner = match_end, matcher
         if winner is not None:
             self._over = True
             stopped = TurnEnded(StopReason.STOP_SEQUENCE, winner.sequence)

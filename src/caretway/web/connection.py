@@ -1,10 +1,10 @@
 """One client's connection: HTTP/1.1 between a socket and one exchange at a time.
 
 A head must be complete in time and may not be too large, even if it drips (slowloris); a body is bounded in size and
-time, and all bodies together are; the rest of a body that was answered early is read and dropped, for a while; a client that
-takes nothing of its answer is given up. Requests that come before the last answer is complete are not served: the
-connection closes after that answer, as HTTP allows. A request to change the protocol is answered in this one.
-Malformed heads get a 400 in the route's own words, then the end.
+time, and all bodies together are; the rest of a body that was answered early is read and dropped, for a while; a client
+that takes nothing of its answer is given up. Requests that come before the last answer is complete are not served: the
+connection closes after that answer, as HTTP allows. A request to change the protocol is answered in this one. Malformed
+heads get a 400 in the route's own words, then the end.
 
 Nothing here runs per event of a stream but the write. A connection has no timer: the server looks at all of them now
 and then, so what is late is found out a moment later than it could be.
