@@ -18,6 +18,7 @@ from .config.data_dir import close_data_dir
 from .core.request import SessionMode, TurnRequest
 from .core.turn import Backend
 from .dialects.registry import dialects
+from .loop_guard.history import loop_guard
 from .mcp_bridge.backend import BridgedBackend, Terms
 from .mcp_bridge.bridge import McpBridge
 from .mcp_bridge.connection import connector
@@ -30,7 +31,6 @@ from .observe.metrics import Metrics, Observers
 from .sessions.manager import SessionLimits, Sessions
 from .sessions.store import SqliteStore
 from .sessions.write_behind import WriteBehind
-from .stages.loop_guard import loop_guard
 from .stages.output_format import output_format, with_instructions
 from .stages.stop_sequences import stop_sequences
 from .text_protocol.choice import demand_tools

@@ -1,6 +1,7 @@
-"""The HTTP server, put together from Settings: who may come in, how much, over what, and what is recorded.
+"""Builds the web server from Settings: who has access, limits, TLS, and recordings of wire traffic.
 
-`backend_factory` opens its traces here, too. It knows the web room and nothing of sessions or backends.
+`app` uses it for the server, `backend_factory` for the recording of traffic to Cursor, and `cli` for the secrets to
+keep out of the log. It knows the web room, and nothing about sessions, backends or Cursor's protocol.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     import ssl
 
 LONGEST_LOOK_S: Final = 1.0
-"""Between two looks for what is late."""
+"""How long to wait between two checks for overdue connections."""
 SHUTDOWN_NOTICE_S: Final = 3.0
 """How long clients have to hear that their answer was ended."""
 

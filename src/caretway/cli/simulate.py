@@ -89,7 +89,7 @@ async def _simulate(
 
 
 def ready(host: str, port: int, authority: Path | None, style: Style) -> list[str]:
-    """Address first: scripts wait for that line."""
+    """The address comes first: scripts wait for that line."""
     name = f"[{host}]" if ":" in host else host
     url = f"{'http' if authority is None else 'https'}://{name}:{port}"
     trust = "" if authority is None else f" --agent-ca {authority}"

@@ -68,20 +68,20 @@ class BridgedBackend:
             tools = self._tools.catalogue.for_request(request.tools)
         if not tools and self._inner.abilities.parks == self.abilities.parks:
             return await self._inner.start(request, snapshot)
-        told = _with(request, tools)
+        model_request = _with(request, tools)
         try:
-            inner = await self._inner.start(told, snapshot)
+            inner = await self._inner.start(model_request, snapshot)
         except GatewayError as refused:
             if refused.code != "tools_too_large" or not tools:
                 raise
             # The client did not ask for so many: its request is not to fail for them.
             log.warning("%d MCP tools do not fit into a request to this backend: it goes without them", len(tools))
-            told, tools = request, {}
-            inner = await self._inner.start(told, snapshot)
+            model_request, tools = request, {}
+            inner = await self._inner.start(model_request, snapshot)
         return BridgedTurn(
             self._inner,
             inner,
-            told,
+            model_request,
             tools,
             run=self._tools.call,
             guard=self._guard,

@@ -8,4 +8,4 @@ _PIECES: Final = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|,(?=(?:\s|//[
 
 
 def plain_json(text: str) -> str:
-    return _PIECES.sub(lambda found: found[0] if found[0].startswith('"') else " ", text)
+    return _PIECES.sub(lambda match: match[0] if match[0].startswith('"') else " ", text)

@@ -38,8 +38,8 @@ def _pieces(block: "ContentBlock", image_bytes: int) -> Iterable[Piece]:
         case "audio":
             return [_unsaid(f"sound, {block.mime_type}", block.data)]
         case "resource_link":
-            told = f"[resource {block.uri}: {block.title or block.name}"
-            return [Text(f"{told}{f', {block.description}' if block.description else ''}]")]
+            link = f"[resource {block.uri}: {block.title or block.name}"
+            return [Text(f"{link}{f', {block.description}' if block.description else ''}]")]
         case "resource":
             inner = block.resource
             if "text" in type(inner).model_fields:

@@ -44,8 +44,8 @@ async def run_call(
         return tool_result(call_id, given, text_bytes=limits.result_bytes, image_bytes=limits.image_bytes), False
     except TimeoutError:
         log.warning("MCP server %s: %s gave no sign of life for %g s, the call was cancelled", name, tool, timeout)
-        told = f"The MCP server `{name}` gave no result within {timeout:g} s, and the call was cancelled."
-        return failure(call_id, told), True
+        problem = f"The MCP server `{name}` gave no result within {timeout:g} s, and the call was cancelled."
+        return failure(call_id, problem), True
     except Exception as refused:  # the SDK raises what the server answered, what the network did, what did not validate
         reason = definition.hide(connection.lost or words(refused))
         log.info("MCP server %s: %s failed: %s", name, tool, type(refused).__name__)

@@ -1,7 +1,7 @@
-"""One server under supervision: connected in the background, watched, and connected again with growing pauses.
+"""One supervised MCP server: connected in the background, watched, and reconnected with exponential backoff.
 
-A server that fails, hangs or dies is nobody's problem but its own: calls to it fail with a sentence, and the list of
-tools is without it until it is back. The connection lives and dies in one task, as the SDK's task groups demand.
+A server that fails, hangs or dies harms only itself: calls to it fail with a clear error, and its tools are not offered
+until it is back. The connection opens and closes in one task, as the SDK's task groups demand.
 """
 
 import asyncio

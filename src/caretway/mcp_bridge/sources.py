@@ -82,8 +82,8 @@ def find(
 
 def _merged(read: Iterable[FoundServers]) -> FoundServers:
     kept: dict[str, ServerDefinition | Misfit] = {}
-    for found in read:
-        both: list[ServerDefinition | Misfit] = [*found.definitions, *found.misfits]
+    for servers in read:
+        both: list[ServerDefinition | Misfit] = [*servers.definitions, *servers.misfits]
         for one in both:
             if (first := kept.setdefault(one.name, one)) is not one:
                 log.info("MCP server %s of %s: the one of %s counts", one.name, one.origin, first.origin)
@@ -198,19 +198,19 @@ def _definition(
     """None: it is switched off."""
     if entry.get("enabled") is False or entry.get("disabled") is True:
         return None
-    told = _Expanding(surroundings)
+    expanding = _Expanding(surroundings)
     kind = str(entry.get("type") or entry.get("transport") or "").lower()
     url = entry.get("url") or entry.get("serverUrl") or entry.get("httpUrl")
     reached: Process | Remote
     if entry.get("command") and kind not in _KINDS:
-        reached = _process(entry, told, surroundings)
+        reached = _process(entry, expanding, surroundings)
     elif isinstance(url, str):
         if kind in _LOCAL_KINDS or (kind and kind not in _KINDS):
             raise _Unusable(f"`{kind}` is no way to reach an address; use http or sse")
-        address = told.text(url)
+        address = expanding.text(url)
         if not re.match(r"https?://[^/]", address):
             raise _Unusable("its address does not begin with http:// or https://")
-        reached = Remote(address, told.pairs(entry, "headers"), _KINDS.get(kind, "auto"))  # type: ignore[arg-type]  # the table's values are these
+        reached = Remote(address, expanding.pairs(entry, "headers"), _KINDS.get(kind, "auto"))  # type: ignore[arg-type]  # the table's values are these
     else:
         raise _Unusable("it has neither a command nor a url")
     return ServerDefinition(
@@ -222,23 +222,23 @@ def _definition(
         read_only=entry.get("read_only") is True,
         call_timeout=_seconds(entry, "call_timeout"),
         connect_timeout=_seconds(entry, "connect_timeout"),
-        expanded=frozenset(told.used),
+        expanded=frozenset(expanding.used),
     )
 
 
-def _process(entry: Mapping[str, object], told: "_Expanding", surroundings: SourceContext) -> Process:
+def _process(entry: Mapping[str, object], expanding: "_Expanding", surroundings: SourceContext) -> Process:
     command = entry["command"]
     words = [command] if isinstance(command, str) else command
     args = entry.get("args") or []
     if not isinstance(words, list) or not isinstance(args, list):
         raise _Unusable("`command` is text or a list, and `args` is a list")
-    line = [told.text(str(word)) for word in (*words, *args)]
+    line = [expanding.text(str(word)) for word in (*words, *args)]
     if not line[0].strip():
         raise _Unusable("its command is empty")
-    env = told.pairs(entry, "env") | told.pairs(entry, "environment")
+    env = expanding.pairs(entry, "env") | expanding.pairs(entry, "environment")
     cwd = entry.get("cwd")
-    where = str(surroundings.directory / told.path(cwd)) if isinstance(cwd, str) and cwd else None
-    program = told.path(line[0])
+    where = str(surroundings.directory / expanding.path(cwd)) if isinstance(cwd, str) and cwd else None
+    program = expanding.path(line[0])
     return Process(program, tuple(line[1:]), env, where)
 
 
@@ -290,8 +290,8 @@ class _Expanding:
             raise _Unusable(f"`{key}` is not a table")
         return {str(name): self.text(_word(value)) for name, value in given.items() if value is not None}
 
-    def _one(self, found: re.Match[str]) -> str:
-        name = found["name"] or found["opencode"]
+    def _one(self, match: re.Match[str]) -> str:
+        name = match["name"] or match["opencode"]
         places: dict[str, Any] = {
             "workspaceFolder": self.surroundings.directory,
             "userHome": self.surroundings.home,
@@ -302,8 +302,8 @@ class _Expanding:
             if name not in INHERITED:
                 self.used.add(value)
             return value
-        if found["default"] is not None:
-            return found["default"]
+        if match["default"] is not None:
+            return match["default"]
         raise _Missing(f"the environment variable {name} is not set")
 
 

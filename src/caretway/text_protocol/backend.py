@@ -50,10 +50,10 @@ class TextToolBackend:
         self._native: frozenset[str] | None = None
 
     async def models(self) -> Sequence[ModelInfo]:
-        found = list(await self._inner.models())
-        self._native = frozenset(model.id for model in found)
-        found += [ModelInfo(name, name) for name in self._base_models if name not in self._native]
-        return with_thinking(found)
+        models = list(await self._inner.models())
+        self._native = frozenset(model.id for model in models)
+        models += [ModelInfo(name, name) for name in self._base_models if name not in self._native]
+        return with_thinking(models)
 
     async def status(self) -> BackendStatus:
         return await self._inner.status()
@@ -68,7 +68,7 @@ class TextToolBackend:
             request = without_images(request)
         trigger = self._trigger(request)
         manner = Manner(trigger, self._style, thinks, continued=snapshot is not None, limits=self._limits)
-        told = prepare(request, manner)
+        text_request = prepare(request, manner)
         offered = offers_tools(request)
         names = [tool.name for tool in request.tools] if offered else []
         corrects = offered and self._inner.abilities.continues
@@ -80,19 +80,21 @@ class TextToolBackend:
             max_call_chars=self._limits.max_call_chars,
         )
 
-        async def correct(kept: Snapshot, said: str, wrong: Sequence[BadCall]) -> Turn:
+        async def correct(kept: Snapshot, answer: str, wrong: Sequence[BadCall]) -> Turn:
             answers = [
                 tool_result(f"wrong_{i}", bad.name, wrong_call(bad.problem, names), is_error=True)
                 for i, bad in enumerate(wrong, 1)
             ]
-            more = (Message(Role.ASSISTANT, (Text(said),)), Message(Role.USER, (Text("\n\n".join(answers)),)))
-            return await self._inner.start(structs.replace(told, messages=(*told.messages, *more)), kept)
+            more = (Message(Role.ASSISTANT, (Text(answer),)), Message(Role.USER, (Text("\n\n".join(answers)),)))
+            return await self._inner.start(
+                structs.replace(text_request, messages=(*text_request.messages, *more)), kept
+            )
 
         limits = self._limits if corrects else replace(self._limits, corrections=0)
         if not request.tool_choice.parallel:
             limits = replace(limits, max_calls=1)
-        inner = await self._inner.start(told, snapshot)
-        return TextTurn(inner, TextReader(parser, limits, prompt_chars=prompt_chars(told)), correct)
+        inner = await self._inner.start(text_request, snapshot)
+        return TextTurn(inner, TextReader(parser, limits, prompt_chars=prompt_chars(text_request)), correct)
 
     async def _known(self, model: str) -> frozenset[str]:
         """Upstream's own ids: a model that is called like a derived one may be real."""

@@ -81,11 +81,13 @@ def _demand(choice: ToolChoice) -> str:
 
 
 def _function(tool: ToolSpec) -> str:
-    told = {"name": tool.name, "description": tool.description, "parameters": tool.schema or {"type": "object"}}
-    return quote_json(json.dumps(told, ensure_ascii=False))
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.schema or {"type": "object"}}
+    return quote_json(json.dumps(function, ensure_ascii=False))
 
 
 def wrong_call(problem: str, names: Sequence[str]) -> str:
     """What the model is told about a call that could not be made."""
-    known = ", ".join(names)
-    return f"The call was not made: {problem}. The tools are: {known}. Call again as the bridge's rules say, or answer."
+    listed = ", ".join(names)
+    return (
+        f"The call was not made: {problem}. The tools are: {listed}. Call again as the bridge's rules say, or answer."
+    )

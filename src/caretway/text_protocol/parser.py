@@ -132,21 +132,21 @@ class Parser:
     def _prose(self, text: str, at: int, out: list[Piece]) -> int:
         may_think = self._thinks_anywhere or not self._spoke
         begin = at
-        while (found := _TAG.search(text, begin)) is not None:
-            tag, start = found[0], found.start()
+        while (match := _TAG.search(text, begin)) is not None:
+            tag, start = match[0], match.start()
             if tag == self._trigger:
                 self._say(text[at:start], out)
                 self._raw = [tag]
                 self._state = _State.TRIGGERED
-                return found.end()
+                return match.end()
             if may_think and tag in THINKING_TAGS:
                 may_think = self._thinks_anywhere or not text[at:start].strip()
                 if may_think:
                     self._say(text[at:start], out)
                     self._close = THINKING_TAGS[tag]
                     self._state = _State.THINKING
-                    return found.end()
-            begin = found.end()
+                    return match.end()
+            begin = match.end()
         held = max(_overlap(text, at, tag) for tag in (self._trigger, *(THINKING_TAGS if may_think else ())))
         self._say(text[at : len(text) - held], out)
         return self._wait(text, len(text) - held)
@@ -202,21 +202,21 @@ class Parser:
         """Up to the closing tag; one inside a JSON string does not count."""
         begin = at
         while True:
-            found = (_INSIDE if self._in_string else _OUTSIDE).search(text, begin)
-            if found is None:
+            match = (_INSIDE if self._in_string else _OUTSIDE).search(text, begin)
+            if match is None:
                 held = 0 if self._in_string else _overlap(text, begin, CLOSE)
                 return self._more_arguments(text, at, len(text) - held, out)
-            if found[0] == CLOSE:
-                if self._raw_chars + found.start() - at > self._max_call_chars:
+            if match[0] == CLOSE:
+                if self._raw_chars + match.start() - at > self._max_call_chars:
                     return self._overflow(text, at, out)
-                return self._complete(text[at : found.start()], found.end(), out)
-            if found[0] == "\\":
-                if found.end() == len(text):
-                    return self._more_arguments(text, at, found.start(), out)
-                begin = found.end() + 1
+                return self._complete(text[at : match.start()], match.end(), out)
+            if match[0] == "\\":
+                if match.end() == len(text):
+                    return self._more_arguments(text, at, match.start(), out)
+                begin = match.end() + 1
             else:
                 self._in_string = not self._in_string
-                begin = found.end()
+                begin = match.end()
 
     def _more_arguments(self, text: str, at: int, to: int, out: list[Piece]) -> int:
         if self._raw_chars + to - at > self._max_call_chars:
@@ -261,8 +261,8 @@ class Parser:
 
 def _blanks(text: str, at: int, stop: int) -> int:
     """Where white space that begins at `at` ends, not looking beyond `stop`."""
-    found = _BLANK.match(text, at, stop)
-    return found.end() if found else at
+    blank = _BLANK.match(text, at, stop)
+    return blank.end() if blank else at
 
 
 def _is_plain(inside_tag: str) -> bool:

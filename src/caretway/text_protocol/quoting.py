@@ -1,8 +1,8 @@
-r"""Foreign words in a prompt: what users, files and tools wrote must not read like the protocol's own words.
+r"""Quoting against prompt injection: text by users, files and tools must not look like the protocol's own words.
 
-A backslash is put into such a word (`<\invoke`, `<<\CALL_`, a line that begins with `\User:`), and the model is told
-so. A word that has backslashes already gets one more, so the original can always be told. Inside JSON `<` is spelled
-as `\u003c`, which means the same there. Pure; knows no message.
+Such a word gets a backslash (`<\invoke`, `<<\CALL_`, a line that begins with `\User:`), and the instructions tell the
+model so. A word that has backslashes already gets one more, so the original can always be recovered. Inside JSON `<` is
+written as `\u003c`, which means the same there. Pure; knows no message.
 """
 
 import json

@@ -21,8 +21,8 @@ from caretway.core.events import (
 )
 from caretway.core.request import Message, Role, Text, ToolCall, ToolChoice, ToolResult, TurnRequest
 from caretway.core.turn import Abilities, Turn
+from caretway.loop_guard.history import loop_guard
 from caretway.mcp_bridge.backend import Offer, Terms
-from caretway.stages.loop_guard import loop_guard
 from receiving import receive
 
 from .scripted import PARKING, TEXT, ScriptedBackend, ScriptedTurn, Tools, bridged, called, request, response

@@ -1,7 +1,7 @@
 """A turn on the Agent API: a Conversation, the attempt that carries it, its clock, and the buffer its reader empties.
 
 Socket callbacks feed the conversation directly; in that same callback answers leave and the reader is told that there
-are events. When it does not take them and the buffer is full, only this turn's stream is held back.
+are events. When it does not take them and the buffer is full, only this turn's stream is held back (backpressure).
 """
 
 import asyncio

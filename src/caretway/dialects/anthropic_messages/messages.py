@@ -102,11 +102,11 @@ class AnthropicMessageReader:
     def _block(self, value: object, at: FieldPath, place: str) -> Iterable[Part]:
         block = an_object(value, at)
         kind = needed_string(block, "type", at)
-        known = _BLOCKS.get(kind)
-        if known is None:
+        decoder = _BLOCKS.get(kind)
+        if decoder is None:
             self.ignored[f"content.{kind}"] = None
             return ()
-        places, fields, reader = known
+        places, fields, reader = decoder
         if place not in places:
             raise invalid_value(f"{at}.type", f"a block of type {kind!r} is not possible in {_PLACES[place]}.")
         if not block.keys() <= fields:
@@ -136,8 +136,8 @@ class AnthropicMessageReader:
 
     def _search_result(self, block: Mapping[str, object], at: FieldPath) -> Iterable[Part]:
         content = block.get("content")
-        found = [] if content is None else self._plain(content, at)
-        return (search_result_text(block, at, found),)
+        parts = [] if content is None else self._plain(content, at)
+        return (search_result_text(block, at, parts),)
 
     def _tool_use(self, block: Mapping[str, object], at: FieldPath) -> Iterable[Part]:
         given = block.get("input")

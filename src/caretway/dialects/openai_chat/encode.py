@@ -230,18 +230,18 @@ def usage_object(usage: Usage | None) -> Mapping[str, object] | None:
     """What is known, under OpenAI's names; None when nothing is. An unknown number is left out, not made zero."""
     if usage is None or (usage.input_tokens is None and usage.output_tokens is None):
         return None
-    known: dict[str, object] = {}
+    fields: dict[str, object] = {}
     if usage.input_tokens is not None:
-        known["prompt_tokens"] = usage.input_tokens
+        fields["prompt_tokens"] = usage.input_tokens
     if usage.output_tokens is not None:
-        known["completion_tokens"] = usage.output_tokens
+        fields["completion_tokens"] = usage.output_tokens
     if usage.input_tokens is not None and usage.output_tokens is not None:
-        known["total_tokens"] = usage.input_tokens + usage.output_tokens
+        fields["total_tokens"] = usage.input_tokens + usage.output_tokens
     if usage.cache_read_tokens is not None:
-        known["prompt_tokens_details"] = {"cached_tokens": usage.cache_read_tokens}
+        fields["prompt_tokens_details"] = {"cached_tokens": usage.cache_read_tokens}
     if usage.reasoning_tokens is not None:
-        known["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
-    return known | beside(usage)
+        fields["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
+    return fields | beside(usage)
 
 
 def _finish_reason(reason: StopReason, *, called: bool, legacy: bool) -> str:

@@ -191,15 +191,15 @@ def _resolved(value: object, at: FieldPath, lookup: Lookup) -> Placed:
     if kind_of_item(item, at) != "item_reference":
         return at, item
     name = needed_string(item, "id", at)
-    found = lookup.item(name)
-    if found is None:
+    stored = lookup.item(name)
+    if stored is None:
         raise bad_request(
             f"Item with id {name[:80]!r} not found.",
             hint="Send the item itself; only items of responses that are still kept can be referred to.",
             param=f"{at}.id",
             code="item_not_found",
         )
-    return at, found
+    return at, stored
 
 
 def _before(previous: str | None, lookup: Lookup) -> list[Placed]:

@@ -40,5 +40,5 @@ _NOTHING: Final = RequestEcho()
 
 
 def echo_of(request: TurnRequest) -> RequestEcho:
-    found = request.echo.get(_KEY)
-    return found if isinstance(found, RequestEcho) else _NOTHING
+    echo = request.echo.get(_KEY)
+    return echo if isinstance(echo, RequestEcho) else _NOTHING

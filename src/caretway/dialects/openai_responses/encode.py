@@ -247,8 +247,8 @@ class ResponsesEncoder:
         self._close_run("completed", out)
         index = self._new_index()
         tool = self._echo.declared(name)
-        known = self._calls[call] = _Call(item_id(tool.kind, self._meta, index), index, tool)
-        item = call_item(known.name, "in_progress", call, tool, "")
+        opened = self._calls[call] = _Call(item_id(tool.kind, self._meta, index), index, tool)
+        item = call_item(opened.name, "in_progress", call, tool, "")
         self._tell(out, "response.output_item.added", output_index=index, item=item)
 
     def _add_arguments(self, call: _Call, arguments: str, out: list[bytes]) -> None:
@@ -361,17 +361,17 @@ def render(reply: Reply, request: TurnRequest, meta: ResponseMeta, store: Respon
 def _shown(reply: Reply, echo: RequestEcho) -> Iterator[Text | Reasoning | ToolCall]:
     """The parts of the answer. Where reasoning is not shown, the texts around it are one."""
     parts = reply.parts or (Reasoning(reply.reasoning), Text(reply.text), *reply.calls)
-    said: list[str] = []
+    texts: list[str] = []
     for part in parts:
         if isinstance(part, Text):
-            said.append(part.text)
+            texts.append(part.text)
         elif isinstance(part, ToolCall) or echo.show_reasoning:
-            if text := "".join(said):
+            if text := "".join(texts):
                 yield Text(text)
-            said = []
+            texts = []
             if isinstance(part, ToolCall) or part.text:
                 yield part
-    if text := "".join(said):
+    if text := "".join(texts):
         yield Text(text)
 
 

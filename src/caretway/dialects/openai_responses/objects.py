@@ -109,9 +109,9 @@ def response_object(
         **_ASKED_NOTHING,
         **echo.repeated,
     }
-    found = dict(notes)
-    if found:
-        response["caretway"] = found
+    by_kind = dict(notes)
+    if by_kind:
+        response["caretway"] = by_kind
     return response
 
 
@@ -148,7 +148,7 @@ def usage_object(usage: Usage | None) -> Mapping[str, object] | None:
     """What is known, under this API's names. None unless both sums are: clients read neither without the other."""
     if usage is None or usage.input_tokens is None or usage.output_tokens is None:
         return None
-    known: dict[str, object] = {
+    details: dict[str, object] = {
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
         "total_tokens": usage.input_tokens + usage.output_tokens,
@@ -156,7 +156,7 @@ def usage_object(usage: Usage | None) -> Mapping[str, object] | None:
     cached = {"cached_tokens": usage.cache_read_tokens, "cache_write_tokens": usage.cache_write_tokens}
     inputs = {name: count for name, count in cached.items() if count is not None}
     if inputs:
-        known["input_tokens_details"] = inputs
+        details["input_tokens_details"] = inputs
     if usage.reasoning_tokens is not None:
-        known["output_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
-    return known | beside(usage)
+        details["output_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
+    return details | beside(usage)

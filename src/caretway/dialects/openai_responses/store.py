@@ -91,15 +91,15 @@ class ResponseStore:
 
     def chain(self, response_id: str) -> list[Stored] | None:
         """The response and everything before it, oldest first; None when any of it is gone."""
-        found: list[Stored] = []
+        chain: list[Stored] = []
         wanted: str | None = response_id
         while wanted is not None:
             stored = self.find(wanted)
             if stored is None:
                 return None
-            found.append(stored)
+            chain.append(stored)
             wanted = stored.previous
-        return found[::-1]
+        return chain[::-1]
 
     def holder(self, item_id: str) -> Stored | None:
         """The response that an item belongs to."""
@@ -145,8 +145,8 @@ class Lookup:
 
     def _open(self, stored: Stored) -> tuple[list[Item], list[Item]]:
         """(input, output)"""
-        known = self._read.get(stored.id)
-        if known is None:
+        items = self._read.get(stored.id)
+        if items is None:
             self._bytes -= stored.size
             self._values -= count_values(stored.input) + count_values(stored.body)
             if self._bytes < 0 or self._values < 0:
@@ -156,5 +156,5 @@ class Lookup:
                     hint="Compact the conversation, and send it without 'previous_response_id'.",
                     code="too_much_history",
                 )
-            known = self._read[stored.id] = stored.input_items(), stored.output_items()
-        return known
+            items = self._read[stored.id] = stored.input_items(), stored.output_items()
+        return items

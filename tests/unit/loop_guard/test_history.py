@@ -7,7 +7,7 @@ import pytest
 
 from caretway.core.errors import ErrorKind
 from caretway.core.request import Image, Message, Role, Text, ToolCall, ToolResult, ToolSpec, TurnRequest
-from caretway.stages.loop_guard import (
+from caretway.loop_guard.history import (
     CallOutcome,
     Correct,
     LoopGuard,
@@ -16,7 +16,6 @@ from caretway.stages.loop_guard import (
     Verdict,
     corrected,
     outcome,
-    plain_name,
 )
 
 
@@ -229,14 +228,6 @@ OUTCOMES: Final = [
 @pytest.mark.parametrize(("text", "failed", "expected"), OUTCOMES)
 def test_outcome(text: str, failed: bool, expected: CallOutcome) -> None:
     assert outcome(ToolResult("c", (Text(text),), failed)) is expected
-
-
-@pytest.mark.parametrize(
-    ("name", "plain"),
-    [("Read", "read"), ("read_file", "readfile"), ("mcp__files__Read-File", "readfile"), ("run_command", "runcommand")],
-)
-def test_plain_name(name: str, plain: str) -> None:
-    assert plain_name(name) == plain
 
 
 def test_a_very_long_history_is_judged() -> None:

@@ -1,18 +1,17 @@
-"""The loop guard: notices a model that makes the same call again and again and learns nothing from it.
+"""The loop guard for a client's tools: finds in a request's history a call that repeats and brings nothing new.
 
-In: a request's whole history, so there is no state to keep and a stateless client is guarded too. Out: a verdict on
-the results that came with this request. It changes nothing by itself; `corrected` is for whoever follows the verdict.
+In: the whole history, so there is no state to keep, and a stateless client is guarded, too. Out: a verdict on the
+results that came with this request. `loop_guard` follows the verdict; the client's own history stays what it was.
 
-The rule. The calls of one answer are a step. A call *repeats* when the same tool was called with the same arguments
-(as JSON, not as text) in an earlier step and came out the same: same outcome, same result. Counting starts again
-  - for one call, when its result is another one than the last time (polling something that moves is no loop);
-  - for all calls, when a step brings anything that was never seen before: the model looks elsewhere, or acts;
+The calls of one answer are a step. A call *repeats* when an earlier step has the same tool with the same arguments (as
+JSON, not as text) and the same result. The count starts again
+  - for one call, when its result differs from the last one (polling something that moves is no loop);
+  - for all calls, when a step brings anything new: the model looks elsewhere, or acts;
   - for all calls, when the user speaks: after an answer always, beside tool results if the words are new (some clients
     attach the same reminder to every result).
-So only a model that goes in circles is caught, through one call or through several in turn. A call may repeat
-`max_repeat` times; five times as often when the tool only looks or runs commands, because reading a file again is
-cheap and waiting for a command is work, unless the arguments themselves were refused: that never changes by itself.
-At the limit the model is told (`Correct`), at the next repeat the turn ends (`Stop`).
+So only a model that goes in circles is caught, through one call or through several in turn. How often a call may
+repeat is in `rule`. A call whose arguments were refused is never counted generously: it will be refused again. At the
+limit the model is warned (`Correct`), at the next repeat the turn ends (`Stop`).
 """
 
 import logging
@@ -27,23 +26,9 @@ from msgspec.structs import replace
 from ..core.canonical import canonical_json
 from ..core.errors import ErrorKind, GatewayError
 from ..core.request import Image, Message, Part, Role, Text, ToolCall, ToolResult, TurnRequest, last_answer
+from .rule import LOOKING, RepeatLevel, plain_name, repeat_level, warning
 
 log = logging.getLogger(__name__)
-
-GENEROUS_FACTOR: Final = 5
-
-LOOKING: Final = frozenset(
-    {
-        *("read", "readfile", "readmanyfiles", "view", "viewfile", "viewimage", "cat", "open", "openfile", "tree"),
-        *("ls", "list", "listdir", "listdirectory", "listfiles"),
-        *("grep", "ripgrep", "rg", "search", "searchfiles", "searchcode", "codebasesearch"),
-        *("glob", "find", "findfiles", "filesearch"),
-        *("bash", "shell", "sh", "localshell", "terminal", "exec", "execcommand", "execute", "executecommand"),
-        *("runcommand", "runshellcommand", "runterminalcmd"),
-        *("writestdin", "bashoutput", "taskoutput", "taskget", "checkbackgroundjob", "waitagent"),
-    }
-)
-"""Tools that only look, run commands or wait for them: names in lower case, without separators and server prefix."""
 
 
 class CallOutcome(Enum):
@@ -66,7 +51,7 @@ _REFUSED: Final = re.compile(
     re.IGNORECASE,
 )
 _HEAD: Final = 300
-"""How much of a failure is read to tell why; the reason comes first."""
+"""How much of a failure is read to find its reason, which comes first."""
 
 
 def outcome(result: ToolResult) -> CallOutcome:
@@ -79,7 +64,7 @@ def outcome(result: ToolResult) -> CallOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Ok:
-    """Nothing repeats beyond measure."""
+    """No call repeats too often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,25 +98,25 @@ class LoopGuard:
         when they brought something new, or when there are none."""
         if self.max_repeat <= 0 or not _came_before(history):
             return Ok()
-        circling = [run for run in _last_runs(history) if run.repeats >= self.limit(run)]
+        levels = [(run, self.level(run)) for run in _last_runs(history)]
+        circling = [run for run, level in levels if level is not RepeatLevel.BELOW_LIMIT]
         if not circling:
             return Ok()
-        past = [run for run in circling if run.repeats > self.limit(run)]
-        if past:
+        if past := [run for run, level in levels if level is RepeatLevel.PAST_LIMIT]:
             worst = max(past, key=_repeats)
             return Stop(_error(worst), (worst.tool,), worst.repeats)
         repeats = min(map(_repeats, circling))
         tools = tuple(dict.fromkeys(run.tool for run in circling))
         call_ids = tuple(call_id for run in circling for call_id in run.call_ids)
-        return Correct(call_ids, _correction(repeats + 1), tools, repeats)
+        return Correct(call_ids, warning(repeats + 1), tools, repeats)
 
-    def limit(self, run: "Repetition") -> int:
+    def level(self, run: "Repetition") -> RepeatLevel:
         looks = plain_name(run.tool) in self.generous and run.outcome is not CallOutcome.VALIDATION_FAILURE
-        return self.max_repeat * GENEROUS_FACTOR if looks else self.max_repeat
+        return repeat_level(run.repeats, self.max_repeat, generous=looks)
 
 
 def loop_guard(max_repeat: int) -> Callable[[TurnRequest], TurnRequest]:
-    """A request as the model should see it; raises GatewayError(TOOL_LOOP) when it has been told and goes on."""
+    """The request as the model should see it. Raises GatewayError(TOOL_LOOP) when the model ignored the warning."""
     guard = LoopGuard(max_repeat)
 
     def guarded(request: TurnRequest) -> TurnRequest:
@@ -139,10 +124,10 @@ def loop_guard(max_repeat: int) -> Callable[[TurnRequest], TurnRequest]:
             case Ok():
                 return request
             case Correct(tools=tools, repeats=repeats) as verdict:
-                log.warning("loop guard: %s repeated %d times, the model is told", ", ".join(tools), repeats)
+                log.warning("loop guard: %s repeated %d times; the model is warned", ", ".join(tools), repeats)
                 return corrected(request, verdict)
             case Stop(error=error, tools=tools, repeats=repeats):
-                log.warning("loop guard: %s repeated %d times, the turn is ended", ", ".join(tools), repeats)
+                log.warning("loop guard: %s repeated %d times; the turn ends", ", ".join(tools), repeats)
                 raise error
 
     return guarded
@@ -161,11 +146,6 @@ def corrected(request: TurnRequest, verdict: Correct) -> TurnRequest:
 
     tail = (replace(message, parts=tuple(map(extended, message.parts))) for message in request.messages[last:])
     return replace(request, messages=(*request.messages[:last], *tail))
-
-
-def plain_name(tool: str) -> str:
-    """`mcp__files__Read_File` -> `readfile`."""
-    return re.sub(r"[^a-z0-9]", "", tool.rpartition("__")[2].lower())
 
 
 # ---- counting
@@ -264,8 +244,8 @@ def _steps(history: Iterable[Message]) -> Iterable[_Step]:
                 case ToolResult(call_id=call_id) if (call := waiting.pop(call_id, None)) is not None:
                     made = (call.name, canonical_json(call.arguments))
                     step.results.append(((made, outcome(part), _content(part)), call_id))
-                case Text(text=text) if message.role is Role.USER and (said := text.strip()):
-                    step.words.append(said)
+                case Text(text=text) if message.role is Role.USER and (words := text.strip()):
+                    step.words.append(words)
                 case _:
                     pass
     yield step
@@ -273,7 +253,9 @@ def _steps(history: Iterable[Message]) -> Iterable[_Step]:
 
 def _results(messages: Sequence[Message]) -> list[ToolResult]:
     assistant, result = Role.ASSISTANT, ToolResult  # who calls does not answer; looked up once, histories are long
-    return [part for told in messages if told.role is not assistant for part in told.parts if type(part) is result]
+    return [
+        part for message in messages if message.role is not assistant for part in message.parts if type(part) is result
+    ]
 
 
 def _content(result: ToolResult) -> _Content:
@@ -286,22 +268,11 @@ def _repeats(run: Repetition) -> int:
     return run.repeats
 
 
-# ---- words
-
-
-def _correction(times: int) -> str:
-    return (
-        f"[Note from the gateway: this exact call has now been made {times} times and gave this same result each time."
-        " Making it again will not help, and the turn will be ended if it is. Do something else, or answer with what"
-        " you know.]"
-    )
-
-
 def _error(run: Repetition) -> GatewayError:
     return GatewayError(
         ErrorKind.TOOL_LOOP,
         f"The model called `{run.tool}` {run.repeats + 1} times with the same arguments and the same result"
-        f" ({run.outcome.value}), also after it was told; the turn was ended.",
+        f" ({run.outcome.value}), even after a warning. The turn was ended.",
         hint="Say what to do differently, or raise TOOL_LOOP_MAX_REPEAT (0 switches the loop guard off).",
         code="tool_loop_detected",
     )
