@@ -17,7 +17,7 @@ DONE_IN: Final = [
     ("SSRF", "web/addresses.py"),
     ("DNS rebinding", "web/access.py"),
     ("request smuggling", "web/head.py"),
-    ("slowloris", "web/connection.py"),
+    ("slowloris", "web/deadlines.py"),
     ("graceful shutdown", "web/server.py"),
     ("token bucket", "web/admission.py"),
     ("path traversal", "builtin_tools/local/confine.py"),
