@@ -53,6 +53,9 @@ async def test_a_finished_response_is_held_by_nobody() -> None:
         turn = PlayedTurn(TextDelta("a"), TurnEnded())
         response = left(turn)
         Drain(response, LONG, lambda _: None)
+        assert not response.over, "its client did hang up in the middle"
+        await asyncio.sleep(0)
+        assert response.over
         seen = weakref.ref(turn)
         del response, turn
         assert seen() is None

@@ -69,8 +69,8 @@ class Retry:
 
 
 class Conversation:
-    """What comes out stands in `events`, `outgoing`, `jobs` and `aborted_jobs`; whoever takes it leaves them empty. Lists
-    that are handed back by every `feed` would cost each delta of a stream more than the rest of its way through here."""
+    """What comes out stands in `events`, `outgoing`, `jobs` and `aborted_jobs`, and whoever takes it leaves them empty.
+    `feed` says whether there is more to do than to tell of events: for a delta there is not, which keeps it cheap."""
 
     __slots__ = (
         "_attempts",
