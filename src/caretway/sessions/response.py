@@ -161,7 +161,8 @@ class Response:
         second = self._second_try
         if not second.shown:
             events = self._unless_again(events)
-        self._plain = second.shown and not self._stages and self._order.state is OrderState.OPEN
+        open_ = self._order.state is OrderState.OPEN and not self.over
+        self._plain = open_ and second.shown and not self._stages
         return events
 
     def _unless_again(self, events: list[Event]) -> list[Event]:
@@ -189,7 +190,7 @@ class Response:
         if isinstance(outcome, Exception):
             self._failure = outcome
         else:
-            self.live = outcome
+            self.live, self._failure = outcome, None
             self._begin()
             if self._ready is not None:
                 outcome.turn.listen(self._ready)

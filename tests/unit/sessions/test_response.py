@@ -143,6 +143,7 @@ def test_an_answer_has_a_length(stages: tuple[object, ...]) -> None:
     assert isinstance(events[-1], TurnFailed)
     assert "max_answer_bytes" in events[-1].error.hint
     assert 100_000 < said < 200_000
+    assert one.take() == [], "and nothing behind it"
 
 
 def test_a_turn_has_so_many_calls() -> None:
@@ -213,6 +214,21 @@ async def test_a_fresh_run_that_cannot_be_had_is_a_failure() -> None:
     full = GatewayError(ErrorKind.OVERLOADED, "no place")
     one = response(PlayedTurn(TurnFailed(GONE)), restart=Restarts(full))
     assert (await all_of(one))[-1] == TurnFailed(full)
+
+
+async def test_a_fresh_run_may_be_had_at_the_second_asking() -> None:
+    restarts = Restarts(GONE, PlayedTurn(TextDelta("here"), TurnEnded()))
+    one = response(PlayedTurn(TurnFailed(GONE)), restart=restarts)
+    told = asyncio.Event()
+    one.listen(told.set)
+    events: list[Event] = []
+    async with asyncio.timeout(5):
+        while TurnEnded() not in events:
+            events += one.take()
+            told.clear()
+            if TurnEnded() not in events:
+                await told.wait()
+    assert (events[-2:], restarts.told) == ([TextDelta("here"), TurnEnded()], [1, 2])
 
 
 async def test_a_demanded_call_is_asked_for_twice() -> None:
