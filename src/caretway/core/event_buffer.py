@@ -99,10 +99,12 @@ class EventBuffer:
             self._drained()
         return events
 
-    def clear(self) -> None:
-        """What nobody took is not wanted any more."""
-        self._events = []
-        self._drained()
+    def begin(self, events: list[Event]) -> None:
+        """A response begins with these; what nobody took of the one before is not wanted any more. Nobody is told:
+        whoever begins to read takes first."""
+        self._events = events
+        if self._weighed:
+            self._drained()
 
     def close(self, failure: Exception | None = None) -> None:
         """Nothing more will come. What is here can still be taken; after that `take` raises `failure`, or that the

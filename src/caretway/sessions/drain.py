@@ -21,9 +21,10 @@ class Drain:
         """None when this is over: whoever still calls it (a parked turn) holds an empty shell."""
         self._given_up = given_up
         self._said = 0
-        self._timer = asyncio.get_running_loop().call_later(grace, self._give_up)
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(grace, self._give_up)
         response.listen(self._go_on)
-        self._go_on()
+        loop.call_soon(self._go_on)  # soon: to whoever just left it, the response is not over yet
 
     def _go_on(self) -> None:
         response = self._response

@@ -104,14 +104,15 @@ class Sessions:
         return len(self._live)
 
     async def open(self, request: TurnRequest) -> Response:
-        """A response for this request; raises GatewayError when there is none to be had."""
-        told = await self._guarded(request)
-        chains = await aside(history_chains, told) if request.large else None
+        """A response for this request; raises GatewayError when there is none to be had. `request` is what the client
+        said, `model_request` what the model is told: the loop guard may have added a word."""
+        model_request = await self._guarded(request)
+        chains = await aside(history_chains, model_request) if request.large else None
         if not self._store.settled and _may_continue(request):
             await self._store.settle()
         mode = request.session or self._limits.mode
         decision = plan(
-            told,
+            model_request,
             mode=mode,
             abilities=self._backend.abilities,
             parked=self._known(request),
@@ -136,7 +137,7 @@ class Sessions:
                         raise
                     label, reason, gone_while_parked = "replayed", "the parked turn was lost", True
                 else:
-                    return self._respond(live, request, told, "resumed", reason)
+                    return self._respond(live, request, model_request, "resumed", reason)
             case Repeat(sid=sid, reason=reason):
                 live = self._live[sid]
                 again = LiveTurn(repeated_turn(live.answer, live.tickets), live.tickets, request)
@@ -149,7 +150,9 @@ class Sessions:
                     self._finish(self._live[sid], Happening.STOPPED)
             case Fresh(reason=reason):
                 label = "fresh"
-        response = self._respond(await self._start(request, told, known), request, told, label, reason)
+        response = self._respond(
+            await self._start(request, model_request, known), request, model_request, label, reason
+        )
         if gone_while_parked:
             response.recoveries.append((Rung.FRESH_RUN.value, Cause.CUT.value))
         return response
@@ -182,14 +185,14 @@ class Sessions:
                 known[ticket] = self._starting[ticket]
         return known
 
-    async def _start(self, request: TurnRequest, told: TurnRequest, known: Continue | None = None) -> LiveTurn:
+    async def _start(self, request: TurnRequest, model_request: TurnRequest, known: Continue | None = None) -> LiveTurn:
         if self._closing:
             raise GatewayError(ErrorKind.CANCELLED, "The gateway is stopping.")
-        given = self._results(told)
+        given = self._results(model_request)
         for result in given:  # a client may repeat this request, too, and at once
             self._starting[result.call_id] = Parked.starting(request, given)
         try:
-            live = await self._started(request, told, known)
+            live = await self._started(request, model_request, known)
         finally:
             for result in given:
                 self._starting.pop(result.call_id, None)
@@ -199,7 +202,7 @@ class Sessions:
             self._replaying[result.call_id] = live
         return live
 
-    async def _started(self, request: TurnRequest, told: TurnRequest, known: Continue | None) -> LiveTurn:
+    async def _started(self, request: TurnRequest, model_request: TurnRequest, known: Continue | None) -> LiveTurn:
         chain, unchained, snapshot = None, request.messages, None
         if known is not None:
             chain, snapshot = known.chain, known.snapshot
@@ -207,7 +210,7 @@ class Sessions:
         if request.large:  # now, and not when its answer is complete
             chain = await aside(_chained, chain, request, unchained)
             unchained = ()
-        turn = await self._backend.start(told, snapshot)
+        turn = await self._backend.start(model_request, snapshot)
         return LiveTurn(turn, Tickets(new_sid(), request.call_prefix), request, chain, unchained)
 
     @staticmethod
@@ -230,9 +233,11 @@ class Sessions:
         live.goes_on(request, request.messages[decision.known :])
         await live.turn.submit([live.tickets.inward(result) for result in decision.results], decision.extra)
 
-    def _respond(self, live: LiveTurn, request: TurnRequest, told: TurnRequest, label: Label, reason: str) -> Response:
+    def _respond(
+        self, live: LiveTurn, request: TurnRequest, model_request: TurnRequest, label: Label, reason: str
+    ) -> Response:
         async def restart(reopened: int) -> LiveTurn:
-            return await self._start(request, replace(told, reopened=reopened))
+            return await self._start(request, replace(model_request, reopened=reopened))
 
         required = (request.session or self._limits.mode) is SessionMode.REQUIRED and label != "fresh"
         return Response(

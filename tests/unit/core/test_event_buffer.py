@@ -88,12 +88,13 @@ async def test_what_is_to_be_told_soon_is_not_told_after_the_close() -> None:
     assert told == [1]
 
 
-def test_what_is_cleared_is_not_taken_and_weighs_nothing() -> None:
+def test_a_response_begins_without_what_the_last_one_left() -> None:
     upstream = Upstream(limit=0)
+    upstream.buffer.listen(lambda: None)
     upstream.buffer.put([TextDelta("left over")])
-    upstream.buffer.clear()
-    assert upstream.buffer.take() == []
+    upstream.buffer.begin([TurnStarted()])
     assert upstream.asked == ["hold", "go on"]
+    assert (upstream.buffer.take(), upstream.buffer.take()) == ([TurnStarted()], [])
 
 
 def test_what_is_there_can_be_taken_after_the_close_and_then_nothing() -> None:

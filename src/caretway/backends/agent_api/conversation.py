@@ -72,6 +72,9 @@ class Retry:
 
 
 class Conversation:
+    """What comes out stands in `events`, `outgoing`, `jobs` and `aborted_jobs`, and whoever takes it leaves them empty.
+    `feed` says whether there is more to do than to tell of events: for a delta there is not, which keeps it cheap."""
+
     __slots__ = (
         "_attempts",
         "_blobs",

@@ -97,7 +97,7 @@ class AgentTurn:
 
     def start(self) -> None:
         self._conversation.open(self._loop.time())
-        self._tell()
+        self._begin_response()
         attempt = self._new_attempt()
         try:
             stream = self._opener.open_now(attempt)
@@ -113,8 +113,12 @@ class AgentTurn:
         if self._closed:
             raise GatewayError(ErrorKind.TURN_GONE, "The gateway is stopping.")
         self._conversation.submit(results, extra, self._loop.time())
-        self._buffer.clear()
+        self._begin_response()
         self._after()
+
+    def _begin_response(self) -> None:
+        events, self._conversation.events = self._conversation.events, []
+        self._buffer.begin(events)
 
     def snapshot(self) -> Snapshot | None:
         return self._conversation.snapshot(self._backend)
@@ -266,11 +270,8 @@ class AgentTurn:
         if conversation.watch.due() < self._alarm:
             self._arm()
         if conversation.events:
-            self._tell()
-
-    def _tell(self) -> None:
-        events, self._conversation.events = self._conversation.events, []
-        self._buffer.put(events)
+            events, conversation.events = conversation.events, []
+            self._buffer.put(events)
 
     def _hold_back(self) -> None:
         """Backpressure: the reader is slow, and so is this turn's stream from now on."""
