@@ -4,11 +4,11 @@ import asyncio
 from typing import Any
 
 import pytest
-from caretway.web.exchange import HttpRequest, ResponseWriter
 
 from caretway.core.errors import GatewayError
 from caretway.web.body import Bodies, BodyLimits
 from caretway.web.connection import LINGER_S, ClientConnection, RequestHandler
+from caretway.web.exchange import HttpRequest, ResponseWriter
 from caretway.web.limits import ConnectionLimits
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
