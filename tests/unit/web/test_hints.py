@@ -67,6 +67,7 @@ def test_nobody_who_is_there_is_sent_there() -> None:
 def test_what_is_elsewhere_is_not_served_here(path: str) -> None:
     for spelled in (path, f"/v1{path}", f"/v1{path}/more"):
         assert hint(spelled) == ELSEWHERE[path]
+    assert not any(f"{row.path}/".startswith(f"{path}/") for row in TABLE.routes), "a new row wants this one gone"
 
 
 def test_the_base_url_is_the_one_that_was_used() -> None:

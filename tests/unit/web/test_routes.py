@@ -8,7 +8,7 @@ from caretway.dialects.registry import dialects
 from caretway.web import endpoints
 from caretway.web.exchange import HttpRequest
 from caretway.web.openapi import SCHEMAS
-from caretway.web.route_table import Matched, Refused, canonical, paths_of
+from caretway.web.route_table import Matched, Refused, paths_of
 from caretway.web.routes import OWN, route_table
 from caretway.web.tenant import AccountUse
 
@@ -149,25 +149,6 @@ def test_a_websocket_elsewhere_is_a_wrong_method() -> None:
 )
 def test_whose_words_belong_to_a_path(path: str, owner: str) -> None:
     assert TABLE.dialect(path) == owner
-
-
-@pytest.mark.parametrize(
-    ("path", "meant"),
-    [
-        ("/", "/"),
-        ("//", "/"),
-        ("/v1", "/v1"),
-        ("/v1/", "/v1"),
-        ("/v1/v1", "/v1"),
-        ("/v1/v1x", "/v1/v1x"),
-        ("/v1v1/models", "/v1v1/models"),
-        ("/v1//v1///models//", "/v1/models"),
-        ("/models/v1/v1", "/models/v1/v1"),
-        ("/../v1", "/../v1"),
-    ],
-)
-def test_what_a_path_means(path: str, meant: str) -> None:
-    assert canonical(path) == meant
 
 
 def test_operations_are_told_apart() -> None:
