@@ -5,6 +5,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from caretway.core.errors import GatewayError
+from caretway.core.events import TERMINAL, Event
+from caretway.core.fold import Reply, fold
 from caretway.core.request import TurnRequest
 from caretway.core.turn import Abilities, BackendStatus, ModelInfo
 from caretway.dialects import Dialect
@@ -137,3 +139,46 @@ def refusal(attempt: Callable[[], object]) -> GatewayError:
     except GatewayError as error:
         return error
     raise AssertionError("it was not refused")
+
+
+class Told:
+    """A response of the session engine whose events are in the test's hands."""
+
+    label = "fresh"
+    reason = "a test"
+
+    def __init__(self, request: TurnRequest) -> None:
+        self.request = request
+        self.recoveries: list[tuple[str, str]] = []
+        self.over = False
+        self.closed = False
+        self.repeats = 0
+        self._all: list[Event] = []
+        self._waiting: list[Event] = []
+        self._wake: Callable[[], None] = lambda: None
+
+    def tell(self, *events: Event) -> None:
+        self._waiting += events
+        self._wake()
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+
+    def take(self) -> list[Event]:
+        taken, self._waiting = self._waiting, []
+        self._all += taken
+        self.over = self.over or any(isinstance(event, TERMINAL) for event in taken)
+        return taken
+
+    @property
+    def untaken(self) -> int:
+        return len(self._waiting)
+
+    def reply(self) -> Reply:
+        return fold(self._all)
+
+    def shorten(self, repeats: int) -> None:
+        self.repeats = repeats
+
+    def close(self) -> None:
+        self.closed = True
