@@ -141,13 +141,16 @@ class ClientConnection(asyncio.Protocol):
         self._reader.drop_body()
         self.wake_at(NEVER, None)
         response, self._response, self._request = self._response, None, None
+        task, self._task = self._task, None
+        pending, self._pending = self._pending, None
         if response is None:
             return
         response.hung_up()
-        if self._task is None:
-            self._leave()
+        if task is None:
+            if pending is not None:
+                pending.leave()
         elif not response.complete:
-            self._task.cancel()  # whatever the answer is waiting for, it is not wanted any more
+            task.cancel()  # whatever the answer is waiting for, it is not wanted any more
 
     def data_received(self, data: bytes) -> None:
         if self._deaf:
@@ -247,11 +250,6 @@ class ClientConnection(asyncio.Protocol):
         if not response.complete:
             self._transport.abort()  # nobody is left who could answer
 
-    def _leave(self) -> None:
-        if self._pending is not None:
-            self._pending.leave()
-            self._pending = None
-
     # ---- for the response
 
     def answered(self) -> None:
@@ -259,7 +257,9 @@ class ClientConnection(asyncio.Protocol):
             return  # the client is gone
         self._reader.wanted = False
         self.wake_at(NEVER, None)
-        self._leave()  # not when its task is done: the client's next request may be here before that
+        if self._pending is not None:
+            self._pending.leave()  # not when its task is done: the client's next request may be here before that
+            self._pending = None
         if self._reader.phase is ReadPhase.BETWEEN:
             self._next()
         else:  # closing now would reset the connection, and the client would lose the answer

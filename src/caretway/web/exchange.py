@@ -170,12 +170,12 @@ class ResponseWriter:
         self, status: int, body: bytes, headers: Iterable[Header] = (), *, content_type: bytes = b"application/json"
     ) -> None:
         """A whole answer."""
-        told = [*headers]
+        lines = [*headers]
         if status != NO_CONTENT:
-            told[:0] = (b"content-type", content_type), (b"content-length", b"%d" % len(body))
+            lines[:0] = (b"content-type", content_type), (b"content-length", b"%d" % len(body))
         if self._head_only:
             body = b""
-        head = self._head(status, told, b"")
+        head = self._head(status, lines, b"")
         self._end(head + body, body)
 
     def start(self, headers: Iterable[Header], data: bytes) -> None:

@@ -1,7 +1,7 @@
 """What to say where nothing is served: what is wrong, and what to type. Pure.
 
-Most wrong paths are a base URL with too much or too little in it, or a part of somebody's API that Cursor has nothing
-for. Each gets a sentence of its own; the base URL is shown as the client would have to write it.
+Most wrong paths are a base URL with too much or too little in it, or a part of somebody's API that is not served
+here. Each gets a sentence of its own; the base URL is shown as the client would have to write it.
 """
 
 from dataclasses import dataclass
@@ -21,12 +21,12 @@ _NOT_OLLAMA: Final = "This is not Ollama's API. Choose an OpenAI-compatible prov
 ELSEWHERE: Final[dict[str, str]] = {
     "/completions": "The old Completions API is not served. Use POST /v1/chat/completions.",
     "/complete": "The old Text Completions API is not served. Use POST /v1/messages.",
-    "/embeddings": "Cursor has no embeddings. Use another provider for them.",
-    "/moderations": "Cursor has no moderation. Use another provider for it.",
-    "/rerank": "Cursor has no reranking. Use another provider for it.",
-    "/images": "Cursor makes no images. Use another provider for them.",
-    "/videos": "Cursor makes no videos. Use another provider for them.",
-    "/audio": "Cursor has no speech. Use another provider for it.",
+    "/embeddings": "Embeddings are not served. Use another provider for them.",
+    "/moderations": "Moderation is not served. Use another provider for it.",
+    "/rerank": "Reranking is not served. Use another provider for it.",
+    "/images": "Images are not made here. Use another provider for them.",
+    "/videos": "Videos are not made here. Use another provider for them.",
+    "/audio": "Speech is not served. Use another provider for it.",
     "/realtime": "The Realtime API is not served. Use POST /v1/responses.",
     "/files": _NO_FILES,
     "/uploads": _NO_FILES,
@@ -39,8 +39,8 @@ ELSEWHERE: Final[dict[str, str]] = {
     "/conversations": "Conversations are not kept by name. Use `previous_response_id` of POST /v1/responses.",
     "/assistants": _NO_AGENTS,
     "/threads": _NO_AGENTS,
-    "/fine_tuning": "Cursor's models cannot be tuned.",
-    "/organizations": "There is nothing to administrate here.",
+    "/fine_tuning": "Fine-tuning is not served. Cursor's models are used as they are.",
+    "/organizations": "The Admin API is not served. Accounts are managed at cursor.com.",
     "/api/chat": _NOT_OLLAMA,
     "/api/generate": _NOT_OLLAMA,
     "/api/tags": _NOT_OLLAMA,
