@@ -159,7 +159,9 @@ def picture(size: int) -> dict[str, Any]:
 
 
 async def test_an_image_that_cursor_cannot_be_sent_is_refused_before_it_is_sent(client: Client) -> None:
-    limit = 15 * 2**20  # of which three quarters are an image: Cursor keeps it as base64, and hands it back to be stored
+    limit = (
+        15 * 2**20
+    )  # of which three quarters are an image: Cursor keeps it as base64, and hands it back to be stored
     words = {"type": "text", "text": "sim: say seen"}
     fits = await client.chat([{"role": "user", "content": [words, picture(limit * 3 // 4 - 300)]}])
     assert (fits.status, fits.text) == (200, "seen"), fits.error
