@@ -8,27 +8,16 @@ window, so a slow reader and a slow peer stop one stream and nobody else. Refuse
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final, assert_never, cast
+from typing import Final, cast
 
 from ..core.errors import ErrorKind, GatewayError
 from .dial import ALPN_H2
 from .faults import HINTS, cut
 from .h2_codec import H2Codec
-from .h2_faults import NotHttp2, reset_fault, speaks_http2, unprocessed
-from .h2_frames import (
-    HEAD_BYTES,
-    DataReceived,
-    GoAway,
-    HeadReceived,
-    Heard,
-    Http2Broken,
-    PingAnswered,
-    SettingsChanged,
-    StreamEnded,
-    StreamReset,
-    WindowOpened,
-)
+from .h2_faults import NotHttp2, speaks_http2
+from .h2_frames import HEAD_BYTES, LAST_STREAM_ID, DataReceived, HeadReceived, Heard, Http2Broken
 from .h2_liveness import Liveness
+from .h2_read import gather
 from .h2_stream import H2Stream
 from .h2_writer import H2Writer
 from .limits import TransportLimits
@@ -40,8 +29,6 @@ ACKNOWLEDGE_AT: Final = 4
 """A receive window is opened again when one part in this many of it is used up."""
 SMALL_READ_BYTES: Final = 8 * 1024
 """More than this at a time is worth a read of its own."""
-LAST_STREAM_ID: Final = 2**30
-"""Far below the protocol's limit: a connection this old is retired."""
 
 
 class H2Connection(asyncio.Protocol):
@@ -276,51 +263,25 @@ class H2Connection(asyncio.Protocol):
 
     def _dispatch(self, heard: list[Heard]) -> None:
         """All of one read. A stream's bytes are gathered and told once, before its end."""
-        touched: dict[H2Stream, GatewayError | None] = {}
-        for event in heard:
-            stream = self._streams.get(event.stream_id)
-            match event:
-                case DataReceived():
-                    self._unread += event.size
-                    if stream is not None:
-                        stream.unread += event.size
-                        if event.data:
-                            stream.arrived.append(event.data)
-                        touched.setdefault(stream, None)
-                case HeadReceived():
-                    if stream is not None:
-                        self._tell_head(stream, event)
-                case StreamEnded():
-                    if stream is not None:
-                        stream.ended = True
-                        touched.setdefault(stream, None)
-                case StreamReset():
-                    if stream is not None and not stream.ended:
-                        stream.ended = True
-                        touched[stream] = reset_fault(self._host, event.code)
-                case WindowOpened() if event.stream_id:
-                    if stream is not None and stream.outbox.size:
-                        self._out.sendable[stream.id] = stream
-                case WindowOpened():
-                    self._out.again(self._streams.values())
-                case SettingsChanged():
-                    self._out.again(self._streams.values())
-                    self._places = min(self._limits.streams_per_connection, self._framing.max_concurrent_streams)
-                    if not self.ready.done():
-                        self.ready.set_result(None)
-                case PingAnswered():
-                    self._life.answered(event.payload)
-                case GoAway():
-                    self._draining = True
-                    for each in self._streams.values():
-                        if each.id > event.last_stream_id and not each.ended:
-                            each.ended = True
-                            touched[each] = unprocessed(self._host, "is closing and did not take the request")
-                case _:
-                    assert_never(event)
+        news = gather(heard, self._streams, self._host)
+        self._unread += news.size
+        for stream, head in news.heads:
+            self._tell_head(stream, head)
+        for stream in news.opened:
+            if stream.outbox.size:
+                self._out.sendable[stream.id] = stream
+        if news.settings or news.all_opened:
+            self._out.again(self._streams.values())
+        if news.settings:
+            self._places = min(self._limits.streams_per_connection, self._framing.max_concurrent_streams)
+            if not self.ready.done():
+                self.ready.set_result(None)
+        for payload in news.pings:
+            self._life.answered(payload)
+        self._draining = self._draining or news.leaving
         if self._unread >= self._acknowledge_at:
             self._acknowledge()
-        for stream, error in touched.items():
+        for stream, error in news.touched.items():
             self._deliver(stream, error)
         if self._draining:
             self._shut_when_drained()
@@ -385,9 +346,7 @@ class H2Connection(asyncio.Protocol):
         self._out.soon()
 
     def _forget(self, stream: H2Stream) -> None:
-        stream.over = True
-        stream.outbox.clear()
-        stream.arrived.clear()
+        stream.forget()
         self._out.sendable.pop(stream.id, None)
         del self._streams[stream.id]
         if not self._streams:
@@ -421,7 +380,7 @@ class H2Connection(asyncio.Protocol):
         culprit = self._streams.pop(broken.stream_id, None)
         self._fail(cut(what) if self.ready.done() else mistake)
         if culprit is not None:
-            self._end(culprit, mistake)
+            culprit.cut(mistake)
 
     def _end_all(self, cause: GatewayError) -> None:
         if self._cause is not None:
@@ -436,9 +395,4 @@ class H2Connection(asyncio.Protocol):
         self._streams.clear()
         self._out.stop()
         for stream in streams:
-            self._end(stream, cause)
-
-    def _end(self, stream: H2Stream, cause: GatewayError) -> None:
-        stream.over = True
-        stream.outbox.clear()
-        stream.tell_end(cause)
+            stream.cut(cause)

@@ -72,3 +72,13 @@ class H2Stream:
             sink.on_end(error)
         except Exception:  # one run's failure must not cut the other runs of the connection
             log.exception("the owner of a stream failed at its end")
+
+    def forget(self) -> None:
+        self.over = True
+        self.outbox.clear()
+        self.arrived.clear()
+
+    def cut(self, cause: GatewayError) -> None:
+        """The connection is gone."""
+        self.forget()
+        self.tell_end(cause)

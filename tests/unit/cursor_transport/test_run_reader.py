@@ -13,8 +13,7 @@ from caretway.core.errors import ErrorKind, GatewayError
 from caretway.cursor_transport.run_reader import FEW, SLICE_BYTES, SLICE_MESSAGES, RunReader
 from caretway.wire.envelope import COMPRESSED, pack
 from caretway.wire.errors import write_end
-from caretway.wire.heavy import NO_CHECKPOINT
-from caretway.wire.heavy import Oversized
+from caretway.wire.heavy import NO_CHECKPOINT, Oversized
 from caretway.wire.messages import pb
 
 
