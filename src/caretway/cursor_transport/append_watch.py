@@ -1,8 +1,8 @@
-"""The clock of one append on HTTP/1.1: when to wait, to send it again, or to give its run up. Pure; times are handed in.
+"""The clock of one append on HTTP/1.1: when to wait, to send it again, or to give its run up. Pure: times are given.
 
-HTTP/1.1 has no PING, so an answer that does not come is all there is to go by. Nothing at all from the run and no answer
-to the append: the run's way is dead. An answer is missing while the run speaks: this connection is. Then the append is
-sent once more over a new one, which is its whole retry budget. An upload that moves is neither late nor in doubt.
+HTTP/1.1 has no PING, so an answer that does not come is all there is to go by. Nothing at all from the run and no
+answer to the append: the run's way is dead. An answer is missing while the run speaks: this connection is. Then the
+append is sent once more over a new one, which is its whole retry budget. An upload that moves is not in doubt.
 """
 
 from dataclasses import dataclass

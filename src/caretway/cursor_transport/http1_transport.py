@@ -2,9 +2,9 @@
 
 One counter numbers all appends of a run in the order of `send`; up to a limit of them are under way at a time, so that
 an answer to Cursor does not cost a round trip each. The server puts them back in order. An append that fails, fails the
-run: the server would wait for its number for ever. When a kept connection breaks, or nobody answers on it, an append may
-be sent twice: the server knows it by its number. One repetition is its whole retry budget. A unary call may be repeated
-too, and never a run: whoever opened it decides, with a new request id.
+run: the server would wait for its number for ever. When a kept connection breaks, or nobody answers on one, an append
+may be sent twice: the server knows it by its number. One repetition is its whole retry budget. A unary call may be
+repeated too, and never a run: whoever opened it decides, with a new request id.
 """
 
 import asyncio

@@ -9,7 +9,7 @@ decoder's own description of what nests in what.
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Final
+from typing import Final, cast
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
@@ -205,7 +205,7 @@ def _bare(payload: bytes, most_bytes: int) -> bytes:
             kept += payload[begin : min(at, stop)]
         return bytes(kept)
 
-    return copy(pb.AgentServerMessage.DESCRIPTOR, 0, len(payload), 0)
+    return copy(cast(Descriptor, pb.AgentServerMessage.DESCRIPTOR), 0, len(payload), 0)
 
 
 def _varint(payload: bytes, at: int, stop: int) -> tuple[int, int]:

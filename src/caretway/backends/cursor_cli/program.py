@@ -37,7 +37,7 @@ class Program:
 
 
 def named_program(named: str) -> str:
-    """As a setting names it, for use in any directory: a path is taken from the one in which the gateway was started."""
+    """For use in any directory: a relative path is taken from the one in which the gateway was started."""
     expanded = os.path.expanduser(named)
     return os.path.abspath(expanded) if os.path.dirname(expanded) else expanded
 
