@@ -56,8 +56,8 @@ def test_our_own_table(tmp_path: Path) -> None:
         ({"url": "http://example.com", "transport": "stdio"}, "`stdio` is no way to reach an address"),
         ({"url": "http://example.com", "transport": "pigeon"}, "`pigeon` is no way"),
         ({"command": "x", "allow": "all"}, "`allow` is a list"),
-        ({"command": "x", "call_timeout": "5m"}, "`call_timeout` is a number of seconds"),
-        ({"command": "x", "call_timeout": 0}, "`call_timeout` is a number of seconds"),
+        ({"command": "x", "call_timeout": "5m"}, "`call_timeout` must be a number of seconds"),
+        ({"command": "x", "call_timeout": 0}, "`call_timeout` must be a number of seconds"),
     ],
 )
 def test_a_mistake_in_our_own_table_is_said_at_once(tmp_path: Path, server: dict[str, Any], said: str | None) -> None:

@@ -230,7 +230,7 @@ class Workspace:
         try:
             parts = self.components(target)
         except PathRefused:
-            raise PathRefused(f"the path leads out of the workspace {self.root} by a symbolic link") from None
+            raise PathRefused(f"the path leads out of the workspace {self.root} through a symbolic link") from None
         if PurePath(target).anchor:
             while len(stack) > 1:
                 stack.pop().close()

@@ -289,5 +289,6 @@ def _input(call: ToolCall) -> object:
 
 def _no_object(call: ToolCall) -> GatewayError:
     return GatewayError(
-        ErrorKind.UPSTREAM_PROTOCOL, f"The model called the tool {call.name!r} with arguments that are no JSON object."
+        ErrorKind.UPSTREAM_PROTOCOL,
+        f"The model called the tool {call.name!r} with arguments that are not a JSON object.",
     )

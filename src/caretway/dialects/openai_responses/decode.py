@@ -107,7 +107,7 @@ def decode(body: object, headers: Mapping[str, str], store: ResponseStore) -> Tu
     reader = ItemReader(box)
     messages = reader.read([*_before(previous, lookup), *asked])
     if not messages:
-        raise bad_request("'input' must say something.", param="input", code="invalid_value")
+        raise bad_request("'input' must not be empty.", param="input", code="invalid_value")
     instructions = _instructions(body.get("instructions"))
     reasoning, effort, summary, ignored_reasoning = _reasoning(body.get("reasoning"))
     text, output_format, ignored_text = _text(body.get("text"))
@@ -195,7 +195,7 @@ def _resolved(value: object, at: FieldPath, lookup: Lookup) -> Placed:
     if stored is None:
         raise bad_request(
             f"Item with id {name[:80]!r} not found.",
-            hint="Send the item itself; only items of responses that are still kept can be referred to.",
+            hint="Send the item itself; only items of responses that are still stored can be referenced.",
             param=f"{at}.id",
             code="item_not_found",
         )
@@ -210,7 +210,7 @@ def _before(previous: str | None, lookup: Lookup) -> list[Placed]:
     if items is None:
         raise bad_request(
             f"Previous response with id {previous[:80]!r} not found.",
-            hint="Responses are kept in memory, for a while, unless 'store' is false; send the whole history instead.",
+            hint="Responses are stored in memory for a limited time, unless 'store' is false; send the whole history instead.",
             param="previous_response_id",
             code="previous_response_not_found",
         )

@@ -134,7 +134,7 @@ class ItemReader:
         if part.get("image_url") is None and part.get("file_id") is not None:
             raise unsupported(
                 f"{at}.file_id",
-                "There is no store of files here.",
+                "This gateway stores no files.",
                 code="file_id_not_supported",
                 hint="Send the image itself in `image_url`, as a data: URL.",
             )

@@ -28,7 +28,7 @@ def run_errand(method: str, path: str, store: ResponseStore) -> tuple[int, bytes
         raise GatewayError(
             ErrorKind.NOT_FOUND,
             f"Response with id {name[:80]!r} not found.",
-            hint="Responses are kept in memory, for a while, unless 'store' is false.",
+            hint="Responses are stored in memory for a limited time, unless 'store' is false.",
             param="id",
         )
     return 200, action(stored, store)

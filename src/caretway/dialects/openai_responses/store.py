@@ -152,7 +152,7 @@ class Lookup:
             if self._bytes < 0 or self._values < 0:
                 raise GatewayError(
                     ErrorKind.TOO_LARGE,
-                    "The earlier responses that the request names hold too much.",
+                    "The earlier responses that the request refers to are too large.",
                     hint="Compact the conversation, and send it without 'previous_response_id'.",
                     code="too_much_history",
                 )
