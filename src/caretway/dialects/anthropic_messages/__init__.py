@@ -24,7 +24,7 @@ class AnthropicMessages:
     routes: tuple[str, ...] = ("/v1/messages",)
     errands: tuple[str, ...] = ("/v1/messages/",)
     repeats: int = 1
-    """Everything below, so that what is not served there (batches) is refused in words this API's clients read."""
+    """Everything below, so that unsupported paths (batches) are refused in this API's error format."""
 
     def recalls(self, body: bytes) -> bool:
         return False

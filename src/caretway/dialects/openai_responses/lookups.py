@@ -1,4 +1,4 @@
-"""Requests about responses that were given before: look one up, list its input, forget it. No turn is needed."""
+"""Requests about earlier responses: look one up, list its input, delete it. No turn is needed."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -16,7 +16,7 @@ _json = msgspec.json.Encoder().encode
 
 
 def run_errand(method: str, path: str, store: ResponseStore) -> tuple[int, bytes] | None:
-    """`/v1/responses/{id}[/what]`. None: there is no such thing to do."""
+    """`/v1/responses/{id}[/what]`. None: no such operation."""
     rest = next((path.removeprefix(prefix) for prefix in PREFIXES if path.startswith(prefix)), "")
     name, _, what = rest.partition("/")
     action = _ACTIONS.get((method, what))
@@ -28,7 +28,7 @@ def run_errand(method: str, path: str, store: ResponseStore) -> tuple[int, bytes
         raise GatewayError(
             ErrorKind.NOT_FOUND,
             f"Response with id {name[:80]!r} not found.",
-            hint="Responses are stored in memory for a limited time, unless 'store' is false.",
+            hint="Responses are stored for a limited time, unless 'store' is false.",
             param="id",
         )
     return 200, action(stored, store)
