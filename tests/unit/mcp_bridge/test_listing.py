@@ -9,7 +9,7 @@ from caretway.mcp_bridge.listing import sift
 
 GOOD: dict[str, Any] = {"name": "good", "inputSchema": {"type": "object", "properties": {}, "required": []}}
 ODD: list[tuple[str, Any, str]] = [
-    ("no object at all", "tool", "no object"),
+    ("no object at all", "tool", "not an object"),
     ("no name", {"inputSchema": {"type": "object"}}, "no name"),
     ("an empty name", {"name": "", "inputSchema": {"type": "object"}}, "no name"),
     ("no schema", {"name": "odd"}, "has no inputSchema"),
