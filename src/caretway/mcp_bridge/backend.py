@@ -45,7 +45,7 @@ class BridgedBackend:
         self.name = inner.name
         self.standing = inner.standing
         able = inner.abilities.client_tools != "none"
-        # A backend that cannot park is told the history anew after each step: to the sessions that is parking.
+        # A backend that cannot park gets the whole history after each step: to the sessions that is parking.
         self.abilities = replace(inner.abilities, parks=inner.abilities.parks or able)
         self._inner = inner
         self._tools = tools

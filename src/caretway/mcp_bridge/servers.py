@@ -145,5 +145,5 @@ class McpServer:
             connection, self.definition, tool, arguments, call_id, self._limits, timeout, lambda: self.detail
         )
         if doubtful and connection is not None:
-            connection.news.set()  # is it still there? The supervisor finds out, and connects anew if not
+            connection.news.set()  # the supervisor checks the connection, and reconnects if it is lost
         return result

@@ -103,7 +103,7 @@ class ServerProcess:
         self._news.set()
         self._go_on()
         if self._child is not None:
-            self._child.writable.set()  # whoever waits to write need not
+            self._child.writable.set()  # nothing waits to write any more
 
     def give_up(self, reason: str) -> None:
         """It breaks the protocol, so it is killed without a grace."""
@@ -189,7 +189,7 @@ async def stdio_streams(
             task.cancel()
         for stream in (to_session, from_server, to_server, from_session):
             stream.close()
-        # A task of its own: whoever is in a hurry may stop waiting, the process ends all the same.
+        # A task of its own: the caller may stop waiting, and the process still ends.
         await asyncio.shield(spawn(running.stop(), "mcp-stop"))
 
 
