@@ -1,6 +1,6 @@
 """The composition root: Settings -> backend, sessions, application, server.
 
-With `backend_factory` (to Cursor) and `server_factory` (to clients) the only file that knows everyone.
+`backend_factory` builds the side to Cursor, `server_factory` the side to clients; this file puts the rooms together.
 """
 
 import socket
@@ -57,7 +57,7 @@ def _images(settings: Settings) -> ImageFetcher | None:
 
 
 def mcp_bridge(settings: Settings, only: str = "") -> McpBridge | None:
-    """The MCP servers that the settings name (or the one that is asked for), not yet started; None without any."""
+    """The MCP servers in the settings (or only the one named `only`), not yet started; None if there are none."""
     found = find_mcp_servers(
         settings.mcp or {},
         settings.mcp_config,
@@ -81,7 +81,7 @@ def mcp_bridge(settings: Settings, only: str = "") -> McpBridge | None:
 
 @asynccontextmanager
 async def open_mcp_bridge(settings: Settings, only: str = "") -> AsyncIterator[McpBridge | None]:
-    """The servers alone, connected in the background and ended at the end."""
+    """Only the MCP servers: connected in the background, stopped at the end."""
     bridge = mcp_bridge(settings, only)
     if bridge is None:
         yield None
@@ -94,7 +94,7 @@ async def open_mcp_bridge(settings: Settings, only: str = "") -> AsyncIterator[M
 
 
 def _serves_mcp(settings: Settings) -> bool:
-    """Never to other people's accounts: the servers act with the owner's files and credentials."""
+    """Never offered to other people's accounts: the servers use the owner's files and credentials."""
     return settings.mcp_offer != "never" and not passes(settings)
 
 
@@ -247,7 +247,7 @@ class Gateway:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Bound before anything else starts, so that a port in use is found out at once."""
+    """Binds the port before anything else starts, so that a port in use is an error at once."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:

@@ -1,7 +1,7 @@
-"""The ways to Cursor, put together from Settings: which one is taken, with whose credentials, and how it is built.
+"""Builds a backend from Settings: which one to use, with whose credentials, and how it is put together.
 
-`app` and the commands use this. Ways other than the Agent API are imported when they are chosen: nobody waits for what
-is not used.
+`app` and the commands use this. Backends other than the Agent API are imported only when they are chosen, because
+imports take time.
 """
 
 import importlib.util
@@ -194,11 +194,11 @@ BACKENDS: Final[dict[str, Callable[[Settings, AsyncExitStack], Backend]]] = {
 
 
 PASSTHROUGH: Final = ("agent",)
-"""Backends that can use an API key which a client brings; the first one unless another is asked for."""
+"""Backends that can use a client's API key; the first one is the default."""
 
 
 def choose_backend(settings: Settings) -> str:
-    """An explicit choice wins; else credentials decide; only without any is there a simulated answer."""
+    """An explicit choice wins, else the credentials decide. Only without any is it the simulator."""
     if passes(settings):
         return _passthrough_backend(settings)
     if settings.backend != "auto":
@@ -229,7 +229,7 @@ def _passthrough_backend(settings: Settings) -> str:
 
 
 def without_credentials(settings: Settings) -> Settings:
-    """What clients' own accounts are served with: nothing of the owner's may be spent on them, or read by them."""
+    """Settings for clients' own accounts: they must neither use nor read anything of the owner's."""
     local_tools = "off" if settings.origin("local_tools") == "default" else settings.local_tools
     return replace(settings, api_key=None, access_token=None, local_tools=local_tools)
 
@@ -324,7 +324,7 @@ def _setup(settings: Settings, name: str, standing: Any) -> AgentSetup:
 def _parameters(
     settings: Settings, transport: Transport, tokens: TokenSource, stack: AsyncExitStack
 ) -> ParameterSource | None:
-    """The REST list lives on a host of its own, except behind a stand-in, and takes the API key only."""
+    """The REST list has a host of its own (except on a simulator) and accepts only an API key."""
     if settings.origin("agent_url") != "default":
         return _list_parameters(transport, tokens)
     key = holder(settings).api_key
@@ -343,8 +343,8 @@ def _list_parameters(transport: Transport, tokens: TokenSource) -> ParameterSour
 
 
 def _tokens(settings: Settings, transport: Transport) -> TokenSource:
-    """What the settings name wins over the sign-in on this machine. That one is looked at whenever a token is needed,
-    so that `caretway login` helps a gateway that is already running."""
+    """Credentials in the settings win over the stored sign-in. The sign-in is read whenever a token is needed, so
+    `caretway login` helps a gateway that is already running."""
     if settings.access_token:
         return FixedToken(settings.access_token)
     if passes(settings):
@@ -362,7 +362,7 @@ def sign_ins(settings: Settings) -> SignIns:
 
 
 def holder(settings: Settings) -> Account:
-    """Whose account the settings lead to, as far as that is known without asking anybody."""
+    """The account that the settings select, as far as known without asking Cursor."""
     if settings.access_token:
         return Account(settings.access_token)
     if settings.api_key or passes(settings):
@@ -380,7 +380,7 @@ def _call(transport: Transport) -> Call:
 
 @asynccontextmanager
 async def open_call(settings: Settings) -> AsyncIterator[Call]:
-    """Calls to the address that signs in, without a backend."""
+    """HTTP calls for the sign-in, without a backend."""
     transport = _transport(settings)
     try:
         yield _call(transport)

@@ -33,27 +33,27 @@ SHUTDOWN_NOTICE_S: Final = 3.0
 
 def gateway_keys(settings: Settings) -> tuple[str, ...]:
     """The keys that clients may send; raises ConfigError when one could not protect anything."""
-    found: list[str] = []
+    keys: list[str] = []
     if settings.gateway_key is not None:
         try:
-            found.append(check_key(settings.gateway_key))
+            keys.append(check_key(settings.gateway_key))
         except ValueError as problem:
             raise ConfigError("gateway_key", settings.origin("gateway_key"), f"gateway_key: {problem}") from None
     if settings.api_key_file is not None:
         try:
-            found += read_keys(settings.api_key_file.read_text("ascii"))
+            keys += read_keys(settings.api_key_file.read_text("ascii"))
         except UnicodeDecodeError:
             raise _bad_file(settings, "it is not ASCII text") from None
         except OSError as failure:
             raise _bad_file(settings, failure.strerror or str(failure)) from failure
         except ValueError as problem:
             raise _bad_file(settings, str(problem)) from None
-    return tuple(found)
+    return tuple(keys)
 
 
 def _bad_file(settings: Settings, problem: str) -> ConfigError:
-    told = f"api_key_file: {settings.api_key_file} cannot be used: {problem}"
-    return ConfigError("api_key_file", settings.origin("api_key_file"), told)
+    text = f"api_key_file: {settings.api_key_file} cannot be used: {problem}"
+    return ConfigError("api_key_file", settings.origin("api_key_file"), text)
 
 
 def access_rules(settings: Settings) -> Access:
@@ -65,13 +65,13 @@ def access_rules(settings: Settings) -> Access:
 
 
 def secrets_in(settings: Settings) -> tuple[str, ...]:
-    """Everything that must not be written down anywhere."""
+    """Every text that must not be written anywhere. (MCP servers hide the values in their own tables.)"""
     named = [getattr(settings, setting.name) for setting in SETTINGS if setting.secret]
     try:
         keys = gateway_keys(settings)
     except ConfigError:
         keys = ()
-    return (*(value for value in named if value), *keys)
+    return (*(value for value in named if isinstance(value, str) and value), *keys)
 
 
 def open_trace(settings: Settings, side: str, stack: AsyncExitStack) -> Trace | None:

@@ -62,7 +62,7 @@ def renewed(account: Account, status: int, body: bytes, now: float) -> Account:
         raise GatewayError(ErrorKind.UPSTREAM_DOWN, f"The token could not be renewed: HTTP {status}.")
     tokens = read_tokens(body)
     if tokens is None:
-        raise GatewayError(ErrorKind.UPSTREAM_PROTOCOL, "The answer to a token's renewal has no token.")
+        raise GatewayError(ErrorKind.UPSTREAM_PROTOCOL, "Cursor's answer to the token renewal has no token.")
     # A refresh token comes along when the old one is to be replaced; an exchanged API key stays the better credential.
     refresh = tokens.refresh_token if account.refresh_token and tokens.refresh_token else account.refresh_token
     return replace(account, access_token=tokens.access_token, refresh_token=refresh, received_at=now)

@@ -87,19 +87,19 @@ def next_step(loss: Loss) -> Step:
     if loss.cause in _NO_WAY_BACK:
         return fresh
     if loss.cause is Cause.STALLED and loss.results_given and fresh.rung is Rung.FRESH_RUN:
-        return Step(Rung.FRESH_RUN, "no progress after the tool results: the history is told to a fresh run")
+        return Step(Rung.FRESH_RUN, "no progress after the tool results: the history is sent to a fresh run")
     if loss.cause in _LONG and loss.waited:
         return Step(Rung.GIVE_UP, "a long wait is repeated once")
     if loss.reopened and loss.results_given and fresh.rung is Rung.FRESH_RUN:
-        return Step(Rung.FRESH_RUN, "the same run was lost again: the history is told to a fresh run")
+        return Step(Rung.FRESH_RUN, "the same run was lost again: the history is sent to a fresh run")
     if not loss.repeatable:
-        return Step(Rung.GIVE_UP, "too much was said since the last checkpoint")
-    return Step(Rung.SAME_RUN, "the run goes on from its last checkpoint")
+        return Step(Rung.GIVE_UP, "there is too much output since the last checkpoint")
+    return Step(Rung.SAME_RUN, "the run continues from its last checkpoint")
 
 
 def _fresh(loss: Loss) -> Step:
     if loss.visible:
         return Step(Rung.GIVE_UP, "the client has a part of the answer, and a fresh run would give another one")
     if loss.worked_here:
-        return Step(Rung.GIVE_UP, "tools ran on this side, and a fresh run would run them again")
-    return Step(Rung.FRESH_RUN, "the history is told to a fresh run")
+        return Step(Rung.GIVE_UP, "tools ran in the gateway, and a fresh run would run them again")
+    return Step(Rung.FRESH_RUN, "the history is sent to a fresh run")

@@ -184,7 +184,7 @@ class H2Codec:
 
     def piece(self, data: bytes) -> tuple[int, bytes] | None:
         """(stream, its bytes) when a read is one whole DATA frame in the middle of a stream and nothing else, as nearly
-        all are; otherwise `receive` has the word."""
+        all are; otherwise `receive` handles them."""
         size = len(data) - HEAD_BYTES
         if size <= 0 or self._rest or self._block is not None:
             return None

@@ -1,7 +1,8 @@
-"""Public APIs, one folder each: outside <-> core. A dialect is pure: ids and times are handed in, nothing is awaited.
+"""Public APIs, one folder each: they translate between an API and core. A dialect is pure: ids and times are arguments,
+and nothing is awaited.
 
-`decode` ends the life of the raw body; `Encoder` makes the stream's bytes; `render` makes the whole answer from the
-same events, folded. What a decoder understood but cannot honour goes into `request.ignored`.
+`decode` reads the raw body, which is not used after that; `Encoder` makes the stream's bytes; `render` makes the whole
+answer from the same events, folded. What a decoder understood but cannot honour goes into `request.ignored`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ from .routes import DialectRoute, Lookup
 
 
 class ResponseMeta(Struct, frozen=True, gc=False):
-    """What an answer needs and its events do not hold."""
+    """What an answer needs beside its events."""
 
     id: str
     """Random and unique, without a dialect's prefix."""
@@ -33,7 +34,7 @@ class Encoder(Protocol):
 
     @property
     def keep_alive(self) -> bytes:
-        """What to send while upstream is silent; harmless to every client. Asked for anew each time."""
+        """What to send while upstream is silent; harmless to every client. Read each time."""
         ...
 
     def feed(self, events: Sequence[Event]) -> bytes:
@@ -50,10 +51,10 @@ class Dialect(Protocol):
     mark: str
     """A header that only this API's clients send, in lower case; empty: there is none."""
     repeats: int
-    """How often a stream says every word, its end included. An answer that is said often must be shorter."""
+    """How often a stream repeats every word, its end included. The more often, the shorter an answer must be."""
 
     def recalls(self, body: bytes) -> bool:
-        """True when a body may name much that was said before and is not in it. (`decode` then works aside.)"""
+        """True when a body may refer to large earlier responses. (`decode` then runs aside.)"""
         ...
 
     def decode(self, body: object, headers: Mapping[str, str]) -> TurnRequest:

@@ -1,14 +1,14 @@
-"""What every API's usage object says beyond its own fields: what is an estimate, and what a whole run has cost.
+"""What every API's usage object contains beyond its own fields: whether it is an estimate, and the total of the run.
 
-The key `caretway` is ours: clients pass over what they do not know. A run's figures are Cursor's own, cache included in
-its input; they stand on the response that ended the run and are no part of that response's figures.
+The key `caretway` is ours; clients ignore keys that they do not know. A run's figures are Cursor's own, with the cache
+included in its input. They are on the response that ended the run, but are not part of that response's figures.
 """
 
 from ..core.events import Usage
 
 
 def beside(usage: Usage) -> dict[str, object]:
-    """To be added to a usage object."""
+    """Fields to add to a usage object."""
     more: dict[str, object] = {"estimated": True} if usage.estimated else {}
     run = usage.run
     if run is not None:

@@ -1,4 +1,4 @@
-"""The rule of the loop guard: how often a call may repeat, and what the model is told. Both ways of counting use it.
+"""The rule of the loop guard: how often a call may repeat, and the messages to the model. Both ways of counting use it.
 
 The first call is no repeat. A call may repeat `max_repeat` times. A tool that only looks, or runs commands, may repeat
 five times as often: reading a file again is cheap, and waiting for a command is work.
@@ -55,5 +55,5 @@ def warning(calls: int) -> str:
 
 
 def refusal(calls: int) -> str:
-    """Stands in place of a result."""
+    """Replaces a result."""
     return f"This exact call was made {calls} times. {_ADVICE}"

@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 _PIECES: Final = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|,(?=(?:\s|//[^\n]*|/\*.*?\*/)*[}\]])', re.DOTALL)
-"""Strings first: what looks like a comment inside of one is none."""
+"""Strings come first: what looks like a comment inside a string is not one."""
 
 
 def plain_json(text: str) -> str:

@@ -1,7 +1,7 @@
-"""A Backend around a backend that takes and gives text only: with it, that backend has client tools and thinking.
+"""Wraps a backend that takes and gives only text, and adds client tools and thinking.
 
-Each turn gets a trigger of its own and its request in plain text; turn.py makes events of the answer. Results of calls
-come back as a replay of the history. Knows abilities, and not which backend it stands around.
+Each turn gets its own trigger and its request as plain text; turn.py turns the answer into events. Results of calls
+come back as a replay of the history. Knows abilities, but not which backend it wraps.
 """
 
 import secrets
@@ -97,7 +97,7 @@ class TextToolBackend:
         return TextTurn(inner, TextReader(parser, limits, prompt_chars=prompt_chars(text_request)), correct)
 
     async def _known(self, model: str) -> frozenset[str]:
-        """Upstream's own ids: a model that is called like a derived one may be real."""
+        """Upstream's own ids: a model with the name of a derived one may be real."""
         if self._native is None and model.endswith(SUFFIX):
             try:
                 await self.models()

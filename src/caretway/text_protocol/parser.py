@@ -1,9 +1,9 @@
 """The model's text -> text, thinking and calls. Sans I/O, incremental, linear in the size of what is fed.
 
 In: text in any chunking, then the end. Out: pieces, the same for every chunking once neighbours of a kind are joined.
-Remembered: a beginning of a tag that the text so far ends with, or a call that is not complete. A tag that never
-becomes one is text again, so nothing is lost. Only the trigger of this very request opens a call; everything else that
-looks like one is text, whoever wrote it.
+Remembered: a prefix of a tag at the end of the text, or an incomplete call. An incomplete tag becomes text again, so
+nothing is lost. Only the trigger of this request begins a call; everything else that looks like one is text, whoever
+wrote it.
 """
 
 import json
@@ -35,7 +35,7 @@ class CallPiece:
 
 @dataclass(frozen=True, slots=True)
 class BadCall:
-    """A call that cannot be made. Only for a parser that was told to keep these."""
+    """A call that cannot be made. Only with `keep_bad_calls`."""
 
     name: str
     problem: str
@@ -79,8 +79,8 @@ class Parser:
         keep_bad_calls: bool = False,
         max_call_chars: int = 8 * 1024 * 1024,
     ) -> None:
-        """Without a trigger there are no calls. `thinking`: the model was told to use thinking tags, so they count
-        everywhere; otherwise only in front of the answer, where models put them unasked."""
+        """Without a trigger there are no calls. `thinking`: the model was asked to use thinking tags, so they count
+        everywhere; otherwise only before the answer, where models put them unasked."""
         self._trigger = trigger
         self._names = names
         self._thinks_anywhere = thinking
@@ -88,11 +88,11 @@ class Parser:
         self._max_call_chars = max_call_chars
         self._state = _State.PROSE
         self._spoke = False
-        """Something visible was said."""
+        """There was visible text."""
         self._rest = ""
         """What cannot be decided yet. Never longer than a tag."""
         self._raw: list[str] = []
-        """The call that is being read, as it was written: trigger, tag, then the arguments."""
+        """The unfinished call, as written: trigger, tag, then the arguments."""
         self._raw_chars = 0
         self._name = ""
         self._in_string = False
@@ -116,7 +116,7 @@ class Parser:
         return out
 
     def finish(self) -> list[Piece]:
-        """The answer is over: what was held back in the hope of a tag is given out as what it is."""
+        """The answer is over: what was held back as a possible tag is given out as text."""
         out: list[Piece] = []
         rest, self._rest = self._rest, ""
         if self._state is _State.THINKING:
@@ -168,7 +168,7 @@ class Parser:
         return end
 
     def _opening(self, text: str, at: int, out: list[Piece]) -> int:
-        """The white space and the opening tag of a call; anything else makes the trigger in front of it text."""
+        """Reads white space and the opening tag of a call; anything else turns the trigger before it into text."""
         begin = _blanks(text, at, at + _MAX_BLANKS)
         named = begin + len(INVOKE)
         if not text.startswith(INVOKE, begin):
@@ -199,7 +199,7 @@ class Parser:
         return to
 
     def _arguments(self, text: str, at: int, out: list[Piece]) -> int:
-        """Up to the closing tag; one inside a JSON string does not count."""
+        """Reads up to the closing tag; one inside a JSON string does not count."""
         begin = at
         while True:
             match = (_INSIDE if self._in_string else _OUTSIDE).search(text, begin)
@@ -226,7 +226,7 @@ class Parser:
         return self._wait(text, to)
 
     def _overflow(self, text: str, at: int, out: list[Piece]) -> int:
-        """Text up to the very character that is too many, so that it does not depend on how the text was cut."""
+        """Text up to the first character beyond the limit, so the result does not depend on the chunking."""
         return self._no_call(text, at, at + self._max_call_chars - self._raw_chars, out)
 
     def _complete(self, last: str, end: int, out: list[Piece]) -> int:
@@ -270,7 +270,7 @@ def _is_plain(inside_tag: str) -> bool:
 
 
 def _overlap(text: str, at: int, tag: str) -> int:
-    """How many characters at the end of `text[at:]` are a beginning of `tag`, but not all of it."""
+    """How many characters at the end of `text[at:]` are a proper prefix of `tag`."""
     window = max(at, len(text) - len(tag) + 1)
     start = text.find(tag[:1], window) if tag else -1
     while start >= 0:
@@ -281,8 +281,8 @@ def _overlap(text: str, at: int, tag: str) -> int:
 
 
 def read_arguments(text: str) -> str | None:
-    """The arguments as valid JSON, None when they are no object. Nothing is added to them: no arguments are an empty
-    object, and raw line breaks inside strings, which models write although JSON forbids it, are spelled properly."""
+    """The arguments as valid JSON; None when they are not an object. Missing arguments are an empty object, and raw
+    line breaks inside strings, which JSON forbids but models write, are escaped. Nothing else is changed."""
     text = text.strip()
     if not text:
         return "{}"

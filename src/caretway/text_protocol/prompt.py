@@ -1,8 +1,8 @@
 """A request -> the same request in plain text messages, as an upstream without tools understands it. Pure.
 
-Two styles for what was called before: `tags` writes it as the model is to write calls now and keeps the messages apart;
-`transcript` writes one text with `System:`, `User:`, `Assistant:`. A request that has nothing to do with tools or
-thinking is passed on untouched (a transcript of more than one message aside). Refuses to know who sends the prompt.
+Two styles for earlier calls: `tags` writes them in the call format and keeps the messages separate; `transcript` writes
+one text with `System:`, `User:`, `Assistant:`. A request without tools and thinking is passed on unchanged (except for
+a transcript of more than one message). Does not know who sends the prompt.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ _RESULTS: Final[Mapping[PromptStyle, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How one request is told."""
+    """How one request is written as a prompt."""
 
     trigger: str
     style: PromptStyle = "tags"
@@ -64,7 +64,7 @@ def prepare(request: TurnRequest, manner: Manner) -> TurnRequest:
 
 
 def mentions(request: TurnRequest, trigger: str) -> bool:
-    """True when the trigger stands somewhere in the request: then it must not be used."""
+    """True when the request contains the trigger, which must then not be used."""
     texts = [tool.description for tool in request.tools]
     for message in request.messages:
         for part in message.parts:
@@ -124,14 +124,14 @@ def _tagged(request: TurnRequest, messages: Sequence[Message], manner: Manner) -
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """A call of the history: which one it was, and of which tool."""
+    """A call in the history: its position and its tool."""
 
     number: int
     name: str
 
 
 def _results_joined(messages: Sequence[Message]) -> Iterator[Message]:
-    """Results of one step come as messages of their own; the model reads them in one."""
+    """Results of one step arrive as separate messages; the model reads them in one."""
     for role, run in groupby(messages, key=lambda message: message.role):
         if role is Role.TOOL:
             yield Message(role, tuple(part for message in run for part in message.parts))

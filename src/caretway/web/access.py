@@ -225,7 +225,7 @@ def _caller(known: tuple[bytes, ...], headers: Mapping[str, str]) -> str:
             return match.hex()[:12]
     raise GatewayError(
         ErrorKind.ACCESS_DENIED,
-        "The gateway's key is wrong." if sent else "This gateway wants a key.",
+        "The gateway's key is wrong." if sent else "This gateway requires a key.",
         hint="Send it as `Authorization: Bearer KEY` or `x-api-key: KEY`; it is not your Cursor key.",
     )
 

@@ -102,7 +102,7 @@ class Folder:
         return os.readlink(self._name(name), dir_fd=self._fd)
 
     def make(self, name: str) -> None:
-        with suppress(FileExistsError):  # somebody else made it; what it is, shows when it is entered
+        with suppress(FileExistsError):  # another process made it; entering it shows what it is
             os.mkdir(self._name(name), dir_fd=self._fd)
 
     def open_file(self, name: str) -> int:
@@ -230,7 +230,7 @@ class Workspace:
         try:
             parts = self.components(target)
         except PathRefused:
-            raise PathRefused(f"the path leads out of the workspace {self.root} by a symbolic link") from None
+            raise PathRefused(f"the path leads out of the workspace {self.root} through a symbolic link") from None
         if PurePath(target).anchor:
             while len(stack) > 1:
                 stack.pop().close()

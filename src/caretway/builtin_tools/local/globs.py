@@ -100,7 +100,7 @@ def pattern_of(glob: str) -> str:
         else:
             out.append(re.escape(char))
     if depth:
-        raise BadGlob(f"the glob has an open brace: {glob}")
+        raise BadGlob(f"the glob has an unclosed brace: {glob}")
     pattern = "".join(out)
     try:
         re.compile(pattern)

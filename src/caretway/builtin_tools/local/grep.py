@@ -116,7 +116,7 @@ class Grep:
 
     async def run(self, args: pb.GrepArgs) -> pb.GrepResult:
         if args.output_mode and args.output_mode not in MODES:
-            return failed(f"unknown output mode {args.output_mode!r}; there are: {', '.join(MODES)}")
+            return failed(f"unknown output mode {args.output_mode!r}; the modes are: {', '.join(MODES)}")
         job = job_of(
             args,
             self._workspace.root,

@@ -61,8 +61,8 @@ def excerpt(
 
 def _way_on(first: int, reached: int) -> str:
     if reached > first:
-        return f"truncated in line {reached}; read on with offset={reached}"
-    return f"truncated: line {reached} is too long to be shown whole; read on with offset={reached + 1}"
+        return f"truncated in line {reached}; continue with offset={reached}"
+    return f"truncated: line {reached} is too long to be shown whole; continue with offset={reached + 1}"
 
 
 def _marked(text: str, mark: str) -> str:

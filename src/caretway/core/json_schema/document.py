@@ -131,7 +131,7 @@ def _split(base: str, name: str) -> tuple[str, str]:
     try:
         where, fragment = urldefrag(urljoin(base, name))
     except ValueError as failure:
-        raise Unreadable(f"{name[:80]} is no reference") from failure
+        raise Unreadable(f"{name[:80]} is not a valid reference") from failure
     return where, fragment
 
 
@@ -149,5 +149,5 @@ def _draft(schema: Mapping[str, Any]) -> int:
         raise Unreadable("$schema is not a string")
     draft = next((number for word, number in _DRAFTS if word in named), 2020)
     if draft == 3:
-        raise Unreadable("draft 3 is not spoken here")
+        raise Unreadable("draft 3 is not supported")
     return draft

@@ -22,7 +22,7 @@ from .store import ResponseStore
 __all__ = ["ResponseStore", "openai_responses"]
 
 MUCH: Final = 256 * 2**10
-"""Bytes of earlier responses, which a few words of a request may ask for."""
+"""Bytes of earlier responses that a short request may refer to."""
 _NAMING: Final = (b'"previous_response_id"', b'"id"', b"\\u")
 """An earlier response, one of its items, or either of them in escapes."""
 
@@ -76,5 +76,5 @@ class OpenAIResponses:
 
 
 def openai_responses(store: ResponseStore) -> Dialect:
-    """The dialect over one store. What it has answered is known to whoever shares that store, and to nobody else."""
+    """The dialect over one store. Only users of that store can refer to its responses."""
     return OpenAIResponses(store)

@@ -1,4 +1,4 @@
-"""Requests about responses that were given before: look one up, list its input, forget it. No turn is needed."""
+"""Requests about earlier responses: look one up, list its input, delete it. No turn is needed."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -48,7 +48,7 @@ def _stored(name: str, store: ResponseStore) -> Stored:
         raise GatewayError(
             ErrorKind.NOT_FOUND,
             f"Response with id {name[:80]!r} not found.",
-            hint="Responses are kept in memory, for a while, unless 'store' is false.",
+            hint="Responses are stored for a limited time, unless 'store' is false.",
             param="id",
         )
     return stored
