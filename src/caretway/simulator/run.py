@@ -18,7 +18,7 @@ from . import faults, updates
 from .exchange import SimExchange
 from .history import HistoryError
 from .pending import Pending
-from .play_steps import Dropped, Performance
+from .play_steps import Dropped, Left, Performance
 from .shared import Shared
 from .start import Blobs, RunRefused, open_conversation
 
@@ -88,6 +88,8 @@ class SimRun:
         except Dropped:
             self._exchange.cut()
             return
+        except Left:
+            pass
         except asyncio.CancelledError:
             if self._cancelled is None:
                 raise

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from .manners import CLASSIC, Manners
 from .stats import Stats, Steps
 from .tokens import PrefixCache
 
@@ -33,6 +34,7 @@ class Drops:
 
 @dataclass(slots=True)
 class Shared:
+    manners: Manners = CLASSIC
     prefer: Prefer = "h1"
     heartbeat_s: float = 5.0
     clock: Callable[[], float] = time.time

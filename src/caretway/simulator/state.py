@@ -131,7 +131,7 @@ class StateLedger:
             self._reopened = True
         return stored
 
-    def checkpoint(self, used_tokens: int) -> pb.ConversationStateStructure:
+    def checkpoint(self, used_tokens: int, window: int = CONTEXT_TOKENS) -> pb.ConversationStateStructure:
         state = pb.ConversationStateStructure()
         state.CopyFrom(self._base)  # what we do not understand travels on
         del state.root_prompt_messages_json[:]
@@ -139,6 +139,6 @@ class StateLedger:
         state.root_prompt_messages_json.extend(self._roots)
         state.turns.extend(self._turns)
         state.token_details.used_tokens = min(used_tokens, CONTEXT_TOKENS)
-        state.token_details.max_tokens = CONTEXT_TOKENS
+        state.token_details.max_tokens = window
         state.mode = pb.AGENT_MODE_AGENT
         return state
