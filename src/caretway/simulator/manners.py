@@ -2,8 +2,8 @@
 
 `CLASSIC` is the simulator as it was first built: it says what a client expects. `LIVE` is the service as others
 recorded it; the class of witness of each fact, and the row it stands in, are in `wire/README.md`. A single switch is
-flipped with `dataclasses.replace`. Switches that are off in both are for facts that contradict each other, or that would
-refuse every client at once.
+flipped with `dataclasses.replace`. Switches that are off in both are for facts that contradict each other, or that
+would refuse every client at once.
 """
 
 from dataclasses import dataclass

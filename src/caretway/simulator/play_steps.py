@@ -15,7 +15,7 @@ from .exchange import SimExchange
 from .history import piece
 from .meter import Meter
 from .minutes import Minutes
-from .model_input import InputResult, find
+from .model_input import find
 from .pending import Pending
 from .play_calls import CallPlayer
 from .script import (
@@ -97,8 +97,7 @@ class Performance:
         plan = brain.plan(self._history, conversation.tools, thinks=models.thinks(conversation.model))
         given = self._calls.given
         given.results, self._voice.joins, self._looped, self._at = plan.results, plan.said, plan.looped, plan.at
-        after = self._history[plan.at + 1 :]
-        given.new = sum(isinstance(part, InputResult) for message in after for part in message.parts)
+        given.new = brain.count_results(self._history[plan.at + 1 :])
         for step in plan.steps:
             if isinstance(step, Fail) and step.when == "before":
                 raise self._refusal(step.code)

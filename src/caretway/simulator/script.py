@@ -43,6 +43,21 @@ FAILURES: Final = (
     "deprecated",
     "unavailable",
     "internal",
+    "bare",
+    "quota",
+    "outdated",
+    "schema",
+    "policy",
+    "plan",
+    "gone",
+    "late",
+    "region",
+    "team_region",
+    "max_mode",
+    "denied",
+    "no_exec",
+    "picture",
+    "eof",
 )
 """What `sim: fail` can name. Each wire has a table of its own that says what it looks like there."""
 QUERY_KINDS: Final = frozenset(["web_search", "ask_question", "create_plan", "web_fetch", "switch_mode"])
