@@ -159,6 +159,7 @@ class CallPlayer:
             return outcome
 
         settled = asyncio.gather(*[one(call) for call in made])
+        settled.add_done_callback(lambda done: done.cancelled() or done.exception())  # a run that is over asks no more
         try:
             calls = await self._checkpoint_at([call.call for call in made], settled)
             outcomes = await settled

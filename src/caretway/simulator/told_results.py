@@ -46,29 +46,27 @@ def _output(told: str) -> str:
 
 
 def in_turns(messages: Sequence[InputMessage], turns: Sequence[Sequence[InputMessage]]) -> list[InputMessage]:
-    """Root messages, with the calls and results that only the turns have put behind the user message of each turn."""
-    known = {
-        part.call_id for message in messages for part in message.parts if isinstance(part, InputCall | InputResult)
-    }
+    """Root messages; where a turn has calls that no root has, the turn tells what followed its user message."""
+    known = {part.call_id for one in messages for part in one.parts if isinstance(part, InputCall | InputResult)}
     users = [place for place, message in enumerate(messages) if message.role == "user"]
     blocks = dict(zip(reversed(users), reversed(turns), strict=False))
-    ends = dict(zip(users, [*users[1:], len(messages)], strict=True))
-    extra: dict[int, list[InputMessage]] = {}
-    for user, turn in blocks.items():
-        extra[ends[user]] = [told for message in turn if (told := _told(message, known)).parts]
-    merged: list[InputMessage] = []
-    for place in range(len(messages) + 1):
-        merged += extra.get(place, ())
-        merged += messages[place : place + 1]
+    merged = list(messages[: users[0]]) if users else list(messages)
+    for user, end in zip(users, [*users[1:], len(messages)], strict=True):
+        turn = blocks.get(user, ())
+        if any(_is_new(part, known) for message in turn for part in message.parts):
+            merged += [messages[user], *(_told(message, known) for message in turn[1:])]
+        else:
+            merged += messages[user:end]
     return merged
 
 
+def _is_new(part: Part, known: set[str]) -> bool:
+    return isinstance(part, InputCall | InputResult) and part.call_id not in known
+
+
 def _told(message: InputMessage, known: set[str]) -> InputMessage:
-    """What a turn's message has of calls and results that no root has."""
-    parts: list[Part] = []
-    for part in message.parts:
-        if isinstance(part, InputCall) and part.call_id not in known:
-            parts.append(part)
-        elif isinstance(part, InputResult) and part.call_id not in known:
-            parts.append(replace(part, told=True))
+    parts = [
+        replace(part, told=True) if isinstance(part, InputResult) and _is_new(part, known) else part
+        for part in message.parts
+    ]
     return replace(message, parts=tuple(parts))
