@@ -1,9 +1,13 @@
-"""The simulated models, in the three forms in which Cursor lists models."""
+"""The simulated models, in the forms in which Cursor lists models: slugs, base models with variants, the public list.
+
+The classic list has three models of our own; the other one is `catalogue`.
+"""
 
 from dataclasses import dataclass
 from typing import Any, Final
 
 from ..wire.messages import pb
+from . import catalogue, raw_fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +26,11 @@ MODELS: Final = (
 )
 DEFAULT: Final = MODELS[0]
 _DEFAULT_EFFORT: Final = "medium"
+_SIMULATED: Final = " (simulated)"
 
 
 def thinks(model_id: str) -> bool:
-    return any(model.id == model_id and model.efforts for model in MODELS)
+    return "thinking=true" in model_id or any(model.id == model_id and model.efforts for model in MODELS)
 
 
 def writes_cache(model_id: str) -> bool:
@@ -46,13 +51,78 @@ def details(model: Model) -> pb.ModelDetails:
     return message
 
 
-def usable() -> pb.GetUsableModelsResponse:
-    return pb.GetUsableModelsResponse(models=[details(model) for model in MODELS])
+def usable(*, cursor_catalogue: bool) -> pb.GetUsableModelsResponse:
+    """The flat list. Cursor's own tells of no model that it thinks."""
+    if not cursor_catalogue:
+        return pb.GetUsableModelsResponse(models=[details(model) for model in MODELS])
+    listed = pb.GetUsableModelsResponse()
+    for slug, base, variant in catalogue.slugs():
+        name = f"{base.name} {' '.join(value for _, value in variant.params)}".strip() + _SIMULATED
+        listed.models.add(
+            model_id=slug, display_model_id=slug, display_name=name, display_name_short=name, max_mode=variant.max_mode
+        )
+    return listed
 
 
-def public() -> dict[str, Any]:
+def available() -> bytes:
+    """An `AvailableModelsResponse`: base models with their variants. Our schema does not have it."""
+    names = [raw_fields.text(1, base.id) for base in catalogue.BASES]
+    return b"".join([*names, *(raw_fields.message(2, *_available(base)) for base in catalogue.BASES)])
+
+
+def _available(base: catalogue.BaseModel) -> list[bytes]:
+    default_max = next((variant for variant in base.variants if variant.max_mode), None)
+    variants = [
+        raw_fields.message(
+            30,
+            *(raw_fields.message(1, raw_fields.text(1, key), raw_fields.text(2, value)) for key, value in one.params),
+            raw_fields.text(2, base.name + _SIMULATED),
+            raw_fields.number(3, one.max_mode),
+            raw_fields.number(4, one is default_max),
+            raw_fields.number(5, one.default),
+            raw_fields.text(9, one.bracket(base.id)),
+        )
+        for one in base.variants
+    ]
+    return [
+        raw_fields.text(1, base.id),
+        raw_fields.number(10, base.images),
+        raw_fields.number(14, default_max is not None),
+        raw_fields.number(15, base.windows[0]),
+        raw_fields.number(16, base.windows[1]),
+        raw_fields.text(17, base.name + _SIMULATED),
+        raw_fields.text(18, base.id),
+        raw_fields.number(19, any(not variant.max_mode for variant in base.variants)),
+        *variants,
+    ]
+
+
+def public(*, cursor_catalogue: bool) -> dict[str, Any]:
     """The answer of the public `/v1/models`."""
-    return {"items": [_public(model) for model in MODELS]}
+    if not cursor_catalogue:
+        return {"items": [_public(model) for model in MODELS]}
+    return {"items": [_public_base(base) for base in catalogue.BASES]}
+
+
+def _public_base(base: catalogue.BaseModel) -> dict[str, Any]:
+    return {
+        "id": base.id,
+        "displayName": base.name + _SIMULATED,
+        "aliases": [],
+        "parameters": [
+            {"id": name, "displayName": name.capitalize(), "values": [{"value": value} for value in values]}
+            for name, values in base.parameters.items()
+        ],
+        "variants": [
+            {
+                "params": [{"id": name, "value": value} for name, value in variant.params],
+                "displayName": base.name + _SIMULATED,
+                "isDefault": variant.default,
+                "isMaxMode": variant.max_mode,
+            }
+            for variant in base.variants
+        ],
+    }
 
 
 def _public(model: Model) -> dict[str, Any]:

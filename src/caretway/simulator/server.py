@@ -14,6 +14,7 @@ from typing import Final, cast
 from .exchange import Accept
 from .http1 import SimHttp1Connection
 from .http2 import MAX_STREAMS, PREFACE, Http2Connection
+from .manners import CLASSIC, Manners
 from .service import Service
 from .shared import Prefer, Shared
 from .stats import Stats
@@ -31,9 +32,11 @@ class Simulator:
         heartbeat_s: float = 5.0,
         clock: Callable[[], float] = time.time,
         max_streams: int = MAX_STREAMS,
+        manners: Manners = CLASSIC,
     ) -> None:
-        """`clock`: unix seconds; tokens expire by it. `max_streams`: at once on one HTTP/2 connection."""
-        self._world = Shared(prefer=prefer, heartbeat_s=heartbeat_s, clock=clock)
+        """`clock`: unix seconds; tokens expire by it. `max_streams`: at once on one HTTP/2 connection.
+        `manners`: how it behaves."""
+        self._world = Shared(manners, prefer=prefer, heartbeat_s=heartbeat_s, clock=clock)
         self._service = Service(self._world)
         self._servers: list[asyncio.Server] = []
         self._doors: set[_Door] = set()

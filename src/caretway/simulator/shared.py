@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from .manners import CLASSIC, Manners
 from .stats import Stats, Steps
 from .tokens import PrefixCache
 
@@ -31,8 +32,24 @@ class Drops:
         return True
 
 
+class Poisoned:
+    """Conversations that were refused without a reason, and stay so. Old ones are forgotten."""
+
+    def __init__(self) -> None:
+        self._ids: OrderedDict[str, None] = OrderedDict()
+
+    def add(self, conversation: str) -> None:
+        self._ids[conversation] = None
+        while len(self._ids) > MAX_DROP_KEYS:
+            self._ids.popitem(last=False)
+
+    def __contains__(self, conversation: str) -> bool:
+        return conversation in self._ids
+
+
 @dataclass(slots=True)
 class Shared:
+    manners: Manners = CLASSIC
     prefer: Prefer = "h1"
     heartbeat_s: float = 5.0
     clock: Callable[[], float] = time.time
@@ -40,3 +57,4 @@ class Shared:
     steps: Steps = field(default_factory=Steps)
     cache: PrefixCache = field(default_factory=PrefixCache)
     drops: Drops = field(default_factory=Drops)
+    poisoned: Poisoned = field(default_factory=Poisoned)
