@@ -124,12 +124,12 @@ def build_server(settings: Settings, access: Access, application: Application, s
         head_timeout=settings.header_timeout,
         drain_timeout=settings.body_idle_timeout,
         send_timeout=settings.send_timeout,
-        look_every=_look_every(settings),
+        look_every=look_every(settings),
     )
     return Server(layer, limits, Bodies(_body_limits(settings)), _tls(settings))
 
 
-def _look_every(settings: Settings) -> float:
+def look_every(settings: Settings) -> float:
     """Often enough for the shortest of the limits to mean something."""
     requests = (settings.header_timeout, settings.body_idle_timeout, settings.body_timeout, settings.send_timeout)
     answers = (settings.keep_alive, settings.first_event_patience, settings.response_timeout)

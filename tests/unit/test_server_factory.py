@@ -8,10 +8,8 @@ import pytest
 
 from caretway.config import ConfigError, Settings
 from caretway.core.errors import ErrorKind, GatewayError
-from caretway.dialects.openai_chat import OPENAI_CHAT
-from caretway.server_factory import access_rules, build_server, gateway_keys, open_trace, secrets_in, shape_limits
+from caretway.server_factory import access_rules, gateway_keys, look_every, open_trace, secrets_in, shape_limits
 from caretway.web.access import is_key
-from caretway.web.exchange import Exchange
 
 KEY, OTHER = "k" * 32, "o" * 32
 
@@ -89,24 +87,8 @@ def test_the_shape_of_a_body(tmp_path: Path) -> None:
     assert (shape.depth, shape.messages, shape.values, shape.text) == (9, 8, 2000, 2**20)
 
 
-class Nothing:
-    """An application that nobody asks."""
-
-    def enter(self, exchange: Exchange) -> None: ...
-
-    def begin(self, exchange: Exchange) -> None: ...
-
-    async def answer(self, exchange: Exchange) -> None: ...
-
-    def leave(self, exchange: Exchange) -> None: ...
-
-
 @pytest.mark.parametrize(("given", "look"), [({}, 1.0), ({"send_timeout": 4.0}, 0.5), ({"keep_alive": 2.0}, 0.25)])
-async def test_the_server_looks_often_enough_for_its_shortest_limit(
+def test_the_server_looks_often_enough_for_its_shortest_limit(
     tmp_path: Path, given: dict[str, Any], look: float
 ) -> None:
-    chosen = settings(tmp_path, max_headers=50, **given)
-    async with AsyncExitStack() as stack:
-        server = build_server(chosen, access_rules(chosen), Nothing(), lambda _: OPENAI_CHAT, stack)
-    assert server.limits.look_every == pytest.approx(look)
-    assert (server.limits.headers, server.scheme) == (50, "http")
+    assert look_every(settings(tmp_path, **given)) == pytest.approx(look)
