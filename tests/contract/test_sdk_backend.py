@@ -21,6 +21,7 @@ from typing import Any, Final
 import httpx
 import pytest
 
+from caretway import backend_factory
 from caretway.auth.account import Account
 from caretway.backend_factory import choose_backend, open_backend, sign_ins
 from caretway.backends.cursor_sdk.backend import CursorSdkBackend
