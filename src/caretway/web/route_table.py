@@ -7,7 +7,7 @@ what to type. A WebSocket is refused with 426 where clients then go on over HTTP
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
@@ -22,6 +22,8 @@ from .tenant import AccountUse, Tenant, TenantResolver
 PREFIX: Final = "/v1"
 MAX_TOLD: Final = 200
 """Characters of a path in a message."""
+MAX_PATH: Final = 4096
+"""Characters of a path that could mean something. Longer ones are not looked at closely."""
 _SLASHES: Final = re.compile("/{2,}")
 _PREFIXES: Final = re.compile(f"^(?:{PREFIX}){{2,}}(?=/|$)")
 _PARAMETER: Final = re.compile(r"\{(\w+)(:path)?\}")
@@ -111,16 +113,16 @@ class RouteTable:
     def __init__(self, routes: Iterable[Route]) -> None:
         self.routes = tuple(routes)
         self._exact: dict[str, tuple[Route, dict[str, Matched]]] = {}
-        self._patterns: list[tuple[re.Pattern[str], Route]] = []
+        self._patterns: list[tuple[re.Pattern[str], Route, dict[str, Matched]]] = []
         self._owners: dict[str, str] = {}
         for route in self.routes:
             if route.dialect:
                 self._owners[_first_segment(route.path)] = route.dialect
             if _PARAMETER.search(route.path):
-                self._patterns.append((_pattern(route), route))
+                self._patterns.append((_pattern(route), route, _matches(route)))
             else:
                 for path in paths_of(route):
-                    self._exact[path] = route, _matches(route, _NONE)
+                    self._exact[path] = route, _matches(route)
         self._served = ServedPaths(
             PREFIX, tuple(route.path for route in self.routes if route.prefixed and route.path != "/")
         )
@@ -135,26 +137,20 @@ class RouteTable:
         return self._owners.get(_first_segment(canonical(path).removeprefix(PREFIX)), "")
 
     def _search(self, request: HttpRequest) -> Matched | Refused:
-        method, path = request.method, canonical(request.path)
-        route, methods = self._exact.get(path) or self._match_pattern(path)
-        if route is None:
-            return Refused(not_found(request, path[:MAX_TOLD], self._served))
-        if (matched := methods.get(method)) is not None:
-            return matched
-        if route.tries_websocket and _wants_websocket(request):
-            return _no_websocket(path)
-        return _wrong_method(request, path[:MAX_TOLD], route)
-
-    def _match_pattern(self, path: str) -> tuple[Route | None, dict[str, Matched]]:
+        path = canonical(request.path)
+        if (exact := self._exact.get(path)) is not None:
+            return _with_method(request, path, *exact, _NONE)
         if not self._served.is_elsewhere(path):
-            for pattern, route in self._patterns:
+            for pattern, route, methods in self._patterns:
                 if found := pattern.fullmatch(path):
-                    return route, _matches(route, found.groupdict())
-        return None, {}
+                    return _with_method(request, path, route, methods, found.groupdict())
+        return Refused(not_found(request, path[:MAX_TOLD], self._served))
 
 
 def canonical(path: str) -> str:
     """The path that was meant: single slashes, none at the end, and `/v1` once at most."""
+    if len(path) > MAX_PATH:
+        return path
     path = _SLASHES.sub("/", path).rstrip("/") or "/"
     return _PREFIXES.sub(PREFIX, path)
 
@@ -166,15 +162,26 @@ def paths_of(route: Route) -> tuple[str, ...]:
     return ("/", PREFIX) if route.path == "/" else (PREFIX + route.path, route.path)
 
 
-def _matches(route: Route, params: Mapping[str, str]) -> dict[str, Matched]:
+def _matches(route: Route) -> dict[str, Matched]:
     operations = dict(route.operations)
     if "GET" in operations:
         operations["HEAD"] = operations["GET"]
     found = {
-        method: Matched(route, operation, route.handler, params, method in route.keyless, operation.turn, route.account)
+        method: Matched(route, operation, route.handler, _NONE, method in route.keyless, operation.turn, route.account)
         for method, operation in operations.items()
     }
-    return found | {"OPTIONS": Matched(route, _OPTIONS, _tell_methods, params, account=route.account)}
+    return found | {"OPTIONS": Matched(route, _OPTIONS, _tell_methods, _NONE, account=route.account)}
+
+
+def _with_method(
+    request: HttpRequest, path: str, route: Route, methods: Mapping[str, Matched], params: Mapping[str, str]
+) -> Matched | Refused:
+    """The path is there: is the method?"""
+    if (matched := methods.get(request.method)) is not None:
+        return replace(matched, params=params) if params else matched
+    if route.tries_websocket and _wants_websocket(request):
+        return _no_websocket(path[:MAX_TOLD])
+    return _wrong_method(request, path[:MAX_TOLD], route)
 
 
 async def _tell_methods(call: HttpCall) -> None:
