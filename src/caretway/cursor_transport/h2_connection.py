@@ -271,7 +271,7 @@ class H2Connection(asyncio.Protocol):
             if stream.outbox.size:
                 self._out.sendable[stream.id] = stream
         if news.settings or news.all_opened:
-            self._out.again(self._streams.values())
+            self._out.again(self._streams)
         if news.settings:
             self._places = min(self._limits.streams_per_connection, self._framing.max_concurrent_streams)
             if not self.ready.done():
@@ -289,7 +289,9 @@ class H2Connection(asyncio.Protocol):
     def _deliver(self, stream: H2Stream, error: GatewayError | None) -> None:
         if stream.arrived and not stream.over:
             try:
-                stream.sink.on_data(stream.take_arrived())
+                arrived = stream.arrived
+                stream.arrived = []
+                stream.sink.on_data(arrived[0] if len(arrived) == 1 else b"".join(arrived))
             except Exception as failure:  # as above
                 self._give_up(stream, failure)
         if stream.over:

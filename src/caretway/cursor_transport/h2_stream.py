@@ -60,12 +60,6 @@ class H2Stream:
 
     # -- for the connection -------------------------------------------------------------------------------------------
 
-    def take_arrived(self) -> bytes:
-        """All that was gathered of one read."""
-        data = self.arrived[0] if len(self.arrived) == 1 else b"".join(self.arrived)
-        self.arrived.clear()
-        return data
-
     def tell_end(self, error: GatewayError | None) -> None:
         sink, self.sink = self.sink, NOBODY
         try:

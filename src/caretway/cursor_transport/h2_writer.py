@@ -6,7 +6,7 @@ outboxes. Many messages leave in one write, at the end of the read that caused t
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from .h2_codec import H2Codec
@@ -53,11 +53,11 @@ class H2Writer:
         self._due = False
         self._over = False
 
-    def again(self, streams: Iterable[H2Stream]) -> None:
+    def again(self, streams: Mapping[int, H2Stream]) -> None:
         """Windows may have been opened."""
         if self._stuck:
             self._stuck = False
-            self.sendable.update((each.id, each) for each in streams if each.outbox.size)
+            self.sendable.update((each.id, each) for each in streams.values() if each.outbox.size)
 
     def soon(self) -> None:
         if not self.reading and not self._due:

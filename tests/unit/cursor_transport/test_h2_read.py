@@ -34,8 +34,7 @@ def test_bytes_are_gathered_and_those_of_nobody_only_counted() -> None:
     pieces = [DataReceived(1, b"a", 9), DataReceived(7, b"", 5), DataReceived(1, b"b", 1)]
     news = gather([head, *pieces, StreamEnded(1)], known, "host")
     assert (news.size, news.heads, news.touched) == (15, [(known[1], head)], {known[1]: None})
-    assert (known[1].unread, known[1].ended, known[1].take_arrived()) == (10, True, b"ab")
-    assert known[1].arrived == []
+    assert (known[1].unread, known[1].ended, known[1].arrived) == (10, True, [b"a", b"b"])
 
 
 def test_a_reset_after_the_end_is_none() -> None:

@@ -38,6 +38,8 @@ class UnseenTokens:
         return partial(self._learn, _kind(request))
 
     def _learn(self, kind: tuple[str, bool], unseen: int) -> None:
+        if self._told.get(kind) == unseen:
+            return
         self._told.pop(kind, None)
         self._told[kind] = max(0, min(unseen, MAX_UNSEEN))
         if len(self._told) > MAX_KINDS:
