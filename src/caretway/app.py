@@ -23,7 +23,7 @@ from .mcp_bridge.backend import BridgedBackend, Terms
 from .mcp_bridge.bridge import McpBridge
 from .mcp_bridge.connection import connector
 from .mcp_bridge.definitions import BridgeLimits
-from .mcp_bridge.sources import SourceContext as McpSurroundings
+from .mcp_bridge.sources import SourceContext
 from .mcp_bridge.sources import find as find_mcp_servers
 from .models.catalogue import ModelCatalogue
 from .observe.log import LogObserver
@@ -62,7 +62,7 @@ def mcp_bridge(settings: Settings, only: str = "") -> McpBridge | None:
         settings.mcp or {},
         settings.mcp_config,
         settings.mcp_import,
-        McpSurroundings(process_environment(), process_home(), settings.workspace or Path.cwd()),
+        SourceContext(process_environment(), process_home(), settings.workspace or Path.cwd()),
     )
     if only:
         found = replace(found, definitions=tuple(one for one in found.definitions if one.name == only))

@@ -52,7 +52,7 @@ class ErrorKind(Enum):
     TOOL_LOOP = "tool_loop"
     """The model repeated one call without progress; the loop guard ended the turn."""
     TURN_GONE = "turn_gone"
-    """The request continues a turn that no longer exists, and `session: required` forbids a replay."""
+    """The turn no longer exists. The history goes to a new run, unless `session: required` forbids that."""
     IN_PROGRESS = "in_progress"
     """The same request is already being answered; asking again soon helps."""
     UPSTREAM_DOWN = "upstream_down"

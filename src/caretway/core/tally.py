@@ -17,7 +17,7 @@ from .events import RunUsage, Usage
 from .request import ToolResult
 
 ABSURD: Final = 3
-"""More cached tokens than this many times the context cannot be those of one model call."""
+"""An input of more than this many times the context cannot be that of one model call."""
 
 
 @dataclass(slots=True)

@@ -64,19 +64,19 @@ class _Unusable(Exception):
 
 
 def find(
-    own: Mapping[str, object], files: Iterable[Path], imports: Iterable[str], surroundings: SourceContext
+    own: Mapping[str, object], files: Iterable[Path], imports: Iterable[str], context: SourceContext
 ) -> FoundServers:
     """Our own servers, then those of the named files, then those of other programs. The first of a name is used. A
     mistake in our own settings raises GatewayError; a mistake in another program's file is a misfit."""
-    read = [_read(_own_servers(own), "settings", surroundings, strict=True)]
-    read += [_from_file(path, surroundings) for path in files]
+    read = [_read(_own_servers(own), "settings", context, strict=True)]
+    read += [_from_file(path, context) for path in files]
     for program in imports:
         if program not in IMPORTS:
             raise bad_request(f"mcp_import: there is no `{program}`; use {', '.join(IMPORTS)}.", param="mcp_import")
         for template in IMPORTS[program]:
-            path = Path(template.format(directory=surroundings.directory, home=surroundings.home))
+            path = Path(template.format(directory=context.directory, home=context.home))
             if path.is_file():
-                read.append(_imported(path, surroundings))
+                read.append(_imported(path, context))
     return _merged(read)
 
 
@@ -94,16 +94,16 @@ def _merged(read: Iterable[FoundServers]) -> FoundServers:
     )
 
 
-def _imported(path: Path, surroundings: SourceContext) -> FoundServers:
+def _imported(path: Path, context: SourceContext) -> FoundServers:
     try:
-        return _from_file(path, surroundings)
+        return _from_file(path, context)
     except GatewayError as unreadable:
         return FoundServers(misfits=(Misfit(path.name, str(path), unreadable.message),))
 
 
-def _from_file(path: Path, surroundings: SourceContext) -> FoundServers:
+def _from_file(path: Path, context: SourceContext) -> FoundServers:
     table = read_file(path)
-    return _read(servers_in(table, surroundings.directory), str(path), surroundings, strict=False)
+    return _read(servers_in(table, context.directory), str(path), context, strict=False)
 
 
 def read_file(path: Path) -> Mapping[str, object]:
@@ -172,14 +172,14 @@ _OWN_KEYS: Final = frozenset(
 )
 
 
-def _read(servers: Mapping[str, object], origin: str, surroundings: SourceContext, *, strict: bool) -> FoundServers:
+def _read(servers: Mapping[str, object], origin: str, context: SourceContext, *, strict: bool) -> FoundServers:
     definitions: list[ServerDefinition] = []
     misfits: list[Misfit] = []
     for name, entry in servers.items():
         try:
             if strict and isinstance(entry, Mapping) and (stray := sorted(entry.keys() - _OWN_KEYS)):
                 raise _Unusable(f"there is no key `{stray[0]}`; there are {', '.join(sorted(_OWN_KEYS))}")
-            definition = _definition(name, _table(entry), origin, surroundings)
+            definition = _definition(name, _table(entry), origin, context)
         except _Missing as missing:
             misfits.append(Misfit(name, origin, str(missing)))
         except _Unusable as problem:
@@ -192,18 +192,16 @@ def _read(servers: Mapping[str, object], origin: str, surroundings: SourceContex
     return FoundServers(tuple(definitions), tuple(misfits))
 
 
-def _definition(
-    name: str, entry: Mapping[str, object], origin: str, surroundings: SourceContext
-) -> ServerDefinition | None:
+def _definition(name: str, entry: Mapping[str, object], origin: str, context: SourceContext) -> ServerDefinition | None:
     """None: it is switched off."""
     if entry.get("enabled") is False or entry.get("disabled") is True:
         return None
-    expanding = _Expanding(surroundings)
+    expanding = _Expanding(context)
     kind = str(entry.get("type") or entry.get("transport") or "").lower()
     url = entry.get("url") or entry.get("serverUrl") or entry.get("httpUrl")
     reached: Process | Remote
     if entry.get("command") and kind not in _KINDS:
-        reached = _process(entry, expanding, surroundings)
+        reached = _process(entry, expanding, context)
     elif isinstance(url, str):
         if kind in _LOCAL_KINDS or (kind and kind not in _KINDS):
             raise _Unusable(f"`{kind}` cannot be used with a url; use http or sse")
@@ -226,7 +224,7 @@ def _definition(
     )
 
 
-def _process(entry: Mapping[str, object], expanding: "_Expanding", surroundings: SourceContext) -> Process:
+def _process(entry: Mapping[str, object], expanding: "_Expanding", context: SourceContext) -> Process:
     command = entry["command"]
     words = [command] if isinstance(command, str) else command
     args = entry.get("args") or []
@@ -237,7 +235,7 @@ def _process(entry: Mapping[str, object], expanding: "_Expanding", surroundings:
         raise _Unusable("its command is empty")
     env = expanding.pairs(entry, "env") | expanding.pairs(entry, "environment")
     cwd = entry.get("cwd")
-    where = str(surroundings.directory / expanding.path(cwd)) if isinstance(cwd, str) and cwd else None
+    where = str(context.directory / expanding.path(cwd)) if isinstance(cwd, str) and cwd else None
     program = expanding.path(line[0])
     return Process(program, tuple(line[1:]), env, where)
 
@@ -273,7 +271,7 @@ class _Missing(Exception):
 class _Expanding:
     """Expands `${NAME}`, `${NAME:-default}`, `${env:NAME}` and OpenCode's `{env:NAME}`, in values and never in keys."""
 
-    surroundings: SourceContext
+    context: SourceContext
     used: set[str] = field(default_factory=set)
     """Values of variables that may be secrets."""
 
@@ -282,7 +280,7 @@ class _Expanding:
 
     def path(self, value: str) -> str:
         value = self.text(value)
-        return str(self.surroundings.home / value[2:]) if value.startswith("~/") else value
+        return str(self.context.home / value[2:]) if value.startswith("~/") else value
 
     def pairs(self, entry: Mapping[str, object], key: str) -> dict[str, str]:
         given = entry.get(key) or {}
@@ -293,12 +291,12 @@ class _Expanding:
     def _one(self, match: re.Match[str]) -> str:
         name = match["name"] or match["opencode"]
         places: dict[str, Any] = {
-            "workspaceFolder": self.surroundings.directory,
-            "userHome": self.surroundings.home,
+            "workspaceFolder": self.context.directory,
+            "userHome": self.context.home,
         }
         if name in places:
             return str(places[name])
-        if value := self.surroundings.environ.get(name):
+        if value := self.context.environ.get(name):
             if name not in INHERITED:
                 self.used.add(value)
             return value

@@ -50,7 +50,7 @@ def server_environment(process: Process, environ: Mapping[str, str]) -> dict[str
 
 
 class ServerProcess:
-    """Listens to one process (a `Sink`). `over` when nothing more will come, `reason` says why."""
+    """Listens to one process (a `ChildSink`). `over` when nothing more will come, `reason` says why."""
 
     def __init__(self, limits: BridgeLimits) -> None:
         self.over = False

@@ -1,6 +1,6 @@
 """Warm ACP processes: one turn at a time each, taken by workspace and model, let go when idle, replaced when dead.
 
-How many turns may run is the gate's business; how many processes may exist is decided here, and one that waits for
+How many turns may run is decided by `slots.py`; how many processes may exist is decided here, and one that waits for
 another model gives way to one that is needed.
 """
 

@@ -92,7 +92,7 @@ class CursorCliBackend:
         self._setup = setup
         self._clock = clock
         self._environment = child_environment(setup.environment, setup.api_key)
-        self._gate = Slots(limits.processes, limits.queue, retry_after=limits.retry_after)
+        self._slots = Slots(limits.processes, limits.queue, retry_after=limits.retry_after)
         self._scratch = Scratch(setup.data_dir / "cursor-agent" / "scratch")
         self._ledger = ChatFiles(setup.data_dir / "cursor-agent" / "chats")
         self._account = CliAccount(
@@ -161,7 +161,7 @@ class CursorCliBackend:
         parent: bytes | None,
         at: Circumstances,
     ) -> Turn:
-        place = self._gate.join()
+        place = self._slots.join()
         text, pictures = prompt.text, None
         if prompt.images:
             try:
@@ -208,7 +208,7 @@ class CursorCliBackend:
     ) -> Turn:
         launch = AcpLaunch(work, program.build, prompt, chat.turns if chat else 0, parent, at)
         translator = AcpTranslator(showing=self._setup.showing, prompt_chars=at.prompt_chars)
-        place = self._gate.join()
+        place = self._slots.join()
         return AcpTurn(
             self.name, launch, translator, place, self._pool, self._setup.limits, self._failed, self._ledger.keep
         )

@@ -18,7 +18,7 @@ class Slots:
         return len(self._waiting)
 
     def join(self) -> "Slot":
-        """A place at the gate, or GatewayError(OVERLOADED) when the queue is full. Nothing is awaited here."""
+        """A slot, or GatewayError(OVERLOADED) when the queue is full. Nothing is awaited here."""
         if self._free:
             self._free -= 1
             return Slot(self, None)
@@ -47,8 +47,8 @@ class Slots:
 class Slot:
     """Somebody's place: in the queue first, then at work. Given back once, from either."""
 
-    def __init__(self, gate: Slots, turn: "asyncio.Future[None] | None") -> None:
-        self._gate = gate
+    def __init__(self, slots: Slots, turn: "asyncio.Future[None] | None") -> None:
+        self._slots = slots
         self._turn = turn
         self._left = False
 
@@ -60,4 +60,4 @@ class Slot:
     def leave(self) -> None:
         if not self._left:
             self._left = True
-            self._gate.leave(self._turn)
+            self._slots.leave(self._turn)
