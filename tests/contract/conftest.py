@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from caretway.simulator.manners import CLASSIC, Manners
 from contract.gateways import Client, gateway
 
 
@@ -18,6 +19,12 @@ def stream(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture
-async def client(transport: str) -> AsyncIterator[Client]:
-    async with gateway(transport) as running:
+def manners() -> Manners:
+    """How the simulator behaves; a file whose tests hold for both profiles overrides it with `BOTH`."""
+    return CLASSIC
+
+
+@pytest.fixture
+async def client(transport: str, manners: Manners) -> AsyncIterator[Client]:
+    async with gateway(transport, manners=manners) as running:
         yield running

@@ -2,10 +2,10 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Final
 
 import httpx
 import msgspec
@@ -13,8 +13,12 @@ import msgspec
 from caretway.app import Gateway
 from caretway.config import Settings
 from caretway.simulator import Simulator
+from caretway.simulator.manners import CLASSIC, LIVE, Manners
 
 CHAT = "/v1/chat/completions"
+MET: Final = replace(LIVE, sibling_gaps_ms=())
+"""Cursor's manners as far as the gateway copes with them; docs/like-cursor.md has the list of what is open."""
+BOTH: Final = (CLASSIC, MET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,15 +130,15 @@ def accumulated(status: int, headers: httpx.Headers, chunks: list[dict[str, Any]
 
 
 @asynccontextmanager
-async def gateway(transport: str = "auto", **settings: Any) -> AsyncIterator[Client]:
+async def gateway(transport: str = "auto", *, manners: Manners = CLASSIC, **settings: Any) -> AsyncIterator[Client]:
     """A gateway on the `agent` backend, pointed at a simulator of its own that listens on a socket."""
-    async with simulated() as (simulator, port), gateway_to(simulator, port, transport, **settings) as client:
+    async with simulated(manners) as (simulator, port), gateway_to(simulator, port, transport, **settings) as client:
         yield client
 
 
 @asynccontextmanager
-async def simulated() -> AsyncIterator[tuple[Simulator, int]]:
-    simulator = Simulator()
+async def simulated(manners: Manners = CLASSIC) -> AsyncIterator[tuple[Simulator, int]]:
+    simulator = Simulator(manners=manners)
     try:
         yield simulator, await simulator.listen("127.0.0.1", 0)
     finally:

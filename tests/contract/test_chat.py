@@ -5,12 +5,19 @@ from typing import Any
 
 import pytest
 
-from contract.gateways import CHAT, Client, gateway, tool
+from caretway.simulator.manners import Manners
+from contract.gateways import BOTH, CHAT, Client, gateway, tool
 
 PIXEL = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000001000000010806000000"
     "1f15c4890000000d49444154789c6364f8cf500f0003860180345a347d6b0000000049454e44ae426082"
 )
+
+
+@pytest.fixture(params=BOTH, ids=lambda profile: profile.name)
+def manners(request: pytest.FixtureRequest) -> Manners:
+    profile: Manners = request.param
+    return profile
 
 
 async def test_text_thinking_and_usage(client: Client, stream: bool) -> None:

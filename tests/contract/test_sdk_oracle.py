@@ -1,4 +1,4 @@
-"""The official Cursor SDK as a foreign judge of the simulator: one case per check and per transport.
+"""The official Cursor SDK as a foreign judge of the simulator: one case per profile, check and transport.
 
 Both transports are judged at the same time, each by one run of `tests/oracle/sdk_oracle.py` against one `caretway
 simulate`. The cases then read the lines that the judge printed. The slow check (a tool that takes longer than the SDK's
@@ -20,6 +20,7 @@ import pytest
 
 ORACLE: Final = Path(__file__).parent.parent / "oracle" / "sdk_oracle.py"
 MODES: Final = ("h1", "h2")
+PROFILES: Final = ("classic", "live")
 SLOW: Final = "slow_tool"
 CHECKS: Final = re.findall(r"^def check_(\w+)", ORACLE.read_text(encoding="utf-8"), re.MULTILINE)
 LIMIT_S: Final = 240
@@ -36,9 +37,9 @@ WHEELS: Final = {
 pytestmark = pytest.mark.timeout(LIMIT_S + 60)
 
 
-def serve(mode: str, stack: ExitStack) -> str:
+def serve(mode: str, profile: str, stack: ExitStack) -> str:
     """A simulator of its own process; its address."""
-    command = [sys.executable, "-m", "caretway", "simulate", "--port", "0", "--prefer", mode]
+    command = [sys.executable, "-m", "caretway", "simulate", "--port", "0", "--prefer", mode, "--profile", profile]
     server = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
     stack.callback(server.terminate)
     assert server.stdout is not None
@@ -48,9 +49,9 @@ def serve(mode: str, stack: ExitStack) -> str:
     return found[0]
 
 
-@pytest.fixture(scope="module")
-def verdicts() -> Iterator[dict[str, str]]:
-    """What the judge printed, by mode."""
+@pytest.fixture(scope="module", params=PROFILES)
+def verdicts(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
+    """What the judge printed about one profile, by mode."""
     if importlib.util.find_spec("cursor_sdk") is None:
         here = (sys.platform, platform.machine().lower())
         if here in WHEELS:
@@ -60,7 +61,7 @@ def verdicts() -> Iterator[dict[str, str]]:
         judges = {}
         for mode in MODES:
             output = stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8"))
-            command = [sys.executable, str(ORACLE), "--base-url", serve(mode, stack)]
+            command = [sys.executable, str(ORACLE), "--base-url", serve(mode, request.param, stack)]
             command += ["--slow"] if mode == MODES[0] else []
             judge = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
             stack.callback(judge.wait)

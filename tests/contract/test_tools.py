@@ -7,9 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from contract.gateways import CHAT, Answer, Client, gateway, result, tool
+from caretway.simulator.manners import Manners
+from contract.gateways import BOTH, CHAT, Answer, Client, gateway, result, tool
 
 TOOLS = [tool("lookup", "key"), tool("note", "text")]
+
+
+@pytest.fixture(params=BOTH, ids=lambda profile: profile.name)
+def manners(request: pytest.FixtureRequest) -> Manners:
+    profile: Manners = request.param
+    return profile
 
 
 def user(text: str) -> dict[str, Any]:

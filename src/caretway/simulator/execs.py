@@ -11,11 +11,9 @@ from google.protobuf import json_format, struct_pb2
 from google.protobuf.message import Message as ProtoMessage
 
 from ..wire.messages import pb
+from . import raw_fields
 from .model_input import Tool
 from .script import ToolUse
-
-_UNKNOWN_FIELD: Final = b"\xb2\x01\x00"
-"""Field 22 (computer use), empty: a kind of exec that a client of our schema has never heard of."""
 
 FIELDS: Final = {
     "shell": "shell_args",
@@ -32,7 +30,28 @@ FIELDS: Final = {
     "read_mcp_resource": "read_mcp_resource_exec_args",
     "write_shell_stdin": "write_shell_stdin_args",
     "request_context": "request_context_args",
+    "mcp_state": "mcp_state_exec_args",
 }
+NEWER: Final = {
+    "unknown": 22,
+    "execute_hook": 27,
+    "subagent": 28,
+    "force_background_shell": 30,
+    "force_background_subagent": 31,
+    "subagent_await": 37,
+    "smart_mode_classifier": 38,
+    "canvas_diagnostics": 40,
+    "shell_precheck": 41,
+    "mcp_precheck": 42,
+    "web_fetch_precheck": 43,
+    "git_diff": 44,
+    "mini_swe_bash": 52,
+    "conversation_search": 53,
+    "store_conflict": 54,
+}
+"""Kinds that our schema does not have, by their field (22 is computer use)."""
+_ENVELOPE_FIELDS: Final = (1, 15, 39, 45)
+"""Of an ExecClientMessage: everything that is no result."""
 
 
 class BadArguments(ValueError):
@@ -42,8 +61,8 @@ class BadArguments(ValueError):
 def request(kind: str, args: dict[str, Any], call_id: str) -> pb.ExecServerMessage:
     """The exec of a built-in; the caller numbers it."""
     message = pb.ExecServerMessage()
-    if kind == "unknown":
-        message.MergeFromString(_UNKNOWN_FIELD)
+    if kind in NEWER:
+        message.MergeFromString(raw_fields.message(NEWER[kind]))
         return message
     inner = getattr(message, FIELDS[kind])
     inner.SetInParent()
@@ -94,7 +113,9 @@ class ExecOutcome:
             return "error: the exec was closed without a result"
         kind = self.messages[-1].WhichOneof("message")
         if kind is None:
-            return "error: the result has no content"
+            fields = [field for field, _ in raw_fields.read(self.messages[-1].SerializeToString())]
+            newer = [field for field in fields if field not in _ENVELOPE_FIELDS]
+            return f"answered in field {newer[0]}" if newer else "error: the result has no content"
         if kind == "shell_stream":
             return _stream_text(self.messages)
         result = getattr(self.messages[-1], kind)

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 from ..wire.messages import pb
 from . import execs, updates
+from .stats import Stats
 
 MAX_EXEC_MESSAGES: Final = 100_000
 MAX_EXEC_BYTES: Final = 64 * 1024 * 1024
@@ -20,8 +21,9 @@ _T = TypeVar("_T")
 
 
 class Pending:
-    def __init__(self, write: Write) -> None:
+    def __init__(self, write: Write, stats: Stats | None = None) -> None:
         self._write = write
+        self._stats = stats or Stats()
         self._last_kv = 0
         self._last_exec = 0
         self._kv: dict[int, asyncio.Future[pb.KvClientMessage]] = {}
@@ -46,6 +48,7 @@ class Pending:
 
     def execute(self, message: pb.ExecServerMessage, exec_id: str) -> asyncio.Future[execs.ExecOutcome]:
         self._last_exec += 1
+        self._stats.execs_asked += 1
         message.id = self._last_exec
         message.exec_id = exec_id
         opened = self._execs[message.id] = _OpenExec()
@@ -53,6 +56,7 @@ class Pending:
         return opened.outcome
 
     def ask(self, query: pb.InteractionQuery) -> asyncio.Future[pb.InteractionResponse]:
+        self._stats.queries_asked += 1
         waiting = self._queries[query.id] = asyncio.get_running_loop().create_future()
         self._write(updates.query(query))
         return waiting
@@ -82,10 +86,13 @@ class Pending:
                 pass  # heartbeats of an exec that takes long
 
     def deliver_response(self, message: pb.InteractionResponse) -> None:
-        _settle(self._queries.pop(message.id, None), message)
+        waiting = self._queries.pop(message.id, None)
+        self._stats.queries_answered += waiting is not None
+        _settle(waiting, message)
 
     def _close_exec(self, number: int, thrown: str | None) -> None:
         if (opened := self._execs.pop(number, None)) is not None:
+            self._stats.execs_answered += 1
             _settle(opened.outcome, execs.ExecOutcome(tuple(opened.messages), thrown))
 
 

@@ -5,6 +5,7 @@ from typing import Any, Final
 from google.protobuf import json_format
 
 from ..wire.messages import pb
+from . import raw_fields
 from .execs import BadArguments
 
 _FIELDS: Final = {
@@ -16,7 +17,24 @@ _FIELDS: Final = {
 }
 
 
+_NEWER: Final = {
+    "setup_vm": (8, {1: "success"}),
+    "pull_request": (10, {3: "rejected"}),
+    "mcp_auth": (11, {2: "rejected"}),
+    "generate_image": (12, {2: "rejected"}),
+    "kind_13": (13, {2: "failure"}),
+    "connect_scm": (14, {2: "rejected"}),
+}
+"""Kinds that our schema does not have: their field, and what the fields of a typed answer mean."""
+_ANSWERS: Final = dict(_NEWER.values())
+_ID: Final = 1
+
+
 def request(kind: str, args: dict[str, Any], number: int, call_id: str) -> pb.InteractionQuery:
+    if kind in _NEWER:
+        if args:
+            raise BadArguments(f"the query {kind} takes no arguments")
+        return pb.InteractionQuery.FromString(raw_fields.number(_ID, number) + raw_fields.message(_NEWER[kind][0]))
     field, defaults = _FIELDS[kind]
     message = pb.InteractionQuery(id=number)
     inner = getattr(message, field)
@@ -33,7 +51,7 @@ def text(response: pb.InteractionResponse) -> str:
     """`approved`, `rejected: REASON`, `error: ...` or `success`."""
     kind = response.WhichOneof("result")
     if kind is None:
-        return "error: the answer is empty"
+        return _newer_text(response.SerializeToString())
     answer = getattr(response, kind)
     if kind in ("ask_question_interaction_response", "create_plan_request_response"):
         answer = answer.result
@@ -52,3 +70,15 @@ def text(response: pb.InteractionResponse) -> str:
 
 def agreed(text: str) -> bool:
     return text.startswith(("approved", "success"))
+
+
+def _newer_text(response: bytes) -> str:
+    """The answer to a kind that our schema does not have."""
+    for field, meanings in _ANSWERS.items():
+        answer = raw_fields.embedded(response, field)
+        for number, meaning in meanings.items() if answer is not None else ():
+            value = raw_fields.embedded(answer or b"", number)
+            if value is not None:
+                reason = (raw_fields.embedded(value, 1) or b"").decode("utf-8", "replace")
+                return meaning if meaning == "success" else f"{meaning}: {reason}"
+    return "error: the answer is empty"

@@ -34,7 +34,7 @@ class SimRun:
         self._world = world
         self._exchange = exchange
         self._request_id = request_id or str(uuid.uuid4())
-        self._mail = Pending(exchange.write)
+        self._mail = Pending(exchange.write, world.stats)
         self._loop = asyncio.get_running_loop()
         self._first: asyncio.Future[pb.AgentRunRequest] = self._loop.create_future()
         self._performance: Performance | None = None

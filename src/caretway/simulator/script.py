@@ -10,57 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from .script_words import EXEC_KINDS, FAILURES, QUERY_KINDS
+
 MAX_DELTAS: Final = 1_000_000
 MAX_DELTA_CHARS: Final = 1_000_000
 MAX_DELAY_MS: Final = 600_000
 FILLER: Final = "the quick brown fox jumps over the lazy dog and "
-
-EXEC_KINDS: Final = frozenset(
-    [
-        "shell",
-        "shell_stream",
-        "read",
-        "write",
-        "delete",
-        "ls",
-        "grep",
-        "fetch",
-        "diagnostics",
-        "background_shell",
-        "list_mcp_resources",
-        "read_mcp_resource",
-        "write_shell_stdin",
-        "request_context",
-        "unknown",
-    ]
-)
-FAILURES: Final = (
-    "unauthenticated",
-    "usage_limit",
-    "rate_limit",
-    "overflow",
-    "bad_model",
-    "deprecated",
-    "unavailable",
-    "internal",
-    "bare",
-    "quota",
-    "outdated",
-    "schema",
-    "policy",
-    "plan",
-    "gone",
-    "late",
-    "region",
-    "team_region",
-    "max_mode",
-    "denied",
-    "no_exec",
-    "picture",
-    "eof",
-)
-"""What `sim: fail` can name. Each wire has a table of its own that says what it looks like there."""
-QUERY_KINDS: Final = frozenset(["web_search", "ask_question", "create_plan", "web_fetch", "switch_mode"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,10 @@ class Stats:
     blobs_set: int = 0
     blobs_got: int = 0
     blobs_missing: int = 0
+    execs_asked: int = 0
+    execs_answered: int = 0
+    queries_asked: int = 0
+    queries_answered: int = 0
     token_exchanges: int = 0
     token_refreshes: int = 0
     tokens_in_uncached: int = 0

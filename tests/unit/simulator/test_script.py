@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from caretway.simulator.script import (
-    EXEC_KINDS,
     Drop,
     Exec,
     Fail,
@@ -25,6 +24,7 @@ from caretway.simulator.script import (
     has_script,
     parse,
 )
+from caretway.simulator.script_words import EXEC_KINDS
 
 CASES: list[tuple[str, tuple[Step, ...]]] = [
     ("sim: say hello world", (Say("hello world"),)),

@@ -4,7 +4,8 @@ import pytest
 
 from caretway.simulator.faults import SCRIPTED
 from caretway.simulator.model_input import InputCall, InputMessage, InputResult, InputText, Role
-from caretway.simulator.script import FAILURES, Drop, Exec, Fail, Result, Say, ScriptStream, Step, Think, Wait
+from caretway.simulator.script import Drop, Exec, Fail, Result, Say, ScriptStream, Step, Think, Wait
+from caretway.simulator.script_words import FAILURES
 from caretway.simulator.text_model import answer, read, split
 
 BRIDGE = """<tool_bridge>

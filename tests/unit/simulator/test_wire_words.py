@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caretway.simulator import execs, faults, queries, updates
+from caretway.simulator import execs, faults, queries, raw_fields, updates
 from caretway.simulator.accounts import LIFETIME_S, Accounts, accepted
 from caretway.simulator.model_input import Tool, find
-from caretway.simulator.script import EXEC_KINDS, QUERY_KINDS, ScriptStream, ToolUse
+from caretway.simulator.script import ScriptStream, ToolUse
+from caretway.simulator.script_words import EXEC_KINDS, QUERY_KINDS
 from caretway.simulator.shared import Drops, Shared
 from caretway.simulator.toolbox import read_tools
 from caretway.wire.envelope import End, EnvelopeReader
@@ -38,7 +39,7 @@ def test_the_stream_template_is_real_protobuf(size: int) -> None:
 # ---------------------------------------------------------------------------------------------- execs
 
 
-@pytest.mark.parametrize("kind", sorted(EXEC_KINDS - {"unknown"}))
+@pytest.mark.parametrize("kind", sorted(EXEC_KINDS - execs.NEWER.keys()))
 def test_every_kind_has_arguments_on_the_wire(kind: str) -> None:
     message = execs.request(kind, {}, "call_1")
     which = message.WhichOneof("message")
@@ -162,7 +163,38 @@ def test_a_shell_stream_ends_with_its_exit() -> None:
     assert execs.ExecOutcome(messages).text() == "ab\n[exit code 2]"
 
 
-@pytest.mark.parametrize("kind", sorted(QUERY_KINDS))
+NEWER_QUERIES = {
+    "setup_vm": (8, 1, "success"),
+    "pull_request": (10, 3, "rejected: not here"),
+    "mcp_auth": (11, 2, "rejected: not here"),
+    "generate_image": (12, 2, "rejected: not here"),
+    "kind_13": (13, 2, "failure: not here"),
+    "connect_scm": (14, 2, "rejected: not here"),
+}
+
+
+@pytest.mark.parametrize(("kind", "field", "result", "wanted"), [(kind, *row) for kind, row in NEWER_QUERIES.items()])
+def test_newer_queries_and_their_typed_answers(kind: str, field: int, result: int, wanted: str) -> None:
+    query = queries.request(kind, {}, 0, "call_1").SerializeToString()
+    assert list(raw_fields.read(query)) == [(field, b"")], "query ids begin at 0, which is not written"
+    reason = b"" if wanted == "success" else raw_fields.text(1, "not here")
+    typed = raw_fields.message(field, raw_fields.message(result, reason))
+    assert queries.text(pb.InteractionResponse.FromString(typed)) == wanted
+    assert queries.text(pb.InteractionResponse.FromString(raw_fields.message(field))) == "error: the answer is empty"
+    with pytest.raises(execs.BadArguments):
+        queries.request(kind, {"a": 1}, 0, "call_1")
+
+
+@pytest.mark.parametrize(("kind", "field"), sorted(execs.NEWER.items()))
+def test_newer_execs(kind: str, field: int) -> None:
+    message = execs.request(kind, {}, "c").SerializeToString()
+    assert [number for number, _ in raw_fields.read(message)] == [field]
+    typed = pb.ExecClientMessage.FromString(raw_fields.number(1, 3) + raw_fields.message(field))
+    assert execs.ExecOutcome((typed,)).text() == f"answered in field {field}"
+    assert execs.ExecOutcome((pb.ExecClientMessage(id=3),)).text() == "error: the result has no content"
+
+
+@pytest.mark.parametrize("kind", sorted(QUERY_KINDS - NEWER_QUERIES.keys()))
 def test_every_query_has_its_call_id(kind: str) -> None:
     query = queries.request(kind, {}, 7, "call_1")
     assert query.id == 7

@@ -1,0 +1,127 @@
+"""The profile `live` on real sockets: what it does that the classic one does not, and what the gateway makes of it."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+
+from caretway.simulator import Simulator, raw_fields
+from caretway.simulator.manners import LIVE, Manners
+from caretway.wire import paths
+from caretway.wire.blobs import blob_id, write_message
+from caretway.wire.messages import pb
+from contract.gateways import MET, gateway, result, simulated, tool
+from contract.sim_peer import H2, PROTO, STREAM, Peer, offer, say
+
+MODEL = pb.RequestedModel(model_id="sim-auto")
+TOOLS = [tool("lookup", "key")]
+
+
+@pytest.fixture
+async def live() -> AsyncIterator[tuple[Simulator, int]]:
+    async with simulated(replace(LIVE, lingers_ms=0)) as running:
+        yield running
+
+
+async def played(port: int, request: pb.AgentRunRequest, peer: Peer | None = None) -> Peer:
+    seen = peer or Peer()
+    async with H2.open(port) as connection:
+        await connection.run(request, seen)
+    return seen
+
+
+async def test_m2_base_models_are_served(live: tuple[Simulator, int]) -> None:
+    async with H2.open(live[1]) as connection:
+        status, body = (
+            await connection.call("POST", "/aiserver.v1.AiService/AvailableModels", PROTO, b"\x28\x01\x38\x01")
+        )[:2]
+        assert status == 200
+        assert raw_fields.embedded(body, 2) is not None
+        assert (await connection.call("POST", paths.USABLE_MODELS, STREAM, b""))[0] == 415
+
+
+async def test_m4_a_lonely_slug_is_an_empty_turn(live: tuple[Simulator, int]) -> None:
+    peer = await played(live[1], say("sim: say hi", requested_model=pb.RequestedModel(model_id="gpt-5.1-low")))
+    assert (peer.text, peer.error) == ("", None)
+    assert peer.ended == pb.TurnEndedUpdate()
+
+
+async def test_r10_three_checkpoints_of_a_turn_with_a_call(live: tuple[Simulator, int]) -> None:
+    peer = Peer(tools={"add": lambda _: "three"})
+    await played(live[1], offer(say('sim: call add {"a": 1}\nsim: result', requested_model=MODEL), "add"), peer)
+    assert peer.text == "three"
+    assert peer.seen.count("checkpoint") == 3
+    assert "tool_requests_listed" not in peer.seen
+
+
+async def test_r11_system_roots_are_dropped(live: tuple[Simulator, int]) -> None:
+    request = say("sim: instructions", requested_model=MODEL)
+    request.action.user_message_action.request_context.cloud_rule = "from the rule"
+    root = write_message("system", "from a root")
+    request.conversation_state.root_prompt_messages_json.append(blob_id(root))
+    peer = await played(live[1], request, Peer(blobs={blob_id(root): root}))
+    assert "from the rule" in peer.text
+    assert "from a root" not in peer.text
+
+
+async def test_r16_a_refused_conversation_stays_refused(live: tuple[Simulator, int]) -> None:
+    first = await played(live[1], say("sim: fail bare", requested_model=MODEL))
+    again = await played(live[1], say("sim: say hi", requested_model=MODEL))
+    fresh = say("sim: say hi", requested_model=MODEL)
+    fresh.conversation_id = "another"
+    assert first.error == again.error
+    assert again.error is not None
+    assert (await played(live[1], fresh)).text == "hi"
+
+
+async def test_a3_a_stream_that_ends_without_a_frame(live: tuple[Simulator, int]) -> None:
+    peer = await played(live[1], say("sim: fail eof", requested_model=MODEL))
+    assert (peer.finished, peer.seen, peer.heartbeats) == (False, [], 0)
+
+
+async def test_a4_u5_t2_over_http1(live: tuple[Simulator, int]) -> None:
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{live[1]}", trust_env=False) as http:
+        assert (await http.post(paths.RUN, headers=STREAM)).status_code == 464
+        key = {"authorization": "Bearer key spent=80"}
+        pair = (await http.post(paths.EXCHANGE_KEY, headers=key, json={})).json()
+        usage = "/aiserver.v1.DashboardService/GetCurrentPeriodUsage"
+        told = await http.post(usage, headers={"authorization": f"Bearer {pair['accessToken']}"}, json={})
+        assert told.json()["planUsage"]["apiPercentUsed"] == 80
+        refresh = {"authorization": f"Bearer {pair['refreshToken']}"}
+        assert (await http.post(paths.REFRESH, headers=refresh, json={})).status_code == 401
+        assert (await http.post("/auth/token", json={"refreshToken": pair["refreshToken"]})).status_code == 401
+        assert (await http.post(paths.EXCHANGE_KEY, headers=refresh, json={})).status_code == 200
+
+
+FLIPPED: list[tuple[str, dict[str, Any]]] = [
+    ("R2 two ids", {"two_ids": True}),
+    ("R1 arguments in pieces", {"argument_text": "pieces"}),
+    ("R5 no tokens in the gaps", {"tokens_in_gaps": False}),
+    ("R6 calls are listed", {"lists_calls": True}),
+    ("U2 absurd cache reads", {"absurd_cache_reads": True}),
+]
+
+
+@pytest.mark.parametrize(("name", "flip"), FLIPPED, ids=[row[0] for row in FLIPPED])
+async def test_a_tool_loop_with_one_switch_flipped(name: str, flip: dict[str, Any], transport: str) -> None:
+    manners: Manners = replace(MET, **flip)
+    messages = [{"role": "user", "content": f'sim: call lookup {{"key": "{"k" * 80}"}}\nsim: result'}]
+    async with gateway(transport, manners=manners) as client:
+        first = await client.chat(messages, tools=TOOLS)
+        assert len(first.calls) == 1
+        second = await client.chat([*messages, first.message, result(first.calls[0], "VALUE")], tools=TOOLS)
+        assert (second.session, second.text) == ("resumed", "VALUE")
+        assert client.stats()["runs_opened"] == 1
+
+
+async def test_r7_reasoning_that_only_counts_tokens(transport: str) -> None:
+    async with gateway(transport, manners=LIVE, progress_timeout=0.6) as client:
+        assert (await client.chat("sim: ponder 1500\nsim: say hi")).text == "hi"
+        assert client.stats()["runs_opened"] == 1
+
+
+async def test_r9_an_end_without_turn_ended_is_a_cut(transport: str) -> None:
+    async with gateway(transport, manners=LIVE) as client:
+        assert (await client.chat("sim: say a\nsim: leave\nsim: say b")).text == "a\nb"
