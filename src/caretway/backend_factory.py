@@ -22,7 +22,7 @@ from .auth.tokens import FixedToken, NoToken, RenewedToken, exchanged_key
 from .backends.agent_api.backend import AgentBackend, AgentSetup, ParameterSource
 from .backends.agent_api.compose import RunContext
 from .backends.agent_api.parameters import PATH, model_parameters
-from .backends.agent_api.watch import ConversationLimits
+from .backends.agent_api.turn_clock import ConversationLimits
 from .backends.cursor_cli.program import find_program, named_program
 from .builtin_tools.policy import LocalSetup, tool_policy
 from .config import Settings, process_environment

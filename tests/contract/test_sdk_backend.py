@@ -121,7 +121,7 @@ async def test_no_bridge_outlives_its_watcher(tmp_path: Path) -> None:
     async with sdk(tmp_path) as backend:
         await said(backend, "sim: say one")
         bridge = bridge_of(backend)
-        (watcher,) = [int(line.split()[0]) for line in processes(tmp_path) if "watch.py" in line]
+        (watcher,) = [int(line.split()[0]) for line in processes(tmp_path) if "supervisor.py" in line]
         os.kill(watcher, signal.SIGKILL)
         await asyncio.shield(bridge.gone)
         await until(lambda: not processes(tmp_path))

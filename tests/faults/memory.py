@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from caretway.auth.tokens import FixedToken
 from caretway.backends.agent_api.backend import AgentBackend, AgentSetup
 from caretway.backends.agent_api.compose import RunContext
-from caretway.backends.agent_api.watch import ConversationLimits
+from caretway.backends.agent_api.turn_clock import ConversationLimits
 from caretway.builtin_tools.policy import LocalSetup, tool_policy
 from caretway.core.errors import GatewayError
 from caretway.core.request import Message, Role, Text, ToolResult, ToolSpec, TurnRequest

@@ -15,7 +15,7 @@ from typing import Any
 import caretway
 from caretway.backends.agent_api.backend import AgentBackend, AgentSetup
 from caretway.backends.agent_api.compose import RunContext
-from caretway.backends.agent_api.watch import ConversationLimits
+from caretway.backends.agent_api.turn_clock import ConversationLimits
 from caretway.builtin_tools.decisions import Refuse
 from caretway.builtin_tools.policy import ToolRules
 from caretway.core.fold import Reply

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from .claims import subject
+from .token_lifetime import subject
 
 VERSION: Final = 1
 

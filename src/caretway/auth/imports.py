@@ -14,7 +14,7 @@ import msgspec
 
 from ..core.errors import ErrorKind, GatewayError
 from .account import Account
-from .claims import claims
+from .token_lifetime import claims
 
 MAX_BYTES: Final = 64 * 1024
 _ONE_STRING: Final = re.compile(r"([\x21-\x7b\x7d\x7e]*)\|([\x21-\x7b\x7d\x7e]*)")

@@ -15,8 +15,8 @@ from typing import Final, Protocol
 from ..core.errors import KEYS_PAGE, ErrorKind, GatewayError
 from ..tasks import spawn
 from .account import Account
-from .claims import Term, term
 from .renewal import Call, refusal, renew
+from .token_lifetime import Term, term
 
 log = logging.getLogger(__name__)
 

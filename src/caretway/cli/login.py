@@ -146,9 +146,9 @@ async def _sign_in(settings: Settings, offered: Account | None, *, browser: bool
     import time
     import uuid
 
-    from ..auth.claims import due
     from ..auth.login import VERIFIER_BYTES, invite, sign_in
     from ..auth.renewal import renew
+    from ..auth.token_lifetime import due
     from ..backend_factory import open_call, sign_ins
 
     kept = sign_ins(settings)

@@ -99,7 +99,7 @@ class AccountFacts:
 def account_facts(settings: Settings, backend: str = "agent") -> AccountFacts:
     """Who is signed in, with what, until when. Call it after `backend.status`, which may renew the token."""
     from ..auth.account import Account
-    from ..auth.claims import term
+    from ..auth.token_lifetime import term
     from ..backend_factory import holder, sign_ins
 
     if backend == "sdk":  # it takes an API key and nothing else

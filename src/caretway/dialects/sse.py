@@ -7,6 +7,9 @@ from typing import Final
 
 DONE: Final = b"data: [DONE]\n\n"
 """The end marker of OpenAI's chat streams."""
+_LINE = "\u2028".encode()
+_PARAGRAPH = "\u2029".encode()
+_NEXT = "\u0085".encode()
 
 
 def data(payload: bytes) -> bytes:
@@ -21,3 +24,12 @@ def event(name: str, payload: bytes) -> bytes:
 def comment(text: str) -> bytes:
     """A comment line that every client skips. It keeps the connection alive."""
     return b": %b\n\n" % text.encode()
+
+
+def one_line(data: bytes) -> bytes:
+    """Events without the characters that some clients take for the end of a line (Python's `splitlines` does): what is
+    in an event is JSON, where they can be escaped."""
+    for raw, escaped in ((_LINE, b"\\u2028"), (_PARAGRAPH, b"\\u2029"), (_NEXT, b"\\u0085")):
+        if raw in data:
+            data = data.replace(raw, escaped)
+    return data

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from ..core.errors import ErrorKind, GatewayError, bad_request
 from ..core.request import Image, Message, Role, SessionMode, Text, ToolResult, ToolSpec, TurnRequest, last_answer
 from ..core.turn import Abilities, Snapshot
-from .loading import asked_for, grown
+from .late_tools import asked_for, grown
 from .retold import known_before
 from .transcript import Chain, canonical, tools_key
 

@@ -14,6 +14,7 @@ from typing import Any
 from ..core.errors import ErrorKind, GatewayError
 from ..core.events import AgentActivity, Event, TurnFailed, TurnStarted
 from ..dialects import Dialect, Encoder, ResponseMeta
+from ..dialects.sse import one_line
 from ..sessions.response import Response
 from .errors import send_error
 from .exchange import Header, ResponseWriter, header_text
@@ -24,9 +25,6 @@ _SSE_HEADERS: tuple[Header, ...] = (
     (b"x-accel-buffering", b"no"),
 )
 _QUIET = (TurnStarted, AgentActivity)
-_LINE = "\u2028".encode()
-_PARAGRAPH = "\u2029".encode()
-_NEXT = "\u0085".encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,15 +255,6 @@ class StreamedAnswer(Answer):
             if not self._writer.blocked:  # a slow client: its silence is not upstream's
                 self._writer.write(encoder.keep_alive)
             self._spoken = now
-
-
-def one_line(data: bytes) -> bytes:
-    """Events without the characters that some clients take for the end of a line (Python's `splitlines` does): what is
-    in an event is JSON, where they can be escaped."""
-    for raw, escaped in ((_LINE, b"\\u2028"), (_PARAGRAPH, b"\\u2029"), (_NEXT, b"\\u0085")):
-        if raw in data:
-            data = data.replace(raw, escaped)
-    return data
 
 
 def _real(events: list[Event]) -> bool:

@@ -13,8 +13,9 @@ from caretway.core.events import TextDelta, TurnEnded, TurnFailed, TurnStarted
 from caretway.core.request import Message, Role, Text, TurnRequest
 from caretway.dialects import ResponseMeta
 from caretway.dialects.openai_chat import OPENAI_CHAT
+from caretway.dialects.sse import one_line
 from caretway.tasks import spawn
-from caretway.web.answer import Answer, Pace, StreamedAnswer, WholeAnswer, one_line
+from caretway.web.answer import Answer, Pace, StreamedAnswer, WholeAnswer
 from caretway.web.exchange import ResponseWriter
 from unit.web.parts import Told, Written
 

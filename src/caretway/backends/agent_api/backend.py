@@ -23,8 +23,8 @@ from .compose import Composer, RunContext
 from .conversation import Conversation
 from .snapshots import blob_source, no_blobs, read_snapshot
 from .turn import AgentTurn
+from .turn_clock import ConversationLimits
 from .unseen import UnseenTokens
-from .watch import ConversationLimits
 
 MAX_MODELS: Final = 2000
 Parameters = Sequence[tuple[str, tuple[str, ...]]]

@@ -31,8 +31,8 @@ from .oversized import MAX_OVERSIZED, cannot_go_on, too_large, whole
 from .run_life import Retry, RunLife, RunPhase
 from .snapshots import write_state
 from .tally import read_total
+from .turn_clock import ConversationLimits
 from .unseen import Learn
-from .watch import ConversationLimits
 from .wire_calls import client_name, mcp_answer, offered_names, wire_ids
 
 __all__ = ["NO_PERSON", "Conversation", "Retry", "RunPhase"]

@@ -22,7 +22,7 @@ from .compose import Opening
 from .echo import Echo
 from .held import held_results
 from .tally import AgentTally
-from .watch import ConversationLimits, GivenUp, Watch
+from .turn_clock import ConversationLimits, GivenUp, Watch
 
 _HEARTBEAT: Final = pb.AgentClientMessage(client_heartbeat=pb.ClientHeartbeat()).SerializeToString()
 _BACKOFF_S: Final = 0.25

@@ -22,7 +22,7 @@ from typing import Any, Final
 from ...core.errors import ErrorKind, GatewayError
 from ...processes.group import signal_group
 from ...tasks import spawn
-from . import watch
+from . import supervisor
 from .callbacks import CallbackServer
 from .layout import Layout, bridge_environment
 
@@ -247,7 +247,7 @@ class Bridges:
         http = httpx.AsyncClient(trust_env=False, limits=httpx.Limits(max_connections=None))
         try:
             client = await cursor_sdk.AsyncClient.launch_bridge(
-                [sys.executable, "-I", "-S", watch.__file__, str(plan_file)],
+                [sys.executable, "-I", "-S", supervisor.__file__, str(plan_file)],
                 workspace=layout.scratch,
                 state_root=layout.state,
                 timeout=setup.start_timeout,

@@ -8,7 +8,7 @@ from google.protobuf.struct_pb2 import Value
 
 from caretway.backends.agent_api.compose import Composer, RunContext
 from caretway.backends.agent_api.conversation import Conversation, Retry
-from caretway.backends.agent_api.watch import ConversationLimits, GivenUp
+from caretway.backends.agent_api.turn_clock import ConversationLimits, GivenUp
 from caretway.builtin_tools.decisions import Policy, Refuse
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import Event

@@ -4,7 +4,7 @@ import pytest
 
 from caretway.backends.agent_api.conversation import Retry, RunPhase
 from caretway.backends.agent_api.snapshots import read_snapshot
-from caretway.backends.agent_api.watch import GivenUp
+from caretway.backends.agent_api.turn_clock import GivenUp
 from caretway.builtin_tools import execs
 from caretway.builtin_tools.decisions import RunHere
 from caretway.core.errors import ErrorKind, GatewayError

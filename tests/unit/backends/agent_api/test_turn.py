@@ -8,7 +8,7 @@ import pytest
 from caretway.backends.agent_api.compose import Composer, RunContext
 from caretway.backends.agent_api.conversation import Conversation
 from caretway.backends.agent_api.turn import AgentTurn
-from caretway.backends.agent_api.watch import ConversationLimits
+from caretway.backends.agent_api.turn_clock import ConversationLimits
 from caretway.builtin_tools.decisions import Refuse
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import Event, TextDelta, TurnFailed, TurnStarted

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from caretway.backends.cursor_sdk.callbacks import PATH, BadCallback, Invocation, read_call
-from caretway.backends.cursor_sdk.watch import replaced
+from caretway.backends.cursor_sdk.supervisor import replaced
 
 KEY = {"authorization": "Bearer token"}
 

@@ -5,7 +5,7 @@ from typing import Final
 import pytest
 
 from caretway.core.request import Message, Role, Text, ToolCall, ToolResult, ToolSpec
-from caretway.sessions.loading import MOST_IN_ALL, MOST_OF_ONE, asked_for, grown
+from caretway.sessions.late_tools import MOST_IN_ALL, MOST_OF_ONE, asked_for, grown
 
 READ: Final = ToolSpec("read", "Reads.", {"type": "object", "properties": {"a": {}, "b": {}}})
 WRITE: Final = ToolSpec("write", "Writes.")

@@ -1,4 +1,4 @@
-"""The program that stands between the gateway and the SDK's bridge: `python watch.py PLAN ARGUMENT...`.
+"""The program that stands between the gateway and the SDK's bridge: `python supervisor.py PLAN ARGUMENT...`.
 
 It starts the bridge in a process group of its own, holds a connection to the gateway, and ends the whole group when
 that connection ends: also after a SIGKILL of the gateway, which leaves nobody else to do it. In the other direction the

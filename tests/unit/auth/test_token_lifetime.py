@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from caretway.auth.claims import EARLY_S, UNKNOWN_LIFE_S, due, subject, term
+from caretway.auth.token_lifetime import EARLY_S, UNKNOWN_LIFE_S, due, subject, term
 from unit.auth.desk import jwt
 
 
