@@ -167,6 +167,8 @@ class Gateway:
             extra=settings.models,
             aliases=settings.model_aliases,
             strict=settings.strict_models,
+            only=settings.models_only,
+            usual=settings.model_parameters,
             clock=time.monotonic,
         )
         pace = Pace(settings.keep_alive, settings.first_event_patience, total=settings.response_timeout)

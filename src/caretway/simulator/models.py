@@ -1,9 +1,14 @@
-"""The simulated models, in the three forms in which Cursor lists models."""
+"""The simulated models, in the forms in which Cursor lists models: flat, with variants, and the public list.
+
+The three models of our own are always there. With Cursor's catalogue the models of `model_catalogue` follow them.
+"""
 
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..wire.messages import pb
+from ..wire.messages import ai, pb
+from . import model_catalogue
+from .model_catalogue import BaseModel, Variant
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,22 +51,64 @@ def details(model: Model) -> pb.ModelDetails:
     return message
 
 
-def usable() -> pb.GetUsableModelsResponse:
-    return pb.GetUsableModelsResponse(models=[details(model) for model in MODELS])
+def usable(own: str = "", *, cursor: bool = False) -> pb.GetUsableModelsResponse:
+    """The flat list. `own`: one more. `cursor`: with Cursor's own, which says nothing about thinking."""
+    listed = [details(model) for model in MODELS]
+    if cursor:
+        for row in listed:
+            row.ClearField("thinking_details")
+        listed += model_catalogue.usable()
+    if own:
+        listed.append(details(Model(own, own, "")))
+    return pb.GetUsableModelsResponse(models=listed)
 
 
-def public() -> dict[str, Any]:
+def available(own: str = "", *, cursor: bool = False) -> ai.AvailableModelsResponse:
+    """The base models, with the variants that may be asked for."""
+    bases = [*_bases(cursor), *([base(Model(own, own, ""))] if own else ())]
+    return ai.AvailableModelsResponse(models=[model_catalogue.available(model) for model in bases])
+
+
+def public(*, cursor: bool = False) -> dict[str, Any]:
     """The answer of the public `/v1/models`."""
-    return {"items": [_public(model) for model in MODELS]}
+    descriptions = {model.id: model.description for model in MODELS}
+    return {"items": [_public(model, descriptions.get(model.id, "")) for model in _bases(cursor)]}
 
 
-def _public(model: Model) -> dict[str, Any]:
-    values = [{"value": effort, "displayName": effort.capitalize()} for effort in model.efforts]
-    chosen = [{"id": "effort", "value": _DEFAULT_EFFORT}] if values else []
+def base(model: Model) -> BaseModel:
+    variants = [Variant((("effort", effort),), "", default=effort == _DEFAULT_EFFORT) for effort in model.efforts]
+    return BaseModel(model.id, model.name, tuple(variants) or (Variant((), model.id, default=True),))
+
+
+def _bases(cursor: bool) -> list[BaseModel]:
+    return [*map(base, MODELS), *(model_catalogue.BASES if cursor else ())]
+
+
+def _public(model: BaseModel, description: str) -> dict[str, Any]:
+    values: dict[str, dict[str, None]] = {}
+    for variant in model.variants:
+        for key, value in variant.parameters:
+            values.setdefault(key, {})[value] = None
     return {
         "id": model.id,
         "displayName": model.name,
-        "description": model.description,
-        "parameters": [{"id": "effort", "displayName": "Effort", "values": values}] if values else [],
-        "variants": [{"params": chosen, "displayName": model.name, "isDefault": True}],
+        "description": description,
+        "aliases": [],
+        "parameters": [
+            {
+                "id": key,
+                "displayName": key.capitalize(),
+                "values": [{"value": value, "displayName": value.capitalize()} for value in of_key],
+            }
+            for key, of_key in values.items()
+        ],
+        "variants": [
+            {
+                "params": [{"id": key, "value": value} for key, value in variant.parameters],
+                "displayName": model.name,
+                "isDefault": variant.default,
+                "isMaxMode": variant.max_mode,
+            }
+            for variant in model.variants
+        ],
     }

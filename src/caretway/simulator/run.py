@@ -14,9 +14,10 @@ from google.protobuf.message import DecodeError
 from ..tasks import spawn
 from ..wire.errors import ConnectError
 from ..wire.messages import pb
-from . import faults, updates
+from . import faults, models, updates
 from .exchange import SimExchange
 from .history import HistoryError
+from .model_catalogue import ModelRules, judge
 from .pending import Pending
 from .play_steps import Dropped, Performance
 from .shared import Shared
@@ -105,6 +106,9 @@ class SimRun:
         stats = self._world.stats
         stats.runs_opened += 1
         stats.runs_resumed += request.action.HasField("resume_action")
+        if self._world.model_rules is not None and not self._has_model(request, self._world.model_rules):
+            self._exchange.write(updates.turn_ended(pb.TurnEndedUpdate(input_tokens=0, output_tokens=0)))
+            return
         blobs = Blobs(self._mail, stats)
         conversation = await open_conversation(request, self._mail, blobs, self._request_id)
         self._performance = Performance(
@@ -118,6 +122,15 @@ class SimRun:
             request.next_interaction_query_id,
         )
         await self._performance.play()
+
+    def _has_model(self, request: pb.AgentRunRequest, rules: ModelRules) -> bool:
+        """False: nobody answers. Raises RunRefused."""
+        own = {model.id for model in models.MODELS} | self._world.own_models
+        verdict = judge(request, own, rules)
+        self._world.verdicts.append(verdict)
+        if verdict.error is not None:
+            raise RunRefused(verdict.error)
+        return verdict.outcome == "runs"
 
     def _beat(self) -> None:
         muted = self._performance is not None and self._performance.muted

@@ -55,11 +55,13 @@ class Service:
         self._world = world
         self._accounts = Accounts(world)
         self._channels = Channels(world)
+        self._cursor = world.model_rules is not None
         self.runs: set[SimRun | LegacyRun] = set()
         self._calls: dict[str, Callable[[Request, bytes], Reply]] = {
             paths.BIDI_APPEND: self._append,
-            paths.USABLE_MODELS: self._usable_models,
-            paths.USABLE_MODELS_OLD: self._usable_models,
+            paths.USABLE_MODELS: self._models(models.usable),
+            paths.USABLE_MODELS_OLD: self._models(models.usable),
+            paths.AVAILABLE_MODELS: self._models(models.available),
             paths.DEFAULT_MODEL: lambda request, _: _message(
                 request, pb.GetDefaultModelForCliResponse(model=models.details(models.DEFAULT))
             ),
@@ -75,7 +77,7 @@ class Service:
             ("POST", paths.POLL): self._poll,
             ("GET", paths.POLL): self._poll,
             ("GET", SIGN_IN): self._sign_in,
-            ("GET", PUBLIC_MODELS): lambda request, _: self._for_key(request, models.public()),
+            ("GET", PUBLIC_MODELS): lambda request, _: self._for_key(request, models.public(cursor=self._cursor)),
             ("GET", PUBLIC_ME): self._me,
             ("GET", STATS): lambda *_: _json(200, self._world.stats.as_dict()),
             ("GET", STEPS): lambda *_: _json(200, {"runs": self._world.steps.as_list()}),
@@ -198,11 +200,12 @@ class Service:
             return _json(401, {"error": {"code": "unauthenticated", "message": "the key is not accepted"}})
         return _json(200, value)
 
-    def _usable_models(self, request: Request, _: bytes) -> Reply:
-        listed = models.usable()
-        if own := self._accounts.model_of(request.bearer):
-            listed.models.append(models.details(models.Model(own, own, "Simulated: this account's own")))
-        return _message(request, listed)
+    def _models(self, write: Callable[..., Message]) -> Callable[[Request, bytes], Reply]:
+        def listed(request: Request, _: bytes) -> Reply:
+            own = self._world.note_model(self._accounts.model_of(request.bearer))
+            return _message(request, write(own, cursor=self._cursor))
+
+        return listed
 
     def _reset(self, *_: object) -> Reply:
         self._world.steps.reset()

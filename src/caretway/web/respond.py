@@ -83,14 +83,17 @@ class Responder:
         http.headers = NO_HEADERS  # they have been read, and an answer may take long
         upstream = await self._models.fit(request)
         upstream = await aside(self._prepare, upstream) if upstream.large else self._prepare(upstream)
-        if upstream.model != request.model:
-            common.append((b"x-caretway-model", header_text(upstream.model)))
+        chosen = upstream.choice
+        if (exactly := chosen.exactly or upstream.model) != request.model:
+            common.append((b"x-caretway-model", header_text(exactly)))
+            if chosen.why:
+                common.append((b"x-caretway-model-reason", header_text(chosen.why)))
         if upstream.ignored:
             common.append((b"x-caretway-ignored", header_text(", ".join(upstream.ignored))))
         response = await self._sessions.open(upstream)
         if request.stream:
             response.shorten(dialect.repeats)
-        meta = ResponseMeta(urandom(16).hex(), int(time.time()), request.model)
+        meta = ResponseMeta(urandom(16).hex(), int(time.time()), chosen.answers_as or request.model)
         answering = (Streamed if request.stream else Whole)(dialect, response, meta, common, exchange, self._pace)
         try:
             await answering.made()

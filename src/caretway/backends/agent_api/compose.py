@@ -19,6 +19,7 @@ from ...core.request import Image, Message, Reasoning, Role, Text, ToolCall, Too
 from ...wire.blobs import blob_id, image_part, text_part, tool_call_part, tool_result_part, write_message
 from ...wire.embedding import around, embed, tag
 from ...wire.messages import pb
+from .model_shapes import ModelShape, model_fields
 from .offered_tools import OfferedTools
 
 GO_ON: Final = "Continue."
@@ -28,7 +29,6 @@ _RUN_REQUEST: Final = tag(pb.AgentClientMessage, "run_request")
 _STATE: Final = tag(pb.AgentRunRequest, "conversation_state")
 _ACTION: Final = tag(pb.AgentRunRequest, "action")
 _CONVERSATION: Final = tag(pb.AgentRunRequest, "conversation_id")
-_MODEL: Final = tag(pb.AgentRunRequest, "requested_model")
 _RUN: Final = tag(pb.AgentRunRequest, "run_id")
 _NO_QUERIES: Final = pb.AgentRunRequest(next_interaction_query_id=0).SerializeToString()
 _SAY: Final = tag(pb.ConversationAction, "user_message_action")
@@ -61,7 +61,9 @@ class Opening(msgspec.Struct, frozen=True):
 
     conversation_id: str
     name: bytes
-    """Of an AgentRunRequest: its ids and its model."""
+    """Of an AgentRunRequest: its ids."""
+    models: tuple[bytes, ...]
+    """The same, its model: in the way in which it is asked for first, and in others to try."""
     state: bytes
     """ConversationStateStructure."""
     words: bytes | None
@@ -78,8 +80,9 @@ class Opening(msgspec.Struct, frozen=True):
     """About what the model is going to read: what a continued conversation holds already, as Cursor counted it, and
     what is new; else everything that was sent. For usage estimates only."""
 
-    def run_request(self, checkpoint: bytes | None = None) -> bytes:
-        """The AgentClientMessage that opens an attempt; with a checkpoint it resumes from there."""
+    def run_request(self, checkpoint: bytes | None = None, model: int = 0) -> bytes:
+        """The AgentClientMessage that opens an attempt; with a checkpoint it resumes from there. `model`: which of
+        the ways to ask for it."""
         context = [*self.context]
         if self.words is None or checkpoint is not None:
             action = around(_RESUME, around(_RESUME_CONTEXT, context))
@@ -87,7 +90,9 @@ class Opening(msgspec.Struct, frozen=True):
             action = around(_SAY, [*around(_WORDS, [self.words]), *around(_CONTEXT, context), self.history])
         # Present even when empty: without the field the server says "Conversation state is required".
         state = around(_STATE, [self.state if checkpoint is None else checkpoint])
-        return b"".join(around(_RUN_REQUEST, [*state, *around(_ACTION, action), self.tools, self.name]))
+        return b"".join(
+            around(_RUN_REQUEST, [*state, *around(_ACTION, action), self.tools, self.name, self.models[model]])
+        )
 
 
 class Composer:
@@ -106,9 +111,10 @@ class Composer:
         run_id: str,
         checkpoint: bytes | None = None,
         workspace: str | None = None,
+        shapes: Sequence[ModelShape] = (ModelShape.BASE,),
     ) -> Opening:
         """The opening of a run. With a checkpoint only what follows the last assistant message travels. `workspace`:
-        only when tools run here, inside this directory."""
+        only when tools run here, inside this directory. `shapes`: how to ask for the model, best first."""
         talk = [message for message in request.messages if message.role is not Role.SYSTEM]
         # Instructions and nothing else are what is to be answered.
         history, newest = split_newest(talk) if talk else ([], _joined(request.messages))
@@ -128,14 +134,14 @@ class Composer:
         offer = self._tools.offer(request.tools if request.tool_choice.mode != "none" else ())
         where = self._nowhere if workspace is None else _environment(self._surroundings, workspace)
         rule = embed(_RULE, system.encode()) if system and as_rule else b""
-        model = embed(_MODEL, _requested_model(request).SerializeToString())
         if known := 0 if checkpoint is None else _used_tokens(checkpoint):
             chars = message_chars([newest] if newest is not None else [])
         else:
             chars = message_chars(request.messages) + len(offer.in_run)
         return Opening(
             conversation_id=conversation_id,
-            name=embed(_CONVERSATION, conversation_id.encode()) + model + embed(_RUN, run_id.encode()) + _NO_QUERIES,
+            name=embed(_CONVERSATION, conversation_id.encode()) + embed(_RUN, run_id.encode()) + _NO_QUERIES,
+            models=tuple(model_fields(request, shape) for shape in shapes),
             state=state,
             words=_user_message(newest).SerializeToString() if newest is not None else None,
             history=typed,
@@ -161,13 +167,6 @@ def _environment(surroundings: RunContext, workspace: str | None) -> bytes:
         env.workspace_paths.append(workspace)
         env.process_working_directory = workspace
     return embed(_ENVIRONMENT, env.SerializeToString())
-
-
-def _requested_model(request: TurnRequest) -> pb.RequestedModel:
-    model = pb.RequestedModel(model_id=request.model)
-    for name, value in request.parameters:
-        model.parameters.add(id=name, value=value)
-    return model
 
 
 def _system(request: TurnRequest, *, instructed: bool) -> str:

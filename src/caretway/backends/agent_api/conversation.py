@@ -76,6 +76,7 @@ class Conversation:
         "_checkpoint",
         "_echo",
         "_ended",
+        "_heard",
         "_kept",
         "_limits",
         "_moved",
@@ -84,6 +85,7 @@ class Conversation:
         "_policy",
         "_reopened",
         "_results_given",
+        "_shape",
         "_spoke",
         "_tally",
         "_tools",
@@ -92,6 +94,7 @@ class Conversation:
         "aborted_jobs",
         "events",
         "jobs",
+        "nobody_there",
         "outgoing",
         "phase",
         "visible",
@@ -131,6 +134,10 @@ class Conversation:
         self._results_given = request.messages[-1].role is Role.TOOL
         self._spoke = False  # the model, since it was given results on this attempt
         self._ended = False
+        self._shape = 0  # which of the opening's ways to ask for the model
+        self._heard = False  # the model was, before this response or by a tool that ran here
+        self.nobody_there = False
+        """The turn ended with nothing said and nothing counted, and the model can be asked for in another way."""
         self._echo = Echo()
         self._calls = CallTable(parallel=request.tool_choice.parallel)
         self._tally = AgentTally(opening.context_tokens)
@@ -148,7 +155,7 @@ class Conversation:
         if self._attempts > 1:
             self._tally.reopened()
         self.watch.opened(now, again=self._attempts > 1)
-        self.outgoing.append(self._opening.run_request(self._checkpoint))
+        self.outgoing.append(self._opening.run_request(self._checkpoint, self._shape))
 
     def feed(self, payloads: Sequence[bytes], now: float) -> bool:
         """Messages of one read. True: there may be more to do now than to tell `events`. May end the turn; never
@@ -182,6 +189,17 @@ class Conversation:
         return self.phase is RunPhase.OVER and self._ended
 
     @property
+    def reshapable(self) -> bool:
+        """Nothing was heard of the model in this turn, and there is another way to ask for it."""
+        unheard = not (self.visible or self._spoke or self._heard or self._calls.step)
+        return unheard and self._shape + 1 < len(self._opening.models)
+
+    @property
+    def shape_found(self) -> int:
+        """Which of the later ways to ask for the model was understood; 0: the first one, or none yet."""
+        return self._shape if self.visible or self.phase is RunPhase.PAUSED else 0
+
+    @property
     def fills_window(self) -> bool:
         return self._tally.fills_window
 
@@ -196,6 +214,10 @@ class Conversation:
         if not retryable:
             self.fail(fault)
             return None
+        if cause is Cause.SHAPE:
+            self._shape += 1
+            self._checkpoint = None  # nothing was said: it begins anew
+            self.nobody_there = False
         step = next_step(self._loss(cause))
         match step.rung:
             case Rung.GIVE_UP:
@@ -297,7 +319,7 @@ class Conversation:
         self.events = [TurnStarted(self._tally.expected)]
         self.outgoing.extend(self._calls.submit(results))
         self.watch.progressed = now
-        self._results_given = True
+        self._results_given = self._heard = True
         self._spoke = False
         self._progress_made()
         if waiting := self._calls.next_waiting():
@@ -318,6 +340,7 @@ class Conversation:
     def finish_job(self, call: Call, messages: Sequence[bytes], now: float) -> None:
         """The outcome of a job that ran on this side."""
         self.watch.progressed = now
+        self._heard = True
         self._spoke = False
         self.outgoing.extend(self._calls.ran(call, messages))
 
@@ -438,6 +461,9 @@ class Conversation:
             return
         if self._calls.owed or self._calls.writing or self._echo.skip:
             raise Diverged("the model ended its answer before it was where it had been")
+        if self.reshapable and not (ended.input_tokens or ended.output_tokens):
+            self.nobody_there = True
+            return
         self.events.append(UsageReported(self._tally.ended(read_total(ended))))
         self.events.append(TurnEnded())
         self._ended = True
