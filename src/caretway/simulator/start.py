@@ -85,7 +85,7 @@ async def open_conversation(
     request: pb.AgentRunRequest, mail: Pending, blobs: Blobs, request_id: str
 ) -> SimConversation:
     if not request.HasField("conversation_state"):
-        raise RunRefused(faults.bad_request("SimConversation state is required"))
+        raise RunRefused(faults.bad_request("Conversation state is required"))
     kind = request.action.WhichOneof("action")
     if kind not in ("user_message_action", "resume_action"):
         raise RunRefused(faults.bad_request(f"an action of kind {kind} cannot start a run"))

@@ -66,6 +66,7 @@ class AgentBackend:
         self._transport = transport
         self._tokens = tokens
         self._shapes = ShapeMemory()
+        self._fixed_shape = () if setup.model_shape == "auto" else (ModelShape(setup.model_shape),)
         self._caller = _Caller(setup, transport, tokens, clock, self._shapes)
         self._bases = bases
 
@@ -74,7 +75,7 @@ class AgentBackend:
         setup = self._setup
         rules = setup.tools(request)
         run_id = new_id()
-        shapes = self._shapes_for(request)
+        shapes = self._fixed_shape or shapes_for(request, self._shapes.known(request.model))
         compose = partial(
             self._composer.compose,
             request,
@@ -100,16 +101,11 @@ class AgentBackend:
             renewable=self._tokens.renewable,
             buffer_bytes=setup.buffer_bytes,
             jobs=rules.jobs,
-            learn=partial(self._learn, request.model, shapes) if len(shapes) > 1 else None,
+            learn=partial(self._learn, request.model, shapes),
             quota=setup.quota,
         )
         turn.start()
         return turn
-
-    def _shapes_for(self, request: TurnRequest) -> tuple[ModelShape, ...]:
-        if self._setup.model_shape != "auto":
-            return (ModelShape(self._setup.model_shape),)
-        return shapes_for(request, self._shapes.known(request.model))
 
     def _learn(self, model: str, shapes: tuple[ModelShape, ...], found: int) -> None:
         self._shapes.worked(model, shapes[found])

@@ -60,10 +60,10 @@ class Opening(msgspec.Struct, frozen=True):
     when they are sent: what many runs have in common, such as an agent's tools, is held once by all of them."""
 
     conversation_id: str
-    name: bytes
-    """Of an AgentRunRequest: its ids."""
-    models: tuple[bytes, ...]
-    """The same, its model: in the way in which it is asked for first, and in others to try."""
+    ids: tuple[bytes, bytes]
+    """Of an AgentRunRequest: the conversation's, and those of the run."""
+    models: tuple[tuple[bytes, bytes], ...]
+    """The same, its two fields for the model: in the way in which it is asked for first, and in others to try."""
     state: bytes
     """ConversationStateStructure."""
     words: bytes | None
@@ -90,9 +90,9 @@ class Opening(msgspec.Struct, frozen=True):
             action = around(_SAY, [*around(_WORDS, [self.words]), *around(_CONTEXT, context), self.history])
         # Present even when empty: without the field the server says "Conversation state is required".
         state = around(_STATE, [self.state if checkpoint is None else checkpoint])
-        return b"".join(
-            around(_RUN_REQUEST, [*state, *around(_ACTION, action), self.tools, self.name, self.models[model]])
-        )
+        (details, requested), (conversation, run) = self.models[model], self.ids
+        rest = details, self.tools, conversation, requested, run
+        return b"".join(around(_RUN_REQUEST, [*state, *around(_ACTION, action), *rest]))
 
 
 class Composer:
@@ -111,7 +111,7 @@ class Composer:
         run_id: str,
         checkpoint: bytes | None = None,
         workspace: str | None = None,
-        shapes: Sequence[ModelShape] = (ModelShape.BASE,),
+        shapes: tuple[ModelShape, ...] = (ModelShape.BASE,),
     ) -> Opening:
         """The opening of a run. With a checkpoint only what follows the last assistant message travels. `workspace`:
         only when tools run here, inside this directory. `shapes`: how to ask for the model, best first."""
@@ -140,8 +140,8 @@ class Composer:
             chars = message_chars(request.messages) + len(offer.in_run)
         return Opening(
             conversation_id=conversation_id,
-            name=embed(_CONVERSATION, conversation_id.encode()) + embed(_RUN, run_id.encode()) + _NO_QUERIES,
-            models=tuple(model_fields(request, shape) for shape in shapes),
+            ids=(embed(_CONVERSATION, conversation_id.encode()), embed(_RUN, run_id.encode()) + _NO_QUERIES),
+            models=model_fields(request.model, request.parameters, request.choice, shapes),
             state=state,
             words=_user_message(newest).SerializeToString() if newest is not None else None,
             history=typed,

@@ -85,7 +85,6 @@ class Conversation:
         "_policy",
         "_reopened",
         "_results_given",
-        "_shape",
         "_spoke",
         "_tally",
         "_tools",
@@ -97,6 +96,7 @@ class Conversation:
         "nobody_there",
         "outgoing",
         "phase",
+        "shape",
         "visible",
         "watch",
     )
@@ -134,7 +134,8 @@ class Conversation:
         self._results_given = request.messages[-1].role is Role.TOOL
         self._spoke = False  # the model, since it was given results on this attempt
         self._ended = False
-        self._shape = 0  # which of the opening's ways to ask for the model
+        self.shape = 0
+        """Which of the opening's ways to ask for the model."""
         self._heard = False  # the model was, before this response or by a tool that ran here
         self.nobody_there = False
         """The turn ended with nothing said and nothing counted, and the model can be asked for in another way."""
@@ -155,7 +156,7 @@ class Conversation:
         if self._attempts > 1:
             self._tally.reopened()
         self.watch.opened(now, again=self._attempts > 1)
-        self.outgoing.append(self._opening.run_request(self._checkpoint, self._shape))
+        self.outgoing.append(self._opening.run_request(self._checkpoint, self.shape))
 
     def feed(self, payloads: Sequence[bytes], now: float) -> bool:
         """Messages of one read. True: there may be more to do now than to tell `events`. May end the turn; never
@@ -192,12 +193,12 @@ class Conversation:
     def reshapable(self) -> bool:
         """Nothing was heard of the model in this turn, and there is another way to ask for it."""
         unheard = not (self.visible or self._spoke or self._heard or self._calls.step)
-        return unheard and self._shape + 1 < len(self._opening.models)
+        return unheard and self.shape + 1 < len(self._opening.models)
 
     @property
-    def shape_found(self) -> int:
-        """Which of the later ways to ask for the model was understood; 0: the first one, or none yet."""
-        return self._shape if self.visible or self.phase is RunPhase.PAUSED else 0
+    def understood(self) -> bool:
+        """Something was heard of the model."""
+        return self.visible or self.phase is RunPhase.PAUSED
 
     @property
     def fills_window(self) -> bool:
@@ -215,7 +216,7 @@ class Conversation:
             self.fail(fault)
             return None
         if cause is Cause.SHAPE:
-            self._shape += 1
+            self.shape += 1
             self._checkpoint = None  # nothing was said: it begins anew
             self.nobody_there = False
         step = next_step(self._loss(cause))
@@ -461,7 +462,7 @@ class Conversation:
             return
         if self._calls.owed or self._calls.writing or self._echo.skip:
             raise Diverged("the model ended its answer before it was where it had been")
-        if self.reshapable and not (ended.input_tokens or ended.output_tokens):
+        if not (ended.input_tokens or ended.output_tokens) and self.reshapable:
             self.nobody_there = True
             return
         self.events.append(UsageReported(self._tally.ended(read_total(ended))))

@@ -7,9 +7,10 @@ remembered for the account. Pure but for that memory.
 """
 
 from enum import Enum
+from functools import lru_cache
 from typing import Final
 
-from ...core.request import TurnRequest
+from ...core.request import ModelChoice, TurnRequest
 from ...wire.embedding import embed, tag
 from ...wire.errors import ConnectError
 from ...wire.messages import pb
@@ -28,36 +29,50 @@ class ModelShape(Enum):
     REQUESTED = "requested"
 
 
+_ONLY_BASE: Final = (ModelShape.BASE,)
+_LISTED: Final = (ModelShape.BASE, ModelShape.DETAILS)
+_UNLISTED: Final = (ModelShape.DETAILS, ModelShape.BOTH)
+
+
 def shapes_for(request: TurnRequest, known: ModelShape | None = None) -> tuple[ModelShape, ...]:
     """The way to ask first, and the one to try when that was not understood. `known`: what worked before."""
     choice = request.choice
     if not choice.slug:
-        return (ModelShape.BASE,)  # there is no other name for it
-    first, second = (ModelShape.BASE, ModelShape.DETAILS) if choice.listed else (ModelShape.DETAILS, ModelShape.BOTH)
-    if known is None or known is first:
-        return first, second
-    return known, first
+        return _ONLY_BASE  # there is no other name for it
+    usual = _LISTED if choice.listed else _UNLISTED
+    return usual if known is None or known is usual[0] else (known, usual[0])
 
 
-def model_fields(request: TurnRequest, shape: ModelShape) -> bytes:
-    """The fields of an AgentRunRequest that say which model is meant."""
-    choice = request.choice
+@lru_cache(maxsize=MAX_REMEMBERED)
+def model_fields(
+    model: str, parameters: tuple[tuple[str, str], ...], choice: ModelChoice, shapes: tuple[ModelShape, ...]
+) -> tuple[tuple[bytes, bytes], ...]:
+    """(`model_details`, `requested_model`) of an AgentRunRequest in each of these ways; a field may be empty."""
+    return tuple(_fields(model, parameters, choice, shape) for shape in shapes)
+
+
+def _fields(
+    model: str, parameters: tuple[tuple[str, str], ...], choice: ModelChoice, shape: ModelShape
+) -> tuple[bytes, bytes]:
     if shape is ModelShape.BASE:
-        asked = pb.RequestedModel(model_id=request.model, max_mode=choice.max_mode)
-        for name, value in request.parameters:
-            asked.parameters.add(id=name, value=value)
-        return embed(_REQUESTED, asked.SerializeToString())
-    slug = choice.slug or request.model
-    fields = b""
+        return b"", _requested(model, parameters, max_mode=choice.max_mode)
+    slug = choice.slug or model
+    details = requested = b""
     if shape is not ModelShape.REQUESTED:
-        details = pb.ModelDetails(model_id=slug, display_model_id=slug, display_name=slug, display_name_short=slug)
+        named = pb.ModelDetails(model_id=slug, display_model_id=slug, display_name=slug, display_name_short=slug)
         if choice.max_mode:
-            details.max_mode = True
-        fields += embed(_DETAILS, details.SerializeToString())
+            named.max_mode = True
+        details = embed(_DETAILS, named.SerializeToString())
     if shape is not ModelShape.DETAILS:
-        asked = pb.RequestedModel(model_id=slug, max_mode=choice.max_mode)
-        fields += embed(_REQUESTED, asked.SerializeToString())
-    return fields
+        requested = _requested(slug, (), max_mode=choice.max_mode)
+    return details, requested
+
+
+def _requested(model: str, parameters: tuple[tuple[str, str], ...], *, max_mode: bool) -> bytes:
+    asked = pb.RequestedModel(model_id=model, max_mode=max_mode)
+    for name, value in parameters:
+        asked.parameters.add(id=name, value=value)
+    return embed(_REQUESTED, asked.SerializeToString())
 
 
 def may_be_shape(error: ConnectError) -> str:

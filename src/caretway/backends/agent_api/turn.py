@@ -326,8 +326,8 @@ class AgentTurn:
             self._mind_jobs()
         if conversation.watch.due() < self._alarm:
             self._arm()
-        if self._learn is not None and (found := conversation.shape_found):
-            self._learn(found)
+        if conversation.shape and self._learn is not None and conversation.understood:
+            self._learn(conversation.shape)
             self._learn = None
         if conversation.events:
             self._ready()
