@@ -34,6 +34,7 @@ from .stages.loop_guard import loop_guard
 from .stages.output_format import output_format, with_instructions
 from .stages.stop_sequences import stop_sequences
 from .text_protocol.choice import demand_tools
+from .text_protocol.think_tags import think_tags
 from .text_protocol.thinking import thinking
 from .web.access import Access, is_key
 from .web.application import Application
@@ -148,7 +149,7 @@ class Gateway:
             backend = BridgedBackend(backend, self._bridge, guard, terms)
         sessions = Sessions(
             backend,
-            stages=(stop_sequences, output_format, thinking(settings.thinking)),
+            stages=(think_tags, stop_sequences, output_format, thinking(settings.thinking)),
             limits=SessionLimits(
                 mode=SessionMode(settings.session),
                 parked_timeout=settings.parked_timeout,

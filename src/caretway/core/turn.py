@@ -144,6 +144,11 @@ class Backend(Protocol):
 class Stage(Protocol):
     """A pure event filter, one per response. A terminal event it makes up ends the turn upstream too."""
 
+    @property
+    def spent(self) -> bool:
+        """Whatever comes would pass it as it is."""
+        ...
+
     def feed(self, event: Event) -> list[Event]: ...
 
 

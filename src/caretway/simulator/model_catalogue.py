@@ -263,8 +263,8 @@ _BOTH_FIELDS: Final = ConnectError("invalid_argument", "Error", retryable=False)
 class ModelRules:
     """What is looked at when a run asks for a model; all of it by default."""
 
-    shapes: bool = True
-    """A flat id in `requested_model` alone is answered with an empty turn."""
+    empty: frozenset[str] = frozenset({"requested"})
+    """Shapes that are answered with an empty turn."""
     whole: bool = True
     """Parameters must be those of one variant."""
     max_mode: bool = True
@@ -296,7 +296,7 @@ def judge(request: pb.AgentRunRequest, also: Collection[str] = (), rules: ModelR
         model, variant = SLUGS.get(name, (None, None))
     if model is None or variant is None or model.dead:
         return ModelVerdict(name, "refused", _NOT_FOUND, shape)
-    if shape == "requested" and rules.shapes:
+    if shape in rules.empty:
         return ModelVerdict(model.id, "empty", shape=shape)
     flags = [field.max_mode for field in (requested, details) if field.model_id]
     if rules.max_mode and variant.max_mode and not all(flags):

@@ -67,6 +67,8 @@ def thinking(mode: ThinkingMode) -> StageFactory:
 
 
 class HideThinking:
+    spent = False
+
     def feed(self, event: Event) -> list[Event]:
         return [] if isinstance(event, ReasoningDelta) else [event]
 
@@ -77,6 +79,8 @@ _ASIDE: Final = (Note, UsageReported, TurnStarted, ToolCallDelta)
 
 class InlineThinking:
     """Thinking as text between <think> and </think>. Remembered: whether the tag is open."""
+
+    spent = False
 
     def __init__(self) -> None:
         self._open = False
