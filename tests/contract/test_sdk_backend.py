@@ -21,6 +21,7 @@ from typing import Any, Final
 import httpx
 import pytest
 
+from caretway import backend_factory
 from caretway.auth.account import Account
 from caretway.backend_factory import choose_backend, open_backend, sign_ins
 from caretway.backends.cursor_sdk.backend import CursorSdkBackend
@@ -296,12 +297,12 @@ def test_auto_takes_the_official_way(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert choose_backend(Settings(api_key="key", data_dir=tmp_path)) == "sdk"
     assert choose_backend(Settings(api_key="key", backend="agent", data_dir=tmp_path)) == "agent"
     assert choose_backend(Settings(access_token="token", data_dir=tmp_path)) == "agent"
-    monkeypatch.setattr(ways, "_sdk_installed", lambda: False)
+    monkeypatch.setattr(backend_factory, "_sdk_installed", lambda: False)
     assert choose_backend(Settings(api_key="key", data_dir=tmp_path)) == "agent"
 
 
 async def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ways, "_sdk_installed", lambda: False)
+    monkeypatch.setattr(backend_factory, "_sdk_installed", lambda: False)
     with pytest.raises(GatewayError) as missing:
         async with open_backend(Settings(backend="sdk", api_key="key", data_dir=tmp_path)):
             pass

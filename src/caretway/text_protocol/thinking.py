@@ -30,9 +30,13 @@ def with_thinking(models: Sequence[ModelInfo]) -> list[ModelInfo]:
 
 
 def _derived(model: ModelInfo) -> ModelInfo:
-    aliases = tuple(alias + SUFFIX for alias in model.aliases)
     return replace(
-        model, id=model.id + SUFFIX, name=f"{model.name or model.id} (thinking)", aliases=aliases, reasoning=True
+        model,
+        id=model.id + SUFFIX,
+        name=f"{model.name or model.id} (thinking)",
+        aliases=tuple(alias + SUFFIX for alias in model.aliases),
+        reasoning=True,
+        stands_for=model.stands_for and model.stands_for + SUFFIX,
     )
 
 
