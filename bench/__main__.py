@@ -15,6 +15,7 @@ import uvloop
 
 import caretway
 
+from . import before
 from .ledger import Ledger
 from .load import WrongAnswer, chat, many
 from .measures import burst, cli, cold, growth, latency, memory, paced
@@ -42,6 +43,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="fewer rounds and smaller counts: under two minutes")
     parser.add_argument("--only", action="append", choices=MEASURES, help="only this measure; may be repeated")
     parser.add_argument("--without", action="append", default=[], choices=ALL_PEERS, help="leave a peer out")
+    parser.add_argument("--before", metavar="REVISION", help="beside this checkout's state at a git revision; no peers")
     parser.add_argument("--output", type=Path, default=Path("bench-result.json"), help="where the JSON goes")
     arguments = parser.parse_args()
     if not sys.platform.startswith("linux"):
@@ -49,16 +51,24 @@ def main() -> int:
         return 2
     chosen = arguments.only or list(MEASURES)
     wanted = [peer for peer in ALL_PEERS if peer not in arguments.without] if BESIDE_PEERS & set(chosen) else []
+    earlier = before.install(arguments.before) if arguments.before else None
+    if earlier is not None:
+        wanted = []
     if arguments.quick and NODE in wanted:
         wanted.remove(NODE)  # the same program as on Bun, and slower
     ledger = Ledger()
-    with tempfile.TemporaryDirectory(prefix="caretway-bench-") as folder, open_house(Path(folder), wanted) as house:
+    with (
+        tempfile.TemporaryDirectory(prefix="caretway-bench-") as folder,
+        open_house(Path(folder), wanted, earlier) as house,
+    ):
         for peer, reason in house.left_out.items():
             ledger.note(f"{peer} was left out: {reason}")
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_measure(house, QUICK if arguments.quick else FULL, ledger, chosen))
         names = [target.name for target in house.targets]
     print("\n".join(lines(ledger)))
+    if earlier is not None:
+        print("\n".join([f"\nbeside {arguments.before}", *before.compared(ledger)]))
     result = {
         "caretway": caretway.__version__,
         "machine": machine(),

@@ -18,6 +18,8 @@ RELAY: Final = "relay"
 GATEWAY: Final = "caretway"
 AGAIN: Final = "caretway-again"
 """A second copy of the gateway: what differs between the two is noise."""
+BEFORE: Final = "caretway-before"
+"""The gateway at an earlier commit."""
 LITELLM: Final = "litellm"
 BUN: Final = "portkey-bun"
 NODE: Final = "portkey-node"
@@ -67,22 +69,23 @@ def stub(name: str, folder: Path, *arguments: str) -> Watched:
     return launch(name, command, port, folder, health="", environment={"PYTHONPATH": checkout})
 
 
-def gateway_command(port: int, folder: Path, *flags: str) -> list[str]:
+def gateway_command(port: int, folder: Path, *flags: str, python: str = sys.executable) -> list[str]:
     data = folder / f"data-{port}"
     own = ("--port", str(port), "--data-dir", str(data))
-    return [sys.executable, "-m", "caretway", "serve", *own, *flags]
+    return [python, "-m", "caretway", "serve", *own, *flags]
 
 
-def start_gateway(agent_port: int, folder: Path, *flags: str) -> Watched:
+def start_gateway(agent_port: int, folder: Path, *flags: str, python: str = sys.executable) -> Watched:
     """As its users start it: log, limits, store and all. Only where Cursor is, is not the default."""
     port = free_port()
     upstream = ("--agent-url", f"http://127.0.0.1:{agent_port}", "--agent-transport", "h2")
-    command = gateway_command(port, folder, *upstream, *flags)
+    command = gateway_command(port, folder, *upstream, *flags, python=python)
     return launch(GATEWAY, command, port, folder, environment={"CARETWAY_ACCESS_TOKEN": "bench"})
 
 
 @contextmanager
-def open_house(folder: Path, peers: Sequence[str]) -> Iterator[House]:
+def open_house(folder: Path, peers: Sequence[str], before: Path | None = None) -> Iterator[House]:
+    """`before`: the interpreter of an earlier gateway, which is measured too."""
     with ExitStack() as stack:
 
         def kept(process: Watched) -> Watched:
@@ -96,8 +99,9 @@ def open_house(folder: Path, peers: Sequence[str]) -> Iterator[House]:
             Target(DIRECT, upstream, Address(upstream.port)),
             Target(RELAY, relay, Address(relay.port)),
         ]
-        for name in (GATEWAY, AGAIN):
-            process = kept(start_gateway(agent.port, folder))
+        pythons = {GATEWAY: sys.executable, AGAIN: sys.executable} | ({BEFORE: str(before)} if before else {})
+        for name, python in pythons.items():
+            process = kept(start_gateway(agent.port, folder, python=python))
             house.targets.append(Target(name, process, Address(process.port)))
         for name in peers:
             try:

@@ -1,6 +1,6 @@
 """The composition root: Settings -> backend, sessions, application, server.
 
-With `backend_factory` (to Cursor) and `server_factory` (to clients) the only file that knows everyone.
+`backend_factory` builds the side to Cursor, `server_factory` the side to clients; this file puts the rooms together.
 """
 
 import socket
@@ -18,6 +18,7 @@ from .config.data_dir import close_data_dir
 from .core.request import SessionMode, TurnRequest
 from .core.turn import Backend
 from .dialects.registry import dialects
+from .loop_guard.history import loop_guard
 from .mcp_bridge.backend import BridgedBackend, Terms
 from .mcp_bridge.bridge import McpBridge
 from .mcp_bridge.connection import connector
@@ -30,18 +31,18 @@ from .observe.metrics import Metrics, Observers
 from .sessions.manager import SessionLimits, Sessions
 from .sessions.store import SqliteStore
 from .sessions.write_behind import WriteBehind
-from .stages.loop_guard import loop_guard
 from .stages.output_format import output_format, with_instructions
 from .stages.stop_sequences import stop_sequences
 from .text_protocol.choice import demand_tools
 from .text_protocol.think_tags import think_tags
 from .text_protocol.thinking import thinking
 from .web.access import Access, is_key
+from .web.answer import Pace
 from .web.application import Application
+from .web.health import Health
 from .web.images import ImageFetcher
-from .web.models import Health
 from .web.passthrough import TenantPerKey
-from .web.respond import Pace, Responder
+from .web.respond import Responder
 from .web.server import BACKLOG
 from .web.tenant import SingleTenant, Tenant, TenantResolver
 
@@ -57,7 +58,7 @@ def _images(settings: Settings) -> ImageFetcher | None:
 
 
 def mcp_bridge(settings: Settings, only: str = "") -> McpBridge | None:
-    """The MCP servers that the settings name (or the one that is asked for), not yet started; None without any."""
+    """The MCP servers in the settings (or only the one named `only`), not yet started; None if there are none."""
     found = find_mcp_servers(
         settings.mcp or {},
         settings.mcp_config,
@@ -81,7 +82,7 @@ def mcp_bridge(settings: Settings, only: str = "") -> McpBridge | None:
 
 @asynccontextmanager
 async def open_mcp_bridge(settings: Settings, only: str = "") -> AsyncIterator[McpBridge | None]:
-    """The servers alone, connected in the background and ended at the end."""
+    """Only the MCP servers: connected in the background, stopped at the end."""
     bridge = mcp_bridge(settings, only)
     if bridge is None:
         yield None
@@ -94,7 +95,7 @@ async def open_mcp_bridge(settings: Settings, only: str = "") -> AsyncIterator[M
 
 
 def _serves_mcp(settings: Settings) -> bool:
-    """Never to other people's accounts: the servers act with the owner's files and credentials."""
+    """Never offered to other people's accounts: the servers use the owner's files and credentials."""
     return settings.mcp_offer != "never" and not passes(settings)
 
 
@@ -129,17 +130,17 @@ class Gateway:
             stack.push_async_callback(self._store.aclose)
             self._metrics = Metrics()
             self._bridge = await stack.enter_async_context(open_mcp_bridge(settings)) if _serves_mcp(settings) else None
-            self.backend, desk = self._desk(without_credentials(settings) if passes(settings) else settings, stack)
-            self.sessions = desk.sessions
-            reception = self._per_key(desk, access, stack) if passes(settings) else SingleTenant(desk)
-            await self._serve(self._application(reception), access, listener, reception.end_turns, stack)
+            self.backend, tenant = self._tenant(without_credentials(settings) if passes(settings) else settings, stack)
+            self.sessions = tenant.sessions
+            tenants = self._per_key(tenant, access, stack) if passes(settings) else SingleTenant(tenant)
+            await self._serve(self._application(tenants), access, listener, tenants.end_turns, stack)
             self._stack = stack.pop_all()
         host, port = listener.getsockname()[:2]
         scheme = "https" if settings.tls_cert else "http"
         self.base_url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
         return self
 
-    def _desk(self, settings: Settings, stack: AsyncExitStack) -> tuple[Backend, Tenant]:
+    def _tenant(self, settings: Settings, stack: AsyncExitStack) -> tuple[Backend, Tenant]:
         """Everything that belongs to one account. `settings` name its credentials."""
         backend = build_backend(settings, stack)
         stack.push_async_callback(backend.aclose)
@@ -173,7 +174,7 @@ class Gateway:
             clock=time.monotonic,
         )
         pace = Pace(settings.keep_alive, settings.first_event_patience, total=settings.response_timeout)
-        desk = Tenant(
+        tenant = Tenant(
             dialects=dialects(),
             responder=Responder(
                 sessions,
@@ -189,33 +190,33 @@ class Gateway:
             models=catalogue,
             health=Health(backend, check_timeout=settings.auth_check_timeout / 1000, tools=self._bridge),
         )
-        return backend, desk
+        return backend, tenant
 
-    def _per_key(self, lobby: Tenant, access: Access, stack: AsyncExitStack) -> TenantPerKey:
-        """Each client's Cursor API key opens a desk like the owner's own, with nothing in common but the limits."""
+    def _per_key(self, default: Tenant, access: Access, stack: AsyncExitStack) -> TenantPerKey:
+        """Each client's Cursor API key opens a tenant like the owner's own, with nothing in common but the limits."""
         bare = without_credentials(self.settings)
 
         @asynccontextmanager
-        async def open_desk(key: str) -> AsyncIterator[Tenant]:
+        async def open_tenant(key: str) -> AsyncIterator[Tenant]:
             async with AsyncExitStack() as own:
-                backend, desk = self._desk(replace(bare, api_key=key), own)
-                await backend.models()  # a key that Cursor does not accept gets no desk
-                yield desk
+                backend, tenant = self._tenant(replace(bare, api_key=key), own)
+                await backend.models()  # a key that Cursor does not accept gets no tenant
+                yield tenant
 
-        reception = TenantPerKey(
-            lobby,
-            open_desk,
+        tenants = TenantPerKey(
+            default,
+            open_tenant,
             limit=self.settings.max_accounts,
             clock=time.monotonic,
             is_ours=lambda key: is_key(access, key),
         )
-        stack.push_async_callback(reception.aclose)
-        return reception
+        stack.push_async_callback(tenants.aclose)
+        return tenants
 
-    def _application(self, reception: TenantResolver) -> Application:
+    def _application(self, tenants: TenantResolver) -> Application:
         settings = self.settings
         return Application(
-            reception=reception,
+            tenants=tenants,
             metrics=self._metrics,
             backend=self.backend.name,
             shape=server_factory.shape_limits(settings),
@@ -230,10 +231,11 @@ class Gateway:
         end_turns: Callable[[], Awaitable[None]],
         stack: AsyncExitStack,
     ) -> None:
-        server = server_factory.build_server(self.settings, access, application, application.dialect, stack)
+        server = server_factory.build_server(self.settings, access, application, stack)
 
         async def stop() -> None:
-            """Running responses get the grace; those that are still running then end with an error they can read."""
+            """Graceful shutdown: running responses get the grace; those that outlast it end with an error they can
+            read."""
             server.retire()
             if not await server.emptied(self.settings.shutdown_grace):
                 await end_turns()
@@ -248,7 +250,7 @@ class Gateway:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Bound before anything else starts, so that a port in use is found out at once."""
+    """Binds the port before anything else starts, so that a port in use is an error at once."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:

@@ -1,7 +1,7 @@
-"""The ways to Cursor, put together from Settings: which one is taken, with whose credentials, and how it is built.
+"""Builds a backend from Settings: which one to use, with whose credentials, and how it is put together.
 
-`app` and the commands use this. Ways other than the Agent API are imported when they are chosen: nobody waits for what
-is not used.
+`app` and the commands use this. Backends other than the Agent API are imported only when they are chosen, because
+imports take time.
 """
 
 import importlib.util
@@ -24,7 +24,7 @@ from .backends.agent_api.backend import AgentBackend, AgentSetup
 from .backends.agent_api.compose import RunContext
 from .backends.agent_api.model_lists import REST_PATH, BaseSource, rest_models
 from .backends.agent_api.watch import ConversationLimits
-from .backends.cursor_cli.program import find_program
+from .backends.cursor_cli.program import find_program, named_program
 from .builtin_tools.policy import LocalSetup, tool_policy
 from .config import Settings, process_environment
 from .config.data_dir import close_data_dir
@@ -139,7 +139,7 @@ def _cli(settings: Settings, stack: AsyncExitStack) -> Backend:
 
     return CursorCliBackend(
         CliSetup(
-            program=settings.agent_bin,
+            program=named_program(settings.agent_bin),
             environment=process_environment(),
             data_dir=settings.data_dir.absolute(),
             version=__version__,
@@ -195,11 +195,11 @@ BACKENDS: Final[dict[str, Callable[[Settings, AsyncExitStack], Backend]]] = {
 
 
 PASSTHROUGH: Final = ("agent",)
-"""Backends that can use an API key which a client brings; the first one unless another is asked for."""
+"""Backends that can use a client's API key; the first one is the default."""
 
 
 def choose_backend(settings: Settings) -> str:
-    """An explicit choice wins; else credentials decide; only without any is there a simulated answer."""
+    """An explicit choice wins, else the credentials decide. Only without any is it the simulator."""
     if passes(settings):
         return _passthrough_backend(settings)
     if settings.backend != "auto":
@@ -230,7 +230,7 @@ def _passthrough_backend(settings: Settings) -> str:
 
 
 def without_credentials(settings: Settings) -> Settings:
-    """What clients' own accounts are served with: nothing of the owner's may be spent on them, or read by them."""
+    """Settings for clients' own accounts: they must neither use nor read anything of the owner's."""
     local_tools = "off" if settings.origin("local_tools") == "default" else settings.local_tools
     return replace(settings, api_key=None, access_token=None, local_tools=local_tools)
 
@@ -292,6 +292,7 @@ def _setup(settings: Settings, name: str, standing: Any) -> AgentSetup:
             checksum=settings.agent_checksum,
         ),
         limits=ConversationLimits(
+            max_message_bytes=settings.max_frame_bytes // 16 * 15,
             client_heartbeat=settings.client_heartbeat,
             exec_heartbeat=settings.exec_heartbeat,
             silence=settings.silence_timeout,
@@ -326,7 +327,7 @@ def _setup(settings: Settings, name: str, standing: Any) -> AgentSetup:
 def _public_list(
     settings: Settings, transport: Transport, tokens: TokenSource, stack: AsyncExitStack
 ) -> BaseSource | None:
-    """The REST list lives on a host of its own, except behind a stand-in, and takes the API key only."""
+    """The REST list has a host of its own (except on a simulator) and accepts only an API key."""
     if settings.origin("agent_url") != "default":
         return _rest_list(transport, tokens)
     key = holder(settings).api_key
@@ -345,8 +346,8 @@ def _rest_list(transport: Transport, tokens: TokenSource) -> BaseSource:
 
 
 def _tokens(settings: Settings, transport: Transport) -> TokenSource:
-    """What the settings name wins over the sign-in on this machine. That one is looked at whenever a token is needed,
-    so that `caretway login` helps a gateway that is already running."""
+    """Credentials in the settings win over the stored sign-in. The sign-in is read whenever a token is needed, so
+    `caretway login` helps a gateway that is already running."""
     if settings.access_token:
         return FixedToken(settings.access_token)
     if passes(settings):
@@ -364,7 +365,7 @@ def sign_ins(settings: Settings) -> SignIns:
 
 
 def holder(settings: Settings) -> Account:
-    """Whose account the settings lead to, as far as that is known without asking anybody."""
+    """The account that the settings select, as far as known without asking Cursor."""
     if settings.access_token:
         return Account(settings.access_token)
     if settings.api_key or passes(settings):
@@ -382,7 +383,7 @@ def _call(transport: Transport) -> Call:
 
 @asynccontextmanager
 async def open_call(settings: Settings) -> AsyncIterator[Call]:
-    """Calls to the address that signs in, without a backend."""
+    """HTTP calls for the sign-in, without a backend."""
     transport = _transport(settings)
     try:
         yield _call(transport)

@@ -1,23 +1,23 @@
-"""The front of the house, put together from Settings: who may come in, how much, over what, and what is recorded.
+"""Builds the web server from Settings: who has access, limits, TLS, and recordings of wire traffic.
 
-Only `app` uses this. It knows the web room and nothing of sessions, backends or Cursor.
+`app` uses it for the server, `backend_factory` for the recording of traffic to Cursor, and `cli` for the secrets to
+keep out of the log. It knows the web room, and nothing about sessions, backends or Cursor's protocol.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final
 
 from .config import SETTINGS, ConfigError, Settings
-from .dialects import Dialect
 from .observe.trace import Trace
 from .web.access import Access, access_for, check_key, read_keys
+from .web.access_layer import AccessLayer
 from .web.admission import Admission, CallerLimits
+from .web.application import Application
 from .web.body import Bodies, BodyLimits
 from .web.descriptors import connections_that_fit
-from .web.door import AccessLayer, Inside
 from .web.limits import ConnectionLimits
 from .web.server import Server
 from .web.shape import ShapeLimits
@@ -26,37 +26,34 @@ if TYPE_CHECKING:
     import ssl
 
 LONGEST_LOOK_S: Final = 1.0
-"""Between two looks for what is late."""
+"""How long to wait between two checks for overdue connections."""
 SHUTDOWN_NOTICE_S: Final = 3.0
 """How long clients have to hear that their answer was ended."""
-
-DialectAt = Callable[[str], Dialect]
-"""Path -> the API whose words belong there."""
 
 
 def gateway_keys(settings: Settings) -> tuple[str, ...]:
     """The keys that clients may send; raises ConfigError when one could not protect anything."""
-    found: list[str] = []
+    keys: list[str] = []
     if settings.gateway_key is not None:
         try:
-            found.append(check_key(settings.gateway_key))
+            keys.append(check_key(settings.gateway_key))
         except ValueError as problem:
             raise ConfigError("gateway_key", settings.origin("gateway_key"), f"gateway_key: {problem}") from None
     if settings.api_key_file is not None:
         try:
-            found += read_keys(settings.api_key_file.read_text("ascii"))
+            keys += read_keys(settings.api_key_file.read_text("ascii"))
         except UnicodeDecodeError:
             raise _bad_file(settings, "it is not ASCII text") from None
         except OSError as failure:
             raise _bad_file(settings, failure.strerror or str(failure)) from failure
         except ValueError as problem:
             raise _bad_file(settings, str(problem)) from None
-    return tuple(found)
+    return tuple(keys)
 
 
 def _bad_file(settings: Settings, problem: str) -> ConfigError:
-    told = f"api_key_file: {settings.api_key_file} cannot be used: {problem}"
-    return ConfigError("api_key_file", settings.origin("api_key_file"), told)
+    text = f"api_key_file: {settings.api_key_file} cannot be used: {problem}"
+    return ConfigError("api_key_file", settings.origin("api_key_file"), text)
 
 
 def access_rules(settings: Settings) -> Access:
@@ -68,13 +65,13 @@ def access_rules(settings: Settings) -> Access:
 
 
 def secrets_in(settings: Settings) -> tuple[str, ...]:
-    """Everything that must not be written down anywhere."""
+    """Every text that must not be written anywhere. (MCP servers hide the values in their own tables.)"""
     named = [getattr(settings, setting.name) for setting in SETTINGS if setting.secret]
     try:
         keys = gateway_keys(settings)
     except ConfigError:
         keys = ()
-    return (*(value for value in named if value), *keys)
+    return (*(value for value in named if isinstance(value, str) and value), *keys)
 
 
 def open_trace(settings: Settings, side: str, stack: AsyncExitStack) -> Trace | None:
@@ -110,17 +107,14 @@ def shape_limits(settings: Settings) -> ShapeLimits:
     )
 
 
-def build_server(
-    settings: Settings, access: Access, inside: Inside, dialect: DialectAt, stack: AsyncExitStack
-) -> Server:
-    """The application behind its door, on connections with limits."""
-    door = AccessLayer(
-        inside,
+def build_server(settings: Settings, access: Access, application: Application, stack: AsyncExitStack) -> Server:
+    """The application behind its access rules, on connections with limits."""
+    layer = AccessLayer(
+        application,
         access=access,
         admission=Admission(
             CallerLimits(settings.max_concurrent_per_key, settings.max_requests_per_minute), time.monotonic
         ),
-        dialect=dialect,
         trace=open_trace(settings, "clients", stack),
     )
     limits = ConnectionLimits(
@@ -130,12 +124,12 @@ def build_server(
         head_timeout=settings.header_timeout,
         drain_timeout=settings.body_idle_timeout,
         send_timeout=settings.send_timeout,
-        look_every=_look_every(settings),
+        look_every=look_every(settings),
     )
-    return Server(door, limits, Bodies(_body_limits(settings)), _tls(settings))
+    return Server(layer, limits, Bodies(_body_limits(settings)), _tls(settings))
 
 
-def _look_every(settings: Settings) -> float:
+def look_every(settings: Settings) -> float:
     """Often enough for the shortest of the limits to mean something."""
     requests = (settings.header_timeout, settings.body_idle_timeout, settings.body_timeout, settings.send_timeout)
     answers = (settings.keep_alive, settings.first_event_patience, settings.response_timeout)

@@ -1,7 +1,7 @@
 """spawn(): the one way to start a background task. It keeps the reference and reports failures; asyncio does not.
 
-aside(): pure work that would hold up everybody's streams, in one thread for all of it. A thread gives way between two
-steps of Python and not within one: a step that takes long (a decoder on a large text) has to be cut up all the same.
+aside(): runs pure work that would block the event loop, in one shared thread. Python switches threads between bytecode
+steps and not within one, so a single step that takes long (a decoder on a large text) still has to be cut up.
 """
 
 import asyncio
@@ -18,11 +18,12 @@ Result = TypeVar("Result")
 _RUNNING: Final[set[asyncio.Task[Any]]] = set()  # asyncio holds tasks weakly; this is the strong reference
 
 _ASIDE: Final = ThreadPoolExecutor(1, "aside")
-"""One: large requests wait for each other, and leave the rest of the interpreter's time to everybody else."""
+"""One thread: large requests wait for each other, and the event loop gets the rest of the time."""
 
 
 async def aside(work: Callable[Given, Result], *given: Given.args, **named: Given.kwargs) -> Result:
-    """The result of `work`, which shares nothing with anybody while it runs. Cancelled in time, it is never begun."""
+    """The result of `work`, which must share no state while it runs. If it is cancelled before its turn, it never
+    starts."""
     return await asyncio.get_running_loop().run_in_executor(_ASIDE, lambda: work(*given, **named))
 
 

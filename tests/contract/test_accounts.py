@@ -125,7 +125,7 @@ KEPT = [
     (("--api-key-stdin",), "crsr_good\n", 0, "Signed in as simulated"),
     (("--api-key-stdin",), "bad-key\n", 1, "does not accept the API key"),
     (("--api-key-stdin",), "\n", 1, "not an API key"),
-    (("--import",), "", 1, "no sign-in of another program"),
+    (("--import",), "", 1, "no other program has a sign-in here"),
 ]
 
 
@@ -143,7 +143,7 @@ async def test_what_cursor_agent_keeps_is_taken_over(cursor: Cursor, tmp_path: P
     theirs.parent.mkdir(parents=True)
     theirs.write_text(json.dumps({"refreshToken": "r-1", "apiKey": "k-1"}))
     done = await asyncio.to_thread(_command, tmp_path, "", "login", "--import", "--agent-url", cursor.url)
-    assert (done.returncode, done.stderr) == (0, f"caretway: taking over the sign-in in {theirs}\n")
+    assert (done.returncode, done.stderr) == (0, f"caretway: copying the sign-in from {theirs}\n")
     kept = tmp_path / ".local" / "share" / "caretway" / "auth" / "accounts.json"
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     assert json.loads(kept.read_text())["accounts"][cursor.url]["api_key"] == "k-1"

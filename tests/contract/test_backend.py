@@ -16,10 +16,10 @@ from caretway.core.events import Event, TextDelta, TurnEnded, TurnFailed, TurnPa
 from caretway.core.fold import Reply, fold
 from caretway.core.order import EventOrder
 from caretway.core.request import Image, Message, Role, Text, ToolCall, ToolChoice, ToolResult, ToolSpec, TurnRequest
-from caretway.core.source import receive
 from caretway.core.turn import Turn
 from contract.subjects import WAYS, Subject, able
 from contract.test_chat import PIXEL
+from receiving import receive
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(60)]
 

@@ -151,3 +151,39 @@ async def test_refused_by_default(pictures: str) -> None:
         status, message = await ask(client, f"{pictures}/cat.png")
         assert status == 400
         assert "--fetch-images" in message
+
+
+def picture(size: int) -> dict[str, Any]:
+    url = "data:image/png;base64," + base64.b64encode(PIXEL + bytes(size - len(PIXEL))).decode()
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+async def test_an_image_that_cursor_cannot_be_sent_is_refused_before_it_is_sent(client: Client) -> None:
+    limit = (
+        15 * 2**20
+    )  # of which three quarters are an image: Cursor keeps it as base64, and hands it back to be stored
+    words = {"type": "text", "text": "sim: say seen"}
+    fits = await client.chat([{"role": "user", "content": [words, picture(limit * 3 // 4 - 300)]}])
+    assert (fits.status, fits.text) == (200, "seen"), fits.error
+    runs = client.stats()["runs_opened"]
+    for images in ([picture(limit * 3 // 4)], [picture(limit * 3 // 8)] * 2):
+        refused = await client.chat([{"role": "user", "content": [words, *images]}])
+        assert refused.error is not None
+        assert (refused.status, refused.error["code"]) == (413, "message_too_large")
+        assert str(limit) in refused.error["message"] and str(limit + 13) in refused.error["message"]
+    assert client.stats()["runs_opened"] == runs
+
+
+async def test_so_is_one_in_the_result_of_a_call(client: Client) -> None:
+    tools = [{"name": "look", "input_schema": {"type": "object"}}]
+    prompt = {"role": "user", "content": "sim: call look {}\nsim: say done"}
+    body: dict[str, Any] = {"model": "sim-auto", "max_tokens": 100, "tools": tools, "messages": [prompt]}
+    first = (await client.http.post("/v1/messages", json=body)).json()
+    data = base64.b64encode(PIXEL + bytes(12 * 2**20)).decode()
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}
+    result = {"type": "tool_result", "tool_use_id": first["content"][0]["id"], "content": [image]}
+    body["messages"] += [{"role": "assistant", "content": first["content"]}, {"role": "user", "content": [result]}]
+    refused = await client.http.post("/v1/messages", json=body)
+    assert refused.status_code == 413
+    assert str(15 * 2**20) in refused.json()["error"]["message"]
+    assert client.gateway.sessions.parked == 0

@@ -23,36 +23,47 @@ from caretway.dialects.openai_chat.encode import ChatEncoder
 from caretway.dialects.openai_responses.encode import ResponsesEncoder
 from caretway.sessions.live import LiveTurn
 from caretway.sessions.response import Response
-from caretway.web.exchange import Exchange
-from caretway.web.respond import Streamed, Whole
+from caretway.web.answer import StreamedAnswer, WholeAnswer
+from caretway.web.exchange import ResponseWriter
 from contract.gateways import Client, gateway
 from contract.speakers import SPEAKERS, Speaker, ask
 
-ANSWER = (Response, Fold, Reply, ChatEncoder, MessagesEncoder, ResponsesEncoder, Exchange)
+ANSWER = (Response, Fold, Reply, ChatEncoder, MessagesEncoder, ResponsesEncoder, ResponseWriter)
 """What one answer consists of, and nothing else."""
-TURN = (LiveTurn, AgentTurn, Conversation, H2Run, Http1Run, Streamed, Whole)
+TURN = (LiveTurn, AgentTurn, Conversation, H2Run, Http1Run, StreamedAnswer, WholeAnswer)
 PATIENCE_S = 20.0
 
 
+_earlier: set[int] = set()
+"""Objects from before the story: another test's gateway may still be letting go of them."""
+
+
 def kept(kinds: tuple[type, ...]) -> dict[str, int]:
-    return dict(Counter(type(one).__name__ for one in gc.get_objects() if type(one) in kinds))
+    objects = [one for one in gc.get_objects() if type(one) in kinds]
+    _earlier.intersection_update(map(id, objects))
+    return dict(Counter(type(one).__name__ for one in objects if id(one) not in _earlier))
 
 
 @contextmanager
 def no_collector() -> Iterator[None]:
     gc.collect()
     gc.disable()
+    _earlier.update(id(one) for one in gc.get_objects() if type(one) in (*ANSWER, *TURN))
     try:
         yield
     finally:
+        _earlier.clear()
         gc.enable()
 
 
 async def gone(*kinds: type) -> None:
     """The last of an answer is done after its client has it, and a run's stream ends a moment after the run."""
-    async with asyncio.timeout(PATIENCE_S):
-        while kept(kinds):
-            await asyncio.sleep(0.05)
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while kept(kinds):
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        pytest.fail(f"still there after {PATIENCE_S:.0f} s: {kept(kinds)}")
 
 
 @pytest.fixture(params=SPEAKERS, ids=lambda speaker: str(speaker.name))

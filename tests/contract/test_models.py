@@ -13,15 +13,18 @@ import pytest
 from caretway.backends.agent_api.backend import AgentBackend
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.simulator import Simulator
-from caretway.simulator.model_catalogue import BASES, BY_ID, SLUGS, ModelRules, ModelVerdict
+from caretway.simulator.catalogue import BASES, BY_ID, slugs
+from caretway.simulator.manners import LIVE
 from contract.gateways import CHAT, Client, gateway_to
+
+SLUGS = {slug: (base, variant) for slug, base, variant in slugs()}
 
 
 @asynccontextmanager
 async def cursor(
-    transport: str = "auto", *, bare: Sequence[str] = (), empty: Sequence[str] = ("requested",), **settings: Any
+    transport: str = "auto", *, bare: Sequence[str] = (), empty: Sequence[str] = (), **settings: Any
 ) -> AsyncIterator[Client]:
-    simulator = Simulator(model_rules=ModelRules(bare=frozenset(bare), empty=frozenset(empty)))
+    simulator = Simulator(manners=replace(LIVE, refused_shapes=frozenset(bare), empty_shapes=frozenset(empty)))
     try:
         port = await simulator.listen("127.0.0.1", 0)
         async with gateway_to(simulator, port, transport, **settings) as client:
@@ -36,8 +39,13 @@ async def desk(transport: str) -> AsyncIterator[Client]:
         yield client
 
 
-def last(client: Client) -> ModelVerdict:
-    return client.simulator.verdicts[-1]
+def ran(client: Client) -> str:
+    """What the last run talked to: the base id, its parameters in brackets."""
+    return client.simulator.asked[-1][1]
+
+
+def shapes(client: Client) -> list[str]:
+    return [shape for shape, _ in client.simulator.asked]
 
 
 async def rows(client: Client) -> dict[str, dict[str, Any]]:
@@ -45,11 +53,11 @@ async def rows(client: Client) -> dict[str, dict[str, Any]]:
 
 
 async def test_m1_m2_181_flat_ids_and_the_list_shows_base_models(desk: Client) -> None:
-    flat = len(SLUGS) + 3
+    flat = len(SLUGS)
     assert flat == 181
     listed = await rows(desk)
     shown = {key for key, row in listed.items() if "stands_for" not in row}
-    assert shown == {base.id for base in BASES} | {"sim-auto", "sim-fast", "sim-think"}
+    assert shown == {base.id for base in BASES}
     print(f"{flat} flat ids, {len(shown)} base models, {len(listed) - len(shown)} -thinking ids")
     for slug, (base, _) in SLUGS.items():
         found = await desk.http.get(f"/v1/models/{slug}")
@@ -58,27 +66,27 @@ async def test_m1_m2_181_flat_ids_and_the_list_shows_base_models(desk: Client) -
 
 async def test_the_list_tells_windows_and_abilities(desk: Client) -> None:
     listed = await rows(desk)
-    assert listed["claude-opus-5"]["context_window"] == 200_000
-    assert listed["claude-opus-5"]["max_context_window"] == 1_000_000
+    assert listed["claude-opus-4-8"]["context_window"] == 200_000
+    assert listed["claude-opus-4-8"]["max_context_window"] == 1_000_000
     assert listed["gpt-5.4"]["context_window"] == 272_000
     assert listed["gpt-5.4"]["reasoning"] is True
     assert listed["gpt-5.4"]["parameters"]["reasoning"] == ["low", "medium", "high", "xhigh"]
     assert listed["composer-2.5"]["input_modalities"] == ["text"]
-    assert listed["claude-fable-5"]["name"] == "Fable 5"
-    anthropic = await desk.http.get("/v1/models/claude-opus-5", headers={"anthropic-version": "2023-06-01"})
+    assert listed["composer-2.5"]["name"] == "Composer 2.5 (simulated)"
+    anthropic = await desk.http.get("/v1/models/claude-opus-4-8", headers={"anthropic-version": "2023-06-01"})
     assert anthropic.json()["max_input_tokens"] == 200_000
     assert anthropic.json()["capabilities"]["thinking"] == {"supported": True}
 
 
-@pytest.mark.parametrize("slug", [slug for slug, (base, _) in SLUGS.items() if not base.dead][::9])
+@pytest.mark.parametrize("slug", [slug for slug, (_, variant) in SLUGS.items() if not variant.dead][::9])
 async def test_m3_m4_a_flat_id_becomes_its_base_and_the_whole_variant(slug: str, desk: Client) -> None:
     answer = await desk.chat("sim: say hello", model=slug)
     assert (answer.status, answer.text) == (200, "hello")
     model, variant = SLUGS[slug]
-    got = last(desk)
-    assert (got.model, got.shape) == (model.id, "base")
+    assert shapes(desk) == ["base"]
+    assert ran(desk).partition("[")[0] == model.id
     if slug not in BY_ID:
-        assert got.parameters == variant.parameters
+        assert ran(desk) == variant.bracket(model.id)
 
 
 TOLD = [
@@ -87,10 +95,14 @@ TOLD = [
     ("gpt-5.4-high", "gpt-5.4-high", "gpt-5.4@context=272k,reasoning=high,fast=false"),
     ("composer-2.5", "composer-2.5", "composer-2.5@fast=false"),
     ("claude-sonnet-4-6-20260217", "claude-4.6-sonnet", "claude-4.6-sonnet"),
-    ("claude-sonnet-4-5-20250929", "claude-4.6-sonnet", "claude-4.6-sonnet"),
-    ("gpt-5-codex", "gpt-5.1-codex", "gpt-5.1-codex"),
+    ("claude-sonnet-4-1", "claude-4.5-sonnet", "claude-4.5-sonnet"),
+    ("gpt-5-codex", "gpt-5.2-codex", "gpt-5.2-codex"),
     ("gpt-5.4@effort=max", *("gpt-5.4@context=272k,reasoning=xhigh,fast=false",) * 2),
-    ("claude-opus-5-thinking", "claude-opus-5-thinking", "claude-opus-5"),
+    (
+        "claude-opus-4-8-thinking",
+        "claude-opus-4-8-thinking",
+        "claude-opus-4-8@thinking=true,context=200k,effort=low,fast=false",
+    ),
 ]
 
 
@@ -107,26 +119,25 @@ async def test_m5_the_answer_tells_which_one_answered(
 
 
 async def test_m6_max_mode_comes_from_the_variant(desk: Client) -> None:
-    assert (await desk.chat("sim: say big", model="claude-opus-5@1m")).text == "big"
-    assert dict(last(desk).parameters)["context"] == "1m"
-    assert (await desk.chat("sim: say fast", model="claude-opus-5-high-fast")).text == "fast"
+    assert (await desk.chat("sim: say big", model="claude-opus-4-8@1m")).text == "big"
+    assert "context=1m" in ran(desk)
+    assert (await desk.chat("sim: say fast", model="claude-opus-4-8-high-fast")).text == "fast"
 
 
 async def test_efforts_from_every_side(desk: Client) -> None:
-    await desk.chat("sim: say x", model="claude-opus-5", reasoning_effort="low")
-    assert dict(last(desk).parameters) == {"thinking": "true", "context": "200k", "effort": "low", "fast": "false"}
+    await desk.chat("sim: say x", model="claude-opus-4-8", reasoning_effort="low")
+    assert ran(desk) == "claude-opus-4-8[thinking=true,context=200k,effort=low,fast=false]"
     messages = [{"role": "user", "content": "sim: say x"}]
     for thinking, expected in (
-        ({"type": "enabled", "budget_tokens": 4000}, ("true", "low")),
-        ({"type": "disabled"}, ("false", "high")),
+        ({"type": "enabled", "budget_tokens": 16_000}, "thinking=true,context=200k,effort=medium"),
+        ({"type": "disabled"}, "thinking=false,context=200k,effort=low"),
     ):
-        body = {"model": "claude-opus-5", "max_tokens": 10, "messages": messages, "thinking": thinking}
+        body = {"model": "claude-opus-4-8", "max_tokens": 10, "messages": messages, "thinking": thinking}
         assert (await desk.http.post("/v1/messages", json=body)).status_code == 200
-        got = dict(last(desk).parameters)
-        assert (got["thinking"], got["effort"]) == expected
+        assert expected in ran(desk)
     body = {"model": "gpt-5.5", "input": "sim: say x", "reasoning": {"effort": "xhigh"}}
     assert (await desk.http.post("/v1/responses", json=body)).status_code == 200
-    assert dict(last(desk).parameters)["reasoning"] == "extra-high"
+    assert "reasoning=extra-high" in ran(desk)
 
 
 async def test_settings_choose_and_the_settings_can_be_the_whole_catalogue() -> None:
@@ -134,7 +145,7 @@ async def test_settings_choose_and_the_settings_can_be_the_whole_catalogue() -> 
     async with cursor(models=named, models_only=True, model_parameters={"fast": "true"}) as client:
         assert list(await rows(client)) == list(named)
         await client.chat("sim: say x", model="composer-2.5")
-        assert last(client).parameters == (("fast", "true"),)
+        assert ran(client) == "composer-2.5[fast=true]"
         refused = await client.chat("sim: say x", model="gpt-5.5")
         assert (refused.status, refused.error and refused.error["code"]) == (400, "model_not_found")
 
@@ -144,7 +155,7 @@ async def test_strict_means_it() -> None:
         for name in ("gpt-99-imaginary", "gpt-5-codex", "gpt-5.4@effort=max", "gpt-4o"):
             refused = await client.chat("sim: say x", model=name)
             assert (refused.status, refused.error and refused.error["code"]) == (400, "model_not_found"), name
-        assert not client.simulator.verdicts
+        assert not client.simulator.asked
         assert (await client.chat("sim: say x", model="gpt-5.4-high")).text == "x"
 
 
@@ -154,20 +165,20 @@ async def test_m4_the_other_shape_is_tried_once_and_remembered(transport: str) -
             assert (await client.chat("sim: say hello", model="gpt-5.4-high")).text == "hello"
         assert (await client.chat("sim: say hello", model="gpt-5.2-low")).text == "hello"
         # The first request finds out; the second knows, and so does the account's next model.
-        assert [verdict.shape for verdict in client.simulator.verdicts] == ["base", "details", "details", "details"]
+        assert shapes(client) == ["base", "details", "details", "details"]
 
 
 async def test_m4_an_empty_turn_is_asked_again_in_the_other_shape(transport: str, stream: bool) -> None:
     async with cursor(transport, empty=["base"]) as client:
         answer = await client.chat("sim: say hello", model="gpt-5.4-high", stream=stream)
         assert (answer.text, answer.finish) == ("hello", "stop")
-        assert [verdict.shape for verdict in client.simulator.verdicts] == ["base", "details"]
+        assert shapes(client) == ["base", "details"]
 
 
 async def test_m4_what_nobody_answers_in_any_shape_is_an_empty_answer(transport: str) -> None:
     async with cursor(transport, agent_model_shape="requested") as client:
         empty = await client.chat("sim: say hello", model="gpt-5.4-high")
-        assert (empty.status, empty.text, last(client).outcome) == (200, "", "empty")
+        assert (empty.status, empty.text, shapes(client)) == (200, "", ["requested"])
 
 
 @pytest.mark.parametrize("spent", [True, False])
@@ -186,7 +197,7 @@ async def test_the_quota_is_asked_before_a_bare_refusal_is_taken_for_a_matter_of
         assert len(asked) == 1
         if spent:
             assert (answer.status, answer.error and answer.error["code"]) == (402, "insufficient_quota")
-            assert len(client.simulator.verdicts) == 1
+            assert len(client.simulator.asked) == 1
         else:
             assert answer.text == "hello"
 
@@ -195,19 +206,19 @@ async def test_m4_every_shape_can_be_chosen(transport: str) -> None:
     for shape in ("base", "details", "both"):
         async with cursor(transport, agent_model_shape=shape) as client:
             assert (await client.chat("sim: say hello", model="gpt-5.4-high")).text == "hello"
-            assert [verdict.shape for verdict in client.simulator.verdicts] == [shape]
+            assert shapes(client) == [shape]
 
 
 async def test_m5_a_dead_model_is_refused_after_two_tries(desk: Client) -> None:
-    refused = await desk.chat("sim: say x", model="claude-mythos-1-high")
+    refused = await desk.chat("sim: say x", model="claude-opus-5-high")
     assert refused.status >= 400
-    assert [verdict.shape for verdict in desk.simulator.verdicts] == ["base", "details"]
+    assert shapes(desk) == ["base", "details"]
 
 
 async def test_an_unknown_name_goes_by_its_flat_id(desk: Client) -> None:
     refused = await desk.chat("sim: say x", model="gpt-99-imaginary")
     assert refused.status >= 400
-    assert [verdict.shape for verdict in desk.simulator.verdicts] == ["details", "both"]
+    assert shapes(desk) == ["details", "both"]
 
 
 async def test_another_account_starts_anew() -> None:
@@ -216,7 +227,7 @@ async def test_another_account_starts_anew() -> None:
             bearer = {"authorization": f"Bearer {key}"}
             for _ in range(2):
                 assert (await client.chat("sim: say x", model="gpt-5.4", headers=bearer)).text == "x"
-        assert [verdict.shape for verdict in client.simulator.verdicts] == ["base", "details", "details"] * 2
+        assert shapes(client) == ["base", "details", "details"] * 2
 
 
 async def test_tools_work_on_a_named_model_in_both_shapes() -> None:

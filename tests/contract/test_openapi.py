@@ -16,16 +16,19 @@ from caretway.dialects.anthropic_messages.errors import ERRORS as ANTHROPIC
 from caretway.dialects.openai_chat.errors import ERRORS as OPENAI
 from caretway.dialects.registry import dialects
 from caretway.web.openapi import SCHEMAS, document
+from caretway.web.routes import route_table
 from contract.gateways import CHAT, gateway
 
 ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+")
 
 
 def test_every_route_and_every_error_is_in_it() -> None:
-    told = document(__version__)
+    table = route_table(dialects())
+    told = document(table.routes, __version__)
     for dialect in dialects():
         for route in dialect.routes:
-            assert "post" in told["paths"][route]
+            for path in (route.path, f"/v1{route.path}"):
+                assert {method.lower() for method in route.operations} == set(told["paths"][path])
     for path, item in told["paths"].items():
         errors = ANTHROPIC if "/messages" in path else OPENAI
         for operation in item.values():
@@ -46,7 +49,7 @@ async def test_it_is_served_and_true() -> None:
 
     async with gateway() as client:
         told = (await client.http.get("/openapi.json")).json()
-        assert told == document(__version__)
+        assert told == document(route_table(dialects()).routes, __version__)
         fits("Health", (await client.http.get("/health")).json())
         fits("ModelList", (await client.http.get("/v1/models")).json())
         fits("OpenAIError", (await client.http.post(CHAT, json={})).json())

@@ -31,10 +31,10 @@ from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import Event
 from caretway.core.fold import fold
 from caretway.core.request import Message, Role, Text
-from caretway.core.source import receive
 from contract.gateways import gateway_to, result, simulated, tool
 from contract.subjects import WAYS
 from contract.test_backend import TOOLS, answer, ask, response, user
+from receiving import receive
 
 pytestmark = [
     pytest.mark.timeout(90),

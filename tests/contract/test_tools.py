@@ -4,6 +4,7 @@ import asyncio
 import random
 from typing import Any
 
+import msgspec
 import pytest
 
 from contract.gateways import CHAT, Answer, Client, gateway, result, tool
@@ -113,6 +114,27 @@ async def test_a_repeated_request_gets_the_same_answer(client: Client, stream: b
     assert client.stats()["runs_opened"] == 1
 
 
+async def test_a_repeated_request_with_other_words_leaves_no_turn_behind(client: Client, stream: bool) -> None:
+    """A client that puts the time beside its results lost the answer and asks again. One run is left, which is asked
+    for what it said when that request, too, is repeated; results for the old one's calls are replayed."""
+    messages = [user('sim: call lookup {"key": "a"}\nsim: call note {"text": "b"}\nsim: result')]
+    first = await client.chat(messages, tools=TOOLS)
+    again = [*messages, first.message, result(first.calls[0], "ONE")]
+    lost = await client.chat([*again, user("It is 10:00.")], tools=TOOLS)
+    assert (lost.session, client.gateway.sessions.parked) == ("resumed", 1)
+    later = [*again, user("It is 10:01.")]
+    second = await client.chat(later, tools=TOOLS, stream=stream)
+    assert (second.session, client.gateway.sessions.parked) == ("replayed", 1)
+    assert second.headers["x-caretway-session-reason"] == "these results were given before, beside other words"
+    repeated = await client.chat(later, tools=TOOLS, stream=stream)
+    assert (repeated.session, repeated.calls) == ("resumed", second.calls)
+    last = await client.chat([*later, repeated.message, result(repeated.calls[0], "TWO")], tools=TOOLS)
+    assert (last.session, last.text, client.gateway.sessions.live) == ("resumed", "TWO", 0)
+    other = [*again, user("It is 10:00."), lost.message, result(lost.calls[0], "TWO")]
+    assert (await client.chat(other, tools=TOOLS)).session == "replayed"
+    assert client.stats()["runs_opened"] == 3
+
+
 async def test_the_same_results_while_they_are_worked_on(client: Client, stream: bool) -> None:
     messages = [user('sim: call lookup {"key": "a"}\nsim: say begun\nsim: hang')]
     first = await client.chat(messages, tools=TOOLS)
@@ -209,6 +231,24 @@ async def test_two_sessions_that_open_alike_do_not_mix(client: Client, stream: b
             talks[name] += [answer.message, *(result(call, f"{name}-{step}") for call in answer.calls)]
     assert said == {"red": " red-0 red-1 ", "blue": " blue-0 blue-1 "}
     assert client.stats()["runs_opened"] == 2
+
+
+async def test_a_call_with_very_many_values_reaches_the_client(client: Client, stream: bool) -> None:
+    """Its exec is too much to decode; the model's own text of it was told before."""
+    values = ",".join(["1"] * 20_000)
+    messages = [user('sim: call lookup {"key": [' + values + "]}\nsim: result")]
+    first = await client.chat(messages, tools=TOOLS, stream=stream)
+    assert first.finish == "tool_calls", first.error
+    assert msgspec.json.decode(first.calls[0]["function"]["arguments"]) == {"key": [1] * 20_000}
+    answer = await client.chat([*messages, first.message, result(first.calls[0], "ONE")], tools=TOOLS, stream=stream)
+    assert (answer.session, answer.text) == ("resumed", "ONE")
+
+
+async def test_a_built_in_call_that_is_too_large_is_answered_and_the_turn_goes_on(client: Client) -> None:
+    content = "x" * 600_000
+    answer = await client.chat('sim: exec write {"path": "a", "content": "' + content + '"}\nsim: say went on')
+    assert (answer.status, answer.finish) == (200, "stop"), answer.error
+    assert answer.text.endswith("went on")
 
 
 async def test_session_gone_in_between_still_succeeds(transport: str, stream: bool) -> None:

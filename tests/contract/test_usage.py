@@ -212,6 +212,36 @@ async def test_a_continued_conversation_knows_its_context_from_the_start(one: Cl
     assert start["caretway"] == {"usage": "estimated"} and answer.told["estimated"]
 
 
+@pytest.mark.parametrize("preamble", [PREAMBLE_TOKENS, 30_000])
+async def test_the_replay_of_a_lost_turn_knows_what_cursor_adds(
+    transport: str, speaker: Speaker, preamble: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every parked turn is lost, so every step is the first one of a new run, and no checkpoint comes before its call.
+    What Cursor puts before a prompt was shown by another conversation with the model, or is assumed to be as usual."""
+    monkeypatch.setattr("caretway.simulator.tokens.PREAMBLE_TOKENS", preamble)
+    async with gateway(transport, parked_timeout=0.01) as client:
+        if preamble != PREAMBLE_TOKENS:
+            assert (await ask(speaker, client.http, speaker.body("sim: say hello", ["lookup"], True))).complete
+        before = len((await sim(client, "steps"))["runs"])
+        body = speaker.body(loop_script(4), ["lookup"], True)
+        heard: list[Heard] = []
+        while not heard or heard[-1].calls:
+            if heard:
+                body = speaker.follow_up(body, heard[-1], {call.id: RESULT for call in heard[-1].calls})
+            heard.append(await ask(speaker, client.http, body))
+            assert heard[-1].complete, heard[-1].error
+            async with asyncio.timeout(20):
+                while client.simulator.open_runs:
+                    await asyncio.sleep(0.01)
+        runs = (await sim(client, "steps"))["runs"][before:]
+    assert len(runs) == len(heard) == 4
+    for answer, run in zip(heard, runs, strict=True):
+        context = run["steps"][0]["context"]
+        assert context > preamble
+        assert abs(read(answer.told) - context) <= 0.2 * context
+        assert answer.told.get("estimated", False) == bool(answer.calls)
+
+
 async def test_the_bounds_of_what_the_simulator_lists(one: Client) -> None:
     await one.chat("sim: say one")
     (run,) = (await sim(one, "steps"))["runs"]

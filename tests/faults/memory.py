@@ -20,7 +20,6 @@ from caretway.backends.agent_api.watch import ConversationLimits
 from caretway.builtin_tools.policy import LocalSetup, tool_policy
 from caretway.core.errors import GatewayError
 from caretway.core.request import Message, Role, Text, ToolResult, ToolSpec, TurnRequest
-from caretway.core.source import receive
 from caretway.core.turn import Snapshot
 from caretway.cursor_transport.faults import cut
 from caretway.cursor_transport.identity import Identity
@@ -35,6 +34,7 @@ from contract.speakers import Call as SeenCall
 from faults.answers import Answer
 from faults.judge import End, Played
 from faults.scenes import PROPERTIES, Scene, call_key, outcome
+from receiving import receive
 
 _T = TypeVar("_T")
 

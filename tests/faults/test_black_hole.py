@@ -30,23 +30,19 @@ MOMENTS: Final = (
 )
 """In which conversation, and after which part of its bytes: in the middle of text, while a call is written, after the
 results; with the prompt, with the first results, with the last."""
-FIRST_APPEND_S: Final = 70.0
-"""HTTP/1.1, the prompt itself: while the run sends heartbeats, an append on a new connection gets all of its 60 s."""
 HOLES: Final = (Kind.BLACK_HOLE, Kind.ONE_WAY)
 
 
 async def fall_in(transport: str, kind: Kind, moment: tuple[str, Direction, float]) -> str:
     """What is wrong with one case; empty when nothing is."""
     name, direction, share = moment
-    first_append = transport == "http1" and direction is Direction.UP and share < 0.2
-    patience = FIRST_APPEND_S if first_append else ANSWER_S
     simulator, tape = Simulator(), Tape()
     proxy = Proxy(await simulator.listen("127.0.0.1", 0), watch=tape.note)
     try:
         async with gateway_to(simulator, await proxy.listen(), transport) as client:
             lines = Lines(int(client.gateway.base_url.rpartition(":")[2]))
             told: list[str] = []
-            for number, limit in enumerate((NEXT_S, patience, NEXT_S)):  # on a good network, in the hole, after it
+            for number, limit in enumerate((NEXT_S, ANSWER_S, NEXT_S)):  # on a good network, in the hole, after it
                 hit = number == 1
                 if hit:
                     await proxy.retire()

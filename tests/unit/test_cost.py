@@ -7,7 +7,7 @@ not depend on the machine, so a limit here can be close to the truth; whoever ra
 import asyncio
 import struct
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType as PythonFrame
 from typing import Any
@@ -33,8 +33,8 @@ from caretway.sessions.live import LiveTurn
 from caretway.sessions.response import Response
 from caretway.sessions.tickets import Tickets
 from caretway.tasks import spawn
-from caretway.web.exchange import Exchange, HttpRequest
-from caretway.web.respond import Pace, Streamed
+from caretway.web.answer import Pace, StreamedAnswer
+from caretway.web.exchange import ResponseWriter
 from caretway.wire.envelope import pack
 from caretway.wire.messages import pb
 
@@ -126,6 +126,8 @@ class ClientLine:
     def date(self) -> bytes:
         return b""
 
+    def wake_at(self, when: float, wake: Callable[[], None] | None) -> None: ...
+
     def answered(self) -> None: ...
 
     def abort(self) -> None: ...
@@ -138,9 +140,9 @@ class Stream:
         self._wire = wire
         self._response = response
         self._line = line
-        exchange = Exchange(line, HttpRequest("POST", "/", {}), keep_alive=True, chunked=True)
+        writer = ResponseWriter(line, keep_alive=True, chunked=True)
         meta = ResponseMeta("id", 0, "model")
-        self._answer = Streamed(OPENAI_CHAT, response, meta, [], exchange, Pace(10.0, 10.0))
+        self._answer = StreamedAnswer(OPENAI_CHAT, response, meta, [], writer, Pace(10.0, 10.0))
 
     @classmethod
     async def open(cls) -> "Stream":
@@ -151,7 +153,7 @@ class Stream:
         live = LiveTurn(turn, Tickets("sid", "call_"), REQUEST)
         response = Response(Keeper(), live, REQUEST, "fresh", "", (), no_restart)
         stream = cls(wire, response, ClientLine())
-        spawn(stream._answer.made(), "answer")
+        spawn(stream._answer.run_to_end(), "answer")
         await asyncio.sleep(0)  # it listens now
         wire.answer(frame(FrameType.HEADERS, END_HEADERS, 1, b"\x88"))
         stream.carry([delta(0)])

@@ -1,6 +1,6 @@
-"""A sign-in as it is kept: whose it is, for which address, the tokens, and when they were received. Values only.
+"""A stored sign-in: whose it is, for which address, the tokens, and when they were received. Values only.
 
-The form on disk is ours and has a version; whatever cannot be read is no sign-in, never half of one.
+The format on disk is our own and has a version. What cannot be read is ignored as a whole, never used in part.
 """
 
 import hashlib
@@ -17,15 +17,15 @@ VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """At least one of the three credentials is there. None of them is ever printed: they are not in the repr."""
+    """Has at least one of the three credentials. None of them is ever printed: they are not in the repr."""
 
     access_token: str = field(default="", repr=False)
     refresh_token: str = field(default="", repr=False)
     api_key: str = field(default="", repr=False)
     received_at: float = 0.0
-    """When the access token came, unix seconds on our own clock."""
+    """When the access token was received: unix seconds on our own clock."""
     who: str = ""
-    """An e-mail address or an id, as far as it is known."""
+    """An e-mail address or an id, if known."""
 
     @property
     def renewable(self) -> bool:
@@ -37,23 +37,23 @@ class Account:
 
     @property
     def identity(self) -> str:
-        """The same for the same account, and no secret: conversations are kept under it."""
+        """Stable for an account, and not secret: conversations are stored under it."""
         return digest(self.name or self.api_key or self.refresh_token or self.access_token)
 
 
 def digest(secret: str) -> str:
-    """What stands for a secret wherever it is compared, counted or kept."""
+    """Takes the place of a secret wherever it is compared, counted or stored."""
     return hashlib.sha256(b"caretway account\0" + secret.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def dump(accounts: Mapping[str, Account]) -> str:
-    """Accounts by address, as text."""
+    """Accounts by address -> text."""
     kept = {url: asdict(account) for url, account in accounts.items()}
     return msgspec.json.format(msgspec.json.encode({"version": VERSION, "accounts": kept}), indent=2).decode()
 
 
 def load(text: str) -> dict[str, Account]:
-    """The inverse of `dump`; what is no account is left out."""
+    """The inverse of `dump`; entries that are not accounts are left out."""
     try:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, ValueError):

@@ -1,7 +1,7 @@
-"""What a token says about itself, and until when to use it. Pure; nothing is verified, because only the issuer can.
+"""What a token says about itself (JWT claims), and how long to use it. Pure. Nothing is verified: only the issuer can.
 
-Clocks disagree. A token's life is a length (`exp` - `iat`), counted on our own clock from the moment it was received;
-a clock that is an hour wrong then neither renews at every request nor keeps a dead token.
+Clocks disagree. So a token's lifetime is a length (`exp` - `iat`), counted on our own clock from the moment the token
+was received. A clock that is an hour wrong then neither renews at every request nor keeps an expired token.
 """
 
 import base64
@@ -13,18 +13,18 @@ from typing import Any, Final
 import msgspec
 
 UNKNOWN_LIFE_S: Final = 30 * 60.0
-"""A token that does not say when it ends is renewed after this long."""
+"""A token that does not say when it expires is renewed after this long."""
 EARLY_S: Final = 5 * 60.0
-"""How long before its end a token is renewed; a short-lived one at half its life."""
+"""A token is renewed this long before it expires, and a short-lived one at half its lifetime."""
 FAR_AWAY_S: Final = 1e12
-"""No time that a token can mean is further from 1970."""
+"""No real expiry time is further from 1970."""
 CLOCK_SLACK_S: Final = 60.0
 """A token received this far in the future was received before the clock was set back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """When it came, from when on to renew, and when it is over. Unix seconds on our own clock."""
+    """When a token was received, when to renew it, and when it expires. Unix seconds on our own clock."""
 
     received_at: float
     renew_at: float
@@ -47,19 +47,19 @@ def claims(token: str) -> dict[str, Any]:
 
 
 def subject(token: str) -> str:
-    """Whom the token stands for, as far as it says so."""
-    known = claims(token)
-    return next((known[name] for name in ("email", "sub") if isinstance(known.get(name), str)), "")
+    """The account that the token names, if it names one."""
+    payload = claims(token)
+    return next((payload[name] for name in ("email", "sub") if isinstance(payload.get(name), str)), "")
 
 
 def term(token: str, received_at: float) -> Term:
     """`received_at`: unix seconds, on our own clock."""
-    known = claims(token)
-    expires, issued = _seconds(known.get("exp")), _seconds(known.get("iat"))
+    payload = claims(token)
+    expires, issued = _seconds(payload.get("exp")), _seconds(payload.get("iat"))
     if expires is None:
         return Term(received_at, received_at + UNKNOWN_LIFE_S, inf)
     life = expires - (received_at if issued is None else issued)
-    if life <= 0:  # no token is born dead: this clock and the issuer's do not agree
+    if life <= 0:  # no token is issued expired: this clock and the issuer's disagree
         return Term(received_at, received_at + UNKNOWN_LIFE_S, inf)
     return Term(received_at, received_at + max(life - EARLY_S, life / 2), received_at + life)
 

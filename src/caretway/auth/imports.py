@@ -1,4 +1,4 @@
-"""Sign-ins that other programs left on this machine, read from the text of their files. Pure: the caller reads files.
+"""Sign-ins that other programs stored on this machine, read from the text of their files. Pure: the caller reads files.
 
 | form | whose |
 |---|---|
@@ -21,10 +21,10 @@ _ONE_STRING: Final = re.compile(r"([\x21-\x7b\x7d\x7e]*)\|([\x21-\x7b\x7d\x7e]*)
 
 
 def read_import(text: str, *, url: str, now: float) -> Account:
-    """The account in this text. `url`: the address it is wanted for. Raises GatewayError when there is none."""
+    """The account in this text, for the address `url`. Raises GatewayError when there is none."""
     text = text.strip()
-    if found := _ONE_STRING.fullmatch(text):
-        refresh, key = found.groups()
+    if one_string := _ONE_STRING.fullmatch(text):
+        refresh, key = one_string.groups()
         return _checked(Account(refresh_token=refresh, api_key=key))
     try:
         value: Any = msgspec.json.decode(text)

@@ -1,7 +1,7 @@
-"""Signing in with a browser: a link that carries a challenge, then asking until the user has agreed over there.
+"""Signing in with a browser: OAuth's PKCE (a secret verifier and its SHA-256 challenge), with polling for the token.
 
-`invite` and `Polling` are pure; `sign_in` asks and waits. The browser may be on another machine: nothing has to come
-back to this one but the answer to a question that only the holder of the verifier can ask.
+The link carries the challenge. The gateway asks for the token, with the verifier, until the user has agreed. The
+browser may be on another machine: it sends nothing to this one. `invite` and `Polling` are pure; `sign_in` does I/O.
 """
 
 import base64
@@ -20,7 +20,7 @@ POLL: Final = "/auth/poll"
 PAGE: Final = "/loginDeepControl"
 MAX_QUESTIONS: Final = 150
 MAX_FAILURES: Final = 3
-"""Answers in a row that are neither "not yet" nor a token, after which asking is no use."""
+"""Give up after this many answers in a row that are neither "not yet" nor a token."""
 FIRST_PAUSE_S: Final = 1.0
 PAUSE_GROWTH: Final = 1.2
 LONGEST_PAUSE_S: Final = 10.0
@@ -36,7 +36,7 @@ class Invitation:
     uuid: str
 
     def link(self, site: str) -> str:
-        """What the user opens, on whatever machine has a browser. The verifier is not in it."""
+        """What the user opens, in a browser on any machine. It does not contain the verifier."""
         asked = {"challenge": self.challenge, "uuid": self.uuid, "mode": "login", "redirectTarget": "cli"}
         return f"{site.rstrip('/')}{PAGE}?{urlencode(asked)}"
 
@@ -54,7 +54,7 @@ def _url_safe(data: bytes) -> str:
 
 
 def pause(question: int) -> float:
-    """How long to wait after the n-th question, counted from 0."""
+    """How long to wait after the n-th request, counted from 0."""
     growth = min(question, 64)  # far beyond the longest pause, and no float overflows
     return min(FIRST_PAUSE_S * PAUSE_GROWTH**growth, LONGEST_PAUSE_S)
 
@@ -67,23 +67,24 @@ class LoginRequest:
 
 
 class Polling:
-    """Which question to ask next, and what an answer means. No clock, no socket."""
+    """Which request to send next, and what its answer means. No clock, no socket."""
 
     def __init__(self, invitation: Invitation) -> None:
         self._invitation = invitation
         self._asked = 0
         self._failures = 0
         self._older = False
-        """The service knows only the older form of the question."""
+        """The service knows only the older form of the request."""
 
     def question(self) -> LoginRequest:
-        known = {"uuid": self._invitation.uuid, "verifier": self._invitation.verifier}
+        parameters = {"uuid": self._invitation.uuid, "verifier": self._invitation.verifier}
         if self._older:
-            return LoginRequest("GET", f"{POLL}?{urlencode(known)}", b"")
-        return LoginRequest("POST", POLL, json.dumps(known).encode())
+            return LoginRequest("GET", f"{POLL}?{urlencode(parameters)}", b"")
+        return LoginRequest("POST", POLL, json.dumps(parameters).encode())
 
     def heard(self, status: int, body: bytes) -> Account | float:
-        """The account, or how long to wait before the next question. Raises GatewayError when there is no hope."""
+        """The account, or how long to wait before the next request. Raises GatewayError when asking again cannot
+        help."""
         if status == 200 and (account := read_tokens(body)) is not None:
             return account
         if status == 404:
@@ -118,7 +119,7 @@ class Polling:
 async def sign_in(
     invitation: Invitation, call: Call, sleep: Callable[[float], Awaitable[None]], clock: Callable[[], float]
 ) -> Account:
-    """Ask until there is an answer."""
+    """Ask until the user has signed in. Raises GatewayError."""
     polling = Polling(invitation)
     while True:
         question = polling.question()
@@ -135,7 +136,7 @@ async def sign_in(
 
 
 def _without_verifier(failure: GatewayError) -> tuple[str, str]:
-    """Why there was no answer, and what to do. A message that repeats the question may repeat the verifier with it."""
+    """Why there was no answer, and what to do. A message that quotes the request could quote the verifier."""
     if POLL in str(failure):
         return "it did not answer in time" if failure.kind is ErrorKind.TIMEOUT else "the connection broke", AGAIN
     hint = f"{failure.hint} Then run `caretway login` again." if failure.hint else AGAIN

@@ -1,8 +1,9 @@
-"""One renewal of an access token: which credentials to offer where, and what each answer means. Pure, but for `renew`.
+"""One renewal of an access token: which credentials to send where, and what each answer means. Pure, except for
+`renew`.
 
-A refresh token is offered to the exchange endpoint first and to the refresh endpoint second, because clients of the
-same service do either; an API key only to the exchange endpoint. An answer that says "not you" moves on to the next
-offer, an answer that says "not now" ends the renewal: it is worth repeating.
+A refresh token goes to the exchange endpoint first and to the refresh endpoint second, because clients of this service
+use both. An API key goes to the exchange endpoint only. When an answer refuses the credentials, the next pair is tried.
+When an answer is a temporary failure, the renewal ends, and may be tried again later.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -37,7 +38,8 @@ def offers(account: Account) -> tuple[RenewalOffer, ...]:
 
 
 async def renew(account: Account, call: Call, clock: Callable[[], float], hint: str) -> Account:
-    """The account with a new access token. SIGNED_OUT when no credential is accepted; any other kind may pass."""
+    """The account with a new access token. Raises SIGNED_OUT when no credential is accepted; other errors are
+    temporary."""
     for offer in offers(account):
         headers = {"authorization": f"Bearer {offer.credential}", "content-type": "application/json"}
         status, body = await call("POST", offer.path, headers, b"{}")
@@ -53,21 +55,21 @@ def refusal(account: Account) -> str:
 
 
 def renewed(account: Account, status: int, body: bytes, now: float) -> Account:
-    """What an answer that is no refusal makes of the account."""
+    """The account after an answer that accepted the credentials."""
     if status == 429:
         raise GatewayError(ErrorKind.RATE_LIMITED, "Cursor limits how often a token may be renewed.")
     if status != 200:
         raise GatewayError(ErrorKind.UPSTREAM_DOWN, f"The token could not be renewed: HTTP {status}.")
     tokens = read_tokens(body)
     if tokens is None:
-        raise GatewayError(ErrorKind.UPSTREAM_PROTOCOL, "The answer to a token's renewal has no token.")
+        raise GatewayError(ErrorKind.UPSTREAM_PROTOCOL, "Cursor's answer to the token renewal has no token.")
     # A refresh token comes along when the old one is to be replaced; an exchanged API key stays the better credential.
     refresh = tokens.refresh_token if account.refresh_token and tokens.refresh_token else account.refresh_token
     return replace(account, access_token=tokens.access_token, refresh_token=refresh, received_at=now)
 
 
 def read_tokens(body: bytes) -> Account | None:
-    """The tokens in an answer of the sign-in endpoints."""
+    """The tokens in an answer of the sign-in endpoints, if any."""
     try:
         answer: Any = msgspec.json.decode(body)
     except (msgspec.DecodeError, ValueError):

@@ -1,8 +1,8 @@
-"""The sign-ins on this machine: one text, in a file or in the system's keyring, and a lock around its changes.
+"""The sign-ins on this machine: one text, in a file or in the system's keyring, with a lock for changes.
 
-The file is 0600 in a directory of its own that is 0700, replaced as a whole and never written in place. Processes
-agree through a lock on a second file, so that of several gateways with one sign-in exactly one renews it. Knows nothing
-of what a token is for.
+The file has mode 0600 in a directory of its own with mode 0700. It is always replaced, never written in place.
+Processes share a lock on a second file, so when several gateways use one sign-in, exactly one renews it. Knows nothing
+about what a token is for.
 """
 
 import asyncio
@@ -26,17 +26,17 @@ DIRECTORY: Final = "auth"
 FILE: Final = "accounts.json"
 LOCK: Final = "lock"
 LOCK_PATIENCE_S: Final = 60.0
-"""Longer than a renewal can take: whoever holds the lock is renewing."""
+"""Longer than a renewal can take: the holder of the lock is renewing."""
 LOCK_LOOK_S: Final = 0.05
 KEYRING_SERVICE: Final = "caretway"
 KEYRING_NAME: Final = "accounts"
 
 
 class Vault(Protocol):
-    """Keeps one text."""
+    """Stores one text."""
 
     place: str
-    """For people: where it is."""
+    """Where it is, for messages."""
 
     def stamp(self) -> object: ...
 
@@ -62,7 +62,7 @@ class FileVault:
     def read(self) -> str | None:
         try:
             if os.name == "posix" and self._path.stat().st_mode & 0o077:
-                log.warning("%s was open to other users; it is closed now", self._path)
+                log.warning("%s was open to other users; it is private now", self._path)
                 self._path.chmod(0o600)
             return self._path.read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -94,7 +94,7 @@ class FileVault:
 
 
 class KeyringVault:
-    """The system's keyring, through the `keyring` package. It cannot tell when somebody else changed the text."""
+    """The system's keyring, through the `keyring` package. It cannot tell when another process changed the text."""
 
     place = "the system's keyring"
 
@@ -162,24 +162,24 @@ class SignIns:
         return load(self._vault.read() or "")
 
     def keep(self, url: str, account: Account) -> None:
-        """To be called within `locked`."""
+        """Call it within `locked`."""
         self._vault.write(dump(self._all() | {url: account}))
 
     def forget(self, url: str) -> bool:
-        """To be called within `locked`. False: there was none."""
-        known = self._all()
-        if url not in known:
+        """Call it within `locked`. False: there was no such account."""
+        accounts = self._all()
+        if url not in accounts:
             return False
-        del known[url]
-        if known:
-            self._vault.write(dump(known))
+        del accounts[url]
+        if accounts:
+            self._vault.write(dump(accounts))
         else:
             self._vault.erase()
         return True
 
     @asynccontextmanager
     async def locked(self) -> AsyncIterator[None]:
-        """The only changer among all processes that use this directory."""
+        """While held, no other process that uses this directory changes a sign-in."""
         path = self._directory / LOCK
         try:
             closed_directory(self._directory)
@@ -198,11 +198,11 @@ class SignIns:
                 await asyncio.sleep(LOCK_LOOK_S)
             yield
         finally:
-            os.close(handle)  # which gives the lock back, as does the end of the process
+            os.close(handle)  # this releases the lock, and so does the end of the process
 
 
 class SignInShelf:
-    """The account of one address, as a token source wants it. File and keyring block, so they get a thread."""
+    """The account of one address, as a `Shelf`. File and keyring block, so they are used in a thread."""
 
     def __init__(self, sign_ins: SignIns, url: str) -> None:
         self._sign_ins = sign_ins
@@ -220,7 +220,7 @@ class SignInShelf:
 
 
 class StoredKey:
-    """The API key in the sign-in to one address, as it is now: a login or a logout is noticed at the next request."""
+    """The current API key of the sign-in to one address: a login or a logout takes effect at the next request."""
 
     def __init__(self, sign_ins: SignIns, url: str) -> None:
         self._sign_ins = sign_ins
@@ -229,7 +229,7 @@ class StoredKey:
         self._key = ""
 
     async def __call__(self) -> str:
-        """Empty: nobody is signed in, or not with a key."""
+        """Empty when nobody is signed in, or not with a key."""
         stamp = self._sign_ins.stamp()
         if not self._key or stamp != self._stamp:
             account = await asyncio.to_thread(self._sign_ins.find, self._url)
@@ -243,7 +243,7 @@ def open_sign_ins(data_dir: Path, kind: str) -> SignIns:
 
 
 def closed_directory(path: Path) -> None:
-    """There is such a directory, and it is this user's alone."""
+    """Makes sure that the directory exists and is private to this user."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # `mode` is for the last of the new ones only
     path.mkdir(mode=0o700, exist_ok=True)
     if os.name == "posix" and path.stat().st_mode & 0o077:

@@ -1,7 +1,7 @@
-"""Token sources: a bearer token for each request, renewed in time, by one renewal for everybody who waits for it.
+"""Token sources: a bearer token for each request, renewed before it expires. Requests that wait share one renewal.
 
-`refused` names the token that Cursor did not accept, so that a burst of refusals of one token is one renewal. A renewal
-that began is never cut off by a client that hangs up: its answer may hold the only refresh token that still works.
+`refused` names the token that Cursor did not accept, so many refusals of one token cause one renewal. A client that
+disconnects does not cancel a renewal: its answer may hold the only refresh token that still works.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ log = logging.getLogger(__name__)
 SIGN_IN_HINT: Final = "Run `caretway login`, or set CURSOR_API_KEY, then try again."
 KEY_HINT: Final = f"Set CURSOR_API_KEY to a key from {KEYS_PAGE}, then start again."
 RETRY_S: Final = 30.0
-"""How long a token that could not be renewed, and is still good, is used before the next try."""
+"""How long to use a token that could not be renewed and is still valid, before trying again."""
 SETTLE_S: Final = 5.0
-"""How long closing waits for a renewal that is on its way."""
+"""How long closing waits for a running renewal."""
 
 
 class FixedToken:
-    """A token that was handed in; there is nothing to renew."""
+    """A token from the settings, which cannot be renewed."""
 
     renewable = False
 
@@ -66,10 +66,10 @@ class NoToken:
 
 
 class Shelf(Protocol):
-    """Where an account is kept. Others may change it at any time, except within `locked`."""
+    """Where an account is stored. Other processes may change it at any time, except within `locked`."""
 
     def stamp(self) -> object:
-        """Another value after every change that somebody else made. Cheap: asked for before every request."""
+        """A new value after every change by another process. Must be cheap: it is read before every request."""
         ...
 
     async def read(self) -> Account | None: ...
@@ -77,12 +77,12 @@ class Shelf(Protocol):
     async def write(self, account: Account) -> None: ...
 
     def locked(self) -> AbstractAsyncContextManager[None]:
-        """Nobody else renews meanwhile. Raises GatewayError when that cannot be had in time."""
+        """While held, nobody else renews. Raises GatewayError when the lock is not free in time."""
         ...
 
 
 class OwnShelf:
-    """An account that only this process has, such as an API key and what it was exchanged for."""
+    """An account that only this process has, such as an API key and its tokens."""
 
     def __init__(self, account: Account) -> None:
         self._account = account
@@ -103,14 +103,14 @@ class OwnShelf:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What a renewal left behind: an account, the reason why there is no newer one, or both."""
+    """The result of a renewal: an account, the reason why it could not be renewed, or both."""
 
     account: Account | None
     failure: GatewayError | None = None
 
 
 class RenewedToken:
-    """The access token of a kept account, renewed before it expires and after it was refused."""
+    """The access token of a stored account, renewed before it expires and after it was refused."""
 
     renewable = True
 
@@ -123,7 +123,7 @@ class RenewedToken:
         self._read: tuple[Account, Term] | None = None
         self._stamp: object = None
         self._again_at = 0.0
-        """When the next renewal may be tried; only after one that failed."""
+        """When the next renewal may be tried, after one that failed."""
         self._renewal: asyncio.Task[_Outcome] | None = None
 
     def at_hand(self) -> str | None:
@@ -131,7 +131,7 @@ class RenewedToken:
 
     def _at_hand(self, refused: str, now: float) -> str | None:
         if self._stamp != self._shelf.stamp():
-            self._last, self._again_at = _Outcome(None), 0.0  # somebody signed in, signed out, or renewed it
+            self._last, self._again_at = _Outcome(None), 0.0  # another process signed in, signed out, or renewed it
         account = self._last.account
         if account is not None and account.access_token != refused and self._fresh(account, now):
             return account.access_token
@@ -146,7 +146,7 @@ class RenewedToken:
             if self._renewal is None:
                 self._renewal = spawn(self._attempt(refused), "token-renewal")
             renewal = self._renewal
-            await asyncio.wait([renewal])  # unlike awaiting it, this lets it go on when we are cancelled
+            await asyncio.wait([renewal])  # unlike awaiting it, this does not cancel it when we are cancelled
             if renewal.cancelled():
                 raise GatewayError(ErrorKind.CANCELLED, "The gateway is stopping.")
         return self._verdict(refused)
@@ -159,7 +159,7 @@ class RenewedToken:
         return bool(account.access_token) and not self._term(account).due(now)
 
     def _settled(self, refused: str, now: float) -> bool:
-        """True when the last failure answers this question too, so that nobody has to be asked again so soon."""
+        """True when the last failure still holds, so that Cursor is not asked again so soon."""
         account, failure = self._last.account, self._last.failure
         if failure is not None and failure.kind is ErrorKind.SIGNED_OUT:
             return True
@@ -169,7 +169,7 @@ class RenewedToken:
         return bool(account.access_token) and now < self._term(account).ends_at
 
     def _term(self, account: Account) -> Term:
-        """Read once for each account: it is asked for before every request."""
+        """Decoded once for each account: it is needed before every request."""
         if self._read is None or self._read[0] is not account:
             self._read = account, term(account.access_token, account.received_at)
         return self._read[1]

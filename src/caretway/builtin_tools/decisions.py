@@ -1,4 +1,5 @@
-"""What can be done with a built-in exec: the client's tool does it, the gateway does it, or nobody does."""
+"""What to do with an exec (a call of a built-in tool): the client's tool runs it, the gateway runs it, or it is
+refused."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ Convert = Callable[[int, ToolResult], list[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Redirect:
-    """A built-in exec that a client's tool can do."""
+    """An exec that one of the client's tools can run."""
 
     name: str
     arguments: str
@@ -22,7 +23,7 @@ class Redirect:
 
 @dataclass(frozen=True, slots=True)
 class RunHere:
-    """A built-in exec that the gateway runs itself, in its workspace."""
+    """An exec that the gateway runs itself, in its workspace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +33,10 @@ class Refuse:
 
 Decision = Redirect | RunHere | Refuse
 Policy = Callable[[pb.ExecServerMessage], Decision]
-"""What to do with a built-in exec."""
+"""Decides what to do with an exec."""
 
 
 class JobRunner(Protocol):
-    """Runs a built-in exec on this side and gives back the messages that answer it."""
+    """Runs an exec in the gateway and returns the messages that answer it."""
 
     async def run(self, exec_: pb.ExecServerMessage) -> list[bytes]: ...

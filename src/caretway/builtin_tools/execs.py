@@ -1,7 +1,7 @@
 """Typed answers on the exec channel. Pure: ExecServerMessage in, ExecClientMessage (or control message) out.
 
 Every exec request gets an answer, because the server waits for one. What cannot be done is refused with the result type
-that belongs to the request, so that the model sees a tool that said no and not a broken connection.
+that belongs to the request, so that the model sees a tool that refused, not a broken connection.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ def answer(reply: ExecReply) -> bytes:
 
 
 def readdressed(messages: Sequence[bytes], exec_id: int) -> list[bytes]:
-    """The same answers, for an exec that asks for them under another id."""
+    """The same answers, for an exec with another id."""
     renamed: list[bytes] = []
     for data in messages:
         message = pb.AgentClientMessage.FromString(data)
@@ -169,7 +169,7 @@ REFUSALS: Final[dict[str, Refuse]] = {
     "read_mcp_resource_exec_args": _read_resource,
     "mcp_state_exec_args": _mcp_state,
 }
-"""Exec kind -> how to say no to it."""
+"""Exec kind -> how to refuse it."""
 
 
 def call_id(exec_: pb.ExecServerMessage) -> str:
@@ -179,7 +179,7 @@ def call_id(exec_: pb.ExecServerMessage) -> str:
 
 
 def essence(exec_: pb.ExecServerMessage) -> str:
-    """What an exec asks for, without its ids: two that mean the same have the same."""
+    """What an exec asks for, without its ids: equal for two execs that mean the same."""
     args = getattr(exec_, exec_.WhichOneof("message") or "request_context_args")
     bare = type(args)()
     bare.CopyFrom(args)
@@ -200,7 +200,8 @@ def refuse(exec_: pb.ExecServerMessage, reason: str) -> list[bytes]:
 
 
 def refuse_query(query: pb.InteractionQuery, reason: str) -> bytes:
-    """A question to a person: there is none here. An unknown kind gets an empty response with its id."""
+    """Answers a question to a person, because nobody is here to ask. An unknown kind gets an empty response with its
+    id."""
     response = pb.InteractionResponse(id=query.id)
     match query.WhichOneof("query"):
         case "web_search_request_query":

@@ -1,7 +1,8 @@
 """What happens to Cursor's built-in tools for one request: its `ToolRules`.
 
-A request with tools: nothing runs here, built-ins are redirected to the client's own. Without tools: inside a workspace
-the local tools, if there is one and they are allowed; otherwise nothing. A refusal always names what does exist.
+For a request with tools nothing runs here: built-ins are redirected to the client's own tools. For one without tools,
+the local tools run inside the workspace, if there is one and they are allowed. A refusal always names the tools that
+exist.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +21,7 @@ from .redirect import Redirector
 MCP_TOOL_CALLS: Final = (
     "mcp_tool_call,get_mcp_tools_tool_call,list_mcp_resources_tool_call,read_mcp_resource_tool_call,mcp_auth_tool_call"
 )
-"""What the official SDK allows when only custom tools are wanted."""
+"""What the official SDK sends when only custom tools are wanted."""
 NO_TOOLS: Final = "No tools are available in this conversation: answer in text."
 
 
@@ -28,7 +29,7 @@ NO_TOOLS: Final = "No tools are available in this conversation: answer in text."
 class ToolRules:
     policy: Policy
     allowed: str
-    """Which tools the model is told it may use; empty: none."""
+    """The tools that the model may use, as sent to Cursor; empty: none."""
     jobs: JobRunner | None = None
     workspace: str | None = None
 
@@ -67,7 +68,7 @@ def tool_policy(local: LocalSetup) -> ToolPolicy:
 
 
 def _client_rules(request: TurnRequest, own: Sequence[ToolSpec]) -> ToolRules:
-    """Built-ins become calls of the client's own tools; what the gateway itself added is called by its name only."""
+    """Built-ins become calls of the client's own tools. Tools that the gateway added are called only by name."""
     reason = _others(request)
     redirector = Redirector(own)
 

@@ -1,1 +1,1 @@
-"""The `caretway` command. Thin: parse, call, print, exit code. One file per command; what is slow is imported late."""
+"""The `caretway` command. Thin: parse, call, print, exit code. One file per command; slow imports happen late."""

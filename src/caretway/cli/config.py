@@ -28,7 +28,7 @@ examples:
 """
 
 _LEAST_ROOM: Final = 20
-"""A value gets this much of a line, also on a narrow terminal."""
+"""A value gets at least this much of a line, even on a narrow terminal."""
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -86,7 +86,7 @@ def as_wide_table(settings: Settings, style: Style) -> list[str]:
 
 
 def _source(setting: Setting, origin: str) -> str:
-    """The origin in a word, and the variable's name where it does not follow from the setting's."""
+    """The origin in a word, with the variable's name if that differs from the setting's."""
     kind, _, what = origin.partition(" ")
     if kind != "environment":
         return kind
@@ -98,15 +98,15 @@ def _shown(setting: Setting, settings: Settings) -> str:
 
 
 def as_json(settings: Settings) -> str:
-    told = {
+    table = {
         setting.name: {"value": _plain(setting, getattr(settings, setting.name)), "from": settings.origin(setting.name)}
         for setting in SETTINGS
     }
-    return json.dumps(told, indent=2)
+    return json.dumps(table, indent=2)
 
 
 def _plain(setting: Setting, value: object) -> object:
-    """The value in JSON's types; of a secret only whether there is one."""
+    """The value in JSON's types; for a secret only whether it is set."""
     if setting.secret:
         return setting.show(value)
     if isinstance(value, Path):
@@ -154,7 +154,7 @@ the gateway."""
 
 
 def reference() -> str:
-    """docs/settings.md: the same on every machine."""
+    """The text of docs/settings.md. It is the same on every machine."""
     parts = [_PREFACE]
     for title in (*GROUPS, ADVANCED):
         members = [setting for setting in SETTINGS if setting.section == title]

@@ -1,4 +1,4 @@
-"""`caretway doctor`: looks at everything a request needs, one thing after the other, and says what to type next."""
+"""`caretway doctor`: checks everything that a request needs, and says what to type next."""
 
 from __future__ import annotations
 
@@ -63,10 +63,14 @@ def run(arguments: argparse.Namespace) -> int:
     settings, remarks = settings_from(arguments)
     log_to_stderr("error")
     remark(remarks)
-    found = [*_on_this_machine(settings), *run_loop(_at_cursor(settings)), check_port(settings.host, settings.port)]
-    lines = [json.dumps([asdict(one) for one in found], indent=2)] if arguments.json else as_lines(found, _style())
+    findings = [*_on_this_machine(settings), *run_loop(_at_cursor(settings)), check_port(settings.host, settings.port)]
+    lines = (
+        [json.dumps([asdict(finding) for finding in findings], indent=2)]
+        if arguments.json
+        else as_lines(findings, _style())
+    )
     say(lines)
-    return 0 if all(one.ok for one in found) else 1
+    return 0 if all(finding.ok for finding in findings) else 1
 
 
 def _style() -> Style:
@@ -79,7 +83,7 @@ def _on_this_machine(settings: Settings) -> Iterator[Finding]:
 
 
 def check_data_dir(path: Path) -> Finding:
-    """The directory, or the nearest one above it in which it would be made."""
+    """Checks the directory, or the nearest existing one above it."""
     there = next((place for place in (path, *path.parents) if place.exists()), path)
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         return Finding(
@@ -91,13 +95,13 @@ def check_data_dir(path: Path) -> Finding:
         return Finding("data directory", False, f"{path} belongs to another user", hint)
     if verdict in (Verdict.OPEN, Verdict.WRITABLE):
         return Finding("data directory", False, f"{path} is open to other users", f"Close it: chmod 700 {path}")
-    return Finding("data directory", True, str(path) if there == path else f"{path} (not made yet)")
+    return Finding("data directory", True, str(path) if there == path else f"{path} (not created yet)")
 
 
 def check_agent_files(places: Sequence[Path]) -> Finding:
-    """Only where cursor-agent's files lie: whether somebody is signed in is for the program to say."""
+    """Only says where cursor-agent's files are. Whether it is signed in, only the program knows."""
     there = [str(path) for path in places if path.is_file()]
-    return Finding("cursor-agent", True, f"has {', '.join(there)}" if there else "has left no files here yet")
+    return Finding("cursor-agent", True, f"has {', '.join(there)}" if there else "has no files here yet")
 
 
 async def _at_cursor(settings: Settings) -> list[Finding]:
@@ -106,23 +110,23 @@ async def _at_cursor(settings: Settings) -> list[Finding]:
 
     if passes(settings):
         return await _for_others(settings)
-    found: list[Finding] = []
+    findings: list[Finding] = []
     try:
         async with open_backend(settings) as backend:
-            found.append(Finding("backend", True, f"{backend.name} ({STANDINGS[backend.standing]})"))
+            findings.append(Finding("backend", True, f"{backend.name} ({STANDINGS[backend.standing]})"))
             try:
                 models = await backend.models()
             except GatewayError as failure:
-                found.append(_failed("Cursor", failure))
+                findings.append(_failed("Cursor", failure))
             else:
-                found.append(Finding("Cursor", True, f"answers, with {len(models)} models"))
+                findings.append(Finding("Cursor", True, f"answers, with {len(models)} models"))
             if backend.name == "cli":
-                found.insert(1, check_agent_files(process_cursor_agent_files()))
+                findings.insert(1, check_agent_files(process_cursor_agent_files()))
             if backend.name in WITH_OUR_CREDENTIALS:
-                found.insert(1, check_account(account_facts(settings, backend.name), backend.name))
+                findings.insert(1, check_account(account_facts(settings, backend.name), backend.name))
     except GatewayError as failure:
-        found.append(_failed("backend", failure))
-    return found
+        findings.append(_failed("backend", failure))
+    return findings
 
 
 def check_account(facts: AccountFacts, backend: str) -> Finding:
@@ -134,23 +138,23 @@ def check_account(facts: AccountFacts, backend: str) -> Finding:
 
 
 async def _for_others(settings: Settings) -> list[Finding]:
-    """Without any account: the owner's own credentials are not used here, and so are not tried either."""
+    """In passthrough mode the owner's credentials are not used, so they are not checked either."""
     from ..backend_factory import open_backend, open_call, without_credentials
     from ..core.errors import GatewayError
 
     try:
         async with open_backend(without_credentials(settings)) as backend:
-            found = [Finding("backend", True, f"{backend.name} ({STANDINGS[backend.standing]})")]
+            findings = [Finding("backend", True, f"{backend.name} ({STANDINGS[backend.standing]})")]
     except GatewayError as failure:
         return [_failed("backend", failure)]
-    found.append(Finding("account", True, f"{EACH_ITS_OWN}; nobody signs in here"))
+    findings.append(Finding("account", True, f"{EACH_ITS_OWN}; nobody signs in here"))
     try:
         async with open_call(settings) as call:
             status, _ = await call("GET", "/", {}, b"")
     except GatewayError as failure:
-        return [*found, _failed("Cursor", failure)]
+        return [*findings, _failed("Cursor", failure)]
     hint = "" if status < 500 else "Try again in a moment, and check --agent-url."
-    return [*found, Finding("Cursor", status < 500, f"answers at {settings.agent_url} (HTTP {status})", hint)]
+    return [*findings, Finding("Cursor", status < 500, f"answers at {settings.agent_url} (HTTP {status})", hint)]
 
 
 def _failed(name: str, failure: GatewayError) -> Finding:
@@ -158,7 +162,7 @@ def _failed(name: str, failure: GatewayError) -> Finding:
 
 
 def check_port(host: str, port: int) -> Finding:
-    """Free, or taken by a gateway that answers."""
+    """The port is fine when it is free, or when a gateway answers on it."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_STREAM) as probe:
@@ -185,12 +189,12 @@ def _gateway_there(host: str, port: int) -> str:
         connection.close()
 
 
-def as_lines(found: list[Finding], style: Style) -> list[str]:
-    width = max(len(one.name) for one in found)
+def as_lines(findings: list[Finding], style: Style) -> list[str]:
+    width = max(len(finding.name) for finding in findings)
     lines: list[str] = []
-    for one in found:
-        mark = style.good("ok  ") if one.ok else style.bad("FAIL")
-        lines.append(f"{mark}  {one.name.ljust(width)}  {one.detail}")
-        if one.hint:
-            lines.append(f"{' ' * (width + 8)}{one.hint}")
+    for finding in findings:
+        mark = style.good("ok  ") if finding.ok else style.bad("FAIL")
+        lines.append(f"{mark}  {finding.name.ljust(width)}  {finding.detail}")
+        if finding.hint:
+            lines.append(f"{' ' * (width + 8)}{finding.hint}")
     return lines

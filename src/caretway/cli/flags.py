@@ -1,7 +1,7 @@
-"""The settings table as command line flags, and back: what was given, by setting name.
+"""The settings table as command line flags, and what was given on the command line, by setting name.
 
-Values stay text here. The config room reads them, so that a mistake is described the same way wherever it was made.
-`--help` shows the few flags that most people need, `--help-all` shows every flag. All of them work either way.
+Values stay text here. The config room reads them, so a mistake gets the same message wherever it was made. `--help`
+shows the few flags that most people need, `--help-all` shows every flag. All of them work either way.
 """
 
 import argparse
@@ -17,10 +17,10 @@ _DEST: Final = "setting "  # with a space: no other argument can have such a nam
 REACHING_CURSOR: Final = tuple(
     setting for setting in SETTINGS if setting.group == CURSOR or setting.name in ("config", "data_dir", "workspace")
 )
-"""What commands need that talk to Cursor and serve nothing."""
+"""The settings of commands that talk to Cursor and do not serve."""
 
 MAIN_FLAGS: Final = ("backend", "agent_url", "config", "data_dir")
-"""What `--help` of such a command shows, unless it has a choice of its own."""
+"""What `--help` of such a command shows by default."""
 
 _ABOUT_ADVANCED: Final = f"Few people need these. In the TOML file, put them in the table [{ADVANCED}]."
 
@@ -102,7 +102,7 @@ def _add(
 
 
 def given(arguments: argparse.Namespace) -> dict[str, object]:
-    """Setting name -> what its flag was given; flags that were left out are not in it."""
+    """Setting name -> the value of its flag, for the flags on the command line."""
     return {
         name.removeprefix(_DEST): value
         for name, value in vars(arguments).items()
@@ -111,5 +111,5 @@ def given(arguments: argparse.Namespace) -> dict[str, object]:
 
 
 def settings_from(arguments: argparse.Namespace) -> tuple[Settings, tuple[str, ...]]:
-    """The settings of this run, and remarks about variables that look like a mistake."""
+    """The settings of this run, and warnings about variables that look like a mistake."""
     return load_from_process(given(arguments)), unknown_variables()

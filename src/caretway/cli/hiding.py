@@ -1,7 +1,8 @@
-"""Keeping this process's environment from the commands it runs.
+"""Hides this process's environment from the commands that it runs.
 
-A command does not inherit secrets, and could still read them in /proc/$PPID/environ. A process that is not dumpable has
-no such files for others of the same user; nor can it be traced, and it leaves no core. Linux only; root sees it all.
+A command does not inherit secrets, but could still read them in /proc/$PPID/environ. When a process is not dumpable,
+others of the same user cannot read that file or trace the process, and it leaves no core dump. Linux only; root still
+sees everything.
 """
 
 import ctypes
@@ -12,7 +13,7 @@ _SET_DUMPABLE: Final = 4
 
 
 def hide_from_children() -> bool:
-    """True when it was done."""
+    """True when it worked."""
     if sys.platform != "linux":
         return False
     try:

@@ -1,4 +1,4 @@
-"""`caretway key new`: a key for the gateway itself, which clients must send then."""
+"""`caretway key new`: makes a key for the gateway itself, which clients must then send."""
 
 import argparse
 from typing import Final

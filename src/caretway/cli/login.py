@@ -1,4 +1,4 @@
-"""`caretway login`: sign in to Cursor with a browser anywhere, with an API key, or with what another program kept."""
+"""`caretway login`: sign in to Cursor with any browser, with an API key, or with the sign-in of another program."""
 
 from __future__ import annotations
 
@@ -70,24 +70,24 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.api_key_stdin:
         from ..auth.account import Account
 
-        found: Account | None = Account(api_key=read_key(sys.stdin, getpass))
+        offered: Account | None = Account(api_key=read_key(sys.stdin, getpass))
     else:
-        found = _imported(arguments.import_from, settings) if arguments.import_from else None
-    if settings.backend == "sdk" and (found is None or not found.api_key):
-        raise _needs_a_key(found)
-    account = run_loop(_sign_in(settings, found, browser=not arguments.no_browser and has_desktop()))
+        offered = _imported(arguments.import_from, settings) if arguments.import_from else None
+    if settings.backend == "sdk" and (offered is None or not offered.api_key):
+        raise _needs_a_key(offered)
+    account = run_loop(_sign_in(settings, offered, browser=not arguments.no_browser and has_desktop()))
     say(signed_in(account, settings))
     return 0
 
 
-def _needs_a_key(found: Account | None) -> CommandFailed:
-    what = "does not sign in with a browser" if found is None else "cannot use a sign-in without an API key"
+def _needs_a_key(offered: Account | None) -> CommandFailed:
+    what = "does not sign in with a browser" if offered is None else "cannot use a sign-in without an API key"
     typed = "caretway login --backend sdk --api-key-stdin"
     return CommandFailed(f"Cursor's own package {what}", f"make a key at {KEYS_PAGE}, then type: {typed}", 2)
 
 
 def _leave_to_cursor_agent(command: str, settings: Settings) -> int:
-    """The program has a sign-in of its own, and talks to its user itself."""
+    """Run the program's own sign-in, which talks to the user itself."""
     import subprocess
 
     from ..backends.cursor_cli.program import find_program
@@ -100,7 +100,7 @@ def _leave_to_cursor_agent(command: str, settings: Settings) -> int:
 
 
 def read_key(stdin: TextIO, ask: Callable[[str], str]) -> str:
-    """Never echoed: a terminal is asked without echo, a pipe is read to its first line's end."""
+    """A terminal is read without echo; of a pipe, the first line is read."""
     key = (ask("Cursor API key: ") if stdin.isatty() else stdin.readline()).strip()
     if not key or not key.isascii() or not key.isprintable() or " " in key:
         raise CommandFailed("this is not an API key", "try: caretway login --api-key-stdin < file-with-the-key")
@@ -119,28 +119,28 @@ def _imported(named: str, settings: Settings) -> Account:
     except (OSError, UnicodeDecodeError) as failure:
         reason = failure.strerror if isinstance(failure, OSError) else "it is not text"
         raise CommandFailed(f"cannot read {file}: {reason}") from failure
-    remark([f"taking over the sign-in in {file}"])
+    remark([f"copying the sign-in from {file}"])
     return read_import(text, url=settings.agent_url, now=time.time())
 
 
-def found_file(named: str, known: Sequence[Path]) -> Path:
+def found_file(named: str, candidates: Sequence[Path]) -> Path:
     if named != _SEARCH:
         return Path(named)
-    found = next((file for file in known if file.is_file()), None)
-    if found is None:
-        looked = " or ".join(map(str, known))
-        raise CommandFailed(f"there is no sign-in of another program: no {looked}", "try: caretway login")
-    return found
+    file = next((path for path in candidates if path.is_file()), None)
+    if file is None:
+        looked = " or ".join(map(str, candidates))
+        raise CommandFailed(f"no other program has a sign-in here: no {looked}", "try: caretway login")
+    return file
 
 
 def site(settings: Settings) -> str:
-    """A stand-in for Cursor signs in by itself."""
+    """Where to sign in. A simulator at `agent_url` has its own sign-in page."""
     stand_in = settings.origin("agent_url") != "default" and settings.origin("login_url") == "default"
     return settings.agent_url if stand_in else settings.login_url
 
 
-async def _sign_in(settings: Settings, found: Account | None, *, browser: bool) -> Account:
-    """Ask Cursor, then keep what it gave. Nothing is kept that was not accepted."""
+async def _sign_in(settings: Settings, offered: Account | None, *, browser: bool) -> Account:
+    """Sign in, then store the account. Credentials that Cursor did not accept are not stored."""
     import asyncio
     import secrets
     import time
@@ -153,7 +153,7 @@ async def _sign_in(settings: Settings, found: Account | None, *, browser: bool) 
 
     kept = sign_ins(settings)
     async with open_call(settings) as call:
-        if found is None:
+        if offered is None:
             invitation = invite(secrets.token_bytes(VERIFIER_BYTES), str(uuid.uuid4()))
             link = invitation.link(site(settings))
             say(["Open this link, on any machine, and sign in to Cursor:", "", f"  {link}", ""])
@@ -161,11 +161,11 @@ async def _sign_in(settings: Settings, found: Account | None, *, browser: bool) 
                 await asyncio.to_thread(_open_browser, link)
             say(["Waiting for you to sign in. Ctrl-C stops."])
             account = await sign_in(invitation, call, asyncio.sleep, time.time)
-        elif not found.access_token or due(found.access_token, found.received_at, time.time()):
-            account = await renew(found, call, time.time, "Sign in with `caretway login` instead.")
+        elif not offered.access_token or due(offered.access_token, offered.received_at, time.time()):
+            account = await renew(offered, call, time.time, "Sign in with `caretway login` instead.")
         else:
             # Not renewed before its time: the program it comes from may depend on the same refresh token.
-            account = found
+            account = offered
     account = replace(account, who=account.name)
     async with kept.locked():
         kept.keep(settings.agent_url, account)
@@ -182,7 +182,10 @@ def _open_browser(link: str) -> None:
 def signed_in(account: Account, settings: Settings) -> list[str]:
     from ..backend_factory import sign_ins
 
-    lines = [f"Signed in as {account.name or 'a user without a name'}. Kept in {sign_ins(settings).place}."]
+    lines = [f"Signed in as {account.name or 'a user without a name'}. Stored in {sign_ins(settings).place}."]
     stronger = [name for name in ("access_token", "api_key") if getattr(settings, name)]
-    lines += [f"Note: {name} ({settings.origin(name)}) is set, and is used instead of it." for name in stronger[:1]]
+    lines += [
+        f"Note: {name} ({settings.origin(name)}) is set and takes precedence over this sign-in."
+        for name in stronger[:1]
+    ]
     return lines

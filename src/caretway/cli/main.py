@@ -1,4 +1,4 @@
-"""Entry point: which command, and how its failures end. Nothing here knows what the commands do."""
+"""The entry point: picks the command and turns its failures into exit codes. Knows nothing about what commands do."""
 
 import argparse
 import os

@@ -80,7 +80,7 @@ async def _look(settings: Settings) -> dict[str, Any]:
 
 
 def _servers(bridge: McpBridge) -> list[dict[str, str | int]]:
-    known: list[dict[str, str | int]] = [
+    configured: list[dict[str, str | int]] = [
         {
             "name": name,
             "state": server.state.value,
@@ -95,7 +95,7 @@ def _servers(bridge: McpBridge) -> list[dict[str, str | int]]:
         {"name": one.name, "state": "unusable", "tools": 0, "place": "", "origin": one.origin, "detail": one.problem}
         for one in bridge.misfits
     ]
-    return known + unusable
+    return configured + unusable
 
 
 async def _call(settings: Settings, server: str, tool: str, given: str) -> ToolResult:

@@ -37,8 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
     settings, remarks = settings_from(arguments)
     remark(remarks)
     log_to_stderr("warning")
-    found = run_loop(_ask(settings))
-    say([as_json(found)] if arguments.json else as_table(found, style_for(sys.stdout)))
+    models = run_loop(_ask(settings))
+    say([as_json(models)] if arguments.json else as_table(models, style_for(sys.stdout)))
     return 0
 
 

@@ -1,6 +1,6 @@
-"""The process around a command: event loop, signals, logging, and failures a user can do something about.
+"""The process around a command: event loop, signals, logging, and failures that a user can fix.
 
-Imports asyncio only when called: `caretway --help` and `caretway config` do without.
+Imports asyncio late: `caretway --help` and `caretway config` do not need it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ Result = TypeVar("Result")
 
 _LOG_FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 GC_THRESHOLDS: Final = (10_000, 20, 20)
-"""Python's own are 700, 10, 10: a collection for every request, and a full one every hundred."""
+"""Python's defaults are 700, 10, 10: a collection for every request, and a full one every hundred."""
 INTERRUPTED: Final = 128 + signal.SIGINT
 """Exit code after Ctrl-C, as shells expect it."""
 HASTE_S: Final = 2.0
-"""How long an end at once may take: programs that were started are ended, and what is known is written down."""
+"""How long an immediate stop may take: it ends child processes and writes unsaved conversations."""
 
 
 @dataclass(slots=True, eq=False)
@@ -62,20 +62,20 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def settle_memory() -> None:
-    """Called once everything is set up. What was made until now stays until the end, so the collector need not look at
-    it again; and requests leave few cycles behind, so it need not look so often."""
+    """Tunes the garbage collector; called once everything is set up. Objects made until now live as long as the
+    process, so they are not scanned again. Requests leave few cycles, so collections can be rare."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
 
 
 def end_now(number: signal.Signals) -> None:
-    """Without another word, and with the exit code that shells expect after this signal."""
+    """Exit without cleanup, with the exit code that shells expect after this signal."""
     os._exit(128 + number)
 
 
 async def stop_signal(again: Callable[[signal.Signals], None] = end_now) -> signal.Signals:
-    """Wait for SIGINT or SIGTERM and say which it was. `again` is called for each one that comes after it."""
+    """Wait for SIGINT or SIGTERM and return it. `again` is called for each later one."""
     import asyncio
 
     loop = asyncio.get_running_loop()
@@ -96,8 +96,8 @@ async def stop_signal(again: Callable[[signal.Signals], None] = end_now) -> sign
 
 
 class Haste:
-    """What a further signal does to the task that made this and is closing something: it is cancelled, so that it waits
-    for nobody any more and still leaves no program behind. One more signal, or too long a wait, ends the process."""
+    """Handles further signals while the current task shuts down. The next one cancels the task: it stops waiting for
+    answers, but still ends its child processes. One more signal, or `limit_s`, ends the process."""
 
     def __init__(self, end: Callable[[signal.Signals], None] = end_now, limit_s: float = HASTE_S) -> None:
         import asyncio
@@ -121,12 +121,12 @@ class Haste:
 
 
 def exit_code(stopped_by: signal.Signals | None) -> int:
-    """Ctrl-C is a user's interruption; being asked to stop by a service manager is success."""
+    """After Ctrl-C the exit code says interrupted; a stop by a service manager is success."""
     return INTERRUPTED if stopped_by is signal.SIGINT else 0
 
 
 def log_to_stderr(level: str, secrets: Iterable[str] = ()) -> None:
-    """Every line goes through the redactor, whoever wrote it: libraries put headers into their messages."""
+    """Every line is redacted, also those of libraries, which put headers into their messages."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(RedactingFormatter(_LOG_FORMAT, Redactor(secrets)))
     logging.basicConfig(level=level.upper(), handlers=[handler])
@@ -135,12 +135,12 @@ def log_to_stderr(level: str, secrets: Iterable[str] = ()) -> None:
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging.getLogger("hpack").setLevel(logging.WARNING)  # it writes every header, and does it for each frame
     if level != "debug":
-        for name in ("mcp", "httpx", "httpx2"):  # what matters is told by our own lines; theirs have addresses in full
+        for name in ("mcp", "httpx", "httpx2"):  # our own lines say what matters; theirs contain full addresses
             logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def say(lines: Iterable[str]) -> None:
-    """Print at once: whoever reads a pipe waits for these lines."""
+    """Print and flush: the reader of a pipe waits for these lines."""
     print("\n".join(lines), flush=True)
 
 
@@ -150,7 +150,7 @@ def remark(lines: Iterable[str]) -> None:
 
 
 def listening_failed(failure: OSError, host: str, port: int, command: str) -> CommandFailed:
-    """Why the address could not be had, and what to type instead."""
+    """Why the gateway could not listen there, and what to type instead."""
     if failure.filename is not None:
         return CommandFailed(f"cannot use {failure.filename}: {failure.strerror}")
     if failure.errno == errno.EADDRINUSE:

@@ -1,4 +1,4 @@
-"""`caretway serve`: run the gateway until it is told to stop, and say how to use it."""
+"""`caretway serve`: run the gateway until a signal stops it, and print how to use it."""
 
 from __future__ import annotations
 
@@ -72,20 +72,20 @@ NO_KEY: Final = "any-text"
 _LABELS: Final = 9
 """Width of the banner's first column; it is printed in two parts."""
 _PATIENCE: Final = 5.0
-"""Seconds the banner waits for account and models; the gateway already serves meanwhile."""
+"""Seconds that the banner waits for account and models. The gateway already serves meanwhile."""
 _SLOW_END_S: Final = 1.0
-"""After this long, stopping is worth a line even if no answer is known to run."""
+"""If stopping takes longer, print a line even if no response is running."""
 
 
 class Running(Protocol):
-    """Turns that the gateway knows of."""
+    """How many turns the gateway has."""
 
     @property
     def live(self) -> int: ...
 
     @property
     def parked(self) -> int:
-        """Those of them that wait for a client; nobody waits for these."""
+        """Those that wait for tool results; a shutdown does not wait for these."""
         ...
 
 
@@ -165,7 +165,7 @@ async def serve(
 
 
 def stopping(number: signal.Signals, answers: int = 0, grace: float = 0.0) -> str:
-    """What is waited for, if that is known, and how not to wait for it."""
+    """What the shutdown waits for, if known, and how to stop at once."""
     again = "press Ctrl-C again" if number is signal.SIGINT else "send the signal again"
     have = "1 answer has" if answers == 1 else f"{answers} answers have"
     return f"stopping{f': {have} up to {grace:g} s to end' if answers else ''}; {again} to stop now"
@@ -195,18 +195,18 @@ async def _asked(backend: Backend) -> SignInState:
 
 @dataclass(frozen=True, slots=True)
 class SignInState:
-    """What the backend said about itself; None or empty where it said nothing."""
+    """What the backend reported; None or empty where it reported nothing."""
 
     signed_in: bool | None = None
     detail: str = ""
     models: tuple[str, ...] = ()
     trouble: str = ""
     brought: bool = False
-    """Every client brings its own; there is none here to ask about."""
+    """Passthrough mode: every client sends its own key, so there is no account to show."""
 
 
 def opening(settings: Settings, base_url: str, backend: str, standing: str, style: Style) -> list[str]:
-    """The first part of the banner: what can be said as soon as the socket is open."""
+    """The first part of the banner: what is known as soon as the socket is open."""
     described = f"{backend} ({STANDINGS[standing]})"
     shown = style.good(described) if standing == "official" else style.careful(described)
     lines = [style.bold(f"Caretway {__version__}")]
@@ -218,12 +218,12 @@ def opening(settings: Settings, base_url: str, backend: str, standing: str, styl
     if reachable_from_outside(settings.host):
         clear = "" if settings.tls_cert else ", in the clear: set --tls-cert and --tls-key"
         what = "this gateway" if settings.auth_mode == "passthrough" else "your Cursor account"
-        told = f"whoever has the key can use {what} from other machines{clear}"
-        lines += pairs([("warning", style.bad(told))], style, width=_LABELS)
+        warning = f"anyone with the key can use {what} from other machines{clear}"
+        lines += pairs([("warning", style.bad(warning))], style, width=_LABELS)
     if settings.trace is not None:
         what = "WITH prompts and answers" if settings.trace_content else "without prompts, answers, keys and tokens"
-        told = f"wire traffic is recorded in {settings.trace}, {what}"
-        lines += pairs([("trace", style.careful(told))], style, width=_LABELS)
+        note = f"wire traffic is recorded in {settings.trace}, {what}"
+        lines += pairs([("trace", style.careful(note))], style, width=_LABELS)
     return lines
 
 
@@ -244,8 +244,8 @@ def instructions(base_url: str, account: SignInState, style: Style, width: int, 
         rows.append(("models", f"those of each account: GET {base_url}/v1/models with its key"))
     if account.signed_in is not None:
         word = "yes" if account.signed_in else "no"
-        told = f"{word}: {account.detail}" if account.detail else word
-        rows.append(("signed in", told if account.signed_in else style.bad(told)))
+        state = f"{word}: {account.detail}" if account.detail else word
+        rows.append(("signed in", state if account.signed_in else style.bad(state)))
     if account.trouble:
         rows.append(("models", style.careful(account.trouble)))
     elif account.models:
@@ -256,7 +256,7 @@ def instructions(base_url: str, account: SignInState, style: Style, width: int, 
 
 
 def client_key(settings: Settings) -> str:
-    """What a client has to send as its API key, in words: never the key itself."""
+    """A description of the API key that a client must send, never the key itself."""
     if settings.auth_mode == "passthrough":
         return "your-cursor-api-key"
     return "the-gateway-key" if settings.gateway_key or settings.api_key_file else NO_KEY

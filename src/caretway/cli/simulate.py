@@ -44,6 +44,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         default="h1",
         help="HTTP version to announce to the official SDK. [default: h1]",
     )
+    parser.add_argument(
+        "--profile",
+        choices=("classic", "live"),
+        default="classic",
+        help="How it behaves: as clients expect, or as others recorded Cursor. [default: classic]",
+    )
     parser.add_argument("--tls", action="store_true", help="Serve HTTPS with a temporary certificate authority.")
 
 
@@ -75,8 +81,9 @@ async def _simulate(
     arguments: argparse.Namespace, context: ssl.SSLContext | None, authority: Path | None, style: Style
 ) -> int:
     from ..simulator import Simulator
+    from ..simulator.manners import PROFILES
 
-    simulator = Simulator(prefer=arguments.prefer)
+    simulator = Simulator(prefer=arguments.prefer, manners=PROFILES[arguments.profile])
     try:
         try:
             port = await simulator.listen(arguments.host, arguments.port, ssl_context=context)
@@ -89,7 +96,7 @@ async def _simulate(
 
 
 def ready(host: str, port: int, authority: Path | None, style: Style) -> list[str]:
-    """Address first: scripts wait for that line."""
+    """The address comes first: scripts wait for that line."""
     name = f"[{host}]" if ":" in host else host
     url = f"{'http' if authority is None else 'https'}://{name}:{port}"
     trust = "" if authority is None else f" --agent-ca {authority}"

@@ -1,4 +1,4 @@
-"""`caretway status`: which way to Cursor would be used, who is signed in there, and until when."""
+"""`caretway status`: which backend would be used, who is signed in, and until when."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DESCRIPTION: Final = (
     "reachable; 2 a setting is wrong."
 )
 WITH_OUR_CREDENTIALS: Final = ("agent", "sdk")
-"""Backends that use what is named in the settings or kept by `caretway login`."""
+"""Backends that use the credentials in the settings or from `caretway login`."""
 NO_EXPIRY: Final = "no expiry known"
 EXAMPLES: Final = """\
 examples:
@@ -43,15 +43,15 @@ class Report:
     signed_in: bool
     detail: str
     url: str | None
-    """Only for backends that talk to an address of their own."""
+    """Only for backends that connect to `agent_url` themselves."""
     account: str | None = None
-    """Who, as far as it is known here; not for backends with a sign-in of their own, like the next two."""
+    """Who is signed in, if known. This and the next two are not for backends with their own sign-in."""
     credential: str | None = None
-    """What kind of credentials, and where they come from."""
+    """The kind of credentials, and where they come from."""
     expires: str | None = None
-    """When the access token ends, in UTC; it is renewed before. None when that is not known, as with an API key."""
+    """When the access token expires, in UTC; it is renewed before that. None if unknown, as for an API key."""
     passthrough: bool = False
-    """Nobody signs in here: clients do."""
+    """Every client sends its own Cursor API key."""
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -63,9 +63,9 @@ def run(arguments: argparse.Namespace) -> int:
     settings, remarks = settings_from(arguments)
     remark(remarks)
     log_to_stderr("warning")
-    found = run_loop(_ask(settings))
-    say([json.dumps(asdict(found), indent=2)] if arguments.json else as_lines(found, style_for(sys.stdout)))
-    return 0 if found.signed_in or found.passthrough else 1
+    report = run_loop(_ask(settings))
+    say([json.dumps(asdict(report), indent=2)] if arguments.json else as_lines(report, style_for(sys.stdout)))
+    return 0 if report.signed_in or report.passthrough else 1
 
 
 async def _ask(settings: Settings) -> Report:
@@ -97,7 +97,7 @@ class AccountFacts:
 
 
 def account_facts(settings: Settings, backend: str = "agent") -> AccountFacts:
-    """Who, with what, until when. Read after the backend was asked: it may have renewed the token."""
+    """Who is signed in, with what, until when. Call it after `backend.status`, which may renew the token."""
     from ..auth.account import Account
     from ..auth.claims import term
     from ..backend_factory import holder, sign_ins
@@ -121,15 +121,15 @@ def account_facts(settings: Settings, backend: str = "agent") -> AccountFacts:
     return AccountFacts(account.name or None, credential, until)
 
 
-def as_lines(found: Report, style: Style) -> list[str]:
-    signed_in = style.good("yes") if found.signed_in else style.bad("no")
+def as_lines(report: Report, style: Style) -> list[str]:
+    signed_in = style.good("yes") if report.signed_in else style.bad("no")
     rows = [
-        ("backend", f"{found.backend} ({STANDINGS[found.standing]})"),
-        ("signed in", "nobody here" if found.passthrough else signed_in),
+        ("backend", f"{report.backend} ({STANDINGS[report.standing]})"),
+        ("signed in", "nobody here" if report.passthrough else signed_in),
     ]
-    if found.detail:
-        rows.append(("detail", found.detail))
-    until = found.expires or (NO_EXPIRY if found.credential else None)
-    more = (("account", found.account), ("with", found.credential), ("until", until), ("url", found.url))
+    if report.detail:
+        rows.append(("detail", report.detail))
+    until = report.expires or (NO_EXPIRY if report.credential else None)
+    more = (("account", report.account), ("with", report.credential), ("until", until), ("url", report.url))
     rows += [(label, value) for label, value in more if value]
     return pairs(rows, style, indent="")

@@ -1,6 +1,6 @@
-"""How the command line looks: colour, aligned columns, a line that cannot be missed.
+"""How the command line looks: colour, aligned columns, a block that stands out.
 
-Text in, text out; only `style_for` looks at a stream. Plain ASCII around the words, so any console can show it.
+Text in, text out; only `style_for` looks at a stream. Frames are plain ASCII, so any console can show them.
 """
 
 import shutil
@@ -39,7 +39,7 @@ class Style:
         return self._mark("31", text)
 
     def loud(self, lines: Sequence[str]) -> list[str]:
-        """A block that cannot be missed: inverse on a terminal, framed with stars elsewhere."""
+        """A block that stands out: inverse on a terminal, framed with stars elsewhere."""
         width = max(map(len, lines))
         if self.colour:
             return [self._mark("1;7;33", f" {line.ljust(width)} ") for line in lines]

@@ -1,7 +1,7 @@
-"""Whose the data directory is: sign-ins and conversations lie in it, so it must be this user's and nobody else's.
+"""Makes sure that the data directory is private to this user: it holds sign-ins and conversations.
 
-`judge` decides from values; `close_data_dir` looks, closes what stands open, and refuses what cannot be trusted. A
-directory that is not there yet is made, closed, by whoever writes to it first.
+`judge` decides from values; `close_data_dir` checks the directory, removes access for others, and refuses one that
+cannot be trusted. A directory that does not exist yet is created private when something is first written to it.
 """
 
 import logging
@@ -38,25 +38,25 @@ def judge(mode: int, owner: int, me: int) -> Verdict:
 
 
 def look(path: Path) -> Verdict:
-    """As it is now; one that is not there, or that cannot be seen, is fine so far."""
+    """The directory as it is now. One that does not exist, or cannot be examined, is fine so far."""
     if os.name != "posix":
         return Verdict.FINE
     try:
-        found = path.stat()
+        info = path.stat()
     except OSError:
         return Verdict.FINE
-    return judge(found.st_mode, found.st_uid, os.geteuid())
+    return judge(info.st_mode, info.st_uid, os.geteuid())
 
 
 def close_data_dir(path: Path, origin: str) -> None:
-    """Raises ConfigError when the directory is not to be trusted."""
+    """Raises ConfigError when the directory cannot be trusted."""
     verdict = look(path)
     if verdict is Verdict.FINE:
         return
     if verdict is Verdict.NO_DIRECTORY:
-        raise ConfigError("data_dir", origin, f"{path} is no directory: choose another --data-dir")
+        raise ConfigError("data_dir", origin, f"{path} is not a directory: choose another --data-dir")
     if verdict is Verdict.FOREIGN:
-        if os.geteuid() == 0:  # whoever owns it could not do root any harm that root cannot see; volumes are like this
+        if os.geteuid() == 0:  # container volumes often have another owner, who cannot harm root unseen
             log.warning("the data directory %s belongs to another user, who can read what is kept there", path)
             return
         hint = f"choose another --data-dir, or make it yours: sudo chown -R {os.geteuid()} {path}"
@@ -68,6 +68,6 @@ def close_data_dir(path: Path, origin: str) -> None:
             raise ConfigError(
                 "data_dir", origin, f"{path} can be written to by other users; close it: chmod 700 {path}"
             ) from failure
-        log.warning("the data directory %s can be looked into by other users: chmod 700 %s", path, path)
+        log.warning("other users can read the data directory %s: chmod 700 %s", path, path)
         return
-    log.warning("the data directory %s was open to other users; it is closed now", path)
+    log.warning("the data directory %s was open to other users; it is private now", path)

@@ -1,8 +1,8 @@
 """How a setting's value is written, read and shown: numbers, durations, sizes, paths, lists, maps.
 
-A `ValueKind` reads one object: the text of a flag or variable, a TOML value, or a value that is already right
-(reading is idempotent). It knows nothing of names, files or the environment; it says what it expected and leaves the
-rest to row.py.
+A `ValueKind` reads one object: the text of a flag or variable, a TOML value, or a value that is already right (reading
+is idempotent). It knows nothing about names, files or the environment. It says what it expected, and row.py writes the
+message.
 """
 
 import math
@@ -65,9 +65,9 @@ _SWITCH_WORDS: Final = {
 def _switch(given: object) -> bool:
     if isinstance(given, bool):
         return given
-    if (known := _SWITCH_WORDS.get(_text(given).lower())) is None:
+    if (value := _SWITCH_WORDS.get(_text(given).lower())) is None:
         raise ValueError
-    return known
+    return value
 
 
 SWITCH: Final = ValueKind("true or false", "true|false", _switch, lambda value: str(value).lower(), switch=True)
@@ -124,7 +124,7 @@ def show_duration(seconds: float) -> str:
 
 
 def duration(*, zero: bool = False) -> ValueKind:
-    """Seconds as a float. `zero`: 0 is allowed and means at once."""
+    """Seconds as a float. `zero`: 0 is allowed and means immediately."""
 
     def read(given: object) -> float:
         seconds = float(_quantity(given, _SECONDS, 1.0))

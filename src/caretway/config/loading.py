@@ -1,7 +1,7 @@
-"""Defaults < TOML file < environment < flags: puts the sources together and remembers which one won.
+"""Defaults < TOML file < environment < flags: merges the sources and remembers which one won.
 
-`load` is handed everything but the file's text; `load_from_process` and the last two functions are the edge that reads
-os.environ.
+`load` gets everything as arguments, except the file's text. `load_from_process` and the functions after it are the edge
+that reads os.environ.
 """
 
 import os
@@ -17,13 +17,13 @@ from .settings import BY_NAME, SETTINGS, Settings, setting_named
 
 
 def load(argv_values: Mapping[str, object], environ: Mapping[str, str], config_file: Path | None = None) -> Settings:
-    """Put the sources together. `argv_values`: setting name -> what the flag was given, None for a flag left out.
-    `config_file` is read when neither --config nor CARETWAY_CONFIG names another one; it must exist."""
+    """Merge the sources. `argv_values`: setting name -> the flag's value, None if the flag was not given. `config_file`
+    is read unless --config or CARETWAY_CONFIG names another one; it must exist."""
     for name in argv_values:
         setting_named(name, "flags")
     home = home_directory(environ)
     file, file_origin = config_file, "default"
-    for origin, given in _spoken(BY_NAME["config"], argv_values, environ):
+    for origin, given in _given(BY_NAME["config"], argv_values, environ):
         file, file_origin = _anchored(BY_NAME["config"].read(given, origin), Path(), home), origin
         break
     table: Mapping[str, object] = {} if file is None else _read_toml(file, file_origin)
@@ -32,7 +32,7 @@ def load(argv_values: Mapping[str, object], environ: Mapping[str, str], config_f
     for name, setting in BY_NAME.items():
         if name == "config":
             continue
-        for origin, given in _spoken(setting, argv_values, environ):
+        for origin, given in _given(setting, argv_values, environ):
             values[name], origins[name] = _anchored(setting.read(given, origin), Path(), home), origin
             break
         else:
@@ -43,10 +43,10 @@ def load(argv_values: Mapping[str, object], environ: Mapping[str, str], config_f
     return Settings(**values, origins=MappingProxyType(origins))
 
 
-def _spoken(
+def _given(
     setting: Setting, argv_values: Mapping[str, object], environ: Mapping[str, str]
 ) -> Iterator[tuple[str, object]]:
-    """What flags and environment say about a setting, strongest first. An empty variable says nothing."""
+    """The values that flags and environment give to a setting, strongest first. An empty variable does not count."""
     given = argv_values.get(setting.name)
     if given is not None:
         flag = setting.flag or "--" + setting.name
@@ -81,8 +81,8 @@ def _read_toml(file: Path, origin: str) -> Mapping[str, object]:
 
 
 def _flat(table: dict[str, object], origin: str) -> dict[str, object]:
-    """The file's keys by setting name. The `[advanced]` table holds advanced settings only; they may also stand outside
-    of it, where all settings once stood, but not in both places."""
+    """The file's values by setting name. The `[advanced]` table holds advanced settings only. They also work above it,
+    where all settings once were, but not in both places."""
     inner = table.pop(ADVANCED, {})
     if not isinstance(inner, dict):
         raise ConfigError(ADVANCED, origin, f"{ADVANCED} is a table of settings: write [{ADVANCED}]")
@@ -114,19 +114,19 @@ def _is_there(place: Path, what: str) -> bool:
 
 
 def unknown_variables(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """A sentence for each variable that has our prefix and is no setting: most likely a typing mistake."""
-    known = [name.removeprefix(PREFIX) for setting in SETTINGS for name in setting.env_names if name.startswith(PREFIX)]
+    """A warning for each variable that has our prefix and is not a setting: probably a typo."""
+    names = [name.removeprefix(PREFIX) for setting in SETTINGS for name in setting.env_names if name.startswith(PREFIX)]
     seen = sorted(os.environ if environ is None else environ)
     words = [name.removeprefix(PREFIX) for name in seen if name.startswith(PREFIX)]
     return tuple(
-        f"{PREFIX}{word} is not a setting{nearest(word, known, PREFIX)}" for word in words if word not in known
+        f"{PREFIX}{word} is not a setting{nearest(word, names, PREFIX)}" for word in words if word not in names
     )
 
 
 def wants_colour(is_tty: bool, environ: Mapping[str, str] | None = None) -> bool:
-    """Colour belongs on a terminal, unless the user asked for none (https://no-color.org)."""
-    told = os.environ if environ is None else environ
-    return is_tty and not told.get("NO_COLOR") and told.get("TERM") != "dumb"
+    """Use colour on a terminal, unless the user asked for none (https://no-color.org)."""
+    variables = os.environ if environ is None else environ
+    return is_tty and not variables.get("NO_COLOR") and variables.get("TERM") != "dumb"
 
 
 def process_environment() -> dict[str, str]:
@@ -135,11 +135,11 @@ def process_environment() -> dict[str, str]:
 
 
 def has_desktop(environ: Mapping[str, str] | None = None, platform: str = sys.platform) -> bool:
-    """A browser that is opened here is seen by the user: not over ssh, and not without a screen."""
-    told = os.environ if environ is None else environ
-    if told.get("SSH_CONNECTION") or told.get("SSH_TTY"):
+    """Whether the user would see a browser that opens here: not over ssh, and not without a display."""
+    variables = os.environ if environ is None else environ
+    if variables.get("SSH_CONNECTION") or variables.get("SSH_TTY"):
         return False
-    return platform in ("win32", "darwin") or bool(told.get("DISPLAY") or told.get("WAYLAND_DISPLAY"))
+    return platform in ("win32", "darwin") or bool(variables.get("DISPLAY") or variables.get("WAYLAND_DISPLAY"))
 
 
 def importable_sign_ins() -> tuple[Path, ...]:

@@ -1,4 +1,4 @@
-"""Where a platform keeps a user's settings and data. The environment is handed in, nothing is made on disk."""
+"""Where a platform keeps a user's settings and data. The environment is an argument, and nothing is created on disk."""
 
 import os
 import sys
@@ -42,7 +42,7 @@ def cursor_sign_in_files(environ: Mapping[str, str], platform: str = sys.platfor
 
 
 def cursor_agent_files(environ: Mapping[str, str], platform: str = sys.platform) -> tuple[Path, ...]:
-    """Where cursor-agent may have left its files; that one is there does not mean that somebody is signed in."""
+    """Where cursor-agent may have files. A file there does not mean that anybody is signed in."""
     home = home_directory(environ)
     below_config = _place("config", environ, platform).parent
     folders = {

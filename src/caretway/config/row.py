@@ -1,6 +1,6 @@
 """One row of the settings table, and the message for a value that is not valid.
 
-Knows names and wording; refuses to know which settings exist (settings.py) and how values are written (kinds.py).
+Knows names and wording, not which settings exist (settings.py) nor how values are written (kinds.py).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -12,12 +12,12 @@ from .kinds import ValueKind
 
 PREFIX: Final = "CARETWAY_"
 ADVANCED: Final = "advanced"
-"""The section of settings that few people need, and the table of the TOML file that may hold them."""
+"""The section for settings that few people need, and their table in the TOML file."""
 
 
 @dataclass(slots=True, eq=False)
 class ConfigError(Exception):
-    """A setting that cannot be used. Its text is one line: where it came from, which one, what was expected instead."""
+    """A setting that is not valid. Its text is one line: where it came from, which one, what was expected."""
 
     key: str
     origin: str
@@ -40,11 +40,11 @@ class Setting:
     default_text: str = ""
     """What to show when the default is computed or empty."""
     extra_env: tuple[str, ...] = ()
-    """Further variables that are read, after the one with our prefix."""
+    """More variables to read, after the one with our prefix."""
     prefixed_env: bool = True
     """False: only `extra_env` is read, because the name with our prefix means something else."""
     secret: bool = False
-    """Never shown, and not a flag: everybody on the machine can read command lines."""
+    """Never shown, and has no flag: all users of the machine can read command lines."""
     exists: Literal["", "file", "directory"] = ""
     """What the path must be when the gateway starts."""
     advanced: bool = False
@@ -56,7 +56,7 @@ class Setting:
 
     @property
     def section(self) -> str:
-        """The heading that people find it under."""
+        """The heading that it is listed under."""
         return ADVANCED if self.advanced else self.group
 
     @property
@@ -68,7 +68,7 @@ class Setting:
         return (PREFIX + self.name.upper(), *self.extra_env) if self.prefixed_env else self.extra_env
 
     def show(self, value: object) -> str:
-        """For people. Secrets are only said to be there."""
+        """The value as text for people. Of a secret, only whether it is set."""
         if self.secret:
             return "not set" if value is None else "set"
         return "" if value is None else self.kind.show(value)
@@ -77,7 +77,7 @@ class Setting:
         return self.default_text or self.show(self.default) or "none"
 
     def read(self, given: object, origin: str) -> object:
-        """The value this setting takes from what was given, or ConfigError."""
+        """The setting's value. Raises ConfigError when what was given is not valid."""
         try:
             return self.kind.read(given)
         except (ValueError, OverflowError):
@@ -93,7 +93,7 @@ def declared(group: str, kind: ValueKind, help_text: str, **more: Any) -> Mappin
 
 
 def rows(declarations: Iterable[Field[Any]]) -> tuple[Setting, ...]:
-    """The table, in the order of the fields; fields that are no settings are left out."""
+    """The table, in the order of the fields; fields that are not settings are left out."""
     return tuple(
         item.metadata["setting"](name=item.name, make_default=_maker(item))
         for item in declarations
@@ -107,12 +107,12 @@ def _maker(item: Field[Any]) -> Callable[[], object]:
     return lambda: item.default
 
 
-def nearest(word: str, known: Iterable[str], prefix: str = "") -> str:
-    """The end of a sentence that names what was probably meant, if anything is near. `prefix` is only shown."""
+def nearest(word: str, candidates: Iterable[str], prefix: str = "") -> str:
+    """The end of a message: the most similar candidate, if any. `prefix` is shown before it."""
     from difflib import get_close_matches  # only a mistake pays for this import
 
-    found = get_close_matches(word, list(known), n=1)
-    return f'; did you mean "{prefix}{found[0]}"?' if found else ""
+    matches = get_close_matches(word, list(candidates), n=1)
+    return f'; did you mean "{prefix}{matches[0]}"?' if matches else ""
 
 
 def _quoted(given: object) -> str:

@@ -1,6 +1,6 @@
-"""The table of settings: the fields of `Settings`, with all that flags, variables, TOML keys and docs need to know.
+"""The table of settings: the fields of `Settings`, with everything that flags, variables, TOML keys and docs need.
 
-Refuses to know where values come from (loading.py) and what a setting does (whoever uses it).
+Does not know where values come from (loading.py), nor what a setting does (the modules that use it).
 """
 
 from collections.abc import Mapping
@@ -70,12 +70,12 @@ _BUFFER: Final = size(1024)
 CLI_ALIASES: Final[Mapping[str, str]] = dict.fromkeys(
     ("gpt-4", "gpt-4o", "gpt-3.5-turbo", "claude-sonnet-4-5", "claude-opus-4-5", "claude-3-5-sonnet"), "auto"
 )
-"""Names that clients have built in. Where Cursor has a model of that name, that model is meant."""
+"""Names that clients have built in. If Cursor has a model of that name, that model is used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Every value the gateway can be told. Making one by hand checks it as strictly as loading does."""
+    """All settings of the gateway. Values given in code are checked as strictly as loaded ones."""
 
     host: str = field(default="127.0.0.1", metadata=_server(FILLED_TEXT, "Address to listen on.", extra_env=("HOST",)))
     port: int = field(
@@ -634,8 +634,8 @@ class Settings:
     def origin(self, name: str) -> str:
         """`default`, `file PATH`, `environment NAME`, `flag --NAME`, or `code` for a value given by the program."""
         setting = setting_named(name, "code")
-        if (known := self.origins.get(name)) is not None:
-            return known
+        if (origin := self.origins.get(name)) is not None:
+            return origin
         return "default" if getattr(self, name) == setting.default else "code"
 
 

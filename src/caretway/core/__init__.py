@@ -1,1 +1,1 @@
-"""The vocabulary of the house: values and Protocols. No I/O, and nothing of ours is imported here."""
+"""The shared vocabulary: values and Protocols. No I/O, and no imports from other rooms."""

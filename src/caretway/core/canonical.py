@@ -1,7 +1,7 @@
-"""One spelling for JSON texts that mean the same. Knows nothing of tools or messages.
+"""One spelling for JSON texts that mean the same. Knows nothing about tools or messages.
 
-Clients parse a call's arguments and write them anew before they send them back: keys move, white space and escapes
-change, and whoever thinks in JavaScript turns 1.0 into 1.
+Clients parse a call's arguments and serialise them again before they send them back: keys move, white space and escapes
+change, and JavaScript turns 1.0 into 1.
 """
 
 from math import isinf
@@ -12,7 +12,7 @@ import msgspec
 from .json_bounds import crowded
 
 _EXACT: Final = 2.0**53
-"""Up to here every whole number is exact as a double."""
+"""Up to this size every whole number is exact as a double."""
 
 
 def _number(literal: str) -> float:
@@ -26,8 +26,8 @@ _DECODER: Final = msgspec.json.Decoder(float_hook=_number)
 
 
 def canonical_json(text: str) -> str:
-    """The canonical spelling; no text is the empty object, and what is no JSON stays what it is, ends stripped. So does
-    what would take long to read."""
+    """The canonical spelling. An empty text means an empty object. Text that is not JSON, or that would take too long
+    to read, is only stripped."""
     text = text.strip()
     if crowded(text):
         return text

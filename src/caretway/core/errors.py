@@ -1,7 +1,7 @@
 """What can go wrong, in one list.
 
 `message` says what happened, `hint` says what to type next. Every boundary has a table from its own codes to an
-`ErrorKind`; every dialect has a table from kinds to its own error bodies. Nobody branches on message text after that.
+`ErrorKind`; every dialect has a table from kinds to its own error bodies. After that, nothing branches on message text.
 """
 
 from dataclasses import dataclass
@@ -9,28 +9,30 @@ from enum import Enum
 from typing import Final
 
 LONGEST_WAIT_S: Final = 30 * 86_400.0
-"""What a client is told to wait at most, whatever anybody says."""
+"""The longest time that a client is told to wait, whatever upstream says."""
 MAX_SAID: Final = 2000
-"""Characters of somebody else's words in a message of ours."""
+"""How many characters of foreign text one of our messages may quote."""
 KEYS_PAGE: Final = "https://cursor.com/dashboard"
-"""Where users make API keys, for hints. The page below it has had several names; from this one it is found."""
+"""Where users make API keys, for hints. The exact page has had several names, and this one leads to it."""
 
 
 class ErrorKind(Enum):
     BAD_REQUEST = "bad_request"
     """The caller's request is malformed; repeating it will not help."""
     UNSUPPORTED = "unsupported"
-    """The request is understood, and this gateway or this backend cannot do it."""
+    """The request is valid, but this gateway or this backend cannot do it."""
     NOT_FOUND = "not_found"
     """No such route or object."""
     WRONG_METHOD = "wrong_method"
-    """The route is there and does not take this method."""
+    """The route exists, but does not support this method."""
+    WRONG_PROTOCOL = "wrong_protocol"
+    """The route exists, but does not support the protocol that the client wants to switch to."""
     TOO_LARGE = "too_large"
     """The body is larger than the configured limit."""
     HEAD_TOO_LARGE = "head_too_large"
-    """The request's headers are larger or more than the configured limit."""
+    """The request's headers exceed the configured limits."""
     SLOW_REQUEST = "slow_request"
-    """The request did not arrive within the limits of time."""
+    """The request did not arrive in time."""
     ACCESS_DENIED = "access_denied"
     """The gateway's own key is missing or wrong."""
     SIGNED_OUT = "signed_out"
@@ -40,33 +42,33 @@ class ErrorKind(Enum):
     MODEL_UNKNOWN = "model_unknown"
     """Cursor has no such model."""
     CONTEXT_TOO_LONG = "context_too_long"
-    """The conversation does not fit the model's window; the client should compact."""
+    """The conversation does not fit the model's context window; the client should compact it."""
     QUOTA = "quota"
-    """The subscription's usage is spent; waiting or paying helps, retrying does not."""
+    """The subscription's usage is used up; waiting or paying helps, retrying does not."""
     RATE_LIMITED = "rate_limited"
-    """Too fast; retrying later helps."""
+    """Too many requests; retrying later helps."""
     OVERLOADED = "overloaded"
     """The gateway's own limits are reached; retrying soon helps."""
     TOOL_LOOP = "tool_loop"
-    """The model repeats one call without progress; the loop guard ended it."""
+    """The model repeated one call without progress; the loop guard ended the turn."""
     TURN_GONE = "turn_gone"
-    """The request continues a turn that is no longer there, and `session: required` forbids a replay."""
+    """The request continues a turn that no longer exists, and `session: required` forbids a replay."""
     IN_PROGRESS = "in_progress"
-    """The same request is being answered already; asking again soon helps."""
+    """The same request is already being answered; asking again soon helps."""
     UPSTREAM_DOWN = "upstream_down"
-    """Cursor cannot be reached, or broke the connection for good."""
+    """Cursor cannot be reached, or the connection broke and could not be recovered."""
     UPSTREAM_PROTOCOL = "upstream_protocol"
-    """Cursor said something that cannot be understood."""
+    """Cursor sent something that breaks the protocol."""
     UPSTREAM_DEPRECATED = "upstream_deprecated"
-    """Cursor wants a newer client."""
+    """Cursor requires a newer client."""
     UPSTREAM_ERROR = "upstream_error"
     """Cursor reports a failure of its own."""
     TIMEOUT = "timeout"
-    """No progress within the limits."""
+    """No progress within the time limits."""
     CANCELLED = "cancelled"
-    """The client went away, or the gateway is stopping."""
+    """The client disconnected, or the gateway is stopping."""
     INTERNAL = "internal"
-    """A bug of ours."""
+    """A bug in the gateway."""
 
 
 RETRYABLE: Final = frozenset(
@@ -80,26 +82,26 @@ RETRYABLE: Final = frozenset(
         ErrorKind.TIMEOUT,
     }
 )
-"""Kinds for which the same request may succeed later without any change."""
+"""Kinds for which the same request may succeed later, unchanged."""
 SOON: Final = frozenset({ErrorKind.OVERLOADED, ErrorKind.IN_PROGRESS, ErrorKind.UPSTREAM_DOWN, ErrorKind.TIMEOUT})
-"""Those of them for which a second is long enough, when nobody says otherwise."""
+"""Those of them for which one second is long enough by default."""
 
 
 @dataclass(slots=True)
 class GatewayError(Exception):
-    """The only exception that crosses a room's border, and the payload of `TurnFailed`."""
+    """The only exception that crosses room borders, and the payload of `TurnFailed`."""
 
     kind: ErrorKind
     message: str
     hint: str = ""
     param: str | None = None
-    """The request field at fault, as the caller spelled it."""
+    """The request field with the problem, as the caller spelled it."""
     code: str | None = None
     """A code more exact than the kind's default one (`invalid_json`, `missing_messages` ...)."""
     retry_after: float | None = None
     """Seconds, when known."""
     repeatable: bool | None = None
-    """Whether the same request may be sent again; None: its kind says so (`RETRYABLE`)."""
+    """Whether the same request may be sent again; None: the kind decides (`RETRYABLE`)."""
 
     @property
     def may_repeat(self) -> bool:
@@ -109,7 +111,7 @@ class GatewayError(Exception):
         Exception.__init__(self, self.message)
 
     def __str__(self) -> str:
-        """Both, as sentences; messages from elsewhere often come without a full stop."""
+        """Message and hint as sentences; foreign messages often lack a full stop."""
         if not self.hint or not self.message:
             return self.message or self.hint
         ended = self.message.rstrip().endswith((".", "!", "?", ":", ";")) or self.hint.startswith("(")
@@ -120,7 +122,7 @@ class GatewayError(Exception):
         return hash((self.kind, self.message))
 
     def __reduce__(self) -> tuple[type["GatewayError"], tuple[object, ...]]:
-        """Exception's own way knows `args` only, which is the message: a copy could not be made from it."""
+        """Exception copies only `args`, which is the message, so it needs help."""
         fields = (self.kind, self.message, self.hint, self.param, self.code, self.retry_after, self.repeatable)
         return GatewayError, fields
 
@@ -131,12 +133,12 @@ class GatewayError(Exception):
 
 
 def bounded_wait(seconds: float) -> float | None:
-    """Seconds to wait as somebody else gave them; None when they are none."""
+    """Seconds to wait, as upstream gave them; None if they are not valid."""
     return min(seconds, LONGEST_WAIT_S) if seconds >= 0 else None  # not a number is not above 0 either
 
 
 def said(words: str) -> str:
-    """Somebody else's words, cut where they are too many to be read."""
+    """Foreign text, cut if it is too long."""
     return words if len(words) <= MAX_SAID else f"{words[:MAX_SAID].rstrip()} … ({len(words)} characters)"
 
 

@@ -1,4 +1,4 @@
-"""Token counts for when nobody else counts: four characters a token, and always marked as an estimate."""
+"""Estimated token counts, for when Cursor reports none: four characters per token, always marked as an estimate."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -9,13 +9,13 @@ from .request import Image, Message, Reasoning, Text, ToolCall, ToolResult, Turn
 
 CHARS_PER_TOKEN: Final = 4
 TOOL_CHARS: Final = 200
-"""What a tool's schema adds to its description, roughly."""
+"""Roughly what a tool's schema adds to its description."""
 IMAGE_CHARS: Final = 1600 * CHARS_PER_TOKEN
-"""A picture of the size that models read, as if it were text."""
+"""An image of the size that models read, counted as text."""
 
 
 def tokens(chars: int) -> int:
-    """Something said is never free."""
+    """Text that is not empty costs at least one token."""
     return -(-chars // CHARS_PER_TOKEN)
 
 
@@ -44,12 +44,12 @@ def result_chars(result: ToolResult) -> int:
 
 
 def reply_chars(reply: Reply) -> int:
-    """Everything that was said, calls included."""
+    """All text of the answer, calls included."""
     calls = sum([len(call.name) + len(call.arguments) for call in reply.calls])
     return len(reply.text) + len(reply.reasoning) + calls
 
 
 def estimated_usage(request: TurnRequest, reply: Reply) -> Usage:
-    """Of an answer that ended before anybody counted it."""
+    """The usage of an answer that ended before it was reported."""
     read = reply.context_tokens if reply.context_tokens is not None else tokens(prompt_chars(request))
     return Usage(max(1, read), max(1, tokens(reply_chars(reply))), estimated=True)

@@ -1,7 +1,6 @@
-"""What happens during a turn: a closed union. `match` on it ends in `assert_never`.
-
-The last three are terminal for a response: after `TurnPaused` the turn lives on and waits for tool results. Structs,
-like the values of a request: there are hundreds in a turn.
+"""What happens during a turn: a closed union. `match` on it ends in `assert_never`. The last three are terminal for a
+response; after `TurnPaused` the turn stays alive and waits for tool results. Structs, like the values of a request:
+there are hundreds in a turn.
 """
 
 from enum import Enum
@@ -14,8 +13,8 @@ from .request import ToolCall
 
 
 class RunUsage(Struct, frozen=True, gc=False):
-    """What Cursor counted for whole runs, all their model calls together: it says so once, when a run ends. Cached
-    tokens are part of `input_tokens`, reasoning is part of `output_tokens`; `None` means nobody said so."""
+    """What Cursor counted for whole runs, all their model calls together. It reports this once, when a run ends. Cached
+    tokens are part of `input_tokens`, reasoning is part of `output_tokens`; `None` means not reported."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -23,14 +22,14 @@ class RunUsage(Struct, frozen=True, gc=False):
     cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
     steps: int = 1
-    """Model calls, as far as they were seen."""
+    """Model calls that the gateway saw."""
     complete: bool = True
-    """False: an attempt was lost on the way and nobody counted it; there was more than this."""
+    """False: an attempt was lost and is not counted; the real figures are higher."""
 
 
 class Usage(Struct, frozen=True, gc=False):
-    """Tokens of one response: the context its model call read, and what it said. `None` means nobody said so; a number
-    is never made up. Cached tokens are part of `input_tokens`."""
+    """Tokens of one response: the context that its model call read, and its output. `None` means not known; no number
+    is made up. Cached tokens are part of `input_tokens`."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -38,10 +37,10 @@ class Usage(Struct, frozen=True, gc=False):
     cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
     estimated: bool = False
-    """True when at least one of the figures was counted by the gateway and not reported by Cursor."""
+    """True when at least one figure was counted by the gateway, not reported by Cursor."""
     run: RunUsage | None = None
-    """On the response that ended a run: the run's own total. It belongs to the run and is no part of the figures above,
-    unless the run had this one step only."""
+    """On the response that ended a run: the run's total. It is not part of the figures above, unless the run had only
+    this step."""
 
 
 class StopReason(Enum):
@@ -55,7 +54,7 @@ class TurnStarted(Struct, frozen=True, gc=False):
     """Upstream accepted the turn and began to work on it."""
 
     context_tokens: int | None = None
-    """About how much the model is going to read: an estimate, for clients that want a figure before there is one."""
+    """Estimated input tokens, for clients that need a figure at the start."""
 
 
 class TextDelta(Struct, frozen=True, gc=False):
@@ -85,21 +84,21 @@ class ToolCallReady(Struct, frozen=True, gc=False):
 
 
 class AgentActivity(Struct, frozen=True):
-    """A tool that was run on this side (by the agent itself or by a bridge): shown, never answered."""
+    """A tool that ran without the client (in the agent or in the gateway): shown, never answered."""
 
     title: str
     call: ToolCall | None = None
-    """Given when clients that only look on are to see the call itself. It does not make the turn one that called."""
+    """Set when clients should see the call itself, for display only. It does not count as a call of the turn."""
 
 
 class Recovered(Struct, frozen=True, gc=False):
-    """A run was lost, and the turn goes on. For the log and the metrics; no client sees it."""
+    """A run was lost and the turn continues. For the log and the metrics; no client sees it."""
 
     how: str
-    """The rung of the ladder that was taken (`core.recovery`)."""
+    """The recovery step that was taken (`core.recovery`)."""
     cause: str
     reopened: int = 0
-    """Runs that were opened again for this request since the last progress, this one included."""
+    """How many runs were reopened for this request since the last progress, this one included."""
 
 
 class UsageReported(Struct, frozen=True):
@@ -107,14 +106,14 @@ class UsageReported(Struct, frozen=True):
 
 
 class Note(Struct, frozen=True, gc=False):
-    """A finding about the answer that belongs beside it, not in it (e.g. that it does not match its JSON schema)."""
+    """A remark about the answer that is not part of it (e.g. that it does not match its JSON schema)."""
 
     key: str
     value: str
 
 
 class TurnPaused(Struct, frozen=True, gc=False):
-    """Every call of this step is out; the turn waits for their results."""
+    """The client has every call of this step; the turn waits for their results."""
 
 
 class TurnEnded(Struct, frozen=True, gc=False):

@@ -1,8 +1,8 @@
 """Events -> Reply. Non-streaming answers, tests and the end-of-turn log line all use this fold.
 
-In: the events of one response, in order. Out: a `Reply`. Remembered: text and calls, and what they weigh. A run of text
-(or reasoning) ends where the other kind, or a call, begins. Events are folded many at a time: each by itself would cost
-every delta of a stream a walk through here, and a word costs more to keep than a page.
+In: the events of one response, in order. Out: a `Reply`. Remembered: text and calls, and their size. A run of text (or
+reasoning) ends where the other kind, or a call, begins. Events are folded in batches, because folding each one would
+add cost to every delta of a stream.
 """
 
 from collections.abc import Iterable, Sequence
@@ -47,12 +47,12 @@ class Reply:
     paused: bool = False
     error: GatewayError | None = None
     context_tokens: int | None = None
-    """The estimate with which the turn started."""
+    """The estimate from the start of the turn."""
     shown: tuple[ToolCall, ...] = ()
-    """Calls that were run on this side and are shown to clients that only look on."""
+    """Calls that ran without the client and are shown for display only."""
     parts: tuple[Text | Reasoning | ToolCall, ...] = field(default=(), compare=False)
-    """Text, reasoning and calls once more, in the order in which they began. For dialects whose answer is a list of
-    items; a reply that was not folded from events has none."""
+    """Text, reasoning and calls again, in the order in which they began, for dialects whose answer is a list of items.
+    Empty for a reply that was not folded from events."""
 
 
 _Run = tuple[type[Text] | type[Reasoning], list[str]]
@@ -60,21 +60,21 @@ _Run = tuple[type[Text] | type[Reasoning], list[str]]
 
 _AT_ONCE: Final = 64
 _PART_BYTES: Final = 256
-"""What keeping a call, a note or a run of text takes beside its words."""
+"""The memory that a call, a note or a run of text takes beside its text."""
 _json: Final = msgspec.json.Encoder().encode
 
 
 @dataclass(slots=True)
 class Fold:
     weight: int = 0
-    """Bytes of the answer so far, its words as they stand in JSON. A few events behind, until it is asked for whole."""
+    """Bytes of the answer so far, as JSON. It lags a few events behind."""
     _unfolded: list[Event] = field(default_factory=list)
     _began: list[_Run | str] = field(default_factory=list)
     """Runs of text, and the ids of calls."""
     _kind: type[Text] | type[Reasoning] | None = None
     _run: list[str] = field(default_factory=list)
     _words: list[str] = field(default_factory=list)
-    """The newest of the run, not joined yet."""
+    """The newest pieces of the run, not joined yet."""
     _ready: dict[str, ToolCall] = field(default_factory=dict)
     _notes: list[Note] = field(default_factory=list)
     _shown: list[ToolCall] = field(default_factory=list)

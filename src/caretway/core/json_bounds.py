@@ -1,14 +1,14 @@
-"""How much there is in a JSON text, found out before it is decoded. Pure, at the speed of `bytes.count`.
+"""How many values a JSON text holds, counted before it is decoded. Pure, at the speed of `bytes.count`.
 
-A decoder makes an object of every value, in one step that nobody can interrupt; ten million empty lists are thirty
-seconds. The cheap bounds are too high where a text holds brackets and commas inside its strings, and never too low.
+A decoder makes an object of every value, in one step that cannot be interrupted; ten million empty lists take thirty
+seconds. The cheap bounds may be too high, when strings contain brackets and commas, but never too low.
 """
 
 from collections.abc import Iterator
 from typing import Final
 
 MAX_VALUES: Final = 50_000
-"""In a text that is decoded within a turn: the arguments of a call, an answer that must be JSON."""
+"""The limit for texts that are decoded during a turn: arguments of a call, an answer that must be JSON."""
 MAX_DIGITS: Final = 1_024
 _STRIDE: Final = 64
 _LONG: Final = b"0" * (MAX_DIGITS // _STRIDE - 1)
@@ -16,7 +16,7 @@ _AS_ZEROS: Final = bytes.maketrans(b"123456789", b"0" * 9)
 _SLICE: Final = 256 * 2**10
 _BACKSLASH: Final = b"\\"
 _LEAST: Final = 2
-"""Characters that a value takes with what stands between it and the next one."""
+"""Characters that a value takes, separator included."""
 
 
 def crowded(text: str | bytes, limit: int = MAX_VALUES) -> bool:
@@ -31,14 +31,14 @@ def crowded(text: str | bytes, limit: int = MAX_VALUES) -> bool:
 
 
 def has_long_numbers(text: str | bytes) -> bool:
-    """True when there may be a number of a thousand digits, which takes a decoder long. Looks at every 64th character;
-    what is found may stand in a string."""
+    """True when there may be a number of a thousand digits, which is slow to decode. Checks every 64th character; the
+    digits may be in a string."""
     seen = text[::_STRIDE]
     return _LONG in (seen.encode("ascii", "replace") if isinstance(seen, str) else seen).translate(_AS_ZEROS)
 
 
 def most_values(text: bytes) -> int:
-    """Values that this much JSON can begin, in steps that hold nobody up."""
+    """How many values this JSON begins, counted in steps that do not block other threads."""
     return sum(
         text.count(b",", at, at + _SLICE) + text.count(b"[", at, at + _SLICE) + text.count(b"{", at, at + _SLICE)
         for at in range(0, len(text), _SLICE)
@@ -46,10 +46,9 @@ def most_values(text: bytes) -> int:
 
 
 def structures(body: bytes, size: int = _SLICE) -> Iterator[bytes]:
-    """What stands outside the strings of a JSON text, slice by slice. Of what is no JSON: whatever it is up to there.
-
-    Escaped backslashes and quotes are taken out of the way; then every quote begins or ends a string, and every other
-    piece between quotes is outside.
+    """The parts outside the strings of a JSON text, slice by slice. Escaped backslashes and quotes are removed first;
+    then every quote begins or ends a string, and every other piece is outside. If the text is not JSON, the result is
+    arbitrary.
     """
     at, inside = 0, False
     while at < len(body):
@@ -63,5 +62,5 @@ def structures(body: bytes, size: int = _SLICE) -> Iterator[bytes]:
 
 
 def count_values(text: bytes) -> int:
-    """Exactly, or one too many for each empty list and object."""
+    """Exact, except for one too many for each empty list and object."""
     return 1 + sum(most_values(structure) for structure in structures(text))

@@ -1,4 +1,5 @@
-"""Which event may follow which, as one table. `EventOrder` walks it and names state and event when it is broken.
+"""Which event may follow which, as one table. `EventOrder` follows it, and names state and event when the order is
+broken.
 
 In: the events of one response. Out: nothing, or `OrderBroken`. Remembered: the state, and the calls so far.
 """
@@ -32,7 +33,7 @@ class OrderState(Enum):
 
 
 class OrderBroken(RuntimeError):
-    """A bug in whoever made the events."""
+    """A bug in the code that made the events."""
 
 
 _ANYWHERE: Final[tuple[type, ...]] = (

@@ -1,11 +1,9 @@
-"""The ladder of recovery: what to do when a run is lost before its turn was over. Pure: the situation goes in, the next
-rung and its reason come out.
+"""Recovery: what to do when a run is lost before its turn is over. A ladder of steps, with one retry budget. Pure: the
+situation goes in, the next step (rung) and its reason come out. From the cheapest to the last: let the client run the
+calls that it has; continue the same run from its last checkpoint; send the whole history, results included, to a fresh
+run; end with an error. A call that the client has seen is never shown again, so a rung that might do that is skipped.
 
-The rungs, from the cheapest to the last: let the client run the calls that it has; go on with the same run from its
-last checkpoint; tell the whole history, results included, to a fresh run; say what happened. A call that the client has
-seen is never shown again, so a rung that might do that is not taken: then the turn ends with an error.
-
-The retry budget belongs to one request. Every reopened run takes from it, whatever the reason; progress renews it.
+The retry budget belongs to one request. Every reopened run uses it, whatever the reason; progress renews it.
 """
 
 from dataclasses import dataclass
@@ -13,7 +11,7 @@ from enum import Enum
 from typing import Final
 
 RETRY_BUDGET: Final = 2
-"""Runs that are opened again for one request without progress in between."""
+"""How many runs may be reopened for one request without progress in between."""
 
 
 class Cause(Enum):
@@ -22,11 +20,11 @@ class Cause(Enum):
     CUT = "cut"
     """The connection broke, or the stream ended before the turn did."""
     SILENT = "silent"
-    """Nothing was heard any more."""
+    """Nothing arrived any more."""
     STALLED = "stalled"
-    """Heartbeats, and no progress."""
+    """Only heartbeats arrived, and no progress."""
     REFUSED = "refused"
-    """Cursor ended the run with an error that may pass."""
+    """Cursor ended the run with a temporary error."""
     TOKEN = "token"  # noqa: S105  # a reason, not a secret
     """Cursor did not accept the token; there is a newer one."""
     DIVERGED = "diverged"
@@ -34,7 +32,7 @@ class Cause(Enum):
     SHAPE = "shape"
     """Cursor may not have understood which model is meant; it is asked for in another way."""
     INCOMPLETE = "incomplete"
-    """A part of the kept conversation is missing."""
+    """A part of the stored conversation is missing."""
 
 
 class Rung(Enum):
@@ -68,11 +66,11 @@ class Loss:
     results_given: bool = False
     """This response began with tool results."""
     worked_here: bool = False
-    """Tools that change something ran on this side: a fresh run would not know of them."""
+    """Tools that change something ran in the gateway: a fresh run would not know about them."""
     repeatable: bool = True
-    """What was said since the checkpoint is remembered, so that it is not said twice."""
+    """The output since the checkpoint is remembered, so it can be left out the second time."""
     waited: bool = False
-    """A long wait was repeated for this request already."""
+    """A long wait was already repeated once for this request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,19 +89,19 @@ def next_step(loss: Loss) -> Step:
     if loss.cause in _NO_WAY_BACK:
         return fresh
     if loss.cause is Cause.STALLED and loss.results_given and fresh.rung is Rung.FRESH_RUN:
-        return Step(Rung.FRESH_RUN, "no progress after the tool results: the history is told to a fresh run")
+        return Step(Rung.FRESH_RUN, "no progress after the tool results: the history is sent to a fresh run")
     if loss.cause in _LONG and loss.waited:
         return Step(Rung.GIVE_UP, "a long wait is repeated once")
     if loss.reopened and loss.results_given and fresh.rung is Rung.FRESH_RUN:
-        return Step(Rung.FRESH_RUN, "the same run was lost again: the history is told to a fresh run")
+        return Step(Rung.FRESH_RUN, "the same run was lost again: the history is sent to a fresh run")
     if not loss.repeatable:
-        return Step(Rung.GIVE_UP, "too much was said since the last checkpoint")
-    return Step(Rung.SAME_RUN, "the run goes on from its last checkpoint")
+        return Step(Rung.GIVE_UP, "there is too much output since the last checkpoint")
+    return Step(Rung.SAME_RUN, "the run continues from its last checkpoint")
 
 
 def _fresh(loss: Loss) -> Step:
     if loss.visible:
         return Step(Rung.GIVE_UP, "the client has a part of the answer, and a fresh run would give another one")
     if loss.worked_here:
-        return Step(Rung.GIVE_UP, "tools ran on this side, and a fresh run would run them again")
-    return Step(Rung.FRESH_RUN, "the history is told to a fresh run")
+        return Step(Rung.GIVE_UP, "tools ran in the gateway, and a fresh run would run them again")
+    return Step(Rung.FRESH_RUN, "the history is sent to a fresh run")

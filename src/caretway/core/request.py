@@ -1,8 +1,8 @@
 """What a client asks for, in our own canonical form. No dialect's field names survive `decode`.
 
-Tool arguments stay the JSON text they arrived as; whoever needs them parsed parses them at that edge. Values are
-structs: a long history has thousands of them, and they cost a third of what frozen dataclasses do. Those that hold
-nothing but texts are not the garbage collector's business.
+Tool arguments stay the JSON text they arrived as; the code that needs them parses them. Values are structs: a long
+history has thousands of them, and they cost a third of what frozen dataclasses do. Those that hold only text are not
+tracked by the garbage collector.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ class Image(Struct, frozen=True, gc=False):
 
 
 class Reasoning(Struct, frozen=True, gc=False):
-    """Thinking that a client sends back. `signature` is opaque and rides along untouched."""
+    """Thinking that a client sends back. `signature` is opaque and is passed on unchanged."""
 
     text: str
     signature: str = ""
@@ -132,28 +132,28 @@ class TurnRequest(Struct, frozen=True):
     thinking: bool | None = None
     """Whether the model is to think; None: the client did not say."""
     parameters: tuple[tuple[str, str], ...] = ()
-    """Model parameters (id, value) as the model list names them; fitted from what the client asked for."""
+    """Model parameters (id, value) as in the model list, chosen to fit the client's request."""
     choice: ModelChoice = ModelChoice()
     session: SessionMode | None = None
     """None: the gateway's setting decides."""
     workspace: str | None = None
-    """The directory the request wants to work in; checked against the allow-list by whoever uses it."""
+    """The directory that the request wants to work in. Its user checks it against the allow-list."""
     bridge: bool | None = None
     """Whether the gateway's own MCP tools are wanted beside the client's; None: the gateway's setting decides."""
     bridged: frozenset[str] = frozenset()
     """Names in `tools` that the gateway added and runs itself. Never set by a dialect."""
     reopened: int = 0
-    """Runs that were opened for this request before this one, and lost. Never set by a dialect."""
+    """How many earlier runs for this request were lost. Never set by a dialect."""
     stream: bool = False
     large: bool = False
-    """So much that whoever works in proportion to its size does that aside (`tasks.aside`)."""
+    """So large that work in proportion to its size must run in `tasks.aside`."""
     include_usage: bool = False
     ignored: tuple[str, ...] = ()
-    """Fields that were understood and cannot be honoured; sent back as a header."""
+    """Fields that were understood but cannot be honoured; reported in a header."""
     call_prefix: str = "call_"
-    """How the ids of calls begin in the API that the client speaks; some clients rewrite ids that look foreign."""
+    """The prefix of call ids in the client's API; some clients rewrite ids that look foreign."""
     echo: Mapping[str, object] = field(default_factory=dict)
-    """What the dialect must repeat in its answer. Opaque to everybody else."""
+    """What the dialect must repeat in its answer. Opaque to all other rooms."""
 
     @property
     def system(self) -> str:

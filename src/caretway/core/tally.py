@@ -1,10 +1,9 @@
-"""The tokens of a run, told apart by its responses. Pure.
+"""Divides the tokens of a run among its responses. Pure.
 
-In: what is said, called and answered, and what upstream counts: pieces of output, the size of the context at its
-checkpoints, and one total when the run ends. Out: the usage of each response, which is the context that its own model
-call read and its own output. The total covers every model call of the run, so it becomes the usage of a response only
-when the run had a single one. What upstream did not count is estimated from the last context it told plus what was
-added since.
+In: text, calls and results, and what upstream counts: pieces of output, the size of the context at its checkpoints, and
+one total when the run ends. Out: the usage of each response: the context that its own model call read, and its own
+output. The total covers every model call of the run, so it becomes the usage of a response only when the run had a
+single one. What upstream did not count is estimated from the last reported context plus what was added since.
 """
 
 from collections.abc import Sequence
@@ -24,35 +23,35 @@ ABSURD: Final = 3
 @dataclass(slots=True)
 class Tally:
     context: int
-    """What the conversation held at the last checkpoint, or what the prompt is thought to hold."""
+    """The size of the conversation at the last checkpoint, or the estimated size of the prompt."""
     spoken_chars: int = 0
     spoken_tokens: int = 0
     _since: int = 0
     """Added by earlier responses and by results since then; always an estimate."""
     _counted: bool = False
-    """A checkpoint of this response has told the context."""
+    """A checkpoint of this response has reported the context."""
     _used: int = 0
-    """The last context that upstream told."""
+    """The last context that upstream reported."""
     _said_then: int = 0
-    """Output of this response when it did: that is part of it."""
+    """Output of this response at that moment: the context includes it."""
     _awaited: int = 0
-    """Tokens of this response's results, as long as nobody said that they have arrived: a checkpoint that comes before
-    that may be one of the step before."""
+    """Tokens of this response's results until upstream confirms them: an earlier checkpoint may belong to the step
+    before."""
     _call_chars: int = 0
     _before_calls: int | None = None
-    """`spoken_tokens` when the first call of this response came in sight."""
+    """`spoken_tokens` at the first call of this response."""
     _worked: bool = False
-    """Some tool was called in this run: more than one model call."""
+    """A tool was called in this run, so there is more than one model call."""
     _answered: bool = False
-    """Results are in and the model has not spoken since."""
+    """Results were sent, and the model has not answered yet."""
     _rounds: int = 1
     _responses: int = 1
     _lost: bool = False
-    """An attempt was: nobody has counted it."""
+    """An attempt was lost, and is not counted."""
     _repeats: bool = False
-    """A new attempt may say again what this response has counted."""
+    """A new attempt may repeat output that this response has counted."""
     _estimates: int = 0
-    """Sum of the contexts of earlier responses, as they were told."""
+    """Sum of the reported contexts of earlier responses."""
 
     # ---- what happens
 
@@ -70,14 +69,14 @@ class Tally:
         self._since, self._said_then = late, said
         self._counted = not late
 
-    def counted(self, said: int) -> None:
+    def counted(self, count: int) -> None:
         """Upstream has counted a piece of output."""
         if self._answered:
             self.speaking()
-        self.spoken_tokens += said
+        self.spoken_tokens += count
 
     def calling(self) -> None:
-        """The model works with a tool, whoever runs it."""
+        """The model uses a tool, wherever that runs."""
         self.speaking()
         self._worked = True
         if self._before_calls is None:
@@ -93,7 +92,7 @@ class Tally:
         self._awaited = 0
 
     def speaking(self) -> None:
-        """The model says or does something: if results were in, that is its next call."""
+        """The model produces output: after results, that is its next model call."""
         if self._answered:
             self._answered = False
             self._rounds += 1
@@ -111,22 +110,22 @@ class Tally:
 
     @property
     def expected(self) -> int:
-        """What the model is going to read, as far as it is known."""
-        known = self.context + self._since
-        return known if known > 0 else 1
+        """What the model is going to read, as far as known."""
+        size = self.context + self._since
+        return size if size > 0 else 1
 
     @property
     def output(self) -> int:
-        """Tokens this response has said so far."""
+        """Output tokens of this response so far."""
         if not self.spoken_tokens or self._repeats:
             return tokens(self.spoken_chars + self._call_chars)
         if self._before_calls is None:
             return self.spoken_tokens
-        said = self._before_calls or tokens(self.spoken_chars)
-        return max(self.spoken_tokens, said + tokens(self._call_chars))  # not every server counts calls as they come
+        spoken = self._before_calls or tokens(self.spoken_chars)
+        return max(self.spoken_tokens, spoken + tokens(self._call_chars))  # not every server counts calls as they come
 
     def paused(self) -> Usage:
-        """This response's own, as far as it was counted."""
+        """This response's usage, as far as it was counted."""
         counted = self._counted and self.spoken_tokens > 0 and self._before_calls is None and not self._repeats
         return Usage(self._input(), max(1, self.output), estimated=not counted)
 
@@ -150,7 +149,7 @@ class Tally:
         return self.context - self._said_then if self.context > self._said_then else self.context
 
     def _single(self, run: RunUsage) -> Usage | None:
-        """One model call: what was counted for the run was counted for the response. None if that cannot be."""
+        """For a run with one model call, the run's figures are the response's. None if that is impossible."""
         whole, read, written = run.input_tokens, run.cache_read_tokens, run.cache_write_tokens
         if whole is None or run.output_tokens is None or (self._used and whole > ABSURD * self._used):
             return None
@@ -159,7 +158,7 @@ class Tally:
         return Usage(whole, run.output_tokens, read, written, run.reasoning_tokens, run=run)
 
     def _fitted(self, whole: int, steps: int) -> int:
-        """The context of the last of several model calls when no checkpoint told it: what we know of, and what an
-        average call read beyond what we knew of (Cursor's own instructions)."""
-        known = (self._estimates + self.expected) // self._responses
-        return max(1, min(self.expected + whole // steps - known, whole))
+        """The context of the last of several model calls when no checkpoint reported it: what we know of, plus what an
+        average call read beyond that (Cursor's own instructions)."""
+        average = (self._estimates + self.expected) // self._responses
+        return max(1, min(self.expected + whole // steps - average, whole))

@@ -1,6 +1,7 @@
-"""The Protocols between the rooms: who can open a turn, what a turn can do, what stands between turn and client.
+"""The Protocols between the rooms: backends, turns, and the stages between a turn and its client.
 
-Events travel in batches: what arrived in one read upstream is handed on, encoded and written as one piece.
+Events travel in batches: what arrived in one read upstream is handed on, encoded and written as one piece. A reader
+takes events when it is ready, so a slow client is backpressure on its own run and on nothing else.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,7 @@ from .request import Text, ToolResult, TurnRequest
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """What a backend can do. Everybody branches on this, never on a backend's name. Default: it cannot."""
+    """What a backend can do. Code branches on this, never on a backend's name. By default it cannot."""
 
     client_tools: Literal["native", "text", "none"] = "none"
     parks: bool = False
@@ -76,7 +77,7 @@ class Snapshot:
     fetch: Callable[[bytes], bytes | None] = _no_blob
     """Older pieces, by id, when a store gives the snapshot back; None when the piece is gone."""
     parent: bytes | None = None
-    """The store's own name for the conversation that this one was continued from; backends pass it on unread."""
+    """The store's key of the conversation that this one continued; backends pass it on unread."""
 
 
 class Source(Protocol):
@@ -85,7 +86,13 @@ class Source(Protocol):
 
     def listen(self, ready: Callable[[], None]) -> None:
         """From now on `ready` is called whenever something new can be taken, in the very callback that brought it.
-        There is one listener; what can be taken already is not told of."""
+        There is one listener; what can be taken already is not told of.
+
+        Calls nest: `ready` may take, and what it takes may end the turn. Then the session settles and closes it, all
+        inside the `put` that brought the event, and the closing calls `ready` once more before the first call has
+        returned. So a source puts its own state in order before it tells, a closed source tells nobody again, and a
+        listener expects to be called while it is at work: it has marked what is over, and takes nothing then.
+        `ready` raises nothing: it would end in a socket's callback that knows nothing of the reader."""
         ...
 
     def take(self) -> list[Event]:
@@ -103,7 +110,7 @@ class Turn(Source, Protocol):
         ...
 
     def snapshot(self) -> Snapshot | None:
-        """What a later turn needs to continue this conversation; None when there is nothing to continue."""
+        """What a later turn needs to continue this conversation; None if it cannot be continued."""
         ...
 
     def close(self) -> None:
@@ -111,7 +118,7 @@ class Turn(Source, Protocol):
         ...
 
     async def aclose(self) -> None:
-        """The same, and wait until nothing of it is left."""
+        """The same, and wait until it is done."""
         ...
 
 
@@ -122,7 +129,7 @@ class BackendStatus:
     signed_in: bool
     detail: str = ""
     reachable: bool = True
-    """False: nobody could be asked, so `signed_in` says nothing."""
+    """False: the backend could not be asked, so `signed_in` means nothing."""
 
 
 class Backend(Protocol):
@@ -135,14 +142,14 @@ class Backend(Protocol):
     async def status(self) -> BackendStatus: ...
 
     async def start(self, request: TurnRequest, snapshot: Snapshot | None = None) -> Turn:
-        """Open a turn. With a snapshot only the messages after the last assistant message travel."""
+        """Open a turn. With a snapshot, only the messages after the last assistant message are sent."""
         ...
 
     async def aclose(self) -> None: ...
 
 
 class Stage(Protocol):
-    """A pure event filter, one per response. A terminal event it makes up ends the turn upstream too."""
+    """A pure event filter, one per response. If it produces a terminal event, the turn ends upstream, too."""
 
     @property
     def spent(self) -> bool:
@@ -153,11 +160,11 @@ class Stage(Protocol):
 
 
 StageFactory = Callable[[TurnRequest], Stage | None]
-"""Builds the stage for one request; None when the request has no need of it."""
+"""Builds the stage for one request; None when the request does not need it."""
 
 
 class TurnRecord(Struct, frozen=True):
-    """What is worth knowing about one response after it ended. No prompt, no answer, no secret."""
+    """Facts about a finished response, for log and metrics. No prompt, no answer, no secret."""
 
     request_id: str
     dialect: str
@@ -173,7 +180,7 @@ class TurnRecord(Struct, frozen=True):
     usage: object | None = None
     ignored: tuple[str, ...] = ()
     recoveries: tuple[tuple[str, str], ...] = ()
-    """(rung, cause) of each time that a run was lost and the turn went on."""
+    """(rung, cause) of each recovery."""
 
 
 class Observer(Protocol):

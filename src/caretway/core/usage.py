@@ -1,14 +1,14 @@
 """Adding up usage. Pure.
 
-A response that took several model calls or several runs (a bridge's tool loop, a correction) has read the context of
-its last one and said what all of them said; what its runs cost is a sum.
+When a response took several model calls or runs (a bridge's tool loop, a correction), its input is the context of the
+last one, its output is the sum, and the cost of its runs is a sum, too.
 """
 
 from .events import RunUsage, Usage
 
 
 def together(earlier: Usage | None, latest: Usage) -> Usage:
-    """Usage of one response out of the usage of two parts of it, in their order."""
+    """The usage of one response from the usage of two parts of it, in order."""
     if earlier is None:
         return latest
     return Usage(
@@ -23,7 +23,7 @@ def together(earlier: Usage | None, latest: Usage) -> Usage:
 
 
 def all_runs(one: RunUsage | None, other: RunUsage | None) -> RunUsage | None:
-    """What several runs cost together. What only one of them said is at least known of that one."""
+    """The sum of several runs. A figure that only one of them has is kept."""
     if one is None or other is None:
         return one or other
     return RunUsage(

@@ -42,10 +42,10 @@ from .h2_frames import (
     WindowOpened,
     frame,
     head_frames,
-    settings,
     unpadded,
     window_update,
 )
+from .h2_settings import our_settings, read_settings
 
 MAX_STREAMS: Final = 2**31 - 1
 MAX_CONTINUATIONS: Final = 64
@@ -129,12 +129,7 @@ class H2Codec:
         return data
 
     def greet(self) -> None:
-        ours = (
-            (H2Setting.ENABLE_PUSH, 0),
-            (H2Setting.INITIAL_WINDOW_SIZE, self._first_receive_window),
-            (H2Setting.MAX_HEADER_LIST_SIZE, MAX_FIELDS_BYTES),
-        )
-        self.outgoing += (PREFACE, settings(ours))
+        self.outgoing += (PREFACE, our_settings(self._first_receive_window))
         if self._receive_window > FIRST_WINDOW:
             self.outgoing.append(window_update(0, self._receive_window - FIRST_WINDOW))
 
@@ -189,7 +184,7 @@ class H2Codec:
 
     def piece(self, data: bytes) -> tuple[int, bytes] | None:
         """(stream, its bytes) when a read is one whole DATA frame in the middle of a stream and nothing else, as nearly
-        all are; otherwise `receive` has the word."""
+        all are; otherwise `receive` handles them."""
         size = len(data) - HEAD_BYTES
         if size <= 0 or self._rest or self._block is not None:
             return None
@@ -345,34 +340,25 @@ class H2Codec:
             self._must_be_over(stream_id, "RST_STREAM")
 
     def _take_settings(self, stream_id: int, flags: int, payload: bytes, heard: list[Heard]) -> None:
-        if stream_id:
-            raise Http2Broken(Code.PROTOCOL_ERROR, f"SETTINGS on stream {stream_id}")
-        if len(payload) % 6 or (flags & ACK and payload):
-            raise Http2Broken(Code.FRAME_SIZE_ERROR, f"SETTINGS of {len(payload)} bytes")
-        if flags & ACK:
-            return
-        for name, value in struct.iter_unpack(">HI", payload):
-            self._set(name, value)
+        theirs = read_settings(stream_id, flags, payload)
+        if theirs is None:
+            return  # they have seen ours
+        for name, value in theirs:
+            if name == H2Setting.INITIAL_WINDOW_SIZE:
+                self._resize_windows(value)
+            elif name == H2Setting.MAX_FRAME_SIZE:
+                self.max_frame_bytes = value
+            elif name == H2Setting.MAX_CONCURRENT_STREAMS:
+                self.max_concurrent_streams = value
         self.outgoing.append(frame(FrameType.SETTINGS, ACK, 0))
         heard.append(SettingsChanged())
 
-    def _set(self, name: int, value: int) -> None:
-        if name == H2Setting.INITIAL_WINDOW_SIZE:
-            if value > MAX_WINDOW:
-                raise Http2Broken(Code.FLOW_CONTROL_ERROR, f"a window of {value} bytes")
-            for halves in self._streams.values():
-                halves.send_window += value - self._first_send_window  # may be below zero for a while
-                if halves.send_window > MAX_WINDOW:
-                    raise Http2Broken(Code.FLOW_CONTROL_ERROR, f"a window of {halves.send_window} bytes by SETTINGS")
-            self._first_send_window = value
-        elif name == H2Setting.MAX_FRAME_SIZE:
-            if not FRAME_BYTES <= value < 1 << 24:
-                raise Http2Broken(Code.PROTOCOL_ERROR, f"frames of {value} bytes")
-            self.max_frame_bytes = value
-        elif name == H2Setting.MAX_CONCURRENT_STREAMS:
-            self.max_concurrent_streams = value
-        elif name == H2Setting.ENABLE_PUSH and value:
-            raise Http2Broken(Code.PROTOCOL_ERROR, "a server that wants pushes")
+    def _resize_windows(self, first: int) -> None:
+        for halves in self._streams.values():
+            halves.send_window += first - self._first_send_window  # may be below zero for a while
+            if halves.send_window > MAX_WINDOW:
+                raise Http2Broken(Code.FLOW_CONTROL_ERROR, f"a window of {halves.send_window} bytes by SETTINGS")
+        self._first_send_window = first
 
     def _take_push(self, stream_id: int, flags: int, payload: bytes, heard: list[Heard]) -> None:
         raise Http2Broken(Code.PROTOCOL_ERROR, "a push, which was refused")

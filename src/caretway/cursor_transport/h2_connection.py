@@ -8,43 +8,27 @@ window, so a slow reader and a slow peer stop one stream and nobody else. Refuse
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final, assert_never, cast
+from typing import Final, cast
 
 from ..core.errors import ErrorKind, GatewayError
 from .dial import ALPN_H2
 from .faults import HINTS, cut
 from .h2_codec import H2Codec
-from .h2_faults import NotHttp2, reset_fault, speaks_http2, unprocessed
-from .h2_frames import (
-    HEAD_BYTES,
-    DataReceived,
-    GoAway,
-    HeadReceived,
-    Heard,
-    Http2Broken,
-    PingAnswered,
-    SettingsChanged,
-    StreamEnded,
-    StreamReset,
-    WindowOpened,
-)
+from .h2_faults import NotHttp2, speaks_http2
+from .h2_frames import HEAD_BYTES, LAST_STREAM_ID, DataReceived, HeadReceived, Heard, Http2Broken
 from .h2_liveness import Liveness
+from .h2_read import gather
 from .h2_stream import H2Stream
+from .h2_writer import H2Writer
 from .limits import TransportLimits
-from .sink import NOBODY, StreamSink
+from .sink import StreamSink
 
 log = logging.getLogger(__name__)
 
-WRITE_BATCH_BYTES: Final = 256 * 1024
-"""How much is framed before the transport is asked whether it can take more."""
-CONTROL_BACKLOG_BYTES: Final = 4 * 1024 * 1024
-"""A peer that makes us answer (PINGs, SETTINGS) and does not read the answers is cut off at this size."""
 ACKNOWLEDGE_AT: Final = 4
 """A receive window is opened again when one part in this many of it is used up."""
 SMALL_READ_BYTES: Final = 8 * 1024
 """More than this at a time is worth a read of its own."""
-LAST_STREAM_ID: Final = 2**30
-"""Far below the protocol's limit: a connection this old is retired."""
 
 
 class H2Connection(asyncio.Protocol):
@@ -52,7 +36,6 @@ class H2Connection(asyncio.Protocol):
         "_acknowledge_at",
         "_cause",
         "_draining",
-        "_flush_due",
         "_framing",
         "_gather_s",
         "_greeting",
@@ -61,15 +44,12 @@ class H2Connection(asyncio.Protocol):
         "_limits",
         "_loop",
         "_on_change",
+        "_out",
         "_places",
-        "_reading",
         "_reopen_at",
-        "_sendable",
         "_streams",
-        "_stuck",
         "_transport",
         "_unread",
-        "_write_blocked",
         "alone",
         "closed",
         "ready",
@@ -93,13 +73,9 @@ class H2Connection(asyncio.Protocol):
         self._places = 0  # for streams; none before the peer's settings are known
         self._cause: GatewayError | None = None  # set once, when the connection has failed or was shut
         self._streams: dict[int, H2Stream] = {}
-        self._sendable: dict[int, H2Stream] = {}  # in turn: each sends one frame and goes to the back
-        self._stuck = False  # a stream found its window shut and is not among them
         self._unread = 0
-        self._reading = False
-        self._flush_due = False
-        self._write_blocked = False
         self._life = Liveness(self, limits, self._loop)
+        self._out = H2Writer(self._framing, self._life, self._loop, self._not_read)
         self.alone = False
         """It belongs to one run, until that is over."""
 
@@ -124,17 +100,17 @@ class H2Connection(asyncio.Protocol):
         stream = self._streams[stream_id] = H2Stream(self, stream_id, sink, complete=body is not None)
         if body:
             stream.outbox.add(body)
-            self._sendable[stream_id] = stream
+            self._out.sendable[stream_id] = stream
         self._draining = stream_id >= LAST_STREAM_ID
         self._life.opened(first=len(self._streams) == 1)
-        self._flush_soon()
+        self._out.soon()
         return stream
 
     def shut(self, cause: GatewayError) -> None:
         """Say goodbye and close; streams that are still open hear `cause`."""
         if self._cause is None and self._transport is not None:
             self._framing.say_goodbye()
-            self._write()
+            self._out.write()
             self._transport.close()
             self._end_all(cause)
 
@@ -149,11 +125,11 @@ class H2Connection(asyncio.Protocol):
         if waiting and waiting + len(data) > self._limits.max_unsent_bytes:
             self.reset(stream)
             error = cut(f"{self._host} does not take what is sent; {waiting} bytes are waiting")
-            self._loop.call_soon(self._tell_end, stream, error)  # soon: we are inside a call of the owner's
+            self._loop.call_soon(stream.tell_end, error)  # soon: we are inside a call of the owner's
             return
         stream.outbox.add(data)
-        self._sendable[stream.id] = stream
-        self._flush_soon()
+        self._out.sendable[stream.id] = stream
+        self._out.soon()
 
     def reopen_window(self, stream: H2Stream) -> None:
         size = stream.unread
@@ -161,13 +137,13 @@ class H2Connection(asyncio.Protocol):
             return
         stream.unread = 0
         self._framing.take_more(size, stream.id)
-        self._flush_soon()
+        self._out.soon()
 
     def reset(self, stream: H2Stream) -> None:
         if not stream.over:
             self._forget(stream)
             self._framing.reset(stream.id)
-            self._flush_soon()
+            self._out.soon()
 
     def doubt(self) -> None:
         if self._cause is None:
@@ -176,13 +152,13 @@ class H2Connection(asyncio.Protocol):
     # -- asyncio.Protocol ---------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
+        self._transport = self._out.transport = cast(asyncio.Transport, transport)
         tls = transport.get_extra_info("ssl_object")
         if tls is not None and (chosen := tls.selected_alpn_protocol()) != ALPN_H2:
             self._refuse(f"{self._host} chose {chosen or 'no protocol'} in the TLS handshake")
             return
         self._framing.greet()
-        self._write()
+        self._out.write()
 
     def data_received(self, data: bytes) -> None:
         now, size, life = self._loop.time(), len(data), self._life
@@ -198,7 +174,8 @@ class H2Connection(asyncio.Protocol):
             if not verdict:
                 return
             data, self._greeting = bytes(self._greeting), None
-        self._reading = True
+        out = self._out
+        out.reading = True
         try:
             piece = self._framing.piece(data)
             if piece is not None:
@@ -209,9 +186,9 @@ class H2Connection(asyncio.Protocol):
         except Http2Broken as broken:
             self._break(broken)
         finally:
-            self._reading = False
-        if self._sendable or self._framing.outgoing:
-            self._flush()
+            out.reading = False
+        if out.sendable or self._framing.outgoing:
+            out.flush()
         if thick and len(self._streams) > 1 and size < SMALL_READ_BYTES and self._cause is None:
             self._look_away()
 
@@ -228,11 +205,11 @@ class H2Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def pause_writing(self) -> None:
-        self._write_blocked = True
+        self._out.blocked = True
 
     def resume_writing(self) -> None:
-        self._write_blocked = False
-        self._flush_soon()
+        self._out.blocked = False
+        self._out.soon()
 
     def connection_lost(self, exc: Exception | None) -> None:
         tls = self._transport is not None and self._transport.get_extra_info("ssl_object") is not None
@@ -286,76 +263,43 @@ class H2Connection(asyncio.Protocol):
 
     def _dispatch(self, heard: list[Heard]) -> None:
         """All of one read. A stream's bytes are gathered and told once, before its end."""
-        touched: dict[H2Stream, GatewayError | None] = {}
-        for event in heard:
-            stream = self._streams.get(event.stream_id)
-            match event:
-                case DataReceived():
-                    self._unread += event.size
-                    if stream is not None:
-                        stream.unread += event.size
-                        if event.data:
-                            stream.arrived.append(event.data)
-                        touched.setdefault(stream, None)
-                case HeadReceived():
-                    if stream is not None:
-                        self._tell_head(stream, event)
-                case StreamEnded():
-                    if stream is not None:
-                        stream.ended = True
-                        touched.setdefault(stream, None)
-                case StreamReset():
-                    if stream is not None and not stream.ended:
-                        stream.ended = True
-                        touched[stream] = reset_fault(self._host, event.code)
-                case WindowOpened() if event.stream_id:
-                    if stream is not None and stream.outbox.size:
-                        self._sendable[stream.id] = stream
-                case WindowOpened():
-                    self._send_again()
-                case SettingsChanged():
-                    self._send_again()
-                    self._places = min(self._limits.streams_per_connection, self._framing.max_concurrent_streams)
-                    if not self.ready.done():
-                        self.ready.set_result(None)
-                case PingAnswered():
-                    self._life.answered(event.payload)
-                case GoAway():
-                    self._draining = True
-                    for each in self._streams.values():
-                        if each.id > event.last_stream_id and not each.ended:
-                            each.ended = True
-                            touched[each] = unprocessed(self._host, "is closing and did not take the request")
-                case _:
-                    assert_never(event)
+        news = gather(heard, self._streams, self._host)
+        self._unread += news.size
+        for stream, head in news.heads:
+            self._tell_head(stream, head)
+        for stream in news.opened:
+            if stream.outbox.size:
+                self._out.sendable[stream.id] = stream
+        if news.settings or news.all_opened:
+            self._out.again(self._streams.values())
+        if news.settings:
+            self._places = min(self._limits.streams_per_connection, self._framing.max_concurrent_streams)
+            if not self.ready.done():
+                self.ready.set_result(None)
+        for payload in news.pings:
+            self._life.answered(payload)
+        self._draining = self._draining or news.leaving
         if self._unread >= self._acknowledge_at:
             self._acknowledge()
-        for stream, error in touched.items():
+        for stream, error in news.touched.items():
             self._deliver(stream, error)
         if self._draining:
             self._shut_when_drained()
 
-    def _send_again(self) -> None:
-        if self._stuck:
-            self._stuck = False
-            self._sendable.update((each.id, each) for each in self._streams.values() if each.outbox.size)
-
     def _deliver(self, stream: H2Stream, error: GatewayError | None) -> None:
         if stream.arrived and not stream.over:
-            data = stream.arrived[0] if len(stream.arrived) == 1 else b"".join(stream.arrived)
-            stream.arrived.clear()
             try:
-                stream.sink.on_data(data)
+                stream.sink.on_data(stream.take_arrived())
             except Exception as failure:  # as above
                 self._give_up(stream, failure)
         if stream.over:
             return
         if error is not None:
             self._forget(stream)
-            self._tell_end(stream, error)
+            stream.tell_end(error)
         elif stream.ended:
             self._end_our_half(stream)
-            self._tell_end(stream, None)
+            stream.tell_end(None)
         elif stream.unread >= self._reopen_at:
             self.reopen_window(stream)
 
@@ -368,52 +312,10 @@ class H2Connection(asyncio.Protocol):
     def _give_up(self, stream: H2Stream, failure: Exception) -> None:
         self.reset(stream)
         if isinstance(failure, GatewayError):
-            self._tell_end(stream, failure)
+            stream.tell_end(failure)
             return
         log.error("the owner of a stream failed: %s", failure, exc_info=failure)
-        self._tell_end(stream, GatewayError(ErrorKind.INTERNAL, f"a message could not be handled: {failure!r}"))
-
-    def _tell_end(self, stream: H2Stream, error: GatewayError | None) -> None:
-        sink, stream.sink = stream.sink, NOBODY
-        try:
-            sink.on_end(error)
-        except Exception:  # as above
-            log.exception("the owner of a stream failed at its end")
-
-    # -- writing ------------------------------------------------------------------------------------------------------
-
-    def _flush_soon(self) -> None:
-        if not self._reading and not self._flush_due:
-            self._flush_due = True
-            self._loop.call_soon(self._flush)
-
-    def _flush(self) -> None:
-        self._flush_due = False
-        sendable, framing = self._sendable, self._framing
-        while sendable and not self._write_blocked and self._cause is None:
-            framed = 0
-            while sendable and framed < WRITE_BATCH_BYTES:
-                stream_id = next(iter(sendable))
-                stream = sendable.pop(stream_id)
-                data = stream.outbox.take(framing.room(stream_id))
-                if not data:
-                    self._stuck = True  # its window is shut; the update that opens it puts the stream back
-                    continue
-                framing.send(stream_id, data, end=stream.complete and not stream.outbox.size)
-                framed += len(data)
-                if stream.outbox.size:
-                    sendable[stream_id] = stream
-            self._life.sent += framed
-            self._write()
-        self._write()
-
-    def _write(self) -> None:
-        data = self._framing.data_to_send()
-        if not data or self._cause is not None or self._transport is None:
-            return
-        self._transport.write(data)
-        if self._write_blocked and self._transport.get_write_buffer_size() > CONTROL_BACKLOG_BYTES:
-            self._fail(cut(f"{self._host} does not read what it asks for"))
+        stream.tell_end(GatewayError(ErrorKind.INTERNAL, f"a message could not be handled: {failure!r}"))
 
     # -- liveness and the end -----------------------------------------------------------------------------------------
 
@@ -423,7 +325,7 @@ class H2Connection(asyncio.Protocol):
 
     def send_ping(self, payload: bytes) -> None:
         self._framing.ping(payload)
-        self._flush_soon()
+        self._out.soon()
 
     def proven(self) -> None:
         self._on_change(self)
@@ -441,13 +343,11 @@ class H2Connection(asyncio.Protocol):
             return
         self._forget(stream)
         self._framing.finish(stream.id)
-        self._flush_soon()
+        self._out.soon()
 
     def _forget(self, stream: H2Stream) -> None:
-        stream.over = True
-        stream.outbox.clear()
-        stream.arrived.clear()
-        self._sendable.pop(stream.id, None)
+        stream.forget()
+        self._out.sendable.pop(stream.id, None)
         del self._streams[stream.id]
         if not self._streams:
             self.alone = False
@@ -458,15 +358,18 @@ class H2Connection(asyncio.Protocol):
 
     def _shut_when_drained(self) -> None:
         if self._draining and not self._streams:
-            self._flush()
+            self._out.flush()
             self.shut(cut(f"the connection to {self._host} is retired"))
+
+    def _not_read(self) -> None:
+        self._fail(cut(f"{self._host} does not read what it asks for"))
 
     def _refuse(self, what: str) -> None:
         self._fail(NotHttp2(ErrorKind.UPSTREAM_DOWN, f"Cursor: {what}", hint="Try --agent-transport http1."))
 
     def _fail(self, cause: GatewayError) -> None:
         if self._cause is None:
-            self._write()
+            self._out.write()
             self.abort()
             self._end_all(cause)
 
@@ -477,7 +380,7 @@ class H2Connection(asyncio.Protocol):
         culprit = self._streams.pop(broken.stream_id, None)
         self._fail(cut(what) if self.ready.done() else mistake)
         if culprit is not None:
-            self._end(culprit, mistake)
+            culprit.cut(mistake)
 
     def _end_all(self, cause: GatewayError) -> None:
         if self._cause is not None:
@@ -490,11 +393,6 @@ class H2Connection(asyncio.Protocol):
             self.ready.exception()  # seen: nobody may be waiting any more
         streams = list(self._streams.values())
         self._streams.clear()
-        self._sendable.clear()
+        self._out.stop()
         for stream in streams:
-            self._end(stream, cause)
-
-    def _end(self, stream: H2Stream, cause: GatewayError) -> None:
-        stream.over = True
-        stream.outbox.clear()
-        self._tell_end(stream, cause)
+            stream.cut(cause)

@@ -18,6 +18,8 @@ HEAD: Final = struct.Struct(">IBI")
 HEAD_BYTES: Final = HEAD.size
 STREAM_BITS: Final = 0x7FFFFFFF
 MAX_WINDOW: Final = 0x7FFFFFFF
+LAST_STREAM_ID: Final = 2**30
+"""Far below the protocol's limit: a connection this old is retired."""
 FIRST_WINDOW: Final = 65535
 """Both directions, until somebody says otherwise."""
 FRAME_BYTES: Final = 16384

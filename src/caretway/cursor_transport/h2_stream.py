@@ -1,9 +1,13 @@
 """One stream of an HTTP/2 connection: its outbox, its receive window, its owner. The connection moves the bytes."""
 
+import logging
 from typing import Protocol
 
+from ..core.errors import GatewayError
 from .outbox import Outbox
 from .sink import NOBODY, StreamSink
+
+log = logging.getLogger(__name__)
 
 
 class Carrier(Protocol):
@@ -53,3 +57,28 @@ class H2Stream:
     def close(self) -> None:
         self.sink = NOBODY
         self._connection.reset(self)
+
+    # -- for the connection -------------------------------------------------------------------------------------------
+
+    def take_arrived(self) -> bytes:
+        """All that was gathered of one read."""
+        data = self.arrived[0] if len(self.arrived) == 1 else b"".join(self.arrived)
+        self.arrived.clear()
+        return data
+
+    def tell_end(self, error: GatewayError | None) -> None:
+        sink, self.sink = self.sink, NOBODY
+        try:
+            sink.on_end(error)
+        except Exception:  # one run's failure must not cut the other runs of the connection
+            log.exception("the owner of a stream failed at its end")
+
+    def forget(self) -> None:
+        self.over = True
+        self.outbox.clear()
+        self.arrived.clear()
+
+    def cut(self, cause: GatewayError) -> None:
+        """The connection is gone."""
+        self.forget()
+        self.tell_end(cause)

@@ -29,6 +29,7 @@ class Http1Exchange:
     __slots__ = (
         "body",
         "connection",
+        "doubted",
         "fields",
         "heard",
         "kept",
@@ -71,6 +72,8 @@ class Http1Exchange:
         self.connection: Http1Connection | None = None
         self.kept = False
         """Sent on a connection that had been used before, which the peer may have given up meanwhile."""
+        self.doubted = False
+        """We gave its connection up because nobody answered."""
         self.heard = False
         self.paused = False
         self.over = False
@@ -87,8 +90,14 @@ class Http1Exchange:
 
     @property
     def stale(self) -> bool:
-        """On a kept connection, without a word in answer: should that break, the peer has most likely seen nothing."""
-        return self.kept and not self.heard and not self.over
+        """On a kept connection or on one that we doubt, without a word in answer: should that break, the peer has most
+        likely seen nothing."""
+        return (self.kept or self.doubted) and not self.heard and not self.over
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that the system has not taken yet."""
+        return self.connection.unsent if self.connection is not None else 0
 
     @property
     def heard_at(self) -> float:
@@ -149,10 +158,14 @@ class Http1Connection(asyncio.Protocol):
     def usable(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 
+    @property
+    def unsent(self) -> int:
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
     def start(self, exchange: Http1Exchange) -> None:
         assert self._transport is not None
         assert self._exchange is None
-        exchange.kept, self._used = self._used, True
+        exchange.kept, self._used, exchange.doubted = self._used, True, False
         exchange.connection, self._exchange = self, exchange
         exchange.sent_at = self._loop.time()
         framing = self._framing

@@ -108,7 +108,7 @@ class Http1Pool:
     def failed(self, exchange: Http1Exchange, error: GatewayError) -> None:
         broken = error.kind is ErrorKind.UPSTREAM_DOWN
         if broken and exchange.stale and exchange.repeatable and not self._closed:
-            exchange.repeated = True
+            exchange.repeated, exchange.sent_at = True, None
             task = spawn(self._retry(exchange), "agent-http1-retry")
             self._again.add(task)
             task.add_done_callback(self._again.discard)

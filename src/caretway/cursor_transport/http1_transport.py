@@ -2,8 +2,9 @@
 
 One counter numbers all appends of a run in the order of `send`; up to a limit of them are under way at a time, so that
 an answer to Cursor does not cost a round trip each. The server puts them back in order. An append that fails, fails the
-run: the server would wait for its number for ever. When a kept connection breaks, an append may be sent twice: the
-server knows it by its number. So may a unary call, and never a run: whoever opened it decides, with a new request id.
+run: the server would wait for its number for ever. When a kept connection breaks, or nobody answers on one, an append
+may be sent twice: the server knows it by its number. One repetition is its whole retry budget. A unary call may be
+repeated too, and never a run: whoever opened it decides, with a new request id.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from ..wire.bidi import AppendWriter
 from ..wire.envelope import pack
 from ..wire.messages import ai
 from ..wire.paths import BIDI_APPEND, RUN_SSE
+from .append_watch import AppendState, AppendVerdict, AppendWatch
 from .dial import Dial, Origin
 from .faults import NEVER_RETRIED, cut, fault_from_status
 from .heads import APPEND_HEADERS, RUN_HEADERS, head, run_ids
@@ -123,8 +125,7 @@ class Http1Run(Http1Stream):
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._writer = AppendWriter(request_id)
-        timeout = {"connect-timeout-ms": str(int(limits.append_timeout_s * 1000))}
-        self._append_fields = head({**APPEND_HEADERS, **timeout}, headers)
+        self._append_fields = head(APPEND_HEADERS, headers)
         self._unsent: deque[bytes] = deque()
         self._unsent_bytes = 0
         self._in_flight: set[_Append] = set()
@@ -173,30 +174,34 @@ class Http1Run(Http1Stream):
             self._unsent_bytes -= size
             self._flying_bytes += size
             append = _Append(self, self._limits, size)
-            append.exchange = _exchange(self._origin, "POST", BIDI_APPEND, self._append_fields, body, append)
+            patience_s = self._limits.append_timeout_s + size // self._limits.slowest_bytes_per_s
+            fields = [("connect-timeout-ms", str(int(patience_s * 1000))), *self._append_fields]
+            append.exchange = _exchange(self._origin, "POST", BIDI_APPEND, fields, body, append)
             self._in_flight.add(append)
             self._pool.submit(append.exchange)
 
-    def silent_since(self, append: "_Append") -> float | None:
-        """When the last sign of life came after an append went out; None: nobody is looking, or it has not gone out."""
-        sent_at = append.exchange.sent_at
-        return None if sent_at is None or self.listening.paused else max(sent_at, self.listening.heard_at)
-
-    def silence_limit(self) -> float:
-        """More than usual while much is under way."""
+    def seen(self, exchange: Http1Exchange) -> AppendState:
+        """One of its appends, and how the run goes."""
+        heard_at = None if self.listening.paused else self.listening.heard_at
         under_way = sum(len(append.exchange.body) for append in self._in_flight)
-        return self._limits.append_silence_s + under_way / self._limits.slowest_bytes_per_s
+        return AppendState(exchange.sent_at, exchange.heard, exchange.repeated, exchange.unsent, heard_at, under_way)
 
     def resend(self, append: "_Append") -> None:
-        """Its kept connection leads nowhere, most likely: the pool sends it again on a new one when that breaks."""
+        """Its connection leads nowhere, most likely: the pool sends it again on a new one when that breaks."""
         self._pool.distrust()
         if append.exchange.connection is not None:
+            append.exchange.doubted = True
             append.exchange.connection.abort()
 
     def silent(self) -> None:
+        self._unheard(f"answered neither the run nor its append within {self._limits.append_silence_s:g} s")
+
+    def unanswered(self) -> None:
+        self._unheard("did not answer a message that was sent over two connections")
+
+    def _unheard(self, what: str) -> None:
         self.doubt()
-        what = f"{self._origin.host} answered neither the run nor its append within {self._limits.append_silence_s:g} s"
-        self._fail(cut(what))
+        self._fail(cut(f"{self._origin.host} {what}"))
 
     def append_ended(self, append: "_Append", error: GatewayError | None) -> None:
         if append in self._in_flight:
@@ -225,7 +230,7 @@ class _Append:
     """The sink of one append, and its clock. It may be sent twice, when the kept connection under it broke: the server
     drops a number that it has seen. Should it refuse it instead, the run is lost as it would have been by the break."""
 
-    __slots__ = ("_limits", "_loop", "_refusal", "_run", "_status", "_timer", "_until", "exchange", "size")
+    __slots__ = ("_limits", "_loop", "_refusal", "_run", "_status", "_timer", "_watch", "exchange", "size")
     exchange: Http1Exchange
 
     def __init__(self, run: Http1Run, limits: TransportLimits, size: int) -> None:
@@ -235,15 +240,15 @@ class _Append:
         self._status = 0
         self._refusal: tuple[Mapping[str, str], bytearray] | None = None
         self._loop = asyncio.get_running_loop()
-        self._until = self._loop.time() + limits.append_timeout_s
+        self._watch = AppendWatch(limits, self._loop.time())
         self._timer = self._loop.call_later(min(limits.append_silence_s, limits.append_timeout_s), self._look)
 
     def hurry(self, left_s: float) -> None:
         """The run is over."""
-        self._until = min(self._until, self._loop.time() + left_s)
         self._timer.cancel()
         if left_s:
-            self._timer = self._loop.call_at(self._until, self._late)
+            until = min(self._watch.until, self._loop.time() + left_s)
+            self._timer = self._loop.call_at(until, self._late)
         else:
             self._late()
 
@@ -267,21 +272,19 @@ class _Append:
         self._run.append_ended(self, error)
 
     def _look(self) -> None:
-        """Is it late, is the whole run silent, or is it this connection alone?"""
-        now, limit = self._loop.time(), self._run.silence_limit()
-        if now >= self._until:
-            self._late()
-            return
-        since, sent_at = self._run.silent_since(self), self.exchange.sent_at
-        silent_at = now + limit if since is None else since + limit
-        resend_at = sent_at + limit if sent_at is not None and self.exchange.stale else silent_at
-        if now >= silent_at:
-            self._run.silent()
-            return
-        if now >= resend_at:
-            self._run.resend(self)
-            resend_at = silent_at
-        self._timer = self._loop.call_at(min(self._until, silent_at, resend_at), self._look)
+        verdict, again = self._watch.look(self._loop.time(), self._run.seen(self.exchange))
+        match verdict:
+            case AppendVerdict.LATE:
+                self._late()
+            case AppendVerdict.SILENT:
+                self._run.silent()
+            case AppendVerdict.UNANSWERED:
+                self._run.unanswered()
+            case AppendVerdict.RESEND:
+                self._timer = self._loop.call_at(again, self._look)
+                self._run.resend(self)
+            case AppendVerdict.WAIT:
+                self._timer = self._loop.call_at(again, self._look)
 
     def _late(self) -> None:
         self.exchange.abandon()

@@ -19,9 +19,10 @@ class TransportLimits:
     call_timeout_s: float = 30.0
     """A unary call, from its start to its last byte."""
     append_timeout_s: float = 60.0
-    """One BidiAppend, its wait for a connection included."""
+    """One BidiAppend, its wait for a connection included; an upload that moves has it anew."""
     append_silence_s: float = 10.0
-    """A run whose append is not answered for this long, and which brings nothing meanwhile either, is cut."""
+    """A run whose append is not answered for this long, and which brings nothing meanwhile either, is cut. When the run
+    speaks, the append is sent again over a new connection."""
     append_linger_s: float = 5.0
     """How long the appends of a run that was closed in order may go on."""
     ping_interval_s: float = 10.0

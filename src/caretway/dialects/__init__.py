@@ -1,7 +1,8 @@
-"""Public APIs, one folder each: outside <-> core. A dialect is pure: ids and times are handed in, nothing is awaited.
+"""Public APIs, one folder each: they translate between an API and core. A dialect is pure: ids and times are arguments,
+and nothing is awaited.
 
-`decode` ends the life of the raw body; `Encoder` makes the stream's bytes; `render` makes the whole answer from the
-same events, folded. What a decoder understood but cannot honour goes into `request.ignored`.
+`decode` reads the raw body, which is not used after that; `Encoder` makes the stream's bytes; `render` makes the whole
+answer from the same events, folded. What a decoder understood but cannot honour goes into `request.ignored`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,10 +15,11 @@ from ..core.events import Event
 from ..core.fold import Reply
 from ..core.request import TurnRequest
 from ..core.turn import ModelInfo
+from .routes import DialectRoute, Lookup
 
 
 class ResponseMeta(Struct, frozen=True, gc=False):
-    """What an answer needs and its events do not hold."""
+    """What an answer needs beside its events."""
 
     id: str
     """Random and unique, without a dialect's prefix."""
@@ -32,7 +34,7 @@ class Encoder(Protocol):
 
     @property
     def keep_alive(self) -> bytes:
-        """What to send while upstream is silent; harmless to every client. Asked for anew each time."""
+        """What to send while upstream is silent; harmless to every client. Read each time."""
         ...
 
     def feed(self, events: Sequence[Event]) -> bytes:
@@ -42,15 +44,17 @@ class Encoder(Protocol):
 
 class Dialect(Protocol):
     name: str
-    routes: tuple[str, ...]
-    """Paths served with POST, without a trailing slash."""
-    errands: tuple[str, ...]
-    """Prefixes of paths whose requests need no turn; see `errand`."""
+    routes: tuple[DialectRoute, ...]
+    """Its paths. What is below the first segment of one is answered in this API's words, if only by an error."""
+    lookups: Mapping[str, Lookup]
+    """The operations that need no turn (a token count, a stored object), by their id."""
+    mark: str
+    """A header that only this API's clients send, in lower case; empty: there is none."""
     repeats: int
-    """How often a stream says every word, its end included. An answer that is said often must be shorter."""
+    """How often a stream repeats every word, its end included. The more often, the shorter an answer must be."""
 
     def recalls(self, body: bytes) -> bool:
-        """True when a body may name much that was said before and is not in it. (`decode` then works aside.)"""
+        """True when a body may refer to large earlier responses. (`decode` then runs aside.)"""
         ...
 
     def decode(self, body: object, headers: Mapping[str, str]) -> TurnRequest:
@@ -72,8 +76,3 @@ class Dialect(Protocol):
         ...
 
     def render_model(self, model: ModelInfo, created: int) -> bytes: ...
-
-    def errand(self, method: str, path: str, headers: Mapping[str, str], body: object) -> tuple[int, bytes] | None:
-        """A request that needs no turn (a token count, a stored object): (status, JSON). None: there is no such thing.
-        `body`: the parsed JSON, None when there was no body. Raises GatewayError."""
-        ...

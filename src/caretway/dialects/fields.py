@@ -1,4 +1,4 @@
-"""Reading values out of parsed JSON, with an error that names the field as the caller spelled it.
+"""Reads values from parsed JSON, with errors that name the field as the caller spelled it.
 
 For every dialect's decoder. `null` counts as absent wherever a field is optional: clients send both. Knows no field.
 """
@@ -25,8 +25,8 @@ MAX_STOP_LENGTH: Final = 1_000
 
 
 class FieldPath(Struct, frozen=True):
-    """Where something stands in a request, e.g. `messages[3].content[0]`. It is spelled out when something is wrong
-    there and not before: a long history has thousands of places, and hardly ever an error."""
+    """The path of a value in a request, e.g. `messages[3].content[0]`. It becomes text only for an error: a long
+    history has thousands of paths, and rarely an error."""
 
     holder: "FieldPath | str"
     """Empty: the body itself."""
@@ -82,7 +82,8 @@ def a_string(value: object, param: At) -> str:
 
 
 def stop_sequences(values: list[object], param: str, most: int) -> tuple[str, ...]:
-    """Each once, without empty ones. They are looked for in every piece of the answer, so both numbers are small."""
+    """Without duplicates and empty ones. They are searched for in every piece of the answer, so both limits are
+    small."""
     if len(values) > most:
         raise invalid_value(param, f"at most {most} sequences are possible, not {len(values)}.")
     for i, one in enumerate(values):
@@ -92,7 +93,7 @@ def stop_sequences(values: list[object], param: str, most: int) -> tuple[str, ..
 
 
 def needed_string(holder: Mapping[str, object], key: str, at: At = "") -> str:
-    """A string that must be there and say something."""
+    """A required string that is not empty."""
     value = holder.get(key)
     if isinstance(value, str) and value.strip():
         return value

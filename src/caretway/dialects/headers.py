@@ -1,4 +1,4 @@
-"""What a request asks for in headers of ours, the same in every dialect. Header names are in lower case here."""
+"""Our own request headers, the same in every dialect. Header names are in lower case here."""
 
 from collections.abc import Mapping
 from typing import Final

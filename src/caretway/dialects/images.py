@@ -1,6 +1,6 @@
-"""Image URLs -> image bytes. Only `data:` URLs: nothing is fetched here, for nobody.
+"""Image URLs -> image bytes. Only `data:` URLs: nothing is fetched here.
 
-For every dialect that takes images as URLs. Refuses to know what is in the picture; the declared type is believed.
+For every dialect that takes images as URLs. The declared type is trusted; the image itself is not examined.
 """
 
 import binascii
@@ -51,7 +51,7 @@ def image_type(declared: str, param: At) -> str:
 
 
 def decode_base64_image(payload: str, mime_type: str, param: At) -> Image:
-    """Strict: a damaged picture is an error here, not a riddle for the model."""
+    """Strict: a damaged image is an error here, not a problem for the model."""
     try:
         data = decode_base64(payload)
     except ValueError as error:

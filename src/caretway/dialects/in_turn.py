@@ -1,9 +1,10 @@
-"""Items of an answer one after the other, whole: calls that upstream writes at once, and text beside an open call.
+"""Puts the items of an answer one after the other: calls that upstream writes in parallel, and text beside an open
+call.
 
 In: the events of one response. Out: the same events, in an order in which a call is ready before anything else begins.
-Remembered: the call that is open, and what waits behind it, in the order in which it began. Some clients lose a call
-when another begins before it is done. What waits is bounded: past the limit events leave as they come, which both of
-OpenAI's APIs allow, because every piece says which item it belongs to.
+Remembered: the open call, and what waits behind it, in order. Some clients lose a call when another begins before it is
+done. The queue is bounded: beyond the limit events are passed on as they come, which both of OpenAI's APIs allow,
+because every piece names its item.
 """
 
 from collections import deque
@@ -42,7 +43,7 @@ class InTurn:
 
     def __init__(self) -> None:
         self.busy = False
-        """A call is open. While it is not, only the start of one needs a look."""
+        """A call is open. Otherwise only the start of a call needs attention."""
         self._open: str | None = None
         self._line: deque[_Item] = deque()
         self._calls: dict[str, _Item] = {}
@@ -108,7 +109,7 @@ class InTurn:
             self._calls.clear()
 
     def _next(self, out: list[Event]) -> None:
-        """The open call is ready: whatever is whole by now follows, up to a call that is not."""
+        """The open call is ready: everything that is complete by now follows, up to a call that is not."""
         self._open = None
         while self._line and self._open is None:
             item = self._line.popleft()
@@ -121,8 +122,8 @@ class InTurn:
             self._held = 0
 
     def _end(self, end: TurnPaused | TurnEnded | TurnFailed, out: list[Event]) -> None:
-        """Only a turn that is ended from outside leaves a call open. What is whole is said before an end; a failure
-        asks for nothing, so nothing is added to what was shown."""
+        """Only a turn that is ended from outside leaves a call open. Complete items are sent before an end; before a
+        failure nothing more is sent."""
         if not isinstance(end, TurnFailed):
             for item in self._line:
                 if item.whole:

@@ -1,7 +1,7 @@
-"""Fields of a request that no reader takes: which of them have to be named to the client, and how.
+"""Fields of a request without a reader: which of them are named to the client, and how.
 
 For every dialect's decoder: a table of fields that are understood and without effect, and the names of those that are
-unknown. The list travels in a header, so it is short and plain whatever the client made up. Knows no field itself.
+unknown. The list is sent in a header, so it is short and plain, whatever the client sent. Knows no field itself.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import Final
 from .fields import wrong_type
 
 MAX_LISTED: Final = 32
-"""A body with a thousand invented fields must not burst the header."""
+"""A body with a thousand unknown fields must not make the header too large."""
 _HEADER_SAFE: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
@@ -23,7 +23,7 @@ class Idle:
     expected: str
     types: tuple[type, ...]
     asks_nothing: tuple[object, ...] = ()
-    """Values with which the field is as good as absent."""
+    """Values that mean the same as leaving the field out."""
 
 
 WHOLE: Final = ("an integer", (int,))
@@ -35,7 +35,7 @@ FLAG: Final = ("a boolean", (bool,))
 
 
 def idle_names(body: Mapping[str, object], table: Mapping[str, Idle]) -> Iterator[str]:
-    """The fields of the table that ask for something. A wrong type is an error all the same."""
+    """The fields of the table that ask for something. A wrong type is still an error."""
     if table.keys().isdisjoint(body.keys()):
         return
     for name, field in table.items():
@@ -54,7 +54,7 @@ def unknown_names(holder: Mapping[str, object], known: Collection[str]) -> list[
 
 
 def listable(names: Collection[str]) -> list[str]:
-    """Names a client made up, fit for a header: plain characters, not too many."""
+    """Names from a client, made safe for a header: plain characters, not too many."""
     if not names:
         return []
     plain = list(dict.fromkeys(name if _HEADER_SAFE.fullmatch(name) else "(unprintable)" for name in names))

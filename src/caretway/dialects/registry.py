@@ -1,4 +1,4 @@
-"""Every dialect that is served, one line each. Not in the package itself: dialects import its Protocols from there."""
+"""All dialects, one line each. Not in `__init__`, because dialects import its Protocols."""
 
 from . import Dialect
 from .anthropic_messages import ANTHROPIC_MESSAGES
@@ -7,5 +7,5 @@ from .openai_responses import ResponseStore, openai_responses
 
 
 def dialects() -> tuple[Dialect, ...]:
-    """The first one also answers where no dialect is asked for."""
+    """The first one is also used where no dialect applies."""
     return (OPENAI_CHAT, ANTHROPIC_MESSAGES, openai_responses(ResponseStore()))

@@ -1,6 +1,6 @@
-"""Server-sent events as bytes: the frames every streaming dialect is made of. Knows nothing of what is inside them.
+"""Server-sent events as bytes: the frames of every streaming dialect. Knows nothing about their content.
 
-A payload is JSON text: it has no raw line break, so one `data:` line always holds it whole.
+A payload is JSON text without raw line breaks, so it always fits one `data:` line.
 """
 
 from typing import Final
@@ -19,5 +19,5 @@ def event(name: str, payload: bytes) -> bytes:
 
 
 def comment(text: str) -> bytes:
-    """A line that every client skips. It keeps the connection warm."""
+    """A comment line that every client skips. It keeps the connection alive."""
     return b": %b\n\n" % text.encode()

@@ -1,4 +1,4 @@
-"""The names of tools a client declares: which are possible, and that each is used once."""
+"""The names of a client's tools: which are allowed, and that each is used once."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
 
 
 def needed_name(tool: Mapping[str, object], at: At) -> str:
-    """The name of a tool, which must have one."""
+    """The required name of a tool."""
     return check_name(needed_string(tool, "name", at), FieldPath(at, "name"))
 
 

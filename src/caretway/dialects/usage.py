@@ -1,30 +1,30 @@
-"""What every API's usage object says beyond its own fields: what is an estimate, and what a whole run has cost.
+"""What every API's usage object contains beyond its own fields: whether it is an estimate, and the total of the run.
 
-The key `caretway` is ours: clients pass over what they do not know. A run's figures are Cursor's own, cache included in
-its input; they stand on the response that ended the run and are no part of that response's figures.
+The key `caretway` is ours; clients ignore keys that they do not know. A run's figures are Cursor's own, with the cache
+included in its input. They are on the response that ended the run, but are not part of that response's figures.
 """
 
 from ..core.events import Usage
 
 
 def beside(usage: Usage) -> dict[str, object]:
-    """To be added to a usage object."""
+    """Fields to add to a usage object."""
     more: dict[str, object] = {"estimated": True} if usage.estimated else {}
     run = usage.run
     if run is not None:
-        told: dict[str, object] = {}
+        run_usage: dict[str, object] = {}
         if run.input_tokens is not None:
-            told["input_tokens"] = run.input_tokens
+            run_usage["input_tokens"] = run.input_tokens
         if run.output_tokens is not None:
-            told["output_tokens"] = run.output_tokens
+            run_usage["output_tokens"] = run.output_tokens
         if run.cache_read_tokens is not None:
-            told["cache_read_tokens"] = run.cache_read_tokens
+            run_usage["cache_read_tokens"] = run.cache_read_tokens
         if run.cache_write_tokens is not None:
-            told["cache_write_tokens"] = run.cache_write_tokens
+            run_usage["cache_write_tokens"] = run.cache_write_tokens
         if run.reasoning_tokens is not None:
-            told["reasoning_tokens"] = run.reasoning_tokens
-        told["steps"] = run.steps
+            run_usage["reasoning_tokens"] = run.reasoning_tokens
+        run_usage["steps"] = run.steps
         if not run.complete:
-            told["at_least"] = True
-        more["caretway"] = {"run": told}
+            run_usage["at_least"] = True
+        more["caretway"] = {"run": run_usage}
     return more

@@ -1,1 +1,2 @@
-"""The user's MCP servers as tools of every model and every client: offered beside the client's own tools, run here."""
+"""The user's MCP servers as tools for every model and client: offered beside the client's own tools, run in the
+gateway."""

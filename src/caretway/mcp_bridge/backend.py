@@ -1,7 +1,8 @@
-"""Any backend, with bridged tools: offers them beside the client's own and wraps the turns in which it did.
+"""Wraps any backend and adds bridged (MCP) tools: offers them beside the client's own, and wraps the turns that have
+them.
 
-Refuses to know how tools are reached (bridge.py) and how the inner backend reaches Cursor. Sessions go on comparing the
-tools that the client declared: what is added here is added inside.
+Does not know how tools are reached (bridge.py) nor how the inner backend reaches Cursor. Sessions still compare only
+the tools that the client declared.
 """
 
 import logging
@@ -15,7 +16,8 @@ from ..core.errors import GatewayError
 from ..core.request import ToolResult, TurnRequest
 from ..core.turn import Backend, BackendStatus, ModelInfo, Snapshot, Turn
 from .catalogue import BridgedTool, McpCatalogue
-from .turn import Activity, BridgedTurn, Guard
+from .steps import Activity
+from .turn import BridgedTurn, Guard
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +46,7 @@ class BridgedBackend:
         self.name = inner.name
         self.standing = inner.standing
         able = inner.abilities.client_tools != "none"
-        # A backend that cannot park is told the history anew after each step: to the sessions that is parking.
+        # A backend that cannot park gets the whole history after each step: to the sessions that is parking.
         self.abilities = replace(inner.abilities, parks=inner.abilities.parks or able)
         self._inner = inner
         self._tools = tools
@@ -67,20 +69,20 @@ class BridgedBackend:
             tools = self._tools.catalogue.for_request(request.tools)
         if not tools and self._inner.abilities.parks == self.abilities.parks:
             return await self._inner.start(request, snapshot)
-        told = _with(request, tools)
+        model_request = _with(request, tools)
         try:
-            inner = await self._inner.start(told, snapshot)
+            inner = await self._inner.start(model_request, snapshot)
         except GatewayError as refused:
             if refused.code != "tools_too_large" or not tools:
                 raise
             # The client did not ask for so many: its request is not to fail for them.
-            log.warning("%d MCP tools do not fit into a request to this backend: it goes without them", len(tools))
-            told, tools = request, {}
-            inner = await self._inner.start(told, snapshot)
+            log.warning("%d MCP tools are too large for this backend; the request is sent without them", len(tools))
+            model_request, tools = request, {}
+            inner = await self._inner.start(model_request, snapshot)
         return BridgedTurn(
             self._inner,
             inner,
-            told,
+            model_request,
             tools,
             run=self._tools.call,
             guard=self._guard,
@@ -88,7 +90,7 @@ class BridgedBackend:
         )
 
     def wanted(self, request: TurnRequest) -> bool:
-        """A request that demands a call, or forbids it, speaks of the client's own tools: nothing is added to it."""
+        """A request that requires a call, or forbids it, means the client's own tools, so nothing is added."""
         if self._inner.abilities.client_tools == "none" or request.tool_choice.mode != "auto":
             return False
         asked = {"always": request.bridge is not False, "ask": request.bridge is True, "never": False}

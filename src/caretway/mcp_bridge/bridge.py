@@ -1,4 +1,4 @@
-"""All servers together: started, listed, called, described for /health and /v1/tools, ended."""
+"""All MCP servers together: starts, lists, calls and stops them, and describes them for /health and /v1/tools."""
 
 import asyncio
 import logging
@@ -27,19 +27,19 @@ class McpBridge:
         self._waited = False
 
     def start(self) -> None:
-        """Every server at once, in the background: nobody waits for the slowest."""
+        """Start all servers at once, in the background."""
         for misfit in self.misfits:
             log.warning("MCP server %s of %s cannot be used: %s", misfit.name, misfit.origin, misfit.problem)
         self._tasks = [spawn(server.run(), f"mcp-{name}") for name, server in self.servers.items()]
 
     async def ready(self) -> None:
-        """For the first requests: until every server was tried once, or the patience for it is over."""
+        """For the first requests: wait until every server was tried once, or the time for it is over."""
         if not self._waited:
             await self.tried(self._limits.start_wait)
             self._waited = True
 
     async def tried(self, patience: float, *names: str) -> None:
-        """Until these servers (all, when none is named) were tried once, but no longer than `patience`."""
+        """Wait until these servers (all, if none is named) were tried once, but no longer than `patience`."""
         try:
             async with asyncio.timeout(patience):
                 for name in names or self.servers:
@@ -72,7 +72,7 @@ class McpBridge:
         return {"servers": connected, "tools": len(self.catalogue.tools)}
 
     def problems(self) -> list[dict[str, str]]:
-        """Every server that is not there, by name and with the reason."""
+        """Every server that is not available, by name, with the reason."""
         absent = [
             {"server": name, "state": server.state.value, "detail": server.detail}
             for name, server in self.servers.items()

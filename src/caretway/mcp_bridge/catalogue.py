@@ -1,6 +1,6 @@
-"""All tools of all connected servers under their exposed names: one immutable picture at a time.
+"""All tools of all connected servers under their exposed names, as one immutable value.
 
-In: what each server listed. Out: a `McpCatalogue`. A tool call finds its way back through it, by name and exactly.
+In: what each server listed. Out: a `McpCatalogue`, which maps a call back to its server by exact name.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,7 +37,7 @@ class McpCatalogue:
     tools: Mapping[str, BridgedTool] = field(default_factory=dict)
 
     def for_request(self, taken: Iterable[ToolSpec]) -> dict[str, BridgedTool]:
-        """What can be offered beside a client's own tools: a client that has the same server itself keeps its own."""
+        """The tools to offer beside a client's own. If the client declares the same name, the client's tool is used."""
         names = {tool.name for tool in taken}
         return {name: tool for name, tool in self.tools.items() if name not in names}
 

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _FOREVER: Final = 86_400.0
-"""An idle stream of a remote server is no reason to hang up; calls have limits of their own."""
+"""An idle stream of a remote server is not closed; calls have their own time limits."""
 
 Progress = Callable[[], None]
 
 
 class McpConnection(Protocol):
-    """What the supervisor needs of a server that is there."""
+    """What the supervisor needs from a connected server."""
 
     news: asyncio.Event
     """Set when the list of tools may have changed, or the connection may be lost."""
@@ -53,7 +53,7 @@ Connector = Callable[[ServerDefinition], AbstractAsyncContextManager[McpConnecti
 
 
 class Unreachable(Exception):
-    """A server cannot be used, in words for people."""
+    """A server cannot be used; the text says why."""
 
 
 class SdkConnection:
@@ -72,12 +72,12 @@ class SdkConnection:
         self.news.set()
 
     async def heard(self, message: object) -> None:
-        """Notifications, and faults of the transport. The list is asked for again by whoever minds the server."""
+        """Receives notifications and transport errors. The supervisor then asks for the list again."""
         if isinstance(message, Exception) or getattr(message, "method", "") == "notifications/tools/list_changed":
             self.news.set()
 
     def passes(self, item: Any) -> None:
-        """A message on its way to the SDK, which would refuse a whole list for one tool in it."""
+        """Repairs a message before the SDK sees it: the SDK would refuse a whole list because of one tool."""
         result = getattr(getattr(item, "message", None), "result", None)
         if not isinstance(result, dict) or not isinstance(result.get("tools"), list):
             return
@@ -109,7 +109,7 @@ class SdkConnection:
         return await self._client.call_tool(tool, arguments, progress_callback=note)
 
     async def follow_changes(self) -> None:
-        """Newer servers tell changes only to those who subscribed."""
+        """Newer servers report changes only to subscribers."""
         assert self._client is not None
         try:
             async with self._client.listen(tools_list_changed=True) as changes:
@@ -141,7 +141,7 @@ def _listed(tool: "Tool") -> ListedTool:
 
 
 def connector(environ: Mapping[str, str], limits: BridgeLimits) -> Connector:
-    """Opens connections with the SDK; servers that are started here get their share of `environ`."""
+    """Opens connections with the SDK; servers that are started here get a small part of `environ`."""
 
     @asynccontextmanager
     async def connect(definition: ServerDefinition) -> AsyncIterator[McpConnection]:
@@ -172,7 +172,7 @@ def connector(environ: Mapping[str, str], limits: BridgeLimits) -> Connector:
 
 
 async def _load_sdk() -> None:
-    """In a thread: it takes about a second, and answers must go on meanwhile."""
+    """Imported in a thread: it takes about a second, and streams must continue meanwhile."""
     try:
         await asyncio.to_thread(importlib.import_module, "mcp.client.client")
     except ImportError as missing:
@@ -212,7 +212,7 @@ async def _session(
 
 
 class _Watched:
-    """A transport whose end is noticed: the SDK tells it to nobody until the next call."""
+    """A transport that reports its end; the SDK alone would not report it until the next call."""
 
     def __init__(self, streams: AbstractAsyncContextManager["TransportStreams"], connection: SdkConnection) -> None:
         self._streams = streams

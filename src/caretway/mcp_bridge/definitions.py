@@ -1,6 +1,6 @@
-"""What one MCP server is: how it is reached, and which of its tools may be offered. Values only.
+"""The definition of one MCP server: how it is reached, and which of its tools may be offered. Values only.
 
-Where definitions come from is the business of sources.py; nothing here starts or connects anything.
+sources.py reads definitions; nothing here starts or connects anything.
 """
 
 from collections.abc import Mapping
@@ -11,14 +11,14 @@ from urllib.parse import urlsplit
 
 HIDDEN: Final = "***"
 _SHORTEST_SECRET: Final = 5
-"""Shorter values (`1`, `true`) are no secrets, and hiding them would make holes in every other word."""
+"""Shorter values (`1`, `true`) are not secrets, and hiding them would garble other text."""
 _KEY_IN_A_PATH: Final = 16
-"""Shorter segments of a path are words."""
+"""Shorter segments of a path are ordinary words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A server that is started here and spoken to over its standard input and output."""
+    """A server that the gateway starts, with messages over its standard input and output."""
 
     command: str
     args: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class ServerDefinition:
     """Patterns of tool names; empty allows all."""
     deny: tuple[str, ...] = ()
     read_only: bool = False
-    """Keep to tools that the server itself marks as read-only."""
+    """Offer only tools that the server itself marks as read-only."""
     call_timeout: float | None = None
     connect_timeout: float | None = None
     expanded: frozenset[str] = field(default=frozenset(), repr=False)
@@ -62,7 +62,7 @@ class ServerDefinition:
 
     @property
     def place(self) -> str:
-        """For people: without credentials. Of an address only the host, because many have a key in their path."""
+        """For messages, without credentials. Of a URL only the host, because many have a key in their path."""
         if isinstance(self.reached, Process):
             return self.hide(" ".join((self.reached.command, *self.reached.args)))
         parts = urlsplit(self.reached.url)
@@ -88,7 +88,7 @@ class ServerDefinition:
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """A definition that cannot be used: said in /health, in /v1/tools and in the log, and in nobody's way."""
+    """A definition that cannot be used. /health, /v1/tools and the log name it; other servers are not affected."""
 
     name: str
     origin: str
@@ -98,9 +98,9 @@ class Misfit:
 @dataclass(frozen=True, slots=True)
 class BridgeLimits:
     connect_timeout: float = 30.0
-    """For starting a server, greeting it and listing its tools; also for listing them again."""
+    """Time limit for starting a server, the handshake and listing its tools; also for listing them again."""
     call_timeout: float = 300.0
-    """Without a sign of progress; each progress notification starts it anew."""
+    """Time limit of a call without progress; each progress notification restarts it."""
     call_timeout_total: float = 3600.0
     """With progress."""
     result_bytes: int = 200_000
@@ -118,11 +118,11 @@ class BridgeLimits:
     first_pause: float = 1.0
     longest_pause: float = 60.0
     relist_pause: float = 0.25
-    """A server that says again and again that its list changed is not asked more often than this."""
+    """The shortest interval between two lists, for a server that keeps reporting changes."""
     check_interval: float = 60.0
-    """A remote server is asked for its tools this often, so that one that went away is noticed."""
+    """How often to list the tools of a remote server, to notice one that is gone."""
     stop_grace: float = 1.5
-    """Before a stdio server is told to stop by a signal, and again before it is killed."""
+    """The grace before a stdio server gets SIGTERM, and again before SIGKILL."""
     start_wait: float = 5.0
     """How long the first requests wait for servers that are still being connected."""
 

@@ -4,8 +4,8 @@ import re
 from typing import Final
 
 _PIECES: Final = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|,(?=(?:\s|//[^\n]*|/\*.*?\*/)*[}\]])', re.DOTALL)
-"""Strings first: what looks like a comment inside of one is none."""
+"""Strings come first: what looks like a comment inside a string is not one."""
 
 
 def plain_json(text: str) -> str:
-    return _PIECES.sub(lambda found: found[0] if found[0].startswith('"') else " ", text)
+    return _PIECES.sub(lambda match: match[0] if match[0].startswith('"') else " ", text)

@@ -1,7 +1,7 @@
-"""A server's list of tools, before the SDK reads it: one tool that is spelled wrong must not cost the others.
+"""Checks a server's list of tools before the SDK reads it: one invalid tool must not cost the others.
 
 In: the tools of a raw list. Out: the same without those that the SDK would refuse the whole list for, and why each was
-left out. A schema that does not say that it is an object is taken for one: arguments always are. Pure.
+left out. A schema without a type is treated as an object, because arguments always are objects. Pure.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ _OBJECTS: Final = ("annotations", "_meta", "execution")
 
 
 def sift(tools: list[Any], refused: Callable[[Mapping[str, Any]], str | None]) -> tuple[list[Any], dict[str, str]]:
-    """(the tools that can be used, name of each other -> reason). `refused`: what the SDK has against one."""
+    """(the tools that can be used, name of each other -> reason). `refused`: why the SDK would refuse a tool."""
     kept: list[Any] = []
     left_out: dict[str, str] = {}
     for number, tool in enumerate(tools, 1):
@@ -35,15 +35,15 @@ def _as_object(tool: Any) -> Any:
 
 def _problem(tool: Any) -> str | None:
     if not isinstance(tool, dict):
-        return "it is no object"
+        return "it is not an object"
     if not isinstance(tool.get("name"), str) or not tool["name"]:
         return "it has no name"
     for field in _TEXTS:
         if not isinstance(tool.get(field), str | None):
-            return f"its {field} is no text"
+            return f"its {field} is not text"
     for field in _OBJECTS:
         if not isinstance(tool.get(field), dict | None):
-            return f"its {field} is no object"
+            return f"its {field} is not an object"
     return _schema_problem("inputSchema", tool.get("inputSchema")) or (
         _schema_problem("outputSchema", tool["outputSchema"]) if tool.get("outputSchema") is not None else None
     )
@@ -51,12 +51,12 @@ def _problem(tool: Any) -> str | None:
 
 def _schema_problem(name: str, schema: Any) -> str | None:
     if not isinstance(schema, dict):
-        return f"its {name} is no object" if schema is not None else f"it has no {name}"
+        return f"its {name} is not an object" if schema is not None else f"it has no {name}"
     if schema.get("type") != "object":
         return f"its {name} is not of type object"
     if not isinstance(schema.get("properties", {}), dict):
-        return f"the properties of its {name} are no object"
+        return f"the properties of its {name} are not an object"
     required = schema.get("required", [])
     if not isinstance(required, list) or not all(isinstance(one, str) for one in required):
-        return f"what its {name} requires is no list of names"
+        return f"what its {name} requires is not a list of names"
     return None

@@ -1,7 +1,7 @@
 """Tool names as a model sees them: `mcp__server__tool`, at most 64 characters of [A-Za-z0-9_-], each one unique.
 
-A name that would not fit is made safe, cut, and given a digest of what it stands for, so that it stays the same from
-start to start. Names are mapped back by a table and never by taking them apart.
+A name that is not legal is made safe, cut, and gets a digest of the original, so it is the same after every start.
+Names are mapped back with a table, never by parsing them.
 """
 
 import hashlib

@@ -1,6 +1,6 @@
-"""What a tool gave back, as our own `ToolResult`: text, images, structured content and errors, nothing lost silently.
+"""A tool's result as our own `ToolResult`: text, images, structured content and errors. Nothing is lost silently.
 
-What cannot travel (sound, foreign binaries) is named in its place; what is too long is cut, and says so.
+Content that cannot be passed on (audio, binaries) is named in its place. Long content is cut, with a note.
 """
 
 import base64
@@ -38,8 +38,8 @@ def _pieces(block: "ContentBlock", image_bytes: int) -> Iterable[Piece]:
         case "audio":
             return [_unsaid(f"sound, {block.mime_type}", block.data)]
         case "resource_link":
-            told = f"[resource {block.uri}: {block.title or block.name}"
-            return [Text(f"{told}{f', {block.description}' if block.description else ''}]")]
+            link = f"[resource {block.uri}: {block.title or block.name}"
+            return [Text(f"{link}{f', {block.description}' if block.description else ''}]")]
         case "resource":
             inner = block.resource
             if "text" in type(inner).model_fields:
@@ -70,7 +70,7 @@ def _image(data: str, mime_type: str, image_bytes: int) -> Piece:
 
 
 def _told(pieces: Iterable[Piece], structured: object) -> bool:
-    """Servers are asked to give structured content as text too; then it is not said twice."""
+    """Servers should give structured content as text, too; then it is not repeated."""
     for piece in pieces:
         if isinstance(piece, Text) and piece.text.lstrip()[:1] in ("{", "[", '"', *"-0123456789tfn"):
             try:
@@ -82,7 +82,7 @@ def _told(pieces: Iterable[Piece], structured: object) -> bool:
 
 
 def _spaced(pieces: Sequence[Piece]) -> list[Piece]:
-    """Texts of a result are blocks of their own; joined, they must not run into each other."""
+    """Texts of a result are separate blocks; when joined, they need a separator."""
     spaced: list[Piece] = []
     for piece in pieces:
         if isinstance(piece, Text) and spaced and isinstance(last := spaced[-1], Text) and not last.text.endswith("\n"):
@@ -92,7 +92,7 @@ def _spaced(pieces: Sequence[Piece]) -> list[Piece]:
 
 
 def cut(pieces: Iterable[Piece], text_bytes: int) -> tuple[Piece, ...]:
-    """At most so much text; images stay, they have a limit of their own."""
+    """Cuts text to the limit; images have their own limit."""
     kept: list[Piece] = []
     left, lost = text_bytes, 0
     for piece in pieces:

@@ -1,6 +1,6 @@
 """One call of one tool: arguments in, always a result out. Failures are results too: the model can do something else.
 
-The limit starts anew with every sign of progress. Whoever is cancelled cancels the call: the SDK tells the server.
+Every progress notification restarts the time limit. Cancelling this cancels the call: the SDK tells the server.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ async def run_call(
     timeout: float,
     why_gone: Callable[[], str],
 ) -> tuple[ToolResult, bool]:
-    """The result, and whether the connection is in doubt after it."""
+    """The result, and whether the connection may be broken."""
     name = definition.name
     try:
         parsed = json.loads(arguments or "{}")
@@ -43,9 +43,9 @@ async def run_call(
             given = await connection.call(tool, parsed, lambda: limit.reschedule(min(latest, loop.time() + timeout)))
         return tool_result(call_id, given, text_bytes=limits.result_bytes, image_bytes=limits.image_bytes), False
     except TimeoutError:
-        log.warning("MCP server %s: %s gave no sign of life for %g s, the call was cancelled", name, tool, timeout)
-        told = f"The MCP server `{name}` gave no result within {timeout:g} s, and the call was cancelled."
-        return failure(call_id, told), True
+        log.warning("MCP server %s: %s made no progress for %g s; the call was cancelled", name, tool, timeout)
+        problem = f"The MCP server `{name}` gave no result within {timeout:g} s, and the call was cancelled."
+        return failure(call_id, problem), True
     except Exception as refused:  # the SDK raises what the server answered, what the network did, what did not validate
         reason = definition.hide(connection.lost or words(refused))
         log.info("MCP server %s: %s failed: %s", name, tool, type(refused).__name__)

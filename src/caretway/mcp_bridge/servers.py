@@ -1,7 +1,7 @@
-"""One server under supervision: connected in the background, watched, and connected again with growing pauses.
+"""One supervised MCP server: connected in the background, watched, and reconnected with exponential backoff.
 
-A server that fails, hangs or dies is nobody's problem but its own: calls to it fail with a sentence, and the list of
-tools is without it until it is back. The connection lives and dies in one task, as the SDK's task groups demand.
+A server that fails, hangs or dies harms only itself: calls to it fail with a clear error, and its tools are not offered
+until it is back. The connection opens and closes in one task, as the SDK's task groups demand.
 """
 
 import asyncio
@@ -26,12 +26,12 @@ class McpServerState(Enum):
     CONNECTING = "connecting"
     CONNECTED = "connected"
     FAILING = "failing"
-    """Not there; it will be tried again."""
+    """Not available; it will be retried."""
     STOPPED = "stopped"
 
 
 class _Lost(Exception):
-    """A connection that was there is of no use any more."""
+    """An open connection can no longer be used."""
 
 
 class McpServer:
@@ -43,10 +43,10 @@ class McpServer:
         self.detail = ""
         """Why it is not connected."""
         self.note = ""
-        """What is not right though it is connected."""
+        """A problem of a connected server, such as tools that were left out."""
         self.tools: tuple[ListedTool, ...] = ()
         self.tried = asyncio.Event()
-        """The first attempt came to some end."""
+        """The first attempt succeeded or failed."""
         self._limits = limits
         self._connect = connect
         self._changed = changed
@@ -54,7 +54,7 @@ class McpServer:
         self._complaint = ""
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Runs until it is cancelled."""
         failures = 0
         loop = asyncio.get_running_loop()
         try:
@@ -102,7 +102,7 @@ class McpServer:
             await self._watch(connection)
 
     async def _watch(self, connection: McpConnection) -> None:
-        """Ends with _Lost. The list is asked for again whenever there is news; not to get it is to have lost it."""
+        """Ends with _Lost. Lists the tools again after each change; if that fails, the connection is lost."""
         remote = not isinstance(self.definition.reached, Process)
         while True:
             try:
@@ -138,12 +138,12 @@ class McpServer:
         self._changed()
 
     async def call(self, tool: str, arguments: str, call_id: str) -> ToolResult:
-        """Always a result: what goes wrong is told to the model."""
+        """Always returns a result; the model learns about failures."""
         connection = self._connection
         timeout = self.definition.call_timeout or self._limits.call_timeout
         result, doubtful = await run_call(
             connection, self.definition, tool, arguments, call_id, self._limits, timeout, lambda: self.detail
         )
         if doubtful and connection is not None:
-            connection.news.set()  # is it still there? The supervisor finds out, and connects anew if not
+            connection.news.set()  # the supervisor checks the connection, and reconnects if it is lost
         return result

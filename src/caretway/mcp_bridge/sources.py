@@ -1,7 +1,7 @@
-"""Server definitions out of our own settings and out of the files that people already have for other programs.
+"""Reads server definitions from our own settings and from the files of other programs.
 
 In: tables (parsed TOML or JSON), the environment, directories. Out: definitions, and misfits for what cannot be used.
-Only `read_file` touches the disk. Our own table is read strictly; other programs' files may hold anything besides.
+Only `read_file` touches the disk. Our own table is read strictly; files of other programs may contain anything else.
 """
 
 import json
@@ -29,7 +29,7 @@ IMPORTS: Final[Mapping[str, tuple[str, ...]]] = {
     "claude": ("{directory}/.mcp.json", "{home}/.claude.json"),
     "cursor": ("{directory}/.cursor/mcp.json", "{home}/.cursor/mcp.json"),
 }
-"""Where each program keeps its servers; files nearer to the work come first, and of one name the first counts."""
+"""Where each program keeps its servers. Files closer to the project come first; the first server of a name is used."""
 
 _KINDS: Final = {
     "http": "http",
@@ -66,8 +66,8 @@ class _Unusable(Exception):
 def find(
     own: Mapping[str, object], files: Iterable[Path], imports: Iterable[str], surroundings: SourceContext
 ) -> FoundServers:
-    """Our own servers, then those of the files that were named, then those of other programs. The first of a name
-    counts. A mistake in what was said to us raises GatewayError; a mistake in another program's file is a misfit."""
+    """Our own servers, then those of the named files, then those of other programs. The first of a name is used. A
+    mistake in our own settings raises GatewayError; a mistake in another program's file is a misfit."""
     read = [_read(_own_servers(own), "settings", surroundings, strict=True)]
     read += [_from_file(path, surroundings) for path in files]
     for program in imports:
@@ -82,11 +82,11 @@ def find(
 
 def _merged(read: Iterable[FoundServers]) -> FoundServers:
     kept: dict[str, ServerDefinition | Misfit] = {}
-    for found in read:
-        both: list[ServerDefinition | Misfit] = [*found.definitions, *found.misfits]
+    for servers in read:
+        both: list[ServerDefinition | Misfit] = [*servers.definitions, *servers.misfits]
         for one in both:
             if (first := kept.setdefault(one.name, one)) is not one:
-                log.info("MCP server %s of %s: the one of %s counts", one.name, one.origin, first.origin)
+                log.info("MCP server %s of %s is ignored: the one of %s is used", one.name, one.origin, first.origin)
     values = kept.values()
     return FoundServers(
         tuple(one for one in values if isinstance(one, ServerDefinition)),
@@ -198,19 +198,19 @@ def _definition(
     """None: it is switched off."""
     if entry.get("enabled") is False or entry.get("disabled") is True:
         return None
-    told = _Expanding(surroundings)
+    expanding = _Expanding(surroundings)
     kind = str(entry.get("type") or entry.get("transport") or "").lower()
     url = entry.get("url") or entry.get("serverUrl") or entry.get("httpUrl")
     reached: Process | Remote
     if entry.get("command") and kind not in _KINDS:
-        reached = _process(entry, told, surroundings)
+        reached = _process(entry, expanding, surroundings)
     elif isinstance(url, str):
         if kind in _LOCAL_KINDS or (kind and kind not in _KINDS):
-            raise _Unusable(f"`{kind}` is no way to reach an address; use http or sse")
-        address = told.text(url)
+            raise _Unusable(f"`{kind}` cannot be used with a url; use http or sse")
+        address = expanding.text(url)
         if not re.match(r"https?://[^/]", address):
             raise _Unusable("its address does not begin with http:// or https://")
-        reached = Remote(address, told.pairs(entry, "headers"), _KINDS.get(kind, "auto"))  # type: ignore[arg-type]  # the table's values are these
+        reached = Remote(address, expanding.pairs(entry, "headers"), _KINDS.get(kind, "auto"))  # type: ignore[arg-type]  # the table's values are these
     else:
         raise _Unusable("it has neither a command nor a url")
     return ServerDefinition(
@@ -222,30 +222,30 @@ def _definition(
         read_only=entry.get("read_only") is True,
         call_timeout=_seconds(entry, "call_timeout"),
         connect_timeout=_seconds(entry, "connect_timeout"),
-        expanded=frozenset(told.used),
+        expanded=frozenset(expanding.used),
     )
 
 
-def _process(entry: Mapping[str, object], told: "_Expanding", surroundings: SourceContext) -> Process:
+def _process(entry: Mapping[str, object], expanding: "_Expanding", surroundings: SourceContext) -> Process:
     command = entry["command"]
     words = [command] if isinstance(command, str) else command
     args = entry.get("args") or []
     if not isinstance(words, list) or not isinstance(args, list):
-        raise _Unusable("`command` is text or a list, and `args` is a list")
-    line = [told.text(str(word)) for word in (*words, *args)]
+        raise _Unusable("`command` must be text or a list, and `args` a list")
+    line = [expanding.text(str(word)) for word in (*words, *args)]
     if not line[0].strip():
         raise _Unusable("its command is empty")
-    env = told.pairs(entry, "env") | told.pairs(entry, "environment")
+    env = expanding.pairs(entry, "env") | expanding.pairs(entry, "environment")
     cwd = entry.get("cwd")
-    where = str(surroundings.directory / told.path(cwd)) if isinstance(cwd, str) and cwd else None
-    program = told.path(line[0])
+    where = str(surroundings.directory / expanding.path(cwd)) if isinstance(cwd, str) and cwd else None
+    program = expanding.path(line[0])
     return Process(program, tuple(line[1:]), env, where)
 
 
 def _patterns(entry: Mapping[str, object], key: str) -> tuple[str, ...]:
     given = entry.get(key, [])
     if not isinstance(given, list | tuple) or not all(isinstance(word, str) for word in given):
-        raise _Unusable(f"`{key}` is a list of tool names or patterns")
+        raise _Unusable(f"`{key}` must be a list of tool names or patterns")
     return tuple(given)
 
 
@@ -254,7 +254,7 @@ def _seconds(entry: Mapping[str, object], key: str) -> float | None:
     if given is None:
         return None
     if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < 1e6:
-        raise _Unusable(f"`{key}` is a number of seconds")
+        raise _Unusable(f"`{key}` must be a number of seconds")
     return float(given)
 
 
@@ -266,12 +266,12 @@ _REFERENCE: Final = re.compile(
 
 
 class _Missing(Exception):
-    """A variable that is not set. Not a mistake in the file: it may be set tomorrow."""
+    """A variable that is not set. This is not a mistake in the file: it may be set later."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Expanding:
-    """`${NAME}`, `${NAME:-default}`, `${env:NAME}` and OpenCode's `{env:NAME}`, in values and never in keys."""
+    """Expands `${NAME}`, `${NAME:-default}`, `${env:NAME}` and OpenCode's `{env:NAME}`, in values and never in keys."""
 
     surroundings: SourceContext
     used: set[str] = field(default_factory=set)
@@ -290,8 +290,8 @@ class _Expanding:
             raise _Unusable(f"`{key}` is not a table")
         return {str(name): self.text(_word(value)) for name, value in given.items() if value is not None}
 
-    def _one(self, found: re.Match[str]) -> str:
-        name = found["name"] or found["opencode"]
+    def _one(self, match: re.Match[str]) -> str:
+        name = match["name"] or match["opencode"]
         places: dict[str, Any] = {
             "workspaceFolder": self.surroundings.directory,
             "userHome": self.surroundings.home,
@@ -302,8 +302,8 @@ class _Expanding:
             if name not in INHERITED:
                 self.used.add(value)
             return value
-        if found["default"] is not None:
-            return found["default"]
+        if match["default"] is not None:
+            return match["default"]
         raise _Missing(f"the environment variable {name} is not set")
 
 

@@ -1,7 +1,7 @@
-"""A stdio server: its process carries messages in both directions, and is stopped with its whole group.
+"""A stdio server: a child process with messages on its pipes, stopped with its whole process group.
 
-Everything is bounded: the length of a line, lines that are no messages, what is read ahead, what is kept of its
-complaints, and the time it gets to stop. What the messages mean is the SDK's business.
+Everything is bounded: the length of a line, lines that are not messages, what is read ahead, what is kept of its
+stderr, and the time it has to stop. The SDK interprets the messages.
 """
 
 import asyncio
@@ -31,18 +31,18 @@ INHERITED: Final = frozenset(
         *("SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE", "COMSPEC", "WINDIR"),
     }
 )
-"""What every server gets of our environment. Keys and tokens are not in it: those a server is given by name."""
+"""The variables that every server inherits. Keys and tokens are not among them: they must be given by name."""
 
 _AHEAD: Final = 256
-"""Lines that are read before the session asked for them."""
+"""How many lines to read ahead of the session."""
 _COMPLAINT_CHARS: Final = 500
 _STDERR_GRACE_S: Final = 0.2
 _CLOSED: Final[Mapping[Pipe, str]] = {"stdout": "it closed its output", "stdin": "it closed its input"}
-"""The pipes of a process often close a moment before its end is known, and that says more."""
+"""Pipes often close a moment before the exit code is known, and the exit code says more."""
 
 
 class Broken(Exception):
-    """The process does not keep to the protocol, or is gone."""
+    """The process breaks the protocol, or is gone."""
 
 
 def server_environment(process: Process, environ: Mapping[str, str]) -> dict[str, str]:
@@ -103,10 +103,10 @@ class ServerProcess:
         self._news.set()
         self._go_on()
         if self._child is not None:
-            self._child.writable.set()  # whoever waits to write need not
+            self._child.writable.set()  # nothing waits to write any more
 
     def give_up(self, reason: str) -> None:
-        """It does not keep to the protocol: no use in asking it politely to stop."""
+        """It breaks the protocol, so it is killed without a grace."""
         self._hopeless = True
         self._lines.clear()
         self.end(reason)
@@ -135,7 +135,7 @@ class ServerProcess:
         self._child.write(data)
 
     async def why(self) -> str:
-        """Its last words are often the reason, and may come after its end."""
+        """The end of its stderr is often the reason, and may arrive after its exit."""
         assert self._child is not None
         with suppress(TimeoutError):
             async with asyncio.timeout(_STDERR_GRACE_S):
@@ -144,7 +144,7 @@ class ServerProcess:
         return f"{self.reason}; it said: {last.rstrip()[:_COMPLAINT_CHARS]}" if last else self.reason
 
     async def stop(self) -> None:
-        """Its input is closed, then the whole group is told to stop, then it is killed. Leaves nothing behind."""
+        """Closes its input, then sends SIGTERM to the whole group, then SIGKILL. Leaves nothing behind."""
         assert self._child is not None
         self.end("it was stopped")
         self._child.close_stdin()
@@ -170,7 +170,7 @@ async def stdio_streams(
     limits: BridgeLimits,
     ended: Callable[[str], None],
 ) -> AsyncIterator["TransportStreams"]:
-    """The streams that an SDK session speaks over. `ended` hears why the process is of no use any more."""
+    """The streams for an SDK session. `ended` is called with the reason when the process can no longer be used."""
     import anyio
     from mcp.shared.message import SessionMessage
 
@@ -189,7 +189,7 @@ async def stdio_streams(
             task.cancel()
         for stream in (to_session, from_server, to_server, from_session):
             stream.close()
-        # A task of its own: whoever is in a hurry may stop waiting, the process ends all the same.
+        # A task of its own: the caller may stop waiting, and the process still ends.
         await asyncio.shield(spawn(running.stop(), "mcp-stop"))
 
 
@@ -208,14 +208,14 @@ async def _carry_in(
             except ValueError:
                 noise += 1
                 if noise == 1:
-                    log.info("an MCP server writes lines to its output that are no messages; they are left out")
+                    log.info("an MCP server writes lines to its output that are not messages; they are ignored")
                 if noise > limits.noise_lines:
-                    running.give_up(f"it wrote more than {limits.noise_lines} lines that are no messages")
+                    running.give_up(f"it wrote more than {limits.noise_lines} lines that are not messages")
                 continue
             try:
                 await to_session.send(SessionMessage(message))
             except (anyio.ClosedResourceError, anyio.BrokenResourceError):
-                running.end("nobody listens to it any more")
+                running.end("its session is closed")
         ended(await running.why())
 
 

@@ -1,1 +1,1 @@
-"""What the gateway says about its own work. No prompt, no answer and no secret passes here."""
+"""Logs, metrics and recordings of the gateway's work. They contain no prompt, no answer and no secret."""

@@ -1,4 +1,4 @@
-"""One line at the end of each response, with everything about it that may be said."""
+"""One log line at the end of each response, with everything about it that may be logged."""
 
 import logging
 import re
@@ -46,17 +46,17 @@ def _recovery(recovery: tuple[str, str]) -> str:
 
 
 def _figure(count: int | None, usage: Usage) -> str:
-    """An estimate wears a tilde."""
+    """Estimates are marked with a tilde."""
     return "-" if count is None else f"{'~' if usage.estimated else ''}{count}"
 
 
 def _run(run: RunUsage) -> str:
     """The run that this response ended, as Cursor counted it."""
     counts = (run.input_tokens, run.cache_read_tokens, run.cache_write_tokens, run.output_tokens)
-    told = "/".join(["-" if count is None else str(count) for count in counts])
-    return f" run={told} steps={run.steps}{'' if run.complete else '+'}"
+    text = "/".join(["-" if count is None else str(count) for count in counts])
+    return f" run={text} steps={run.steps}{'' if run.complete else '+'}"
 
 
 def _plain(text: str) -> str:
-    """A client's own words in one line of the log: they can neither end it nor fill it."""
+    """Text from a client, made safe for one log line: no line breaks, and a bounded length."""
     return _ODD.sub("?", text[:200])

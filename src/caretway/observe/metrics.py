@@ -32,7 +32,7 @@ class _Tokens(Struct):
     """Those of one model, as Cursor counted them."""
 
     input: int = 0
-    """Neither read from the cache nor written to it."""
+    """Input that was neither read from the cache nor written to it."""
     cache_read: int = 0
     cache_write: int = 0
     output: int = 0
@@ -60,7 +60,7 @@ class Metrics:
             self._first_sum += seconds
 
     def run_ended(self, model: str, run: RunUsage) -> None:
-        """Every run that Cursor counted, once, also when nobody read its answer to the end."""
+        """Counts each run that Cursor reported once, even if no client read its answer to the end."""
         tokens = self._tokens.get(model) or self._more_tokens(model)
         read, written = run.cache_read_tokens or 0, run.cache_write_tokens or 0
         fresh = (run.input_tokens or 0) - read - written

@@ -1,8 +1,8 @@
-"""What may be written down of wire traffic and of failures. Pure: values in, values out.
+"""Redaction: what of wire traffic and failures may be written to a file or a log. Pure.
 
-Two promises. Secrets never: those that were handed in, and whatever looks like one. Content only when asked for:
-without that, a text becomes its length and a hash that is salted anew for each run, so that equal texts can be
-recognised within one recording and guessed by nobody.
+Two promises. Secrets are never written: neither those that were handed in, nor whatever looks like one. Content is
+written only on request: otherwise a text becomes its length and a hash. The hash has a new salt in each run, so equal
+texts can be recognised within one recording, and nobody can guess them.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from typing import Final
 
 HIDDEN: Final = "[secret]"
 SHORTEST_SECRET: Final = 6
-"""Shorter ones are words; hiding them would tear every line to pieces."""
+"""Shorter secrets may be common words; hiding those would garble every line."""
 
 _SHAPES: Final[dict[str, tuple[str, ...]]] = {
     r"(?<=[Bb]earer )[^\s\"',;]+": ("earer ",),  # whatever is sent as a token
@@ -24,8 +24,8 @@ _SHAPES: Final[dict[str, tuple[str, ...]]] = {
     r"(?<=key\": \")[^\"]{6,}(?=\")": ('key": "',),
     r"(?<=authorization', b')[^']+(?=')|(?<=authorization': ')[^']+(?=')": ("authorization'",),
 }
-"""What a secret looks like -> signs of it: one of these is in every text that holds such a secret. Most texts hold
-none, and looking for them costs a small part of trying every shape at every character."""
+"""The pattern of a secret -> substrings, one of which is in every text with such a secret. Most texts have none of
+them, and a substring search is far cheaper than the pattern."""
 _SHAPED: Final = re.compile("|".join(_SHAPES))
 _SIGNS: Final = tuple(sign for signs in _SHAPES.values() for sign in signs)
 
@@ -60,29 +60,29 @@ _HEADERS: Final = frozenset(
         "x-stainless-runtime",
     }
 )
-"""Headers whose values are shown. Of all others only the length."""
+"""Headers whose values are shown. Of all others only the length is."""
 
 _PLAIN: Final = frozenset(
     {"type", "role", "object", "model", "finish_reason", "stop_reason", "status", "code", "effort", "tool_choice", "id"}
     | {"call_id", "tool_call_id", "tool_use_id", "item_id", "response_id", "previous_response_id", "error_code"}
 )
-"""Fields whose texts are the API's own words, when they look like words."""
+"""Fields whose texts are terms of the API, if they look like one."""
 _WORD: Final = re.compile(r"[A-Za-z0-9_.:/\[\]-]{0,128}")
 _OPAQUE: Final = frozenset({"arguments", "parameters", "input_schema", "schema", "metadata", "properties"})
-"""Fields whose very keys are somebody's content."""
+"""Fields whose keys are content, too."""
 
 
 class Redactor:
     def __init__(self, secrets: Iterable[str] = (), *, content: bool = False, salt: bytes = b"") -> None:
-        known = sorted({secret for secret in secrets if len(secret) >= SHORTEST_SECRET}, key=len, reverse=True)
-        self._known = re.compile("|".join(map(re.escape, known)))
-        self._secrets = tuple(known)
+        longest_first = sorted({secret for secret in secrets if len(secret) >= SHORTEST_SECRET}, key=len, reverse=True)
+        self._secret_pattern = re.compile("|".join(map(re.escape, longest_first)))
+        self._secrets = tuple(longest_first)
         self._content = content
         self._salt = salt
 
     def text(self, text: str) -> str:
-        """A line that is shown otherwise as it is, without the secrets in it."""
-        return _hide(_hide(text, self._known, self._secrets), _SHAPED, _SIGNS)
+        """The line without the secrets in it."""
+        return _hide(_hide(text, self._secret_pattern, self._secrets), _SHAPED, _SIGNS)
 
     def headers(self, headers: Iterable[tuple[str, str]]) -> dict[str, str]:
         return {
@@ -91,7 +91,7 @@ class Redactor:
         }
 
     def value(self, value: object, field: str = "") -> object:
-        """Parsed JSON with the same shape, and no more content than was asked for."""
+        """The same JSON structure, with content only if that was asked for."""
         if isinstance(value, str):
             if self._content or (field in _PLAIN and _WORD.fullmatch(value)):
                 return self.text(value)
@@ -112,7 +112,7 @@ class Redactor:
 
 
 def _hide(text: str, secrets: re.Pattern[str], signs: Iterable[str]) -> str:
-    """Without a sign there is nothing to hide."""
+    """Without such a substring there is nothing to hide."""
     for sign in signs:
         if sign in text:
             return secrets.sub(HIDDEN, text)
@@ -120,7 +120,7 @@ def _hide(text: str, secrets: re.Pattern[str], signs: Iterable[str]) -> str:
 
 
 class RedactingFormatter(logging.Formatter):
-    """The last stop of a log line, traceback included: whatever a library put into it, no secret leaves."""
+    """Formats log lines, tracebacks included, and removes secrets from them, also from messages of libraries."""
 
     def __init__(self, fmt: str, redactor: Redactor) -> None:
         super().__init__(fmt)
@@ -129,7 +129,7 @@ class RedactingFormatter(logging.Formatter):
         self._spelt = ""
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802 - logging names it
-        """As by default; the lines of one second share its spelling."""
+        """As logging does it by default; lines of the same second reuse the text."""
         second = int(record.created)
         if second != self._second:
             self._second, self._spelt = second, super().formatTime(record, self.default_time_format)

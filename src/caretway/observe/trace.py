@@ -1,7 +1,7 @@
 """A recording of wire traffic for a bug report: JSON lines in a file that only its owner can read.
 
-One file for each side (`clients-...`, `cursor-...`). What may stand in it is decided by `redact`; this module only
-writes, and stops at its limit with a line that says so. A recording that cannot go on never disturbs the traffic.
+One file for each side (`clients-...`, `cursor-...`). `redact` decides what may be in it; this module only writes. At
+its size limit it stops with a line that says so. A recording that fails never disturbs the traffic.
 """
 
 import itertools
@@ -44,11 +44,11 @@ class Trace:
         self.write("recording", side=side, content=content)
 
     def number(self) -> int:
-        """A name for one exchange, so that its lines can be found."""
+        """An id for one exchange, to find its lines."""
         return next(self._numbers)
 
     def write(self, what: str, **fields: Any) -> None:
-        """One line. The values must have gone through `redact`."""
+        """Write one line. The values must have gone through `redact`."""
         if self._file is None:
             return
         line = _encode({"at": round(self._clock(), 4), "what": what, **fields}) + b"\n"

@@ -1,4 +1,4 @@
 """Child processes: started without a fork, ended with their whole group, read within bounds. Open to every room.
 
-What is run, and what its output means, is not known here.
+Knows neither which programs run nor what their output means.
 """

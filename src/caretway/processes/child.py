@@ -1,8 +1,8 @@
 """A child process with its pipes on the event loop, and nothing left behind when it ends.
 
-What it writes goes to its sink as it comes; of its stderr the beginning and the end are kept. A sink that is too slow
-pauses it, and loses nothing by that, also when the program ends meanwhile. When the program has ended, the rest of its
-group is asked to, and killed when the pipes are closed or `DRAIN_S` is over.
+Its output goes to a sink as it comes; of its stderr the beginning and the end are kept. A sink that is too slow pauses
+the child (backpressure) and loses nothing, even when the program ends meanwhile. When the program has ended, the rest
+of its group gets SIGTERM, and is killed when the pipes are closed or `DRAIN_S` is over.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ from .group import KILL, Group, start
 from .head_tail import HeadTail
 
 TERM_GRACE_S: Final = 1.0
-"""Between the polite signal and the other one."""
+"""Between SIGTERM and SIGKILL."""
 DRAIN_S: Final = 0.5
-"""How long pipes are read on after their program ended, and once more when its group is killed: only one who left the
-group can keep them open then."""
+"""How long pipes are still read after their program ended, and again after its group was killed. Then only a process
+that left the group can keep them open."""
 STDERR_BYTES: Final = 32 * 1024
 STDERR_HEAD: Final = 8 * 1024
 
@@ -33,22 +33,22 @@ STDERR_HEAD: Final = 8 * 1024
 class Command:
     argv: Sequence[str]
     cwd: str | None
-    """None: where this process is."""
+    """None: the directory of this process."""
     environment: Mapping[str, str]
-    """All of it: nothing is inherited."""
+    """The whole environment: nothing is inherited."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exit:
     code: int
-    """Negative for a signal, as `subprocess` has it."""
+    """Negative for a signal, as in `subprocess`."""
     stderr: str
     ours: bool
-    """It was told to end."""
+    """We terminated it."""
 
 
 class CannotStart(Exception):
-    """The program could not be started; says which and why."""
+    """The program could not be started. The text says which and why."""
 
     def __init__(self, command: Command, failure: OSError | ValueError) -> None:
         self.program = command.argv[0]
@@ -60,7 +60,7 @@ class CannotStart(Exception):
 
 
 class ChildSink(Protocol):
-    """Who listens to a child. Called on the event loop, also before `start_child` has returned."""
+    """Receives a child's output. Called on the event loop, possibly before `start_child` has returned."""
 
     def data(self, data: bytes) -> None: ...
 
@@ -112,10 +112,10 @@ class Child:
     ) -> None:
         self.pid = group.pid
         self.writable = asyncio.Event()
-        """Set while its input takes more (backpressure), and when it takes nothing any more."""
+        """Set while its input accepts more (backpressure), and when it is closed."""
         self.writable.set()
         self.exited_at: float | None = None
-        """By the loop's clock. What it has left in its pipes, and its group, may last a little longer."""
+        """When the program ended, by the loop's clock. Its pipes and its group may last a little longer."""
         self._group = group
         self._sink = sink
         self._on_closed = closed
@@ -163,21 +163,21 @@ class Child:
 
     @property
     def stderr(self) -> str:
-        """What it has said so far: the beginning and the end of it."""
+        """Its stderr so far: the beginning and the end."""
         return self._stderr.kept().decode("utf-8", "replace")
 
     def write(self, data: bytes) -> None:
-        """Kept until the pipe takes it; whoever writes much waits for `writable`."""
+        """Buffered until the pipe accepts it. To write much, wait for `writable`."""
         if self._stdin is not None and not self._stdin.is_closing():
             self._stdin.write(data)
 
     def close_stdin(self) -> None:
-        """After what was written has left."""
+        """Close its input, after the buffered data was sent."""
         if self._stdin is not None:
             self._stdin.close()
 
     def pause(self) -> None:
-        """Read no more of its output until `resume`; one that is told to end is read on."""
+        """Stop reading its output until `resume`. After `terminate` it is read anyway."""
         if self._paused or self._closing or self._stdout_pipe is None or self._stdout_pipe.is_closing():
             return
         self._paused = True
@@ -198,7 +198,7 @@ class Child:
             self._drain()
 
     def terminate(self) -> None:
-        """Ask the whole group to end; insist after a while, or at once when the program itself has ended."""
+        """Send SIGTERM to the whole group, and SIGKILL after a grace, or at once when the program itself has ended."""
         self._closing = True
         self.resume()  # a paused pipe never reports its end
         if self.exited_at is not None:
@@ -210,7 +210,7 @@ class Child:
             self._timer = self._loop.call_later(self._grace, self._group.signal, KILL)
 
     async def wait(self) -> Exit:
-        """Its end. Whoever is cancelled while waiting leaves it as it is."""
+        """Wait for its end. Cancelling the wait does not affect the child."""
         return await asyncio.shield(self._over)
 
     async def aclose(self) -> None:
@@ -220,7 +220,7 @@ class Child:
     # ---- the child's end
 
     def _watch(self) -> None:
-        """Have `_on_exit` called when the leader is dead, without reaping it."""
+        """Arrange for `_on_exit` to be called when the leader is dead, without reaping it."""
         if hasattr(os, "pidfd_open"):
             with contextlib.suppress(OSError):
                 watch = os.pidfd_open(self.pid)
@@ -248,7 +248,7 @@ class Child:
             self._drain()
 
     def _drain(self) -> None:
-        """What is left in the pipes of a dead program, and then its end."""
+        """Read what is left in the pipes of a dead program, then finish."""
         if not self._open_pipes:
             self._report()
             return
@@ -256,7 +256,7 @@ class Child:
         self._timer = self._loop.call_later(self._drain_s, act)
 
     def _kill(self) -> None:
-        """Whom it has left behind: they hold its pipes."""
+        """End the processes that it left behind: they hold its pipes."""
         if self._killed or self._over.done():
             return
         self._killed = True
@@ -311,9 +311,8 @@ async def start_child(
     grace: float = TERM_GRACE_S,
     among: set[Child] | None = None,
 ) -> Child:
-    """`closed` is told when a pipe is of no use any more. `among` holds the child for as long as there is one.
-
-    Raises CannotStart. Whoever is cancelled here leaves no child behind.
+    """`closed` is called when a pipe is closed. `among` contains the child while it runs. Raises CannotStart. When this
+    is cancelled, no child is left behind.
     """
     try:
         group = start(command.argv, cwd=command.cwd, environment=command.environment, stdin=stdin)

@@ -3,8 +3,8 @@
 Started with `subprocess.Popen`, which is a vfork on Linux and costs the same however large this process is; uvloop's
 own subprocesses fork, which copies its page tables. `os.posix_spawn` cannot change the directory, and a shell that does
 it for the child costs more than Popen does and hides why a program did not start; docs/performance.md has the figures.
-The leader is not reaped before its group is dead, so the group's number cannot be another's. Without groups (Windows)
-the leader stands for all.
+The leader is not reaped before its group is dead, so the group's id cannot be reused meanwhile. Without groups
+(Windows) only the leader is signalled.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ def start(
     stdin: int = subprocess.PIPE,
     stdout: int = subprocess.PIPE,
 ) -> "Group":
-    """It gets this environment and no other descriptors than its three. Raises OSError or ValueError."""
+    """The program gets this environment and only the three standard descriptors. Raises OSError or ValueError."""
     if sys.platform == "win32":
         from asyncio.windows_utils import Popen  # its pipes can be read by an event loop
     else:
@@ -55,7 +55,7 @@ class Group:
         self._reaped = False
 
     def signal(self, number: int) -> None:
-        """To everybody in the group, and to nobody once the leader is reaped."""
+        """Signal the whole group; does nothing once the leader is reaped."""
         if self._reaped:
             return
         if POSIX:
@@ -64,7 +64,7 @@ class Group:
             self.leader.kill()
 
     def wait(self) -> None:
-        """Until the leader has ended."""
+        """Block until the leader has ended."""
         if not hasattr(os, "waitid"):
             self.leader.wait()  # macOS before Python 3.13, Windows
             return
@@ -89,14 +89,14 @@ class Group:
             return True
 
     def reap(self) -> int:
-        """Kill what is left of the group; the leader's exit code, negative for a signal. May be asked again."""
+        """Kill the rest of the group. Returns the leader's exit code, negative for a signal. May be called again."""
         self.signal(KILL)
         code = self.leader.wait()
         self._reaped = True
         return code
 
     def end(self, grace: float) -> int:
-        """Ask the group to end, insist when the leader has not done so after `grace` seconds; its exit code."""
+        """SIGTERM to the group, SIGKILL if the leader has not ended after `grace` seconds. Returns its exit code."""
         self.signal(signal.SIGTERM)
         self.ends_within(grace)
         return self.reap()

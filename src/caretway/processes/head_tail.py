@@ -1,8 +1,8 @@
-"""What is kept of a stream of bytes that may be endless: its beginning, its end, and how much there was. Pure."""
+"""Keeps the beginning and the end of a byte stream of any length, and counts the rest. Pure."""
 
 
 def decoded(data: bytes, *, cut_head: bool = False, cut_tail: bool = False) -> str:
-    """Text of bytes that may begin or end inside a character; what is not UTF-8 becomes replacement characters."""
+    """Bytes that may begin or end inside a character, as text. What is not UTF-8 becomes replacement characters."""
     if cut_head:
         at = 0
         while at < min(3, len(data)) and data[at] & 0xC0 == 0x80:
@@ -19,7 +19,7 @@ def decoded(data: bytes, *, cut_head: bool = False, cut_tail: bool = False) -> s
 
 
 class HeadTail:
-    """Keeps `limit` bytes: `head` of the beginning, which is half when not given, and the rest of the end."""
+    """Keeps `limit` bytes: `head` bytes of the beginning (by default half), and the rest from the end."""
 
     __slots__ = ("_head", "_head_room", "_tail", "_tail_room", "total")
 

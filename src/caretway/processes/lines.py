@@ -1,7 +1,7 @@
-"""Bytes of a pipe -> lines. Refuses to know what is in a line.
+"""Bytes of a pipe -> lines. Knows nothing about what is in a line.
 
-Lines are cut as bytes and decoded whole by whoever reads them, so a character that was split across two reads is never
-seen in halves. A line beyond the limit is not kept: its first bytes stand for it, as soon as it is known to be so long.
+Lines are split as bytes and decoded whole by the reader, so a character that was split across two reads is never seen
+in halves. A line beyond the limit is not buffered: as soon as it exceeds the limit, its first bytes are reported.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ HEAD_BYTES: Final = 256
 class TooLong:
     head: bytes
     limit: int
-    """It is longer than this; how long is not waited for."""
+    """A line that exceeds the limit, reported before its end is known."""
 
     def __str__(self) -> str:
         return f"a line of more than {self.limit} bytes"
@@ -43,7 +43,7 @@ class LineReader:
         return lines
 
     def finish(self) -> list[Line]:
-        """What stands after the last line end; a program that died in the middle of a line leaves it there."""
+        """The rest after the last line break, as left by a program that died in the middle of a line."""
         lines: list[Line] = []
         self._cut(lines)
         return lines

@@ -10,11 +10,11 @@ from .child import Child, ChildSink, Command, Exit, start_child
 from .head_tail import HeadTail, decoded
 
 PATIENCE_S: Final = 2.0
-"""What `run_to_end` gives a command between the polite signal and the other one."""
+"""How long `run_to_end` gives a command between SIGTERM and SIGKILL."""
 
 
 class NurseryClosed(Exception):
-    """Nothing is started any more."""
+    """The nursery is closed and starts nothing more."""
 
 
 class Nursery:
@@ -47,7 +47,7 @@ class Output:
 
 
 class _Keeper:
-    """A sink that keeps what fits; its starter waits for the end."""
+    """A sink that keeps what fits."""
 
     def __init__(self, kept: HeadTail) -> None:
         self.data = kept.add
@@ -56,8 +56,8 @@ class _Keeper:
 
 
 async def run_once(nursery: Nursery, command: Command, *, timeout: float, limit: int = 4 * 2**20) -> Output:
-    """Run a program to its end with no input; `limit` bytes of its output are kept. Raises TimeoutError. However this
-    ends, the program is dead then."""
+    """Run a program to its end with no input, keeping `limit` bytes of its output. Raises TimeoutError. In every case
+    the program is dead afterwards."""
     stdout = HeadTail(limit, head=limit)
     child = await nursery.start(command, _Keeper(stdout))
     child.close_stdin()
@@ -81,8 +81,8 @@ class Finished:
 
 
 async def run_to_end(command: Command, *, timeout_s: float, output_bytes: int) -> Finished:
-    """The same for a command that may take long and say much: the beginning and the end of its output are kept, also
-    when its time is up. Raises CannotStart."""
+    """The same for a command that may run long and print much: the beginning and the end of its output are kept, also
+    after a timeout. Raises CannotStart."""
     stdout, stderr = HeadTail(output_bytes), HeadTail(output_bytes)
     began = asyncio.get_running_loop().time()
     child = await start_child(command, _Keeper(stdout), stdin=subprocess.DEVNULL, stderr=stderr, grace=PATIENCE_S)

@@ -1,7 +1,7 @@
-"""Work in a thread of its own that is stopped, and waited for, when whoever wants it is cancelled.
+"""Work in a thread of its own, which is stopped and joined when the caller is cancelled.
 
-For work that may take minutes or keep its thread busy: the loop's shared thread pool would be full of the first, and
-the event loop would be late for everybody because of the second.
+For work that may take minutes or keep its thread busy: the first would fill the loop's shared thread pool, and the
+second would delay the event loop.
 """
 
 import asyncio
@@ -20,8 +20,8 @@ class Stopped(Exception):
 
 
 async def in_own_thread(work: Callable[[], T], stop: Callable[[], None], name: str) -> T:
-    """Run `work` in a thread of its own. When cancelled: `stop()`, and `work` is waited for, so that nothing of it
-    outlives the caller."""
+    """Run `work` in a thread of its own. When cancelled, call `stop()` and wait for `work`, so nothing of it outlives
+    the caller."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
     done.add_done_callback(lambda future: future.cancelled() or future.exception())  # nobody may be left to ask

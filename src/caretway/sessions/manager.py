@@ -9,23 +9,23 @@ import hashlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Protocol
 
 from msgspec.structs import replace
 
 from ..core.errors import ErrorKind, GatewayError
-from ..core.events import Event, ReasoningDelta, RunUsage, TextDelta
+from ..core.events import RunUsage
 from ..core.fold import Reply
 from ..core.recovery import Cause, Rung
 from ..core.request import Message, Role, SessionMode, ToolResult, TurnRequest, last_answer
-from ..core.source import receive
 from ..core.turn import Backend, Snapshot, StageFactory
-from ..tasks import aside, spawn
+from ..tasks import aside
+from .drain import Drain
 from .lifecycle import Happening, SessionState
 from .live import LiveTurn
 from .parking import first_to_go, patience
 from .plan import Continue, Fresh, Parked, Repeat, Replay, Resume, history_chains, plan
-from .repeated_answer import REPEATER, RepeatedTurn
+from .repeated_answer import REPEATER, repeated_turn
 from .response import MAX_ANSWER_BYTES, Label, Response
 from .tickets import Tickets, new_sid
 from .transcript import Chain, answer_message, tools_key
@@ -43,9 +43,6 @@ class SessionLimits:
     scope: str = ""
     """Whose conversations these are: backend, host, account."""
 
-
-DRAINED_BYTES: Final = 256 * 1024
-"""A turn whose client hung up is closed when it says more than this. What is near its end gets there."""
 
 Guard = Callable[[TurnRequest], TurnRequest]
 """The request as the model is to be told it; raises GatewayError(TOOL_LOOP) when the loop must end."""
@@ -107,14 +104,15 @@ class Sessions:
         return len(self._live)
 
     async def open(self, request: TurnRequest) -> Response:
-        """A response for this request; raises GatewayError when there is none to be had."""
-        told = await self._guarded(request)
-        chains = await aside(history_chains, told) if request.large else None
+        """A response for this request; raises GatewayError when there is none to be had. `request` is what the client
+        said, `model_request` what the model is told: the loop guard may have added a word."""
+        model_request = await self._guarded(request)
+        chains = await aside(history_chains, model_request) if request.large else None
         if not self._store.settled and _may_continue(request):
             await self._store.settle()
         mode = request.session or self._limits.mode
         decision = plan(
-            told,
+            model_request,
             mode=mode,
             abilities=self._backend.abilities,
             parked=self._known(request),
@@ -139,10 +137,10 @@ class Sessions:
                         raise
                     label, reason, gone_while_parked = "replayed", "the parked turn was lost", True
                 else:
-                    return self._respond(live, request, told, "resumed", reason)
+                    return self._respond(live, request, model_request, "resumed", reason)
             case Repeat(sid=sid, reason=reason):
                 live = self._live[sid]
-                again = LiveTurn(RepeatedTurn(live.answer, live.tickets), live.tickets, request)
+                again = LiveTurn(repeated_turn(live.answer, live.tickets), live.tickets, request)
                 return Response(REPEATER, again, request, "resumed", reason, (), None)
             case Continue(reason=reason):
                 known, label = decision, "continued"
@@ -152,7 +150,9 @@ class Sessions:
                     self._finish(self._live[sid], Happening.STOPPED)
             case Fresh(reason=reason):
                 label = "fresh"
-        response = self._respond(await self._start(request, told, known), request, told, label, reason)
+        response = self._respond(
+            await self._start(request, model_request, known), request, model_request, label, reason
+        )
         if gone_while_parked:
             response.recoveries.append((Rung.FRESH_RUN.value, Cause.CUT.value))
         return response
@@ -185,14 +185,14 @@ class Sessions:
                 known[ticket] = self._starting[ticket]
         return known
 
-    async def _start(self, request: TurnRequest, told: TurnRequest, known: Continue | None = None) -> LiveTurn:
+    async def _start(self, request: TurnRequest, model_request: TurnRequest, known: Continue | None = None) -> LiveTurn:
         if self._closing:
             raise GatewayError(ErrorKind.CANCELLED, "The gateway is stopping.")
-        given = self._results(told)
+        given = self._results(model_request)
         for result in given:  # a client may repeat this request, too, and at once
             self._starting[result.call_id] = Parked.starting(request, given)
         try:
-            live = await self._started(request, told, known)
+            live = await self._started(request, model_request, known)
         finally:
             for result in given:
                 self._starting.pop(result.call_id, None)
@@ -202,7 +202,7 @@ class Sessions:
             self._replaying[result.call_id] = live
         return live
 
-    async def _started(self, request: TurnRequest, told: TurnRequest, known: Continue | None) -> LiveTurn:
+    async def _started(self, request: TurnRequest, model_request: TurnRequest, known: Continue | None) -> LiveTurn:
         chain, unchained, snapshot = None, request.messages, None
         if known is not None:
             chain, snapshot = known.chain, known.snapshot
@@ -210,7 +210,7 @@ class Sessions:
         if request.large:  # now, and not when its answer is complete
             chain = await aside(_chained, chain, request, unchained)
             unchained = ()
-        turn = await self._backend.start(told, snapshot)
+        turn = await self._backend.start(model_request, snapshot)
         return LiveTurn(turn, Tickets(new_sid(), request.call_prefix), request, chain, unchained)
 
     @staticmethod
@@ -233,9 +233,11 @@ class Sessions:
         live.goes_on(request, request.messages[decision.known :])
         await live.turn.submit([live.tickets.inward(result) for result in decision.results], decision.extra)
 
-    def _respond(self, live: LiveTurn, request: TurnRequest, told: TurnRequest, label: Label, reason: str) -> Response:
+    def _respond(
+        self, live: LiveTurn, request: TurnRequest, model_request: TurnRequest, label: Label, reason: str
+    ) -> Response:
         async def restart(reopened: int) -> LiveTurn:
-            return await self._start(request, replace(told, reopened=reopened))
+            return await self._start(request, replace(model_request, reopened=reopened))
 
         required = (request.session or self._limits.mode) is SessionMode.REQUIRED and label != "fresh"
         return Response(
@@ -274,24 +276,15 @@ class Sessions:
         response.give_up()
         if live.state is SessionState.RUNNING:
             live.happened(Happening.HUNG_UP)
-            spawn(self._drain(response), "drain-after-hang-up")
+            Drain(response, self._limits.disconnect_grace, self._give_up)
 
-    async def _drain(self, response: Response) -> None:
-        """Its client hung up: the turn may end or park by itself within the grace, unread, if it says little."""
-        said = 0
-        try:
-            async with asyncio.timeout(self._limits.disconnect_grace):
-                while not response.over:
-                    said += sum(map(_size, await receive(response)))
-                    if said > DRAINED_BYTES:
-                        raise TimeoutError
-        except (TimeoutError, GatewayError):
-            response.give_up()
-            live = response.live  # another one than before, if the response was started anew in between
-            if live.state is SessionState.RUNNING:
-                live.happened(Happening.HUNG_UP)
-            if live.state is SessionState.DETACHED:
-                self._finish(live, Happening.EXPIRED)
+    def _give_up(self, response: Response) -> None:
+        response.give_up()
+        live = response.live  # another one than before, if the response was started anew in between
+        if live.state is SessionState.RUNNING:
+            live.happened(Happening.HUNG_UP)
+        if live.state is SessionState.DETACHED:
+            self._finish(live, Happening.EXPIRED)
 
     # ---- parked turns
 
@@ -328,10 +321,6 @@ class Sessions:
 def _may_continue(request: TurnRequest) -> bool:
     """A user's new words after an answer: then a kept conversation is looked for."""
     return last_answer(request.messages) > 0 and request.messages[-1].role is not Role.TOOL
-
-
-def _size(event: Event) -> int:
-    return 64 + (len(event.text) if isinstance(event, TextDelta | ReasoningDelta) else 0)
 
 
 def _chained(chain: Chain | None, request: TurnRequest, messages: Sequence[Message]) -> Chain:

@@ -182,9 +182,13 @@ def _by_ticket(
 
 
 def _given_before(said: tuple[Message, ...], model: str, results: tuple[ToolResult, ...], turn: Parked) -> Plan:
-    """SDKs repeat a request after a timeout. A second run never starts beside a live one for the same calls."""
+    """SDKs repeat a request after a timeout. A second run never starts beside a live one for the same calls.
+
+    Clients put a clock or a reminder beside results. With other words there the old answer is not an answer to this
+    request, so the run that gave it makes room for a new one: nobody asks for what it waits for. Should somebody answer
+    its calls all the same, that is replayed."""
     same = model == turn.model and _same_words(said, turn.history)
-    if not turn.own and not same:
+    if not turn.own and not same and not (model == turn.model and _same_results(said, turn.history)):
         return Replay("unknown or expired ticket")
     if not {result.call_id for result in results} <= {result.call_id for result in turn.given}:
         return Replay("these results were given before")
@@ -196,12 +200,25 @@ def _given_before(said: tuple[Message, ...], model: str, results: tuple[ToolResu
             "These tool results are being worked on: an earlier request that gave them is still open.",
             hint="Wait for its answer, or close it and ask again.",
         )
-    return Repeat(turn.sid) if same else Replay("these results were given before")
+    return Repeat(turn.sid) if same else Replay("these results were given before, beside other words", turn.sid)
 
 
 def _same_words(one: tuple[Message, ...], other: tuple[Message, ...]) -> bool:
     """Spelling apart."""
     return one == other or list(map(canonical, one)) == list(map(canonical, other))
+
+
+def _same_results(one: tuple[Message, ...], other: tuple[Message, ...]) -> bool:
+    """The same conversation and the same results, whatever else was said beside those."""
+    answered, known = last_answer(one), last_answer(other)
+    if not _same_words(one[:answered], other[:known]):
+        return False
+    return _same_words(_results_alone(one[answered:]), _results_alone(other[known:]))
+
+
+def _results_alone(tail: tuple[Message, ...]) -> tuple[Message, ...]:
+    results = {part: None for message in tail for part in message.parts if isinstance(part, ToolResult)}
+    return tuple([Message(Role.TOOL, (result,)) for result in results])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,12 @@
-"""One HTTP answer in progress: a live turn's events with our tickets, filtered by the stages, in batches.
+"""One HTTP answer in progress: a live turn's events in their legal order, with our tickets, filtered by the stages.
 
-The turn is not the response's: when the client hangs up the turn is left to the manager, which lets it end by itself
-within a short grace or closes it. Until something visible came, a turn that cannot go on is started anew, once.
+In: the turn's batches. Out: what the client is shown of them, and the fold of it. The turn is not the response's: when
+the client hangs up the turn is left to the manager, which lets it end by itself within a short grace or closes it.
+Until something was shown another run may answer instead (`second_try.py`).
 """
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Literal, Protocol
 
 from ..core.errors import ErrorKind, GatewayError
@@ -28,29 +28,22 @@ from ..core.events import (
 )
 from ..core.fold import Fold, Reply
 from ..core.order import EventOrder, OrderState
-from ..core.recovery import RETRY_BUDGET, Cause, Rung
 from ..core.request import TurnRequest
 from ..core.turn import Stage, StageFactory
-from ..tasks import spawn
 from .lifecycle import Happening
 from .live import LiveTurn
+from .second_try import Restart, SecondTry
 
 log = logging.getLogger(__name__)
 
 Label = Literal["fresh", "replayed", "resumed", "continued"]
 
 _DELTAS = (TextDelta, ReasoningDelta)
-_FRESH_BECAUSE: Final = {
-    Cause.CUT.value: "the run was lost twice",
-    Cause.SILENT.value: "the run fell silent",
-    Cause.STALLED.value: "the run made no progress",
-    Cause.REFUSED.value: "the run was refused twice",
-    Cause.TOKEN.value: "the token was refused twice",
-    Cause.DIVERGED.value: "the model took another way after its run was lost",
-    Cause.INCOMPLETE.value: "the kept conversation was incomplete",
+_ENDS: Final[dict[type, Happening]] = {
+    TurnPaused: Happening.PAUSED,
+    TurnEnded: Happening.ENDED,
+    TurnFailed: Happening.FAILED,
 }
-MAX_RECOVERIES: Final = 16
-"""Of one response, in its log line."""
 _CALLS = (ToolCallStarted, ToolCallDelta, ToolCallReady)
 MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024
 """One response: its words as they stand in JSON, its calls and what is kept with them."""
@@ -59,8 +52,6 @@ CALL_BYTES: Final = 1024
 """What a piece of a call's arguments, and a call, take beside the words."""
 MAX_CALLS: Final = 4096
 """Of one turn: all that its client may come back for."""
-MAX_HELD_EVENTS: Final = 50_000
-"""How much may be said before a call that was demanded."""
 
 
 class ResponseOwner(Protocol):
@@ -75,25 +66,18 @@ class ResponseOwner(Protocol):
 
 class Response:
     __slots__ = (
-        "_decided",
         "_factories",
         "_failure",
         "_fold",
         "_heard",
-        "_held",
         "_keeper",
         "_max_bytes",
-        "_must_call",
         "_order",
         "_plain",
         "_ready",
-        "_reopened",
-        "_restart",
-        "_restarting",
+        "_second_try",
         "_stages",
         "_started",
-        "_tries",
-        "_visible",
         "_whole",
         "label",
         "live",
@@ -111,10 +95,10 @@ class Response:
         label: Label,
         reason: str,
         stages: Sequence[StageFactory],
-        restart: Callable[[int], Awaitable[LiveTurn]] | None,
+        restart: Restart | None,
         max_bytes: int = MAX_ANSWER_BYTES,
     ) -> None:
-        """`restart` opens a fresh run for the whole request, when told how many were opened for it before."""
+        """`restart` is None where no other run may answer."""
         self._max_bytes = max_bytes
         self.label: Label = label
         self.reason = reason
@@ -123,22 +107,14 @@ class Response:
         self.over = False
         self._keeper = keeper
         self._factories = stages
-        self._restart = restart
-        self._reopened = 0
-        self._decided: str | None = None
-        """Why the turn itself has decided for a fresh run, and counted it."""
-        self._tries = 2 if request.tool_choice.mode in ("required", "named") else 1
-        self.recoveries: list[tuple[str, str]] = []
-        """(rung, cause) of each time that a run was lost and the turn went on; the first few."""
+        self._second_try = SecondTry(request, restart)
+        self.recoveries = self._second_try.recoveries
         self._started = False
-        self._visible = False
         self._plain = False
         """Nothing but what upstream says is to be shown, and something was."""
-        self._must_call = request.tool_choice.mode in ("required", "named") and bool(request.tools)
-        self._held: list[Event] = []
         self._ready: Callable[[], None] | None = None
-        self._restarting: asyncio.Task[None] | None = None
-        self._failure: GatewayError | None = None
+        self._failure: Exception | None = None
+        """Why no other run could be started."""
         self._begin()
 
     def _begin(self) -> None:
@@ -178,32 +154,48 @@ class Response:
                 events = self._digest(events)
             except Exception as failure:
                 return self._failed(failure)
-        elif self._restarting is not None or self.over:
+        elif self.over or self._second_try.starting is not None:
             return []
         else:
             events = self._next()
         if not events:
             return events
-        if not self._visible and (again := self._why_again(events)) is not None and self._restart is not None:
-            self.label, self.reason = "replayed" if self.label != "fresh" else "fresh", again
-            self.over = False
-            self._restarting = spawn(self._start_again(self._restart), "start-turn-again")
-            return []
-        if self._must_call:
-            return self._hold(events)
-        self._plain = self._visible and not self._stages and self._order.state is OrderState.OPEN
+        second = self._second_try
+        if not second.shown:
+            events = self._unless_again(events)
+        open_ = self._order.state is OrderState.OPEN and not self.over
+        self._plain = open_ and second.shown and not self._stages
         return events
 
-    async def _start_again(self, restart: Callable[[int], Awaitable[LiveTurn]]) -> None:
-        try:
-            self.live = await restart(self._reopened)
+    def _unless_again(self, events: list[Event]) -> list[Event]:
+        """These events, or nothing: another run answers instead, or they are held back."""
+        second = self._second_try
+        again = second.judge(events)
+        if again is not None:
+            self._started = self._started and TurnStarted not in map(type, events)  # not shown, if it is among these
+            self.label, self.reason = "replayed" if self.label != "fresh" else "fresh", again
+            self.over = False
+            second.start(self._started_again)
+            return []
+        if not second.must_call:
+            return events
+        if second.overfull(len(events)) and not self.over:
+            events = [*events, *self._too_long()]
+        last = events[-1]
+        shown = second.hold(events)
+        if shown and shown[-1] is not last:  # there was no call: the words before are no answer
+            self._fold, self._whole = Fold(), None
+            self._fold.feed(shown[-1])
+        return shown
+
+    def _started_again(self, outcome: LiveTurn | Exception) -> None:
+        if isinstance(outcome, Exception):
+            self._failure = outcome
+        else:
+            self.live, self._failure = outcome, None
             self._begin()
             if self._ready is not None:
-                self.live.turn.listen(self._ready)
-        except GatewayError as error:
-            self._failure = error
-        finally:
-            self._restarting = None
+                outcome.turn.listen(self._ready)
         if self._ready is not None:
             self._ready()
 
@@ -217,9 +209,8 @@ class Response:
             self._keeper.let_go(self)
 
     def give_up(self) -> None:
-        """Nobody waits any more: what is being started anew is not wanted."""
-        if self._restarting is not None:
-            self._restarting.cancel()
+        """Nobody waits any more."""
+        self._second_try.cancel()
 
     # ---- events
 
@@ -258,16 +249,16 @@ class Response:
             if self.over:
                 break
             if type(event) is Recovered:
-                self._recovered(event)
+                self._second_try.recovered(event)
                 continue
-            if isinstance(event, _DELTAS) and self._order.state is OrderState.OPEN:
+            if (type(event) is TextDelta or type(event) is ReasoningDelta) and self._order.state is OrderState.OPEN:
                 self._heard += len(event.text)  # legal wherever the order is open
                 last = False
             else:
                 self._order.check(event)
                 event = self.live.tickets.outward(event)
-                last = isinstance(event, TERMINAL)
-                if not last and isinstance(event, _CALLS):
+                last = type(event) in TERMINAL
+                if type(event) in _CALLS:
                     self._note_call(event)
                 elif type(event) is TurnStarted:
                     if self._started:  # by a run that was lost before it said anything
@@ -275,8 +266,8 @@ class Response:
                         continue
                     self._started = True
             for shown in self._staged(event) if self._stages else (event,):
-                if isinstance(shown, TERMINAL):
-                    if not last and isinstance(shown, TurnEnded):  # upstream is stopped before it could count
+                if type(shown) in TERMINAL:
+                    if not last and type(shown) is TurnEnded:  # upstream is stopped before it could count
                         usage = UsageReported(estimated_usage(self.request, self._fold.reply()))
                         self._fold.feed(usage)
                         out.append(usage)
@@ -287,27 +278,31 @@ class Response:
                 if type(shown) is not ToolCallDelta:  # the call itself will say it whole
                     self._fold.feed(shown)
                 out.append(shown)
-        if self._stages or self._must_call:
+        if self._stages or self._second_try.must_call:
             self._fold.add(())  # elsewhere the batches of deltas let it catch up
         limit = self._max_bytes
         if (self._heard > limit or self._fold.weight > limit) and not self.over:
             out += self._too_long()
         return out
 
-    def _note_call(self, event: ToolCallStarted | ToolCallDelta | ToolCallReady) -> None:
-        if isinstance(event, ToolCallDelta):
-            self._heard += len(event.arguments) + PIECE_BYTES
-        elif isinstance(event, ToolCallStarted):
-            self._heard += CALL_BYTES
-        elif len(self.live.issued) < MAX_CALLS:
-            # Known before the client can see it: no client beats the registry.
-            self._keeper.issue(self.live, event.id)
-        else:
-            raise GatewayError(
-                ErrorKind.UPSTREAM_PROTOCOL,
-                f"The model made more than {MAX_CALLS} tool calls in one turn.",
-                hint="Start a new conversation.",
-            )
+    def _note_call(self, event: Event) -> None:
+        match event:
+            case ToolCallStarted():
+                self._heard += CALL_BYTES
+            case ToolCallDelta(arguments=arguments):
+                self._heard += len(arguments) + PIECE_BYTES
+            case ToolCallReady(id=ticket):
+                if len(self.live.issued) >= MAX_CALLS:
+                    raise GatewayError(
+                        ErrorKind.UPSTREAM_PROTOCOL,
+                        f"The model made more than {MAX_CALLS} tool calls in one turn.",
+                        hint="Start a new conversation.",
+                    )
+                self._keeper.issue(
+                    self.live, ticket
+                )  # known before the client can see it: no client beats the registry
+            case _:
+                pass
 
     def _staged(self, event: Event) -> list[Event]:
         first, *others = self._stages
@@ -319,69 +314,8 @@ class Response:
             self._stages = [stage for stage in self._stages if not stage.spent] if others else []
         return events
 
-    def _end(self, event: TurnPaused | TurnEnded | TurnFailed, *, made_up: bool) -> None:
+    def _end(self, event: Event, *, made_up: bool) -> None:
+        """`made_up`: by a stage, so that upstream has to be stopped."""
         self.over = True
         self._plain = False
-        if made_up:
-            happening = Happening.STOPPED
-        elif isinstance(event, TurnPaused):
-            happening = Happening.PAUSED
-        elif isinstance(event, TurnEnded):
-            happening = Happening.ENDED
-        else:
-            happening = Happening.FAILED
-        self._keeper.settle(self.live, happening, self.reply())
-
-    # ---- second chances, before anything was shown
-
-    def _why_again(self, events: Sequence[Event]) -> str | None:
-        """Why a fresh run is to answer instead; None: it is not. Every run counts against the same retry budget."""
-        last = events[-1]
-        if isinstance(last, TurnFailed) and last.error.kind is ErrorKind.TURN_GONE:
-            cause, self._decided = self._decided, None
-            if cause is None:  # a turn that has no ladder of its own
-                cause = Cause.INCOMPLETE.value
-                self._recovered(Recovered(Rung.FRESH_RUN.value, cause, self._reopened + 1))
-                self._decided = None
-            return _FRESH_BECAUSE[cause] if self._reopened <= RETRY_BUDGET else None
-        if self._must_call and isinstance(last, TurnEnded) and not _calls(events):
-            self._tries -= 1
-            self._reopened += 1
-            again = self._tries > 0 and self._reopened <= RETRY_BUDGET
-            return "the model did not call a tool at first" if again else None
-        if not self._must_call and any(not isinstance(event, TurnStarted) for event in events):
-            self._visible = True
-        return None
-
-    def _recovered(self, event: Recovered) -> None:
-        self._reopened = event.reopened
-        self._decided = event.cause if event.how == Rung.FRESH_RUN.value else None
-        if len(self.recoveries) < MAX_RECOVERIES:
-            self.recoveries.append((event.how, event.cause))
-
-    def _hold(self, events: list[Event]) -> list[Event]:
-        """A call is demanded: nothing is shown until there is one, so that there can be a second try."""
-        self._held += events
-        if len(self._held) > MAX_HELD_EVENTS and not self.over:
-            events = self._too_long()
-            self._held += events
-        if _calls(events):
-            self._must_call = False
-            self._visible = True
-        elif isinstance(events[-1] if events else None, TurnEnded):
-            error = GatewayError(
-                ErrorKind.UPSTREAM_ERROR,
-                "The request demands a tool call, and the model answered in text twice.",
-                hint="Use `tool_choice: auto`, or say in the prompt which tool to call.",
-            )
-            self._fold, self._whole = Fold(), None
-            self._fold.feed(TurnFailed(error))
-            return [TurnStarted(), TurnFailed(error)]
-        elif not isinstance(events[-1] if events else None, TurnFailed | TurnPaused):
-            return []
-        held, self._held = self._held, []
-        return held
-
-
-def _calls(events: Sequence[Event]) -> bool:
-    return any(isinstance(event, ToolCallStarted) for event in events)
+        self._keeper.settle(self.live, Happening.STOPPED if made_up else _ENDS[type(event)], self.reply())

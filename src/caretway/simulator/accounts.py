@@ -2,7 +2,7 @@
 
 Tokens are JWT-shaped, with a real expiry and a number of their own; nobody checks the signature, but a token of ours
 that has expired or was revoked is refused. Two keys are two accounts. A key can wish for more: `life=SECONDS` sets the
-life of its tokens, `model=ID` adds a model that only this account has.
+life of its tokens, `model=ID` adds a model that only this account has, `spent=PERCENT` is how much of its plan is used.
 """
 
 import base64
@@ -23,6 +23,7 @@ ISSUER: Final = "caretway-simulator"
 _REFUSED: Final = ("bad", "expired")
 _USER: Final = "simulated|user"
 _LIFE: Final = re.compile(r"life=(\d{1,9})")
+_SPENT: Final = re.compile(r"spent=(\d{1,3})")
 _MODEL: Final = re.compile(r"model=([A-Za-z0-9-]{1,64})")
 
 
@@ -33,6 +34,7 @@ class _Person:
     name: str = _USER
     life: int = LIFETIME_S
     model: str = ""
+    spent: int = 0
 
 
 class Accounts:
@@ -64,12 +66,21 @@ class Accounts:
         if not self.accepts(key):
             return None
         if _claims(key).get("type") == "refresh":
+            if self._world.manners.refresh_at == "token":
+                return None
             self._world.stats.token_refreshes += 1
         else:
             self._world.stats.token_exchanges += 1
         return self._issue(_person(key))
 
     def refresh(self, token: str) -> dict[str, str] | None:
+        return self._renewed(token) if self._world.manners.refresh_at == "anywhere" else None
+
+    def renew(self, token: str) -> dict[str, str] | None:
+        """The same at `/auth/token`."""
+        return self._renewed(token) if self._world.manners.refresh_at != "exchange" else None
+
+    def _renewed(self, token: str) -> dict[str, str] | None:
         if not self.accepts(token):
             return None
         self._world.stats.token_refreshes += 1
@@ -95,6 +106,10 @@ class Accounts:
         """The model that only this account has; usually none."""
         return str(_claims(token).get("model", ""))
 
+    def spent(self, token: str) -> int:
+        """How much of its plan this account has used, in percent."""
+        return _person(token).spent
+
     def _note(self, uuid: str, challenge: str) -> None:
         self._polled[uuid] = challenge
         while len(self._polled) > MAX_LOGINS:
@@ -117,6 +132,7 @@ class Accounts:
             "exp": now + life,
             "life": person.life,
             "model": person.model,
+            "spent": person.spent,
             "iss": ISSUER,
         }
         return f"{_encode({'alg': 'none', 'typ': 'JWT'})}.{_encode(claims)}.{_encode({'simulated': self._issued})}"
@@ -125,10 +141,10 @@ class Accounts:
 def _person(credential: str) -> _Person:
     known = _claims(credential)
     if known.get("iss") == ISSUER:
-        return _Person(known["sub"], known["life"], known["model"])
-    life, model = _LIFE.search(credential), _MODEL.search(credential)
+        return _Person(known["sub"], known["life"], known["model"], known.get("spent", 0))
+    life, model, spent = (pattern.search(credential) for pattern in (_LIFE, _MODEL, _SPENT))
     name = f"simulated|{hashlib.sha256(credential.encode()).hexdigest()[:12]}"
-    return _Person(name, int(life[1]) if life else LIFETIME_S, model[1] if model else "")
+    return _Person(name, int(life[1]) if life else LIFETIME_S, model[1] if model else "", int(spent[1]) if spent else 0)
 
 
 def _challenge(verifier: str) -> str:

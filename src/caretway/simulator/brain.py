@@ -64,13 +64,18 @@ def not_offered(name: str) -> str:
 def recall(history: Sequence[InputMessage], at: int, new_results: int) -> str:
     """What `sim: recall` says, for a script in message `at`; `new_results` came in after it."""
     turns = sum(message.role == "user" for message in history[:at])
-    results = new_results + sum(isinstance(part, InputResult) for message in history[:at] for part in message.parts)
+    results = new_results + count_results(history[:at])
     first = next((message.text for message in history if message.role == "user"), "")
     shown = " ".join(first.split())[:_RECALL_CHARS]
     return (
         f"{turns} earlier user turn{'s' * (turns != 1)} and {results} tool result{'s' * (results != 1)}. "
         f"First user text: {shown}"
     )
+
+
+def count_results(messages: Sequence[InputMessage]) -> int:
+    """Those that the state holds as results."""
+    return sum(isinstance(part, InputResult) and not part.told for message in messages for part in message.parts)
 
 
 # ---------------------------------------------------------------------------------------------- what was done already

@@ -59,8 +59,12 @@ def request(kind: str, args: dict[str, Any], call_id: str) -> pb.ExecServerMessa
 
 
 def mcp_args(tool: Tool, use: ToolUse, call_id: str) -> pb.McpArgs:
+    spelled = use.name if use.name == tool.prefixed else ""  # the model's own spelling travels as it is
     args = pb.McpArgs(
-        name=tool.name, tool_call_id=call_id, provider_identifier=tool.provider, tool_name=tool.tool_name or tool.name
+        name=spelled or tool.name,
+        tool_call_id=call_id,
+        provider_identifier=tool.provider,
+        tool_name=spelled or tool.tool_name or tool.name,
     )
     for key, value in use.args.items():
         json_format.ParseDict(value, args.args[key])

@@ -12,6 +12,11 @@ _Error = ai.ErrorDetails
 RETRY_AFTER_MS: Final = 7000
 
 
+def _bare(code: str, message: str = "Error") -> ConnectError:
+    """Without details: all that the real service often says."""
+    return ConnectError(code, message)
+
+
 def _fault(code: str, error: int, title: str, detail: str, **extra: str) -> ConnectError:
     return ConnectError(
         code,
@@ -60,7 +65,51 @@ SCRIPTED: Final = {
         "unavailable", _Error.ERROR_UNSPECIFIED, "Service unavailable", "Simulated: try again in a moment."
     ),
     "internal": _fault("internal", _Error.ERROR_INTERNAL, "Internal error", "Simulated: something broke."),
+    # What follows was recorded by others; see the table of errors in wire/README.md.
+    "bare": _bare("resource_exhausted"),
+    "quota": _bare("resource_exhausted", "You've hit your usage limit"),
+    "outdated": _fault(
+        "permission_denied", _Error.ERROR_OUTDATED_CLIENT, "Update Required", "Simulated: this client is too old."
+    ),
+    "schema": _fault(
+        "internal",
+        _Error.ERROR_PROVIDER_ERROR,
+        "Provider Error",
+        "We're having trouble connecting to the model provider. (simulated)",
+        providerStatusCode="400",
+    ),
+    "policy": _fault(
+        "failed_precondition",
+        _Error.ERROR_MODEL_BLOCKED,
+        "Review Data Policy",
+        "Simulated: accept the policy of this model in the dashboard first.",
+    ),
+    "plan": _bare("failed_precondition"),
+    "gone": _bare("not_found"),
+    "late": _bare("invalid_argument"),
+    "region": _fault(
+        "permission_denied",
+        _Error.ERROR_UNSUPPORTED_REGION,
+        "Model not available",
+        "Simulated: this model is not served in your region.",
+    ),
+    "team_region": _bare("failed_precondition", "This region is not yet available for your team"),
+    "max_mode": _fault(
+        "invalid_argument",
+        _Error.ERROR_MAX_MODE_REQUIRED,
+        "Max mode required",
+        "Simulated: this variant needs max mode.",
+    ),
+    "denied": _bare("permission_denied"),
+    "no_exec": _bare("internal", "No exec result"),
+    "picture": _bare("internal", "Unable to parse image"),
+    "eof": _bare("unavailable"),
 }
+"""`eof` is not an error on the wire: the stream ends without a frame when it is named in the newest user message."""
+NOT_FOUND: Final = SCRIPTED["gone"]
+UNKNOWN_MODEL: Final = _fault(
+    "not_found", _Error.ERROR_BAD_MODEL_NAME, "Unknown model", "Simulated: no such model is available."
+)
 
 NOT_SIGNED_IN: Final = _fault(
     "unauthenticated", _Error.ERROR_NOT_LOGGED_IN, "Not logged in", "The call carries no token that is accepted."

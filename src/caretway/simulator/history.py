@@ -5,8 +5,9 @@ Forms: JSON root prompt messages (ours, or another client's), turns with their s
 """
 
 import base64
+import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from google.protobuf import json_format
@@ -15,6 +16,8 @@ from ..wire import blobs
 from ..wire.messages import pb
 from .model_input import InputCall, InputMessage, InputResult, InputText, Part, Picture, Role, Thought
 from .tokens import IMAGE_TOKENS, Piece, estimate
+
+_DATA_URI: Final = re.compile(r"data:([^;,]*);base64,")
 
 
 class HistoryError(ValueError):
@@ -67,7 +70,7 @@ def _read_part(part: dict[str, Any]) -> Iterator[Part]:
         case "reasoning" | "thinking":
             yield Thought(str(part.get("text", "")))
         case "image" | "file":
-            yield Picture(str(part.get("mimeType") or part.get("mediaType") or "image"), _as_text(part.get("image")))
+            yield _picture(str(part.get("mimeType") or part.get("mediaType") or "image"), _as_text(part.get("image")))
         case "tool-call":
             args = part.get("args", part.get("input", {}))
             yield InputCall(call_id, name, args if isinstance(args, str) else _as_json(args))
@@ -76,6 +79,12 @@ def _read_part(part: dict[str, Any]) -> Iterator[Part]:
             yield InputResult(call_id, name, _as_text(result), part.get("isError") is True)
         case _:
             pass
+
+
+def _picture(mime_type: str, data: str) -> Picture:
+    """From bare base64 or from a data URI: the same picture is the same, however it was written."""
+    found = _DATA_URI.match(data)
+    return Picture(found[1] or mime_type, data[found.end() :]) if found else Picture(mime_type, data)
 
 
 def _as_json(value: Any) -> str:
@@ -109,7 +118,7 @@ def _write_part(part: Part) -> dict[str, Any]:
         case Thought(text):
             return {"type": "reasoning", "text": text}
         case Picture(mime_type, data):
-            return blobs.image_part(mime_type, data)
+            return {"type": "image", "mediaType": mime_type, "image": f"data:{mime_type};base64,{data}" if data else ""}
         case InputCall(call_id, name, args):
             return blobs.tool_call_part(call_id, name, _parse_args(args))
         case InputResult(call_id, name, text, is_error):

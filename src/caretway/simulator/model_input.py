@@ -41,6 +41,8 @@ class InputResult:
     name: str
     text: str
     is_error: bool = False
+    told: bool = False
+    """Told in prose or in a turn's steps: the model has read it, the state does not hold it as a result."""
 
 
 Part = InputText | Thought | Picture | InputCall | InputResult
@@ -69,6 +71,11 @@ class Tool:
         """The name its owner gave it; `name` usually carries the provider in front."""
         return self.tool_name or self.name
 
+    @property
+    def prefixed(self) -> str:
+        """The name under which models were seen to call it now and then."""
+        return f"mcp_{self.provider}_{self.shown}"
+
 
 def find(tools: Sequence[Tool], name: str) -> Tool | None:
-    return next((tool for tool in tools if name in (tool.tool_name, tool.name)), None)
+    return next((tool for tool in tools if name in (tool.tool_name, tool.name, tool.prefixed)), None)

@@ -1,14 +1,13 @@
-"""The simulated models, in the forms in which Cursor lists models: flat, with variants, and the public list.
+"""The simulated models, in the forms in which Cursor lists models: slugs, base models with variants, the public list.
 
-The three models of our own are always there. With Cursor's catalogue the models of `model_catalogue` follow them.
+The classic list has three models of our own; the other one is `catalogue`.
 """
 
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..wire.messages import ai, pb
-from . import model_catalogue
-from .model_catalogue import BaseModel, Variant
+from ..wire.messages import pb
+from . import catalogue, raw_fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +26,11 @@ MODELS: Final = (
 )
 DEFAULT: Final = MODELS[0]
 _DEFAULT_EFFORT: Final = "medium"
+_SIMULATED: Final = " (simulated)"
 
 
 def thinks(model_id: str) -> bool:
-    return any(model.id == model_id and model.efforts for model in MODELS)
+    return "thinking=true" in model_id or any(model.id == model_id and model.efforts for model in MODELS)
 
 
 def writes_cache(model_id: str) -> bool:
@@ -51,64 +51,87 @@ def details(model: Model) -> pb.ModelDetails:
     return message
 
 
-def usable(own: str = "", *, cursor: bool = False) -> pb.GetUsableModelsResponse:
-    """The flat list. `own`: one more. `cursor`: with Cursor's own, which says nothing about thinking."""
-    listed = [details(model) for model in MODELS]
-    if cursor:
-        for row in listed:
-            row.ClearField("thinking_details")
-        listed += model_catalogue.usable()
-    if own:
-        listed.append(details(Model(own, own, "")))
-    return pb.GetUsableModelsResponse(models=listed)
+def usable(*, cursor_catalogue: bool) -> pb.GetUsableModelsResponse:
+    """The flat list. Cursor's own tells of no model that it thinks."""
+    if not cursor_catalogue:
+        return pb.GetUsableModelsResponse(models=[details(model) for model in MODELS])
+    listed = pb.GetUsableModelsResponse()
+    for slug, base, variant in catalogue.slugs():
+        name = f"{base.name} {' '.join(value for _, value in variant.params)}".strip() + _SIMULATED
+        listed.models.add(
+            model_id=slug, display_model_id=slug, display_name=name, display_name_short=name, max_mode=variant.max_mode
+        )
+    return listed
 
 
-def available(own: str = "", *, cursor: bool = False) -> ai.AvailableModelsResponse:
-    """The base models, with the variants that may be asked for."""
-    bases = [*_bases(cursor), *([base(Model(own, own, ""))] if own else ())]
-    return ai.AvailableModelsResponse(models=[model_catalogue.available(model) for model in bases])
+def available() -> bytes:
+    """An `AvailableModelsResponse`: base models with their variants. Our schema does not have it."""
+    names = [raw_fields.text(1, base.id) for base in catalogue.BASES]
+    return b"".join([*names, *(raw_fields.message(2, *_available(base)) for base in catalogue.BASES)])
 
 
-def public(*, cursor: bool = False) -> dict[str, Any]:
+def _available(base: catalogue.BaseModel) -> list[bytes]:
+    default_max = next((variant for variant in base.variants if variant.max_mode), None)
+    variants = [
+        raw_fields.message(
+            30,
+            *(raw_fields.message(1, raw_fields.text(1, key), raw_fields.text(2, value)) for key, value in one.params),
+            raw_fields.text(2, base.name + _SIMULATED),
+            raw_fields.number(3, one.max_mode),
+            raw_fields.number(4, one is default_max),
+            raw_fields.number(5, one.default),
+            raw_fields.text(9, one.bracket(base.id)),
+        )
+        for one in base.variants
+    ]
+    return [
+        raw_fields.text(1, base.id),
+        raw_fields.number(10, base.images),
+        raw_fields.number(14, default_max is not None),
+        raw_fields.number(15, base.windows[0]),
+        raw_fields.number(16, base.windows[1]),
+        raw_fields.text(17, base.name + _SIMULATED),
+        raw_fields.text(18, base.id),
+        raw_fields.number(19, any(not variant.max_mode for variant in base.variants)),
+        *variants,
+    ]
+
+
+def public(*, cursor_catalogue: bool) -> dict[str, Any]:
     """The answer of the public `/v1/models`."""
-    descriptions = {model.id: model.description for model in MODELS}
-    return {"items": [_public(model, descriptions.get(model.id, "")) for model in _bases(cursor)]}
+    if not cursor_catalogue:
+        return {"items": [_public(model) for model in MODELS]}
+    return {"items": [_public_base(base) for base in catalogue.BASES]}
 
 
-def base(model: Model) -> BaseModel:
-    variants = [Variant((("effort", effort),), "", default=effort == _DEFAULT_EFFORT) for effort in model.efforts]
-    return BaseModel(model.id, model.name, tuple(variants) or (Variant((), model.id, default=True),))
-
-
-def _bases(cursor: bool) -> list[BaseModel]:
-    return [*map(base, MODELS), *(model_catalogue.BASES if cursor else ())]
-
-
-def _public(model: BaseModel, description: str) -> dict[str, Any]:
-    values: dict[str, dict[str, None]] = {}
-    for variant in model.variants:
-        for key, value in variant.parameters:
-            values.setdefault(key, {})[value] = None
+def _public_base(base: catalogue.BaseModel) -> dict[str, Any]:
     return {
-        "id": model.id,
-        "displayName": model.name,
-        "description": description,
+        "id": base.id,
+        "displayName": base.name + _SIMULATED,
         "aliases": [],
         "parameters": [
-            {
-                "id": key,
-                "displayName": key.capitalize(),
-                "values": [{"value": value, "displayName": value.capitalize()} for value in of_key],
-            }
-            for key, of_key in values.items()
+            {"id": name, "displayName": name.capitalize(), "values": [{"value": value} for value in values]}
+            for name, values in base.parameters.items()
         ],
         "variants": [
             {
-                "params": [{"id": key, "value": value} for key, value in variant.parameters],
-                "displayName": model.name,
+                "params": [{"id": name, "value": value} for name, value in variant.params],
+                "displayName": base.name + _SIMULATED,
                 "isDefault": variant.default,
                 "isMaxMode": variant.max_mode,
             }
-            for variant in model.variants
+            for variant in base.variants
         ],
+    }
+
+
+def _public(model: Model) -> dict[str, Any]:
+    values = [{"value": effort, "displayName": effort.capitalize()} for effort in model.efforts]
+    chosen = [{"id": "effort", "value": _DEFAULT_EFFORT}] if values else []
+    return {
+        "id": model.id,
+        "displayName": model.name,
+        "description": model.description,
+        "parameters": [{"id": "effort", "displayName": "Effort", "values": values}] if values else [],
+        "variants": [{"params": chosen, "displayName": model.name, "isDefault": True}],
     }

@@ -48,3 +48,7 @@ def text(response: pb.InteractionResponse) -> str:
             return f"error: {value.error_message if hasattr(value, 'error_message') else value.error}"
         case other:
             return str(other)
+
+
+def agreed(text: str) -> bool:
+    return text.startswith(("approved", "success"))

@@ -14,16 +14,20 @@ from google.protobuf.message import DecodeError
 from ..tasks import spawn
 from ..wire.errors import ConnectError
 from ..wire.messages import pb
-from . import faults, models, updates
+from . import admission, faults, updates
 from .exchange import SimExchange
 from .history import HistoryError
-from .model_catalogue import ModelRules, judge
+from .model_shapes import Choice, choose, shape_of
 from .pending import Pending
-from .play_steps import Dropped, Performance
+from .play_steps import Dropped, Left, Performance
 from .shared import Shared
-from .start import Blobs, RunRefused, open_conversation
+from .start import Blobs, EmptyTurn, RunRefused, open_conversation
 
 log = logging.getLogger(__name__)
+
+
+class _Unheard(Exception):
+    """The stream ends without a frame."""
 
 
 class SimRun:
@@ -89,6 +93,13 @@ class SimRun:
         except Dropped:
             self._exchange.cut()
             return
+        except Left:
+            pass
+        except EmptyTurn:
+            self._exchange.write(updates.turn_ended(pb.TurnEndedUpdate()))
+        except _Unheard:
+            self._exchange.finish()
+            return
         except asyncio.CancelledError:
             if self._cancelled is None:
                 raise
@@ -100,17 +111,31 @@ class SimRun:
             self._over = True
             self._heartbeat.cancel()
         self._exchange.write(updates.end(error))
+        if linger := self._world.manners.lingers_ms:
+            await asyncio.sleep(linger / 1000)
         self._exchange.finish()
 
     async def _perform(self, request: pb.AgentRunRequest) -> None:
         stats = self._world.stats
         stats.runs_opened += 1
         stats.runs_resumed += request.action.HasField("resume_action")
-        if self._world.model_rules is not None and not self._has_model(request, self._world.model_rules):
-            self._exchange.write(updates.turn_ended(pb.TurnEndedUpdate(input_tokens=0, output_tokens=0)))
-            return
+        if admission.ends_unheard(request):
+            raise _Unheard
+        try:
+            await self._serve(request)
+        except RunRefused as refused:
+            if refused.error == faults.SCRIPTED["bare"]:
+                self._world.poisoned.add(request.conversation_id)
+            raise
+
+    async def _serve(self, request: pb.AgentRunRequest) -> None:
+        chosen = choose(request, self._world.manners)
+        self._world.asked.append((shape_of(request), chosen.label if isinstance(chosen, Choice) else ""))
+        if self._world.manners.poisons and request.conversation_id in self._world.poisoned:
+            raise RunRefused(faults.SCRIPTED["bare"])
+        stats = self._world.stats
         blobs = Blobs(self._mail, stats)
-        conversation = await open_conversation(request, self._mail, blobs, self._request_id)
+        conversation = await open_conversation(request, self._mail, blobs, self._request_id, self._world.manners)
         self._performance = Performance(
             self._world,
             self._exchange,
@@ -122,15 +147,6 @@ class SimRun:
             request.next_interaction_query_id,
         )
         await self._performance.play()
-
-    def _has_model(self, request: pb.AgentRunRequest, rules: ModelRules) -> bool:
-        """False: nobody answers. Raises RunRefused."""
-        own = {model.id for model in models.MODELS} | self._world.own_models
-        verdict = judge(request, own, rules)
-        self._world.verdicts.append(verdict)
-        if verdict.error is not None:
-            raise RunRefused(verdict.error)
-        return verdict.outcome == "runs"
 
     def _beat(self) -> None:
         muted = self._performance is not None and self._performance.muted

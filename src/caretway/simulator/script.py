@@ -43,6 +43,21 @@ FAILURES: Final = (
     "deprecated",
     "unavailable",
     "internal",
+    "bare",
+    "quota",
+    "outdated",
+    "schema",
+    "policy",
+    "plan",
+    "gone",
+    "late",
+    "region",
+    "team_region",
+    "max_mode",
+    "denied",
+    "no_exec",
+    "picture",
+    "eof",
 )
 """What `sim: fail` can name. Each wire has a table of its own that says what it looks like there."""
 QUERY_KINDS: Final = frozenset(["web_search", "ask_question", "create_plan", "web_fetch", "switch_mode"])
@@ -101,6 +116,25 @@ class Recall:
 
 
 @dataclass(frozen=True, slots=True)
+class Instructions:
+    """Say the instructions that reached the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ponder:
+    """Reason without a word: tokens are counted and nothing else is told."""
+
+    delay_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Ask whether a call of this client's tool would be approved, without running it."""
+
+    use: ToolUse
+
+
+@dataclass(frozen=True, slots=True)
 class ScriptStream:
     count: int
     size: int
@@ -122,6 +156,13 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
+    times: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """End the stream properly, but without `turn_ended`."""
+
     times: int = 1
 
 
@@ -156,9 +197,13 @@ Step = (
     | Query
     | Result
     | Recall
+    | Instructions
+    | Ponder
+    | Probe
     | ScriptStream
     | Fail
     | Drop
+    | Leave
     | Hang
     | Stall
     | Mute
@@ -240,11 +285,11 @@ def _call(rest: str) -> Step:
         rest = rest[1:].lstrip()
 
 
-def _loop(rest: str) -> Step:
+def _one_use(rest: str) -> ToolUse:
     use, rest = _use(rest)
     if rest:
         raise ScriptError(f"text after the arguments: {rest[:20]!r}")
-    return Loop(use)
+    return use
 
 
 def _kind(rest: str, known: frozenset[str], what: str) -> tuple[str, dict[str, Any]]:
@@ -299,32 +344,32 @@ def _fail(rest: str) -> Step:
             raise ScriptError(f"fail takes before or after, not {other!r}")
 
 
-def _drop(rest: str) -> Step:
-    return Drop(int(_number(rest, MAX_DELTAS, "N"))) if rest else Drop()
+def _times(rest: str) -> int:
+    return int(_number(rest, MAX_DELTAS, "N")) if rest else 1
 
 
-def _stall(rest: str) -> Step:
-    return Stall(int(_number(rest, MAX_DELTAS, "N"))) if rest else Stall()
-
-
-def _wait(rest: str) -> Step:
-    return Wait(_number(rest, MAX_DELAY_MS, "MS"))
+def _delay(rest: str) -> float:
+    return _number(rest, MAX_DELAY_MS, "MS")
 
 
 _WORDS: Final[dict[str, Callable[[str], Step]]] = {
     "say": _say,
     "think": _think,
     "call": _call,
-    "loop": _loop,
+    "loop": lambda rest: Loop(_one_use(rest)),
+    "probe": lambda rest: Probe(_one_use(rest)),
     "exec": _exec,
     "query": _query,
     "result": lambda _: Result(),
     "recall": lambda _: Recall(),
+    "instructions": lambda _: Instructions(),
+    "ponder": lambda rest: Ponder(_delay(rest)),
     "stream": _stream,
     "fail": _fail,
-    "drop": _drop,
+    "drop": lambda rest: Drop(_times(rest)),
+    "leave": lambda rest: Leave(_times(rest)),
     "hang": lambda _: Hang(),
-    "stall": _stall,
+    "stall": lambda rest: Stall(_times(rest)),
     "mute": lambda _: Mute(),
-    "wait": _wait,
+    "wait": lambda rest: Wait(_delay(rest)),
 }

@@ -14,7 +14,7 @@ from typing import Final, cast
 from .exchange import Accept
 from .http1 import SimHttp1Connection
 from .http2 import MAX_STREAMS, PREFACE, Http2Connection
-from .model_catalogue import ModelRules, ModelVerdict
+from .manners import CLASSIC, Manners
 from .service import Service
 from .shared import Prefer, Shared
 from .stats import Stats
@@ -32,11 +32,11 @@ class Simulator:
         heartbeat_s: float = 5.0,
         clock: Callable[[], float] = time.time,
         max_streams: int = MAX_STREAMS,
-        model_rules: ModelRules | None = None,
+        manners: Manners = CLASSIC,
     ) -> None:
-        """`clock`: unix seconds; tokens expire by it. `max_streams`: at once on one HTTP/2 connection. `model_rules`:
-        Cursor's own catalogue is listed too, and runs must ask for a model as these rules say."""
-        self._world = Shared(prefer=prefer, heartbeat_s=heartbeat_s, clock=clock, model_rules=model_rules)
+        """`clock`: unix seconds; tokens expire by it. `max_streams`: at once on one HTTP/2 connection.
+        `manners`: how it behaves."""
+        self._world = Shared(manners, prefer=prefer, heartbeat_s=heartbeat_s, clock=clock)
         self._service = Service(self._world)
         self._servers: list[asyncio.Server] = []
         self._doors: set[_Door] = set()
@@ -48,9 +48,9 @@ class Simulator:
         return self._world.stats
 
     @property
-    def verdicts(self) -> Sequence[ModelVerdict]:
-        """How the last runs asked for their model, and what became of it."""
-        return tuple(self._world.verdicts)
+    def asked(self) -> Sequence[tuple[str, str]]:
+        """How the last runs asked for their model: the shape, and what ran, empty when nothing did."""
+        return tuple(self._world.asked)
 
     @property
     def open_runs(self) -> int:

@@ -6,24 +6,37 @@ Decides per request; the sockets are elsewhere, and so is what happens inside a 
 import logging
 from collections.abc import Callable
 from typing import Any, Final
-from urllib.parse import parse_qs
 
-import msgspec
-from google.protobuf import json_format
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import DecodeError
 
 from ..wire import paths
 from ..wire.bidi import AppendOutOfRange, AppendSyntax, read_append
 from ..wire.envelope import End, EnvelopeError, EnvelopeReader, gunzip
-from ..wire.errors import ConnectError, write_unary
+from ..wire.errors import ConnectError
 from ..wire.messages import ai, pb
 from . import faults, models, updates
 from .accounts import Accounts
 from .channels import ChannelBusy, Channels
 from .exchange import Deaf, Inlet, Request, SimExchange, answer
 from .legacy import BadChat, LegacyRun, read_chat
+from .replies import (
+    BrokenBody,
+    Reply,
+    as_error,
+    as_json,
+    as_message,
+    as_tokens,
+    available_models,
+    empty,
+    name_agent,
+    period_usage,
+    read_object,
+    read_query,
+    unknown,
+)
 from .run import SimRun
 from .shared import Shared
+from .versions import is_shipped
 
 log = logging.getLogger(__name__)
 
@@ -39,48 +52,48 @@ REVOKE: Final = "/_sim/revoke"
 SIGN_IN: Final = "/loginDeepControl"
 PUBLIC_MODELS: Final = "/v1/models"
 PUBLIC_ME: Final = "/v1/me"
+RENEWAL: Final = "/auth/token"
+PERIOD_USAGE: Final = "/aiserver.v1.DashboardService/GetCurrentPeriodUsage"
 
-_STATUS: Final = {"unauthenticated": 401, "unimplemented": 404, "invalid_argument": 400}
 _ANALYTICS: Final = "/aiserver.v1.AnalyticsService/"
-
-Reply = tuple[int, str, bytes]
-
-
-class _Broken(ValueError):
-    """A request body that cannot be read."""
 
 
 class Service:
     def __init__(self, world: Shared) -> None:
         self._world = world
+        self._manners = world.manners
         self._accounts = Accounts(world)
         self._channels = Channels(world)
-        self._cursor = world.model_rules is not None
         self.runs: set[SimRun | LegacyRun] = set()
         self._calls: dict[str, Callable[[Request, bytes], Reply]] = {
             paths.BIDI_APPEND: self._append,
-            paths.USABLE_MODELS: self._models(models.usable),
-            paths.USABLE_MODELS_OLD: self._models(models.usable),
-            paths.AVAILABLE_MODELS: self._models(models.available),
-            paths.DEFAULT_MODEL: lambda request, _: _message(
+            paths.USABLE_MODELS: self._usable_models,
+            paths.USABLE_MODELS_OLD: self._usable_models,
+            paths.DEFAULT_MODEL: lambda request, _: as_message(
                 request, pb.GetDefaultModelForCliResponse(model=models.details(models.DEFAULT))
             ),
-            paths.NAME_AGENT: _name_agent,
+            paths.NAME_AGENT: name_agent,
             paths.SERVER_CONFIG: self._server_config,
-            paths.PRIVACY_MODE: lambda request, _: _message(request, ai.GetUserPrivacyModeResponse(privacy_mode=1)),
-            paths.TEAM_SETTINGS: _empty,
-            paths.TEAM_REPOS: _empty,
+            paths.PRIVACY_MODE: lambda request, _: as_message(request, ai.GetUserPrivacyModeResponse(privacy_mode=1)),
+            paths.TEAM_SETTINGS: empty,
+            paths.TEAM_REPOS: empty,
+            PERIOD_USAGE: lambda request, _: period_usage(request, self._accounts.spent(request.bearer)),
         }
+        if self._manners.cursor_catalogue:
+            self._calls[paths.AVAILABLE_MODELS] = available_models
         self._pages: dict[tuple[str, str], Callable[[Request, bytes], Reply]] = {
-            ("POST", paths.EXCHANGE_KEY): lambda request, _: _tokens(self._accounts.exchange(request.bearer)),
-            ("POST", paths.REFRESH): lambda request, _: _tokens(self._accounts.refresh(request.bearer)),
+            ("POST", paths.EXCHANGE_KEY): lambda request, _: as_tokens(self._accounts.exchange(request.bearer)),
+            ("POST", paths.REFRESH): lambda request, _: as_tokens(self._accounts.refresh(request.bearer)),
+            ("POST", RENEWAL): self._renew,
             ("POST", paths.POLL): self._poll,
             ("GET", paths.POLL): self._poll,
             ("GET", SIGN_IN): self._sign_in,
-            ("GET", PUBLIC_MODELS): lambda request, _: self._for_key(request, models.public(cursor=self._cursor)),
+            ("GET", PUBLIC_MODELS): lambda request, _: self._for_key(
+                request, models.public(cursor_catalogue=self._manners.cursor_catalogue)
+            ),
             ("GET", PUBLIC_ME): self._me,
-            ("GET", STATS): lambda *_: _json(200, self._world.stats.as_dict()),
-            ("GET", STEPS): lambda *_: _json(200, {"runs": self._world.steps.as_list()}),
+            ("GET", STATS): lambda *_: as_json(200, self._world.stats.as_dict()),
+            ("GET", STEPS): lambda *_: as_json(200, {"runs": self._world.steps.as_list()}),
             ("POST", RESET): self._reset,
             ("POST", REVOKE): self._revoke,
         }
@@ -98,22 +111,32 @@ class Service:
 
     def _accept_run(self, request: Request, exchange: SimExchange) -> Inlet:
         if request.http != "2":
+            if self._manners.run_on_http1_is_464:
+                answer(exchange, 464, "text/plain", b"")
+                return Deaf()
             return _Unary(self, request, exchange)
         if request.content_type != paths.STREAM_TYPE:
             answer(exchange, 415, "text/plain", b"expected application/connect+proto\n")
             return Deaf()
-        exchange.start(200, [("content-type", paths.STREAM_TYPE)])
-        if not self._accounts.accepts(request.bearer):
-            _end_stream(exchange, faults.NOT_SIGNED_IN)
+        if not self._admits(request, exchange):
             return Deaf()
         run = SimRun(self._world, exchange, request.header("x-request-id"))
         self._follow(run)
         return _RunInlet(run)
 
-    def open_channel(self, request: Request, exchange: SimExchange, request_id: str) -> SimRun | None:
+    def _admits(self, request: Request, exchange: SimExchange) -> bool:
+        """Begin the answer of a stream; False when it ends at once."""
         exchange.start(200, [("content-type", paths.STREAM_TYPE)])
         if not self._accounts.accepts(request.bearer):
             _end_stream(exchange, faults.NOT_SIGNED_IN)
+            return False
+        if self._manners.known_versions_only and not is_shipped(request.header("x-cursor-client-version")):
+            _end_stream(exchange, faults.SCRIPTED["bare"])
+            return False
+        return True
+
+    def open_channel(self, request: Request, exchange: SimExchange, request_id: str) -> SimRun | None:
+        if not self._admits(request, exchange):
             return None
         try:
             run = self._channels.open(request_id, exchange)
@@ -124,9 +147,7 @@ class Service:
         return run
 
     def open_chat(self, request: Request, exchange: SimExchange, body: bytes) -> LegacyRun | None:
-        exchange.start(200, [("content-type", paths.STREAM_TYPE)])
-        if not self._accounts.accepts(request.bearer):
-            _end_stream(exchange, faults.NOT_SIGNED_IN)
+        if not self._admits(request, exchange):
             return None
         try:
             asked = read_chat(body)
@@ -148,12 +169,12 @@ class Service:
         if page is not None:
             return page(request, body)
         if request.path.startswith(_ANALYTICS):
-            return _empty(request, body)
+            return empty(request, body)
         call = self._calls.get(request.path)
         if call is None or request.method != "POST":
-            return _unknown(request)
+            return unknown(request)
         if not self._accounts.accepts(request.bearer):
-            return _error(faults.NOT_SIGNED_IN)
+            return as_error(faults.NOT_SIGNED_IN)
         return call(request, body)
 
     def _append(self, request: Request, body: bytes) -> Reply:
@@ -161,34 +182,37 @@ class Service:
             request_id, seqno, message = read_append(body)
             self._channels.append(request_id, seqno, message)
         except (AppendSyntax, AppendOutOfRange) as wrong:
-            return _error(faults.bad_request(str(wrong)))
-        return _message(request, ai.BidiAppendResponse())
+            return as_error(faults.bad_request(str(wrong)))
+        return as_message(request, ai.BidiAppendResponse())
 
     def _server_config(self, request: Request, _: bytes) -> Reply:
         config = ai.GetServerConfigResponse()
         if self._world.prefer == "h2":
             config.http2_config = ai.GetServerConfigResponse.HTTP2_CONFIG_FORCE_BIDI_ENABLED
-        return _message(request, config)
+        return as_message(request, config)
 
     def _poll(self, request: Request, body: bytes) -> Reply:
-        asked = _query(request) if request.method == "GET" else _object(body)
+        asked = read_query(request) if request.method == "GET" else read_object(body)
         uuid, verifier = str(asked.get("uuid", "")), str(asked.get("verifier", ""))
         if not uuid:
-            return _json(400, {"error": "uuid is missing"})
+            return as_json(400, {"error": "uuid is missing"})
         tokens = self._accounts.poll(uuid, verifier)
-        return (404, "text/plain", b"Not found") if tokens is None else _json(200, tokens)
+        return (404, "text/plain", b"Not found") if tokens is None else as_json(200, tokens)
+
+    def _renew(self, _: Request, body: bytes) -> Reply:
+        return as_tokens(self._accounts.renew(str(read_object(body).get("refreshToken", ""))))
 
     def _sign_in(self, request: Request, _: bytes) -> Reply:
         """The page behind the link of a sign-in. Opening it is agreeing."""
-        asked = _query(request)
+        asked = read_query(request)
         if not asked.get("uuid") or not asked.get("challenge"):
             return 400, "text/plain", b"This link is not complete.\n"
         self._accounts.visit(asked["uuid"], asked["challenge"])
         return 200, "text/plain", b"You are signed in to the simulated Cursor. You can close this page.\n"
 
     def _revoke(self, _: Request, body: bytes) -> Reply:
-        self._accounts.revoke(str(_object(body).get("type", "")))
-        return _json(200, {})
+        self._accounts.revoke(str(read_object(body).get("type", "")))
+        return as_json(200, {})
 
     def _me(self, request: Request, _: bytes) -> Reply:
         created = "2026-01-01T00:00:00.000Z"
@@ -197,20 +221,21 @@ class Service:
 
     def _for_key(self, request: Request, value: Any) -> Reply:
         if not self._accounts.accepts(request.bearer):
-            return _json(401, {"error": {"code": "unauthenticated", "message": "the key is not accepted"}})
-        return _json(200, value)
+            return as_json(401, {"error": {"code": "unauthenticated", "message": "the key is not accepted"}})
+        return as_json(200, value)
 
-    def _models(self, write: Callable[..., Message]) -> Callable[[Request, bytes], Reply]:
-        def listed(request: Request, _: bytes) -> Reply:
-            own = self._world.note_model(self._accounts.model_of(request.bearer))
-            return _message(request, write(own, cursor=self._cursor))
-
-        return listed
+    def _usable_models(self, request: Request, _: bytes) -> Reply:
+        if self._manners.strict_list_type and request.content_type == paths.STREAM_TYPE:
+            return 415, "text/plain", b"expected application/proto\n"
+        listed = models.usable(cursor_catalogue=self._manners.cursor_catalogue)
+        if own := self._accounts.model_of(request.bearer):
+            listed.models.append(models.details(models.Model(own, own, "Simulated: this account's own")))
+        return as_message(request, listed)
 
     def _reset(self, *_: object) -> Reply:
         self._world.steps.reset()
         self._world.stats.reset()  # the prompt cache stays warm: what a turn costs is measured from here on
-        return _json(200, self._world.stats.as_dict())
+        return as_json(200, self._world.stats.as_dict())
 
 
 # ---------------------------------------------------------------------------------------------- inlets
@@ -243,11 +268,11 @@ class _Unary:
             if self._request.header("content-encoding") == "gzip" and body:
                 body = gunzip(body, MAX_BODY_BYTES)
             reply = self._service.reply(self._request, body)
-        except (_Broken, EnvelopeError) as wrong:
-            reply = _error(faults.bad_request(str(wrong)))
+        except (BrokenBody, EnvelopeError) as wrong:
+            reply = as_error(faults.bad_request(str(wrong)))
         except Exception:  # the edge of a call: a fault of ours must not take the other streams along
             log.exception("the simulated call %s failed", self._request.path)
-            reply = _error(faults.SCRIPTED["internal"])
+            reply = as_error(faults.SCRIPTED["internal"])
         answer(self._exchange, *reply)
 
     def on_gone(self) -> None:
@@ -293,7 +318,7 @@ class _StreamStart:
     def on_end(self) -> None:
         try:
             request_id = _read_request_id(bytes(self._body))
-        except _Broken as wrong:
+        except BrokenBody as wrong:
             self._exchange.start(200, [("content-type", paths.STREAM_TYPE)])
             _end_stream(self._exchange, faults.bad_request(str(wrong)))
             return
@@ -331,70 +356,12 @@ def _read_request_id(body: bytes) -> str:
         frames = EnvelopeReader(MAX_REQUEST_ID_BYTES).feed(body)
         request_id = ai.BidiRequestId.FromString(frames[0]).request_id if frames else ""
     except (EnvelopeError, DecodeError) as wrong:
-        raise _Broken(f"the RunSSE request is not readable: {wrong}") from wrong
+        raise BrokenBody(f"the RunSSE request is not readable: {wrong}") from wrong
     if not request_id:
-        raise _Broken("RunSSE needs a request id")
+        raise BrokenBody("RunSSE needs a request id")
     return request_id
-
-
-# ---------------------------------------------------------------------------------------------- replies
 
 
 def _end_stream(exchange: SimExchange, error: ConnectError) -> None:
     exchange.write(updates.end(error))
     exchange.finish()
-
-
-def _json(status: int, value: Any) -> Reply:
-    return status, paths.JSON_TYPE, msgspec.json.encode(value)
-
-
-def _error(error: ConnectError) -> Reply:
-    return _STATUS.get(error.code, 500), paths.JSON_TYPE, write_unary(error)
-
-
-def _message(request: Request, message: Message) -> Reply:
-    """In protobuf or in JSON, as the request was."""
-    if request.content_type == paths.JSON_TYPE:
-        return 200, paths.JSON_TYPE, json_format.MessageToJson(message, indent=None).encode()
-    return 200, paths.UNARY_TYPE, message.SerializeToString()
-
-
-def _empty(request: Request, _: bytes) -> Reply:
-    is_json = request.content_type == paths.JSON_TYPE
-    return (200, paths.JSON_TYPE, b"{}") if is_json else (200, paths.UNARY_TYPE, b"")
-
-
-def _unknown(request: Request) -> Reply:
-    if request.content_type.startswith("application/") and request.path.count("/") == 2 and "." in request.path:
-        return _error(faults.unimplemented(request.path))
-    return _json(404, {"error": f"{request.method} {request.path} is not simulated"})
-
-
-def _tokens(tokens: dict[str, str] | None) -> Reply:
-    return _json(401, {"error": "the key is not accepted"}) if tokens is None else _json(200, tokens)
-
-
-def _query(request: Request) -> dict[str, str]:
-    return {name: values[0] for name, values in parse_qs(request.query).items()}
-
-
-def _object(body: bytes) -> dict[str, Any]:
-    try:
-        value = msgspec.json.decode(body) if body else {}
-    except msgspec.DecodeError as broken:
-        raise _Broken(f"the body is not JSON: {broken}") from broken
-    if not isinstance(value, dict):
-        raise _Broken("the body is not a JSON object")
-    return value
-
-
-def _name_agent(request: Request, body: bytes) -> Reply:
-    try:
-        if request.content_type == paths.JSON_TYPE:
-            said = str(_object(body).get("userMessage", ""))
-        else:
-            said = pb.NameAgentRequest.FromString(body).user_message
-    except DecodeError as broken:
-        raise _Broken("the body is not a NameAgentRequest") from broken
-    return _message(request, pb.NameAgentResponse(name=" ".join(said.split()[:4]) or "Simulated chat"))

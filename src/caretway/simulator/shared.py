@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from .model_catalogue import ModelRules, ModelVerdict
+from .manners import CLASSIC, Manners
 from .stats import Stats, Steps
 from .tokens import PrefixCache
 
 MAX_DROP_KEYS: Final = 10_000
-MAX_OWN_MODELS: Final = 1000
+MAX_ASKED: Final = 100
 
 Prefer = Literal["h1", "h2"]
 
@@ -33,24 +33,31 @@ class Drops:
         return True
 
 
+class Poisoned:
+    """Conversations that were refused without a reason, and stay so. Old ones are forgotten."""
+
+    def __init__(self) -> None:
+        self._ids: OrderedDict[str, None] = OrderedDict()
+
+    def add(self, conversation: str) -> None:
+        self._ids[conversation] = None
+        while len(self._ids) > MAX_DROP_KEYS:
+            self._ids.popitem(last=False)
+
+    def __contains__(self, conversation: str) -> bool:
+        return conversation in self._ids
+
+
 @dataclass(slots=True)
 class Shared:
+    manners: Manners = CLASSIC
     prefer: Prefer = "h1"
     heartbeat_s: float = 5.0
     clock: Callable[[], float] = time.time
-    model_rules: ModelRules | None = None
-    """None: only the simulator's own models are listed, and a run may ask for any."""
-    own_models: set[str] = field(default_factory=set)
-    """Models that only some account has."""
-    verdicts: deque[ModelVerdict] = field(default_factory=lambda: deque(maxlen=100))
-    """How the last runs asked for their model."""
     stats: Stats = field(default_factory=Stats)
     steps: Steps = field(default_factory=Steps)
     cache: PrefixCache = field(default_factory=PrefixCache)
     drops: Drops = field(default_factory=Drops)
-
-    def note_model(self, model: str) -> str:
-        """An account has listed a model of its own (or none): runs may ask for it from now on."""
-        if model and len(self.own_models) < MAX_OWN_MODELS:
-            self.own_models.add(model)
-        return model
+    poisoned: Poisoned = field(default_factory=Poisoned)
+    asked: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=MAX_ASKED))
+    """How the last runs asked for their model: the shape, and what ran, empty when nothing did."""

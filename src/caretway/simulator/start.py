@@ -11,9 +11,11 @@ from typing import Final
 
 from ..wire.errors import ConnectError
 from ..wire.messages import pb
-from . import faults, toolbox
+from . import admission, faults, toolbox
 from .history import read_typed, read_user
+from .manners import CLASSIC, Manners
 from .model_input import InputMessage, InputText, Tool
+from .model_shapes import choose
 from .pending import Pending
 from .state import Blob, StateLedger, StateReader
 from .stats import Stats
@@ -33,6 +35,10 @@ class RunRefused(Exception):
         self.error = error
 
 
+class EmptyTurn(Exception):
+    """The run ends well, and nothing is said or counted."""
+
+
 @dataclass(frozen=True, slots=True)
 class SimConversation:
     history: list[InputMessage]
@@ -42,6 +48,8 @@ class SimConversation:
     model: str
     id: str
     """Where its prompt cache lives: a new conversation begins cold, as if another machine served it."""
+    preamble: bool = True
+    """The prompt begins with Cursor's own instructions."""
 
 
 class Blobs:
@@ -82,18 +90,27 @@ class Blobs:
 
 
 async def open_conversation(
-    request: pb.AgentRunRequest, mail: Pending, blobs: Blobs, request_id: str
+    request: pb.AgentRunRequest, mail: Pending, blobs: Blobs, request_id: str, manners: Manners = CLASSIC
 ) -> SimConversation:
+    """Raises RunRefused, or EmptyTurn when the answer is to be nothing at all."""
     if not request.HasField("conversation_state"):
         raise RunRefused(faults.bad_request("Conversation state is required"))
     kind = request.action.WhichOneof("action")
     if kind not in ("user_message_action", "resume_action"):
         raise RunRefused(faults.bad_request(f"an action of kind {kind} cannot start a run"))
+    chosen = choose(request, manners)
+    if isinstance(chosen, ConnectError):
+        raise RunRefused(chosen)
+    if chosen.empty or admission.empty_turn(request, chosen.label, manners):
+        raise EmptyTurn
+    _admit(admission.judge_message(request, manners))
     blobs.known.update((blob.id, blob.value) for blob in request.pre_fetched_blobs)
     reader = StateReader(request.conversation_state)
     await blobs.fetch(reader.outer())
     await blobs.fetch(reader.inner(blobs.known))
-    history = reader.history(blobs.known)
+    own = admission.from_checkpoint(request)
+    _admit(admission.judge_roots(reader.roots(blobs.known), chosen.label, own=own, manners=manners))
+    history = reader.history(blobs.known, anywhere=manners.reads_results_anywhere)
 
     action = request.action.user_message_action
     new = list(_new_messages(action)) if kind == "user_message_action" else []
@@ -101,6 +118,9 @@ async def open_conversation(
     ledger = StateLedger(request.conversation_state, turn, request_id)
     context = await _context(request, mail)
     custom = [*_custom_prompts(request), *_context_prompts(context)]
+    definitions = toolbox.merged(request.mcp_tools.mcp_tools, context.tools, both=manners.tools_in_both_places)
+    tools = toolbox.read_tools(definitions)
+    _admit(admission.judge_tools(definitions, tools, chosen.label, manners))
 
     if not any(message.role == "system" for message in history):
         system = InputMessage("system", (InputText(custom[0] if custom else SYSTEM_PROMPT),))
@@ -113,10 +133,16 @@ async def open_conversation(
         await blobs.store(ledger.add_messages(new))
         history.extend(new)
 
-    texts = [message.text for message in history if message.role == "system"] + custom
-    tools = toolbox.read_tools([*request.mcp_tools.mcp_tools, *context.tools])
-    model = request.requested_model.model_id or request.model_details.model_id
-    return SimConversation(history, "\n".join(dict.fromkeys(texts)), tools, ledger, model, request.conversation_id)
+    roots = [message.text for message in history if message.role == "system"]
+    texts = ([SYSTEM_PROMPT] if manners.drops_system_roots else roots) + custom
+    preamble = bool(tools) or not request.HasField("mcp_tools") or not manners.empty_tools_drop_preamble
+    prompt = "\n".join(dict.fromkeys(texts))
+    return SimConversation(history, prompt, tools, ledger, chosen.label, request.conversation_id, preamble)
+
+
+def _admit(error: ConnectError | None) -> None:
+    if error is not None:
+        raise RunRefused(error)
 
 
 def _new_messages(action: pb.UserMessageAction) -> list[InputMessage]:

@@ -4,7 +4,7 @@
 and says which new blobs must be stored before a checkpoint may name them. Both are pure: run.py asks and waits.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError
 
 from ..wire.blobs import blob_id
 from ..wire.messages import pb
+from . import told_results
 from .history import HistoryError, read_root, read_turn, write_root
 from .model_input import InputMessage
 from .tokens import CONTEXT_TOKENS
@@ -47,16 +48,25 @@ class StateReader:
         self._turns = [_turn(blobs[name]) for name in self._state.turns]
         return _unique([name for turn in self._turns for name in (turn.user_message, *turn.steps) if name])
 
-    def history(self, blobs: Mapping[bytes, bytes]) -> list[InputMessage]:
-        """The prompt is made of the root messages; a state that has only turns is read from those."""
+    def history(self, blobs: Mapping[bytes, bytes], *, anywhere: bool = False) -> list[InputMessage]:
+        """The prompt is made of the root messages; a state that has only turns is read from those. `anywhere`: results
+        are looked for in turns and in prose too."""
         messages = [read_root(blobs[name]) for name in self._state.root_prompt_messages_json]
-        if any(message.role != "system" for message in messages):
+        if all(message.role == "system" for message in messages):
+            return [*messages, *(message for turn in self._turns for message in self._read_turn(turn, blobs))]
+        if not anywhere:
             return messages
-        for turn in self._turns:
-            user = _parse(pb.UserMessage, blobs[turn.user_message]) if turn.user_message else pb.UserMessage()
-            steps = [_parse(pb.ConversationStep, blobs[name]) for name in turn.steps]
-            messages.extend(read_turn(user, steps))
-        return messages
+        turns = [list(self._read_turn(turn, blobs)) for turn in self._turns]
+        return told_results.in_prose(told_results.in_turns(messages, turns))
+
+    def _read_turn(
+        self, turn: pb.AgentConversationTurnStructure, blobs: Mapping[bytes, bytes]
+    ) -> Iterator[InputMessage]:
+        user = _parse(pb.UserMessage, blobs[turn.user_message]) if turn.user_message else pb.UserMessage()
+        return read_turn(user, [_parse(pb.ConversationStep, blobs[name]) for name in turn.steps])
+
+    def roots(self, blobs: Mapping[bytes, bytes]) -> list[bytes]:
+        return [blobs[name] for name in self._state.root_prompt_messages_json]
 
     def last_turn(self) -> OpenTurn | None:
         if not self._turns:
@@ -131,7 +141,7 @@ class StateLedger:
             self._reopened = True
         return stored
 
-    def checkpoint(self, used_tokens: int) -> pb.ConversationStateStructure:
+    def checkpoint(self, used_tokens: int, window: int = CONTEXT_TOKENS) -> pb.ConversationStateStructure:
         state = pb.ConversationStateStructure()
         state.CopyFrom(self._base)  # what we do not understand travels on
         del state.root_prompt_messages_json[:]
@@ -139,6 +149,6 @@ class StateLedger:
         state.root_prompt_messages_json.extend(self._roots)
         state.turns.extend(self._turns)
         state.token_details.used_tokens = min(used_tokens, CONTEXT_TOKENS)
-        state.token_details.max_tokens = CONTEXT_TOKENS
+        state.token_details.max_tokens = window
         state.mode = pb.AGENT_MODE_AGENT
         return state

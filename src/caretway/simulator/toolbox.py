@@ -11,6 +11,23 @@ from .model_input import Tool
 from .tokens import Piece, estimate
 
 
+def merged(
+    in_run: Sequence[pb.McpToolDefinition], in_context: Sequence[pb.McpToolDefinition], *, both: bool = False
+) -> list[pb.McpToolDefinition]:
+    """The tools of a run, each once. `both`: only those that stand in the run request and in the request context."""
+    known: dict[str, pb.McpToolDefinition] = {}
+    for definition in [*in_run, *in_context]:
+        known.setdefault(_key(definition), definition)
+    if not both:
+        return list(known.values())
+    twice = {_key(one) for one in in_run} & {_key(one) for one in in_context}
+    return [definition for key, definition in known.items() if key in twice]
+
+
+def _key(definition: pb.McpToolDefinition) -> str:
+    return definition.name or definition.tool_name
+
+
 def read_tools(definitions: Iterable[pb.McpToolDefinition]) -> tuple[Tool, ...]:
     """Clients send the same tools in the run request and in the request context: the first mention counts."""
     tools: dict[str, Tool] = {}

@@ -1,8 +1,8 @@
-"""Answers that must be JSON. Cursor has no such setting, so it is asked for in words, unwrapped, checked and marked.
+"""Answers that must be JSON. Cursor has no such setting, so the model is asked for it in words, and the answer is
+checked.
 
-`with_instructions` adds the words to a request. The stage takes one Markdown code fence off the answer, if the whole
-answer stands in one, and says beside the answer (`Note`) whether it is what was asked for. It never repairs an answer
-and never withholds one.
+`with_instructions` adds the words to a request. The stage removes a Markdown code fence around the whole answer, and
+adds a `Note` that says whether the answer is valid. It never repairs an answer and never withholds one.
 
 In: events. Out: the same, without the fence, with a note before `TurnEnded`. Remembered: what may be a fence (less than
 a kilobyte), and the text so far up to a limit, because a schema can only be checked against the whole.
@@ -42,13 +42,12 @@ _OPENING: Final = re.compile(r"\s{0,200}```[A-Za-z0-9_+.-]{0,40}[ \t]{0,40}\r?\n
 _MAYBE_OPENING: Final = re.compile(r"\s{0,200}(?:`{0,2}|```[A-Za-z0-9_+.-]{0,40}[ \t]{0,40}\r?)")
 _CLOSING: Final = re.compile(r"(?:\r?\n)?```\s{0,200}")
 _MAYBE_CLOSING: Final = re.compile(r"(?<!`)(?:(?:\r?\n)?(?:`{1,2}|```\s{0,200})|\r?\n|\r)\Z")
-"""Every beginning of a closing fence is one of these: so what is held at one moment is all that can matter later."""
+"""Every prefix of a closing fence. Only such a prefix has to be held back."""
 
 
 def with_instructions(request: TurnRequest) -> TurnRequest:
-    """The request with the wanted format put into words, after the client's own system messages.
-
-    There and not at the end: the last message stays the one to be answered, and the place is the same in every turn.
+    """The request with the format in words, after the client's own system messages. It is not at the end, because the
+    last message must stay the one to answer, and this place is the same in every turn.
     """
     if request.output_format is None:
         return request
@@ -74,7 +73,7 @@ def output_format(request: TurnRequest) -> Stage | None:
 
 class _At(Enum):
     START = auto()
-    """Nothing but white space and perhaps the beginning of a fence so far."""
+    """So far only white space and perhaps the beginning of a fence."""
     FENCED = auto()
     PLAIN = auto()
 
@@ -87,7 +86,7 @@ class OutputFormatStage:
         self._at = _At.START
         self._held = ""
         self._last = ""
-        """The last character that went out: a closing fence has no fourth backtick before it."""
+        """The last character that was passed on: a closing fence has no fourth backtick before it."""
         self._text: list[str] = []
         self._size = 0
         self._called = False
@@ -133,7 +132,7 @@ class OutputFormatStage:
         return text
 
     def _close(self) -> str:
-        """The text is over, or interrupted by a call: what is held is the closing fence, or text after all."""
+        """The text ended, or a call interrupted it: what is held back is the closing fence, or plain text."""
         held, self._held = self._held, ""
         fenced, self._at = self._at is _At.FENCED, _At.PLAIN
         return "" if fenced and _CLOSING.fullmatch(held) else held
@@ -157,7 +156,7 @@ class OutputFormatStage:
 
 
 def verdict(text: str, wanted: OutputFormat) -> str:
-    """`valid`, or what is wrong, or why nobody looked."""
+    """`valid`, or what is wrong, or why it was not checked."""
     if crowded(text):
         return "not checked: the answer holds too many values"
     try:

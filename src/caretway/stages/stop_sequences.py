@@ -1,12 +1,12 @@
-"""Stop sequences, applied here because Cursor has no such setting: the text ends where the first one would begin.
+"""Stop sequences, applied here because Cursor has no such setting: the text ends before the first one.
 
 In: events. Out: the same, until a sequence is complete; then the text before it, `TurnEnded`, and nothing more.
-Remembered: for each sequence how much of it the text ends with. What is held back is the longest of these beginnings,
-so it needs no buffer of its own. Looks at text only: not at reasoning, not at tool arguments.
+Remembered: for each sequence, how much of it the text ends with. The longest of these prefixes is held back, and needs
+no buffer of its own. Only text is searched, not reasoning and not tool arguments.
 
-The sequence that is complete first wins (of two that are, the longer one): then the result does not depend on how
-upstream cut the text into pieces. Each character is looked at once per sequence, and a sequence that has not begun is
-searched for at the speed of `str.find`.
+The sequence that is complete first wins (of two at the same place, the longer one), so the result does not depend on
+how upstream cut the text into pieces. Each character is read once per sequence, and a sequence that has not begun is
+searched for with `str.find`.
 """
 
 from ..core.events import (
@@ -61,9 +61,9 @@ class StopSequences:
         before = held.matched
         end, winner = len(text) + 1, None
         for matcher in self._matchers:
-            found = matcher.feed(text, min(end, len(text)))
-            if found and (found < end or winner is None or len(matcher.sequence) > len(winner.sequence)):
-                end, winner = found, matcher
+            match_end = matcher.feed(text, min(end, len(text)))
+            if match_end and (match_end < end or winner is None or len(matcher.sequence) > len(winner.sequence)):
+                end, winner = match_end, matcher
         if winner is not None:
             self._over = True
             stopped = TurnEnded(StopReason.STOP_SEQUENCE, winner.sequence)
@@ -89,7 +89,7 @@ class _Matcher:
         self._fallback = _fallbacks(sequence)
 
     def feed(self, text: str, limit: int) -> int:
-        """Where in `text` the sequence is complete, not looking beyond `limit`; 0 when it is not."""
+        """Where in `text[:limit]` the sequence is complete; 0 when it is not."""
         sequence, fallback, matched = self.sequence, self._fallback, self.matched
         size, first, at = len(sequence), sequence[0], 0
         while at < limit:
@@ -113,7 +113,7 @@ class _Matcher:
 
 
 def _fallbacks(sequence: str) -> list[int]:
-    """For each beginning of the sequence: the length of its longest proper end that is a beginning too."""
+    """For each prefix of the sequence: the length of its longest proper suffix that is a prefix, too."""
     table = [0] * len(sequence)
     length = 0
     for at in range(1, len(sequence)):
@@ -130,7 +130,7 @@ def _matched(matcher: _Matcher) -> int:
 
 
 def _piece(held: _Matcher, before: int, text: str, size: int) -> list[Event]:
-    """The first `size` characters of held text + text. Held text is the beginning of the sequence that holds it."""
+    """The first `size` characters of held text + text. The held text is a prefix of the sequence."""
     if size <= 0:
         return []
     piece = held.sequence[: min(before, size)] + text[: max(0, size - before)]

@@ -1,4 +1,4 @@
-"""Tools and thinking over an upstream that only speaks text: instructions in front of a backend, a parser behind it.
+"""Tools and thinking for backends that take and give only text: instructions in the prompt, a parser for the answer.
 
-Knows `core` and no backend. What the model is told is in prompt.py, what is made of its answer in parser.py.
+Knows `core` and no backend. prompt.py writes the prompt, parser.py reads the answer.
 """

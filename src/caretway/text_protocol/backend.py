@@ -1,7 +1,7 @@
-"""A Backend around a backend that takes and gives text only: with it, that backend has client tools and thinking.
+"""Wraps a backend that takes and gives only text, and adds client tools and thinking.
 
-Each turn gets a trigger of its own and its request in plain text; turn.py makes events of the answer. Results of calls
-come back as a replay of the history. Knows abilities, and not which backend it stands around.
+Each turn gets its own trigger and its request as plain text; turn.py turns the answer into events. Results of calls
+come back as a replay of the history. Knows abilities, but not which backend it wraps.
 """
 
 import secrets
@@ -19,6 +19,7 @@ from .instructions import wrong_call
 from .limits import DEFAULT_TEXT_LIMITS, TextLimits
 from .parser import BadCall, Parser
 from .prompt import Manner, PromptStyle, mentions, offers_tools, prepare, tool_result
+from .reader import TextReader
 from .thinking import SUFFIX, base_model, with_thinking
 from .turn import TextTurn
 
@@ -49,10 +50,10 @@ class TextToolBackend:
         self._native: frozenset[str] | None = None
 
     async def models(self) -> Sequence[ModelInfo]:
-        found = list(await self._inner.models())
-        self._native = frozenset(model.id for model in found)
-        found += [ModelInfo(name, name) for name in self._base_models if name not in self._native]
-        return with_thinking(found)
+        models = list(await self._inner.models())
+        self._native = frozenset(model.id for model in models)
+        models += [ModelInfo(name, name) for name in self._base_models if name not in self._native]
+        return with_thinking(models)
 
     async def status(self) -> BackendStatus:
         return await self._inner.status()
@@ -67,7 +68,7 @@ class TextToolBackend:
             request = without_images(request)
         trigger = self._trigger(request)
         manner = Manner(trigger, self._style, thinks, continued=snapshot is not None, limits=self._limits)
-        told = prepare(request, manner)
+        text_request = prepare(request, manner)
         offered = offers_tools(request)
         names = [tool.name for tool in request.tools] if offered else []
         corrects = offered and self._inner.abilities.continues
@@ -79,22 +80,24 @@ class TextToolBackend:
             max_call_chars=self._limits.max_call_chars,
         )
 
-        async def correct(kept: Snapshot, said: str, wrong: Sequence[BadCall]) -> Turn:
+        async def correct(kept: Snapshot, answer: str, wrong: Sequence[BadCall]) -> Turn:
             answers = [
                 tool_result(f"wrong_{i}", bad.name, wrong_call(bad.problem, names), is_error=True)
                 for i, bad in enumerate(wrong, 1)
             ]
-            more = (Message(Role.ASSISTANT, (Text(said),)), Message(Role.USER, (Text("\n\n".join(answers)),)))
-            return await self._inner.start(structs.replace(told, messages=(*told.messages, *more)), kept)
+            more = (Message(Role.ASSISTANT, (Text(answer),)), Message(Role.USER, (Text("\n\n".join(answers)),)))
+            return await self._inner.start(
+                structs.replace(text_request, messages=(*text_request.messages, *more)), kept
+            )
 
         limits = self._limits if corrects else replace(self._limits, corrections=0)
         if not request.tool_choice.parallel:
             limits = replace(limits, max_calls=1)
-        inner = await self._inner.start(told, snapshot)
-        return TextTurn(inner, parser, correct, limits, prompt_chars=prompt_chars(told))
+        inner = await self._inner.start(text_request, snapshot)
+        return TextTurn(inner, TextReader(parser, limits, prompt_chars=prompt_chars(text_request)), correct)
 
     async def _known(self, model: str) -> frozenset[str]:
-        """Upstream's own ids: a model that is called like a derived one may be real."""
+        """Upstream's own ids: a model with the name of a derived one may be real."""
         if self._native is None and model.endswith(SUFFIX):
             try:
                 await self.models()

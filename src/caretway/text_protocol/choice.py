@@ -1,4 +1,5 @@
-"""`tool_strict`: offered tools are demanded, for orchestrators that cannot go on with an answer that calls none."""
+"""`tool_strict`: requires a tool call when tools are offered, for orchestrators that cannot use an answer without
+one."""
 
 from msgspec.structs import replace
 
@@ -6,7 +7,7 @@ from ..core.request import TurnRequest
 
 
 def demand_tools(request: TurnRequest) -> TurnRequest:
-    """Only `auto` is made stricter: a caller that said none, required or a name meant it."""
+    """Only `auto` becomes stricter: a caller that chose none, required or a name meant it."""
     choice = request.tool_choice
     if not request.tools or choice.mode != "auto":
         return request

@@ -1,4 +1,4 @@
-"""Images on the way to a backend that carries text only: refused where the user sent them, named where a tool did."""
+"""Images for a backend that takes only text: an image of the user is refused, an image of a tool is named in words."""
 
 from msgspec.structs import replace
 
@@ -7,7 +7,7 @@ from ..core.request import Image, Message, Part, Text, ToolResult, TurnRequest
 
 
 def without_images(request: TurnRequest) -> TurnRequest:
-    """Never silent: a user is told, and a model learns that there was a picture it cannot see."""
+    """Never silent: the user gets an error, and the model learns that there was an image it cannot see."""
     return replace(request, messages=tuple(_message(message) for message in request.messages))
 
 
@@ -21,7 +21,7 @@ def _part(part: Part) -> Part:
     if isinstance(part, Image):
         raise GatewayError(
             ErrorKind.UNSUPPORTED,
-            "This way to Cursor carries text only, and the request has an image.",
+            "This backend takes only text, and the request has an image.",
             hint="Use --backend agent, sdk or cli.",
             code="image_not_supported",
         )

@@ -1,4 +1,4 @@
-"""What the model is told about tools and thinking, in so many words. Texts only; where they stand is prompt.py's."""
+"""The instructions about tools and thinking, word for word. Only texts; prompt.py decides where they go."""
 
 import json
 from collections.abc import Sequence
@@ -64,7 +64,7 @@ def bridge(tools: Sequence[ToolSpec], choice: ToolChoice, trigger: str, where: s
 
 
 def reminder(choice: ToolChoice, trigger: str) -> str:
-    """For a conversation that upstream remembers, with the bridge and an earlier trigger in it."""
+    """For a conversation that upstream remembers: it has seen the bridge and an earlier trigger."""
     return _REMINDER.format(trigger=trigger, extra=_demand(choice))
 
 
@@ -81,11 +81,13 @@ def _demand(choice: ToolChoice) -> str:
 
 
 def _function(tool: ToolSpec) -> str:
-    told = {"name": tool.name, "description": tool.description, "parameters": tool.schema or {"type": "object"}}
-    return quote_json(json.dumps(told, ensure_ascii=False))
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.schema or {"type": "object"}}
+    return quote_json(json.dumps(function, ensure_ascii=False))
 
 
 def wrong_call(problem: str, names: Sequence[str]) -> str:
-    """What the model is told about a call that could not be made."""
-    known = ", ".join(names)
-    return f"The call was not made: {problem}. The tools are: {known}. Call again as the bridge's rules say, or answer."
+    """The message to the model about a call that could not be made."""
+    listed = ", ".join(names)
+    return (
+        f"The call was not made: {problem}. The tools are: {listed}. Call again as the bridge's rules say, or answer."
+    )

@@ -1,4 +1,4 @@
-"""The named limits of the text protocol. Sizes are in characters: that is what passes through here."""
+"""The limits of the text protocol. Sizes are in characters."""
 
 from dataclasses import dataclass
 
@@ -10,11 +10,11 @@ class TextLimits:
     max_calls: int = 64
     """Calls in one response; the turn ends after the last one."""
     max_tools_chars: int = 2 * 1024 * 1024
-    """The list of tools, as it stands in the instructions."""
+    """The list of tools in the instructions."""
     corrections: int = 1
-    """How often in one turn the model is told that a call of its was wrong."""
+    """How often in one turn the model may correct a wrong call."""
 
 
 DEFAULT_TEXT_LIMITS = TextLimits()
 MAX_NAME_CHARS = 128
-"""As long as a declared tool's name can be."""
+"""The longest name of a declared tool."""

@@ -1,9 +1,9 @@
 """The model's text -> text, thinking and calls. Sans I/O, incremental, linear in the size of what is fed.
 
 In: text in any chunking, then the end. Out: pieces, the same for every chunking once neighbours of a kind are joined.
-Remembered: a beginning of a tag that the text so far ends with, or a call that is not complete. A tag that never
-becomes one is text again, so nothing is lost. Only the trigger of this very request opens a call; everything else that
-looks like one is text, whoever wrote it.
+Remembered: a prefix of a tag at the end of the text, or an incomplete call. An incomplete tag becomes text again, so
+nothing is lost. Only the trigger of this request begins a call; everything else that looks like one is text, whoever
+wrote it.
 """
 
 import json
@@ -35,7 +35,7 @@ class CallPiece:
 
 @dataclass(frozen=True, slots=True)
 class BadCall:
-    """A call that cannot be made. Only for a parser that was told to keep these."""
+    """A call that cannot be made. Only with `keep_bad_calls`."""
 
     name: str
     problem: str
@@ -79,8 +79,8 @@ class Parser:
         keep_bad_calls: bool = False,
         max_call_chars: int = 8 * 1024 * 1024,
     ) -> None:
-        """Without a trigger there are no calls. `thinking`: the model was told to use thinking tags, so they count
-        everywhere; otherwise only in front of the answer, where models put them unasked."""
+        """Without a trigger there are no calls. `thinking`: the model was asked to use thinking tags, so they count
+        everywhere; otherwise only before the answer, where models put them unasked."""
         self._trigger = trigger
         self._names = names
         self._thinks_anywhere = thinking
@@ -88,11 +88,11 @@ class Parser:
         self._max_call_chars = max_call_chars
         self._state = _State.PROSE
         self._spoke = False
-        """Something visible was said."""
+        """There was visible text."""
         self._rest = ""
         """What cannot be decided yet. Never longer than a tag."""
         self._raw: list[str] = []
-        """The call that is being read, as it was written: trigger, tag, then the arguments."""
+        """The unfinished call, as written: trigger, tag, then the arguments."""
         self._raw_chars = 0
         self._name = ""
         self._in_string = False
@@ -122,7 +122,7 @@ class Parser:
         return decided and not self._trigger and not self._thinks_anywhere
 
     def finish(self) -> list[Piece]:
-        """The answer is over: what was held back in the hope of a tag is given out as what it is."""
+        """The answer is over: what was held back as a possible tag is given out as text."""
         out: list[Piece] = []
         rest, self._rest = self._rest, ""
         if self._state is _State.THINKING:
@@ -138,21 +138,21 @@ class Parser:
     def _prose(self, text: str, at: int, out: list[Piece]) -> int:
         may_think = self._thinks_anywhere or not self._spoke
         begin = at
-        while (found := _TAG.search(text, begin)) is not None:
-            tag, start = found[0], found.start()
+        while (match := _TAG.search(text, begin)) is not None:
+            tag, start = match[0], match.start()
             if tag == self._trigger:
                 self._say(text[at:start], out)
                 self._raw = [tag]
                 self._state = _State.TRIGGERED
-                return found.end()
+                return match.end()
             if may_think and tag in THINKING_TAGS:
                 may_think = self._thinks_anywhere or not text[at:start].strip()
                 if may_think:
                     self._say(text[at:start], out)
                     self._close = THINKING_TAGS[tag]
                     self._state = _State.THINKING
-                    return found.end()
-            begin = found.end()
+                    return match.end()
+            begin = match.end()
         held = max(_overlap(text, at, tag) for tag in (self._trigger, *(THINKING_TAGS if may_think else ())))
         self._say(text[at : len(text) - held], out)
         return self._wait(text, len(text) - held)
@@ -174,7 +174,7 @@ class Parser:
         return end
 
     def _opening(self, text: str, at: int, out: list[Piece]) -> int:
-        """The white space and the opening tag of a call; anything else makes the trigger in front of it text."""
+        """Reads white space and the opening tag of a call; anything else turns the trigger before it into text."""
         begin = _blanks(text, at, at + _MAX_BLANKS)
         named = begin + len(INVOKE)
         if not text.startswith(INVOKE, begin):
@@ -205,24 +205,24 @@ class Parser:
         return to
 
     def _arguments(self, text: str, at: int, out: list[Piece]) -> int:
-        """Up to the closing tag; one inside a JSON string does not count."""
+        """Reads up to the closing tag; one inside a JSON string does not count."""
         begin = at
         while True:
-            found = (_INSIDE if self._in_string else _OUTSIDE).search(text, begin)
-            if found is None:
+            match = (_INSIDE if self._in_string else _OUTSIDE).search(text, begin)
+            if match is None:
                 held = 0 if self._in_string else _overlap(text, begin, CLOSE)
                 return self._more_arguments(text, at, len(text) - held, out)
-            if found[0] == CLOSE:
-                if self._raw_chars + found.start() - at > self._max_call_chars:
+            if match[0] == CLOSE:
+                if self._raw_chars + match.start() - at > self._max_call_chars:
                     return self._overflow(text, at, out)
-                return self._complete(text[at : found.start()], found.end(), out)
-            if found[0] == "\\":
-                if found.end() == len(text):
-                    return self._more_arguments(text, at, found.start(), out)
-                begin = found.end() + 1
+                return self._complete(text[at : match.start()], match.end(), out)
+            if match[0] == "\\":
+                if match.end() == len(text):
+                    return self._more_arguments(text, at, match.start(), out)
+                begin = match.end() + 1
             else:
                 self._in_string = not self._in_string
-                begin = found.end()
+                begin = match.end()
 
     def _more_arguments(self, text: str, at: int, to: int, out: list[Piece]) -> int:
         if self._raw_chars + to - at > self._max_call_chars:
@@ -232,7 +232,7 @@ class Parser:
         return self._wait(text, to)
 
     def _overflow(self, text: str, at: int, out: list[Piece]) -> int:
-        """Text up to the very character that is too many, so that it does not depend on how the text was cut."""
+        """Text up to the first character beyond the limit, so the result does not depend on the chunking."""
         return self._no_call(text, at, at + self._max_call_chars - self._raw_chars, out)
 
     def _complete(self, last: str, end: int, out: list[Piece]) -> int:
@@ -267,8 +267,8 @@ class Parser:
 
 def _blanks(text: str, at: int, stop: int) -> int:
     """Where white space that begins at `at` ends, not looking beyond `stop`."""
-    found = _BLANK.match(text, at, stop)
-    return found.end() if found else at
+    blank = _BLANK.match(text, at, stop)
+    return blank.end() if blank else at
 
 
 def _is_plain(inside_tag: str) -> bool:
@@ -276,7 +276,7 @@ def _is_plain(inside_tag: str) -> bool:
 
 
 def _overlap(text: str, at: int, tag: str) -> int:
-    """How many characters at the end of `text[at:]` are a beginning of `tag`, but not all of it."""
+    """How many characters at the end of `text[at:]` are a proper prefix of `tag`."""
     window = max(at, len(text) - len(tag) + 1)
     start = text.find(tag[:1], window) if tag else -1
     while start >= 0:
@@ -287,8 +287,8 @@ def _overlap(text: str, at: int, tag: str) -> int:
 
 
 def read_arguments(text: str) -> str | None:
-    """The arguments as valid JSON, None when they are no object. Nothing is added to them: no arguments are an empty
-    object, and raw line breaks inside strings, which models write although JSON forbids it, are spelled properly."""
+    """The arguments as valid JSON; None when they are not an object. Missing arguments are an empty object, and raw
+    line breaks inside strings, which JSON forbids but models write, are escaped. Nothing else is changed."""
     text = text.strip()
     if not text:
         return "{}"

@@ -1,8 +1,8 @@
 """A request -> the same request in plain text messages, as an upstream without tools understands it. Pure.
 
-Two styles for what was called before: `tags` writes it as the model is to write calls now and keeps the messages apart;
-`transcript` writes one text with `System:`, `User:`, `Assistant:`. A request that has nothing to do with tools or
-thinking is passed on untouched (a transcript of more than one message aside). Refuses to know who sends the prompt.
+Two styles for earlier calls: `tags` writes them in the call format and keeps the messages separate; `transcript` writes
+one text with `System:`, `User:`, `Assistant:`. A request without tools and thinking is passed on unchanged (except for
+a transcript of more than one message). Does not know who sends the prompt.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ _RESULTS: Final[Mapping[PromptStyle, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How one request is told."""
+    """How one request is written as a prompt."""
 
     trigger: str
     style: PromptStyle = "tags"
@@ -55,16 +55,16 @@ def prepare(request: TurnRequest, manner: Manner) -> TurnRequest:
         return replace(request, tools=(), tool_choice=ToolChoice())
     if manner.continued:
         messages = messages[_answered(messages) :]
-    told = (
+    prompt = (
         _transcript(request, messages, manner) if manner.style == "transcript" else _tagged(request, messages, manner)
     )
     if manner.continued and manner.style == "tags":
-        told = (*request.messages[: _answered(request.messages)], *told)  # the backend drops what is remembered
-    return replace(request, messages=told, tools=(), tool_choice=ToolChoice())
+        prompt = (*request.messages[: _answered(request.messages)], *prompt)  # the backend drops what is remembered
+    return replace(request, messages=prompt, tools=(), tool_choice=ToolChoice())
 
 
 def mentions(request: TurnRequest, trigger: str) -> bool:
-    """True when the trigger stands somewhere in the request: then it must not be used."""
+    """True when the request contains the trigger, which must then not be used."""
     texts = [tool.description for tool in request.tools]
     for message in request.messages:
         for part in message.parts:
@@ -87,51 +87,51 @@ def _answered(messages: Sequence[Message]) -> int:
 
 
 def _instructions(request: TurnRequest, manner: Manner) -> list[str]:
-    told: list[str] = []
+    texts: list[str] = []
     if offers_tools(request):
         choice, trigger = request.tool_choice, manner.trigger
         if manner.continued:
-            told.append(reminder(choice, trigger))
+            texts.append(reminder(choice, trigger))
         else:
-            told.append(bridge(request.tools, choice, trigger, _RESULTS[manner.style], manner.limits))
+            texts.append(bridge(request.tools, choice, trigger, _RESULTS[manner.style], manner.limits))
     if manner.thinking and not manner.continued:
-        told.append(THINKING_RULES)
-    return told
+        texts.append(THINKING_RULES)
+    return texts
 
 
 # ---------------------------------------------------------------------------------------------- tags
 
 
 def _tagged(request: TurnRequest, messages: Sequence[Message], manner: Manner) -> tuple[Message, ...]:
-    told: list[Message] = []
+    prompt: list[Message] = []
     instructions = _instructions(request, manner)
     if not manner.continued:
         leading = [message for message in messages if message.role is Role.SYSTEM]
         messages = [message for message in messages if message.role is not Role.SYSTEM]
         system = "\n\n".join([*(quote(message.text) for message in leading if message.text), *instructions])
         if system:
-            told.append(Message(Role.SYSTEM, (Text(system),)))
+            prompt.append(Message(Role.SYSTEM, (Text(system),)))
         instructions = []
     calls: dict[str, _Made] = {}
     for message in _results_joined(messages):
         for part in message.parts:
             if isinstance(part, ToolCall):
                 calls[part.id] = _Made(len(calls), part.name)
-        told.append(_tagged_message(message, calls, instructions, manner, explained=offers_tools(request)))
+        prompt.append(_tagged_message(message, calls, instructions, manner, explained=offers_tools(request)))
         instructions = []
-    return tuple(told)
+    return tuple(prompt)
 
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """A call of the history: which one it was, and of which tool."""
+    """A call in the history: its position and its tool."""
 
     number: int
     name: str
 
 
 def _results_joined(messages: Sequence[Message]) -> Iterator[Message]:
-    """Results of one step come as messages of their own; the model reads them in one."""
+    """Results of one step arrive as separate messages; the model reads them in one."""
     for role, run in groupby(messages, key=lambda message: message.role):
         if role is Role.TOOL:
             yield Message(role, tuple(part for message in run for part in message.parts))
@@ -148,13 +148,13 @@ def _tagged_message(
         (part for part in message.parts if isinstance(part, ToolResult)),
         key=lambda result: calls[result.call_id].number if result.call_id in calls else len(calls),
     )
-    said = quote("".join(part.text for part in message.parts if isinstance(part, Text)))
+    text = quote("".join(part.text for part in message.parts if isinstance(part, Text)))
     blocks = [*before]
     for result in results:
         name = calls[result.call_id].name if result.call_id in calls else ""
         blocks.append(tool_result(result.call_id, name, result.text, is_error=result.is_error))
-    if said:
-        blocks.append(said)
+    if text:
+        blocks.append(text)
     if manner.thinking and message.role is Role.USER:
         blocks.append(HINT)
     role = Role.SYSTEM if message.role is Role.SYSTEM else Role.USER
@@ -214,10 +214,10 @@ def _transcript_blocks(message: Message, manner: Manner) -> Iterator[str]:
             failed = "(failed) " if part.is_error else ""
             yield f"[Tool result for {quote_attribute(part.call_id)}]: {failed}{quote_lines(part.text)}"
     calls = [_called(part) for part in message.parts if isinstance(part, ToolCall)]
-    said = quote_lines(message.text)
-    hint = [HINT] if manner.thinking and message.role is Role.USER and said else []
-    if said or calls:
-        yield _HEADS[message.role] + "\n".join([*([said] if said else []), *calls, *hint])
+    text = quote_lines(message.text)
+    hint = [HINT] if manner.thinking and message.role is Role.USER and text else []
+    if text or calls:
+        yield _HEADS[message.role] + "\n".join([*([text] if text else []), *calls, *hint])
 
 
 def _called(call: ToolCall) -> str:

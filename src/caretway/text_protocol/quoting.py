@@ -1,8 +1,8 @@
-r"""Foreign words in a prompt: what users, files and tools wrote must not read like the protocol's own words.
+r"""Quoting against prompt injection: text by users, files and tools must not look like the protocol's own words.
 
-A backslash is put into such a word (`<\invoke`, `<<\CALL_`, a line that begins with `\User:`), and the model is told
-so. A word that has backslashes already gets one more, so the original can always be told. Inside JSON `<` is spelled
-as `\u003c`, which means the same there. Pure; knows no message.
+Such a word gets a backslash (`<\invoke`, `<<\CALL_`, a line that begins with `\User:`), and the instructions tell the
+model so. A word that has backslashes already gets one more, so the original can always be recovered. Inside JSON `<` is
+written as `\u003c`, which means the same there. Pure; knows no message.
 """
 
 import json
@@ -25,12 +25,12 @@ def quote(text: str) -> str:
 
 
 def quote_lines(text: str) -> str:
-    """For a text in a transcript, where the start of a line can mean something too."""
+    """For a text in a transcript, where the start of a line has a meaning, too."""
     return _HEAD.sub(r"\\", quote(text))
 
 
 def quote_json(text: str) -> str:
-    """For a JSON text; what is none is quoted like any other text."""
+    """For a JSON text; text that is not JSON is quoted like any other."""
     try:
         json.loads(text)
     except (ValueError, RecursionError):
@@ -39,5 +39,6 @@ def quote_json(text: str) -> str:
 
 
 def quote_attribute(text: str) -> str:
-    """For a name or an id inside a tag. These are ours or were checked when they were declared; a history can lie."""
+    """For a name or an id inside a tag. They are our own or were checked when declared, but a history can contain
+    anything."""
     return _NOT_IN_ATTRIBUTES.sub("_", text)

@@ -1,4 +1,4 @@
-"""Thinking: models that are asked to think in tags, and what clients get to see of any model's thinking.
+"""Thinking: models that are asked to think in tags, and what clients see of any model's thinking.
 
 A derived model `<base>-thinking` is its base model with the thinking rules in the prompt. It exists for base models
 that do not think by themselves, and is never derived twice. Pure.
@@ -19,7 +19,7 @@ ThinkingMode = Literal["visible", "hide", "inline"]
 
 
 def with_thinking(models: Sequence[ModelInfo]) -> list[ModelInfo]:
-    """The models, each base model without a thinking variant of its own followed by the derived one."""
+    """The models; each base model without its own thinking variant is followed by a derived one."""
     ids = [model.id for model in models]
     listed: list[ModelInfo] = []
     for model in models:
@@ -41,7 +41,7 @@ def _derived(model: ModelInfo) -> ModelInfo:
 
 
 def base_model(model: str, native: frozenset[str]) -> tuple[str, bool]:
-    """(the id upstream knows, whether thinking is asked for in the prompt). `native`: ids that upstream has itself."""
+    """(upstream's model id, whether the prompt asks for thinking). `native`: ids that upstream has itself."""
     if model in native or not model.endswith(SUFFIX):
         return model, False
     base = model.removesuffix(SUFFIX)
@@ -78,7 +78,7 @@ class HideThinking:
 
 
 _ASIDE: Final = (Note, UsageReported, TurnStarted, ToolCallDelta)
-"""Events that do not show where thinking ends."""
+"""Events that do not end thinking."""
 
 
 class InlineThinking:

@@ -19,8 +19,6 @@ from ..core.errors import ErrorKind, GatewayError
 
 KEY_PREFIX: Final = "cw-"
 MIN_KEY_CHARS: Final = 16
-ALIVE: Final = "/healthz"
-"""Open to everybody: says that the gateway is there, and nothing else."""
 ANY: Final = "*"
 
 _KEY_HEADERS: Final = ("x-caretway-key", "x-api-key")
@@ -69,8 +67,9 @@ def access_for(host: str, keys: Iterable[str], hosts: Sequence[str] = (), origin
     return Access(names, frozenset(origin.lower().rstrip("/") for origin in origins), known)
 
 
-def admit(access: Access, method: str, path: str, scheme: str, headers: Mapping[str, str]) -> Admitted:
-    """Let the request in, or raise GatewayError. Header names are in lower case."""
+def admit(access: Access, scheme: str, headers: Mapping[str, str], *, keyless: bool = False) -> Admitted:
+    """Let the request in, or raise GatewayError. Header names are in lower case. `keyless`: a bare sign of life, for
+    supervisors that hold no key."""
     host = headers.get("host")
     if host is not None and not host_allowed(host, access.hosts):
         raise GatewayError(
@@ -80,8 +79,7 @@ def admit(access: Access, method: str, path: str, scheme: str, headers: Mapping[
             code="host_not_allowed",
         )
     answer = _cors(access, scheme, headers)
-    # A bare sign of life, for supervisors that hold no key.
-    if not access.keys or (method == "HEAD" and path == "/") or (path == ALIVE and method in ("GET", "HEAD")):
+    if keyless or not access.keys:
         return Admitted("", answer) if answer else _ANYBODY
     return Admitted(_caller(access.keys, headers), answer)
 
@@ -90,7 +88,7 @@ def preflight(access: Access, method: str, scheme: str, headers: Mapping[str, st
     """The answer to a browser that asks first; None when the request is no such question. Raises GatewayError."""
     if method != "OPTIONS" or "origin" not in headers or "access-control-request-method" not in headers:
         return None
-    admitted = admit(Access(access.hosts, access.origins), method, "", scheme, headers)  # browsers send no key here
+    admitted = admit(access, scheme, headers, keyless=True)  # browsers send no key here
     wanted = headers.get("access-control-request-headers", "*")
     answer = [
         *admitted.headers,
@@ -227,7 +225,7 @@ def _caller(known: tuple[bytes, ...], headers: Mapping[str, str]) -> str:
             return match.hex()[:12]
     raise GatewayError(
         ErrorKind.ACCESS_DENIED,
-        "The gateway's key is wrong." if sent else "This gateway wants a key.",
+        "The gateway's key is wrong." if sent else "This gateway requires a key.",
         hint="Send it as `Authorization: Bearer KEY` or `x-api-key: KEY`; it is not your Cursor key.",
     )
 

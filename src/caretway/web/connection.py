@@ -1,31 +1,28 @@
-"""One client's connection: HTTP/1.1 between a socket and one exchange at a time.
+"""One client's connection: HTTP/1.1 between a socket and one request at a time.
 
-A head must be complete in time and may not be too large, also when it drips; a body is bounded in size and time, and
-all bodies together are; what is left of a body that was answered early is read and dropped, for a while; a client that
-takes nothing of its answer is given up. Requests that come before the last answer is complete are not served: the
-connection closes after that answer, as HTTP allows. A request to change the protocol is answered in this one.
-Malformed heads get a 400 in the route's own words, then the end.
+`request_reader` reads, `deadlines` tells who is late, and the handler answers; here they meet the socket. What is left
+of a body that was answered early is read and dropped, for a while; a client that takes nothing of its response is given
+up. Requests that come before the last response is complete are not served: the connection closes after that response,
+as HTTP allows. Malformed heads get a 400 in the route's own words, then the end.
 
-Nothing here runs per event of a stream but the write. A connection has no timer: the server looks at all of them now
-and then, so what is late is found out a moment later than it could be.
+Nothing here runs per event of a stream but the write.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
-from enum import Enum
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Final, Protocol, cast
-from urllib.parse import unquote_to_bytes
+from typing import Any, Final, Protocol, cast
 
 import httptools
 
-from ..core.errors import ErrorKind, GatewayError, bad_request
+from ..core.errors import ErrorKind, GatewayError
 from .body import Bodies, too_slow
+from .deadlines import NEVER, Deadlines
 from .early_errors import early_error, not_http
-from .exchange import CONTINUE, Exchange, HttpRequest
-from .head import head_problem, head_size, without_upgrade
+from .exchange import CONTINUE, HttpRequest, ResponseWriter
 from .limits import ConnectionLimits
+from .request_reader import ReadPhase, RequestReader
 
 log = logging.getLogger(__name__)
 
@@ -34,30 +31,33 @@ LINGER_S: Final = 2.0
 and the client would lose the answer."""
 PROBE_S: Final = 0.05
 """Between two signs to a client that may be gone; longer than a reset takes on this machine."""
-_NEVER: Final = float("inf")
+
+
+class PendingRequest(Protocol):
+    """A request that was let in."""
+
+    def begin(self) -> None:
+        """The body is here too: from now on it takes a place among the answers. Raises GatewayError."""
+        ...
+
+    def answer(self) -> Coroutine[Any, Any, None]:
+        """Make the answer. Cancelled when the client hangs up."""
+        ...
+
+    def leave(self) -> None:
+        """It is over, however it ended. May be called again, and for what never began."""
+        ...
 
 
 class RequestHandler(Protocol):
     """Whoever answers."""
 
-    def enter(self, exchange: Exchange) -> None:
-        """The head is here. It may be answered at once: then its body is not wanted. Raises GatewayError."""
+    def accept(self, request: HttpRequest, response: ResponseWriter) -> PendingRequest | None:
+        """The head is here. None: it was answered at once, and its body is not wanted. Raises GatewayError."""
         ...
 
-    def begin(self, exchange: Exchange) -> None:
-        """The body is here too: from now on it takes a place among the answers. Raises GatewayError."""
-        ...
-
-    async def answer(self, exchange: Exchange) -> None:
-        """Make the answer. Cancelled when the client hangs up."""
-        ...
-
-    def refuse(self, exchange: Exchange, error: GatewayError) -> None:
+    def refuse(self, path: str, response: ResponseWriter, error: GatewayError) -> None:
         """Say why there is no answer, in the words of whatever API lives at the path."""
-        ...
-
-    def leave(self, exchange: Exchange) -> None:
-        """It is over, however it ended. Called once for each that began."""
         ...
 
 
@@ -81,129 +81,98 @@ class ServerState(Protocol):
     def left(self, connection: "ClientConnection") -> None: ...
 
 
-class _Phase(Enum):
-    BETWEEN = "between requests, or while one is answered"
-    HEAD = "within a head"
-    BODY = "within a body"
-
-
-class _Stop(Exception):
-    """Raised in a callback of the parser: it must not go on."""
-
-
 class ClientConnection(asyncio.Protocol):
     __slots__ = (
-        "_body",
-        "_body_bytes",
         "_body_until",
-        "_deadline",
+        "_deadlines",
         "_deaf",
-        "_exchange",
         "_half_closed",
-        "_headers",
-        "_house",
         "_lingers",
         "_loop",
-        "_parser",
         "_paused",
-        "_phase",
-        "_refusal",
-        "_stuck_since",
+        "_pending",
+        "_reader",
+        "_request",
+        "_response",
+        "_server",
+        "_task",
         "_transport",
-        "_unseen",
-        "_unsent",
-        "_upgrading",
-        "_url",
         "date",
+        "wake_at",
         "write",
     )
 
-    def __init__(self, house: ServerState, loop: asyncio.AbstractEventLoop) -> None:
-        self._house = house
+    def __init__(self, server: ServerState, loop: asyncio.AbstractEventLoop) -> None:
+        self._server = server
         self._loop = loop
         self._transport: asyncio.Transport
         self.write: Callable[[bytes], None]
-        self.date = house.date
-        self._parser = httptools.HttpRequestParser(self)
-        self._exchange: Exchange | None = None
-        self._phase = _Phase.BETWEEN
-        self._url = b""
-        self._headers: list[tuple[bytes, bytes]] = []
-        self._body: list[bytes] = []
-        self._body_bytes = 0
-        self._body_until = _NEVER
-        self._unseen = 0
-        """Bytes that the parser took since it last handed something over: a head, a chunk, a piece of a body."""
-        self._upgrading = False
+        self.date = server.date
+        self._reader = RequestReader(self, server.limits, server.bodies, server.scheme)
+        self._deadlines = Deadlines(server.limits.send_timeout)
+        self.wake_at = self._deadlines.wake_at
+        self._request: HttpRequest | None = None
+        """With its response: from the end of its head until both are complete."""
+        self._response: ResponseWriter | None = None
+        self._pending: PendingRequest | None = None
+        self._task: asyncio.Task[None] | None = None
+        """Makes the answer."""
+        self._body_until = NEVER
         self._deaf = False
-        self._refusal: GatewayError | None = None
-        self._deadline = _NEVER
         self._lingers = False
         self._half_closed = False
         self._paused = False
         """The client does not take what is written."""
-        self._unsent = 0
-        """What waited to be taken at the server's last look, and since when it has not become less."""
-        self._stuck_since = _NEVER
 
     # ---- the socket
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self.write = self._transport.write
-        house = self._house
-        if house.joined(self):
-            self._due_in(house.limits.head_timeout)
+        server = self._server
+        if server.joined(self):
+            self._due_in(server.limits.head_timeout)
         else:
             self._refuse(GatewayError(ErrorKind.OVERLOADED, "Too many connections are open.", hint="Try again soon."))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._deaf = True
-        self._house.left(self)
-        self._drop_body()
-        exchange, self._exchange = self._exchange, None
-        if exchange is None:
+        self._server.left(self)
+        self._reader.drop_body()
+        self.wake_at(NEVER, None)
+        response, self._response, self._request = self._response, None, None
+        task, self._task = self._task, None
+        pending, self._pending = self._pending, None
+        if response is None:
             return
-        exchange.on_writable = None
-        if exchange.witness is not None and not exchange.complete:
-            exchange.witness.hung_up()
-        if exchange.task is None:
-            self._leave(exchange)
-        elif not exchange.complete:
-            exchange.task.cancel()  # whatever the answer is waiting for, it is not wanted any more
+        response.hung_up()
+        if task is None:
+            if pending is not None:
+                pending.leave()
+        elif not response.complete:
+            task.cancel()  # whatever the answer is waiting for, it is not wanted any more
 
     def data_received(self, data: bytes) -> None:
         if self._deaf:
             return
-        self._unseen += len(data)
+        reader = self._reader
         try:
-            self._feed(data)
+            reader.feed(data)
         except httptools.HttpParserError as broken:
             if not self._deaf:
-                self._refuse(self._refusal or not_http(broken))
+                self._refuse(reader.refusal or not_http(broken))
             return
-        if self._unseen > self._house.limits.head_bytes:
-            self._refuse(self._too_large())
+        if reader.refusal is not None:
+            self._refuse(reader.refusal)
         else:
             self._watch()
-
-    def _feed(self, data: bytes) -> None:
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            version, method = self._parser.get_http_version(), self._parser.get_method()
-            head = without_upgrade(method, self._url, version, self._headers)
-            self._upgrading = False
-            self._parser = httptools.HttpRequestParser(self)
-            self._parser.feed_data(head + data[upgrade.args[0] :])
 
     def eof_received(self) -> bool:
         """The client has said all it will say. It may still listen (`nc -N` does), or be gone: that shows only when
         something is sent, so something is that changes nothing, twice: the first is answered with a reset by the
         machine of a client that is gone, the second fails then."""
-        exchange = self._exchange
-        due = exchange is not None and not exchange.complete and self._phase is _Phase.BETWEEN
-        if not due or self._house.scheme == "https" or not self._probe():
+        due = self._reader.wanted and self._reader.phase is ReadPhase.BETWEEN
+        if not due or self._server.scheme == "https" or not self._probe():
             return False
         self._half_closed = True
         self._loop.call_later(PROBE_S, self._probe)
@@ -211,167 +180,107 @@ class ClientConnection(asyncio.Protocol):
 
     def _probe(self) -> bool:
         """False: there is nothing that could be sent now."""
-        exchange = self._exchange
-        if exchange is None or exchange.complete or self._transport.is_closing():
+        response = self._response
+        if response is None or response.complete or self._transport.is_closing():
             return False
-        exchange.keep_alive = False
-        return exchange.probe()
+        response.close_after()
+        return response.probe()
 
-    # ---- the parser
+    # ---- for the reader
 
-    def on_message_begin(self) -> None:
-        exchange = self._exchange
-        if exchange is not None:
-            exchange.keep_alive = False
+    def may_begin(self) -> bool:
+        if self._response is not None:
+            self._response.close_after()
             self._deaf = True
-            raise _Stop
-        self._phase = _Phase.HEAD
-        self._deadline = _NEVER
-        self._url = b""
-        self._headers = []
+            return False
+        self._deadlines.due = NEVER
+        return True
 
-    def on_url(self, url: bytes) -> None:
-        self._url += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if self._phase is not _Phase.HEAD:
-            return  # a trailer: it must not be taken for a header that was checked
-        headers = self._headers
-        headers.append((name.lower(), value))
-        if len(headers) > self._house.limits.headers:
-            self._stop(self._too_large())
-
-    def on_headers_complete(self) -> None:
-        parser, house = self._parser, self._house
-        version, method = parser.get_http_version(), parser.get_method()
-        if head_size(self._url, self._headers) > house.limits.head_bytes:
-            self._stop(self._too_large())
-        if problem := head_problem(version, method, self._url, self._headers):
-            self._stop(bad_request(problem, code="invalid_http"))
-        if parser.should_upgrade():
-            self._upgrading = True
-            return
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in self._headers}
-        http = HttpRequest(method.decode("ascii"), self._path(), headers, house.scheme)
-        modern = version == "1.1"
-        keep_alive = not house.stopping and parser.should_keep_alive()
-        exchange = self._exchange = Exchange(self, http, keep_alive=keep_alive, chunked=modern)
-        exchange.blocked = self._paused
-        expects = modern and headers.get("expect", "").lower() == "100-continue"
-        self._headers = []
-        self._phase = _Phase.BODY
-        self._unseen = 0
+    def head_read(self, request: HttpRequest, version: str, *, keep_alive: bool) -> None:
+        server, modern = self._server, version == "1.1"
+        self._request = request
+        response = self._response = ResponseWriter(
+            self,
+            keep_alive=keep_alive and not server.stopping,
+            chunked=modern,
+            head_only=request.method == "HEAD",
+        )
+        if self._paused:
+            response.pause()
+        expects = modern and request.headers.get("expect", "").lower() == "100-continue"
         try:
-            house.handler.enter(exchange)
-            if not exchange.complete:
-                house.bodies.expect(headers)
-                self._body_until = self._loop.time() + house.bodies.limits.total
+            self._pending = server.handler.accept(request, response)
+            if self._pending is not None:
+                server.bodies.expect(request.headers)
+                self._body_until = self._loop.time() + server.bodies.limits.total
                 if expects:
                     self._transport.write(CONTINUE)
         except GatewayError as error:
             if expects:
-                exchange.keep_alive = False  # whether its body comes all the same, nobody can know
-            house.handler.refuse(exchange, error)
+                response.close_after()  # whether its body comes all the same, nobody can know
+            server.handler.refuse(request.path, response, error)
 
-    def _path(self) -> str:
-        url = self._url
-        if not url.startswith(b"/") or b"?" in url or b"#" in url:
-            try:
-                url = httptools.parse_url(url).path or b"/"
-            except httptools.HttpParserInvalidURLError:
-                self._stop(bad_request("The request line holds no URL.", code="invalid_http"))
-        path = unquote_to_bytes(url).decode("utf-8", "replace") if b"%" in url else url.decode("latin-1")
-        return path.rstrip("/") or "/"
+    def body_refused(self, error: GatewayError) -> None:
+        assert self._request is not None
+        assert self._response is not None
+        self._server.handler.refuse(self._request.path, self._response, error)
 
-    def on_body(self, body: bytes) -> None:
-        self._unseen = 0
-        exchange = self._exchange
-        if exchange is None or exchange.complete:
-            return  # it was answered without
-        self._body.append(body)
-        self._body_bytes += len(body)
+    def body_read(self, body: bytes) -> None:
+        request, response, pending = self._request, self._response, self._pending
+        assert request is not None
+        assert response is not None
+        assert pending is not None
+        request.body = body
+        response.request_body(body)
         try:
-            self._house.bodies.take(len(body), self._body_bytes)
+            pending.begin()
         except GatewayError as error:
-            self._drop_body()
-            self._house.handler.refuse(exchange, error)
-
-    def on_chunk_header(self) -> None:
-        self._unseen = 0
-
-    def on_message_complete(self) -> None:
-        if self._upgrading:
+            self._server.handler.refuse(request.path, response, error)
             return
-        self._phase = _Phase.BETWEEN
-        self._unseen = 0
-        exchange = self._exchange
-        assert exchange is not None
-        if exchange.complete:
-            self._next()
-            return
-        body = self._body
-        exchange.body = body[0] if len(body) == 1 else b"".join(body)
-        self._drop_body()
-        if exchange.witness is not None:
-            exchange.witness.request_body(exchange.body)
-        try:
-            self._house.handler.begin(exchange)
-        except GatewayError as error:
-            self._house.handler.refuse(exchange, error)
-            return
-        exchange.task = self._loop.create_task(self._house.handler.answer(exchange))
-        exchange.task.add_done_callback(partial(self._task_done, exchange))
+        self._task = self._loop.create_task(pending.answer())
+        self._task.add_done_callback(partial(self._task_done, pending, response))
 
-    def _task_done(self, exchange: Exchange, task: asyncio.Task[None]) -> None:
-        exchange.task = None
-        self._leave(exchange)
+    def request_ended(self) -> None:
+        self._next()
+
+    def _task_done(self, pending: PendingRequest, response: ResponseWriter, task: asyncio.Task[None]) -> None:
+        pending.leave()
         if not task.cancelled() and (failure := task.exception()) is not None:
             log.error("an answer failed: %s", failure, exc_info=failure)
-        if not exchange.complete:
+        if not response.complete:
             self._transport.abort()  # nobody is left who could answer
 
-    def _leave(self, exchange: Exchange) -> None:
-        if exchange.entered:
-            exchange.entered = False
-            self._house.handler.leave(exchange)
-
-    def _drop_body(self) -> None:
-        self._house.bodies.give_back(self._body_bytes)
-        self._body = []
-        self._body_bytes = 0
-
-    def _stop(self, refusal: GatewayError) -> None:
-        self._refusal = refusal
-        raise _Stop
-
-    # ---- for the exchange
+    # ---- for the response
 
     def answered(self) -> None:
-        exchange = self._exchange
-        if exchange is None:
+        if self._response is None:
             return  # the client is gone
-        self._leave(exchange)  # not when its task is done: the client's next request may be here before that
-        if self._phase is _Phase.BETWEEN:
+        self._reader.wanted = False
+        self.wake_at(NEVER, None)
+        if self._pending is not None:
+            self._pending.leave()  # not when its task is done: the client's next request may be here before that
+            self._pending = None
+        if self._reader.phase is ReadPhase.BETWEEN:
             self._next()
         else:  # closing now would reset the connection, and the client would lose the answer
-            self._drop_body()
-            self._due_in(self._house.limits.drain_timeout)
+            self._reader.drop_body()
+            self._due_in(self._server.limits.drain_timeout)
 
     def abort(self) -> None:
         self._transport.abort()
 
     def _next(self) -> None:
         """Request and answer are complete."""
-        exchange, self._exchange = self._exchange, None
-        if exchange is not None and (not exchange.keep_alive or self._house.stopping):
+        response, self._response, self._request, self._task = self._response, None, None, None
+        if response is not None and (not response.keep_alive or self._server.stopping):
             self._transport.close()
         else:
-            self._due_in(self._house.limits.keep_alive)
+            self._due_in(self._server.limits.keep_alive)
 
     def retire(self) -> None:
         """The server stops: an answer that is being made is the last one."""
-        if self._exchange is not None:
-            self._exchange.keep_alive = False
+        if self._response is not None:
+            self._response.close_after()
         else:
             self._transport.close()
 
@@ -379,78 +288,61 @@ class ClientConnection(asyncio.Protocol):
 
     def _watch(self) -> None:
         """After each piece of input: is there something that must end in time?"""
-        if self._phase is _Phase.HEAD:
-            if self._deadline == _NEVER:
-                self._due_in(self._house.limits.head_timeout)
-        elif self._phase is _Phase.BODY and self._exchange is not None and not self._exchange.complete:
+        phase = self._reader.phase
+        if phase is ReadPhase.HEAD:
+            if self._deadlines.due == NEVER:
+                self._due_in(self._server.limits.head_timeout)
+        elif phase is ReadPhase.BODY and self._reader.wanted:
             left = self._body_until - self._loop.time()
-            self._due_in(min(left, self._house.bodies.limits.idle))
+            self._due_in(min(left, self._server.bodies.limits.idle))
 
     def _due_in(self, seconds: float) -> None:
-        self._deadline = self._loop.time() + seconds
+        self._deadlines.due = self._loop.time() + seconds
 
     def check(self, now: float) -> None:
         """The server asks now and then: is somebody late?"""
-        unsent = self._transport.get_write_buffer_size()
-        if not unsent:
-            self._stuck_since = _NEVER
-        elif unsent < self._unsent or self._stuck_since == _NEVER:
-            self._stuck_since = now  # the client takes something, however slowly
-        elif now - self._stuck_since >= self._house.limits.send_timeout:
+        unsent, deadlines = self._transport.get_write_buffer_size(), self._deadlines
+        if deadlines.stuck(now, unsent):
             self._transport.abort()  # close() would wait for the client to take the rest
             return
-        self._unsent = unsent
-        if now >= self._deadline and not (unsent and (self._lingers or self._idle)):
-            self._deadline = _NEVER
+        if now >= deadlines.due and not (unsent and (self._lingers or self._idle)):
+            deadlines.due = NEVER
             self._too_late()
         if self._half_closed:
             self._half_closed = False
             self._probe()  # once more, for clients that are far away
-        exchange = self._exchange
-        if exchange is not None and now >= exchange.due and (wake := exchange.on_due) is not None:
-            exchange.on_due = None
-            wake()
+        deadlines.wake_due(now)
 
     @property
     def _idle(self) -> bool:
-        return self._exchange is None and self._phase is _Phase.BETWEEN and not self._unseen
+        return self._response is None and self._reader.phase is ReadPhase.BETWEEN and not self._reader.unseen
 
     def _too_late(self) -> None:
-        exchange = self._exchange
+        request, response, phase = self._request, self._response, self._reader.phase
         if self._lingers:
             self._transport.abort()
             return
-        if exchange is not None and self._phase is _Phase.BETWEEN:
+        if response is not None and phase is ReadPhase.BETWEEN:
             return  # an answer is being made
-        if self._phase is _Phase.HEAD or (exchange is None and self._unseen):
+        if phase is ReadPhase.HEAD or (response is None and self._reader.unseen):
             self._refuse(GatewayError(ErrorKind.SLOW_REQUEST, "The head of the request did not arrive in time."))
-        elif exchange is not None and not exchange.complete:
-            exchange.keep_alive = False
-            self._house.handler.refuse(exchange, too_slow(self._house.bodies.limits))
+        elif request is not None and response is not None and not response.complete:
+            response.close_after()
+            self._server.handler.refuse(request.path, response, too_slow(self._server.bodies.limits))
         else:
             self._transport.close()
 
     def pause_writing(self) -> None:
         self._paused = True
-        if self._exchange is not None:
-            self._exchange.blocked = True
+        if self._response is not None:
+            self._response.pause()
 
     def resume_writing(self) -> None:
         self._paused = False
-        exchange = self._exchange
-        if exchange is not None:
-            exchange.blocked = False
-            if exchange.on_writable is not None:
-                exchange.on_writable()
+        if self._response is not None:
+            self._response.resume()
 
     # ---- refusals
-
-    def _too_large(self) -> GatewayError:
-        limits = self._house.limits
-        return GatewayError(
-            ErrorKind.HEAD_TOO_LARGE,
-            f"The head of a request may have {limits.headers} headers and {limits.head_bytes} bytes.",
-        )
 
     def _refuse(self, error: GatewayError) -> None:
         """Answer, hang up, and listen no more. While an answer is made there is nothing to be said: it is the last. Nor
@@ -458,12 +350,12 @@ class ClientConnection(asyncio.Protocol):
         self._deaf = True
         if self._transport.is_closing():
             return
-        exchange = self._exchange
-        if exchange is not None and not exchange.complete and self._phase is _Phase.BETWEEN:
-            exchange.keep_alive = False
+        response = self._response
+        if response is not None and not response.complete and self._reader.phase is ReadPhase.BETWEEN:
+            response.close_after()
             return
-        if exchange is None or not exchange.started:
-            self._transport.write(early_error(self._house.handler.refuse, self._url, error))
+        if response is None or not response.started:
+            self._transport.write(early_error(self._server.handler.refuse, self._reader.url, error))
         if self._transport.can_write_eof():
             self._transport.write_eof()
         self._lingers = True

@@ -1,4 +1,4 @@
-"""What is said to a client whose request could not be read: there is no exchange, and the connection ends."""
+"""What is said to a client whose request could not be read: there is no request, and the connection ends."""
 
 import time
 from collections.abc import Callable
@@ -6,23 +6,25 @@ from collections.abc import Callable
 import httptools
 
 from ..core.errors import GatewayError, bad_request
-from .exchange import Exchange, HttpRequest
+from .exchange import ResponseWriter
 from .head import http_date
 
-Refuse = Callable[[Exchange, GatewayError], None]
+Refuse = Callable[[str, ResponseWriter, GatewayError], None]
 
 
 class _Collected:
-    """A line that keeps what is said."""
+    """A connection that keeps what is written."""
 
     def __init__(self) -> None:
-        self.said = b""
+        self.written = b""
 
     def write(self, data: bytes) -> None:
-        self.said += data
+        self.written += data
 
     def date(self) -> bytes:
         return http_date(time.time())
+
+    def wake_at(self, when: float, wake: Callable[[], None] | None) -> None: ...
 
     def answered(self) -> None: ...
 
@@ -31,10 +33,10 @@ class _Collected:
 
 def early_error(refuse: Refuse, url: bytes, error: GatewayError) -> bytes:
     """The bytes of a refusal to a client whose request could not be read."""
-    line = _Collected()
-    http = HttpRequest("GET", url.decode("latin-1").partition("?")[0], {})
-    refuse(Exchange(line, http, keep_alive=False, chunked=False), error)
-    return line.said
+    transport = _Collected()
+    path = url.decode("latin-1").partition("?")[0]
+    refuse(path, ResponseWriter(transport, keep_alive=False, chunked=False), error)
+    return transport.written
 
 
 def not_http(broken: httptools.HttpParserError) -> GatewayError:

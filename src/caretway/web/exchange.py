@@ -1,10 +1,10 @@
-"""One request and its answer, between a client's connection and whoever answers.
+"""The two halves of an exchange: the request as it was read, and the response as it is written.
 
-Everything here is a plain call: what is written is handed to the socket at once, head and first bytes as one piece.
-Whoever writes much looks at `blocked` first and goes on when `on_writable` is called.
+The connection makes both and is the only one to fill the first. Whoever answers writes to the second by plain calls:
+what is written is handed to the socket at once, head and first bytes as one piece. Backpressure: whoever writes much
+looks at `blocked` first, and goes on when the callback given to `on_writable` is called.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from http import HTTPStatus
 from types import MappingProxyType
@@ -23,8 +23,8 @@ _COMMENT: Final = b":\n\n"
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-class Line(Protocol):
-    """What an exchange needs of its connection."""
+class ResponseTransport(Protocol):
+    """What a response needs of its connection."""
 
     @property
     def write(self) -> Callable[[bytes], None]: ...
@@ -33,14 +33,18 @@ class Line(Protocol):
         """Now, as a header has it."""
         ...
 
+    def wake_at(self, when: float, wake: Callable[[], None] | None) -> None:
+        """Call `wake` once, at that time on the loop's clock or a moment later; None: not any more."""
+        ...
+
     def answered(self) -> None:
-        """The answer is complete."""
+        """The response is complete."""
         ...
 
     def abort(self) -> None: ...
 
 
-class Witness(Protocol):
+class TrafficObserver(Protocol):
     """Sees what passes through one exchange."""
 
     def request_body(self, body: bytes) -> None: ...
@@ -52,13 +56,14 @@ class Witness(Protocol):
     def body(self, data: bytes, *, end: bool) -> None: ...
 
 
-NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+_NEVER: Final = float("inf")
 
 
 class HttpRequest:
-    """The head of a request."""
+    """The request half."""
 
-    __slots__ = ("headers", "method", "path", "scheme")
+    __slots__ = ("body", "headers", "method", "path", "scheme")
 
     def __init__(self, method: str, path: str, headers: Mapping[str, str], scheme: str = "http") -> None:
         self.method = method
@@ -67,71 +72,110 @@ class HttpRequest:
         self.headers = headers
         """Names in lower case; of a repeated header the last one."""
         self.scheme = scheme
-
-
-class Exchange:
-    __slots__ = (
-        "_chunked",
-        "_line",
-        "blocked",
-        "body",
-        "caller",
-        "complete",
-        "due",
-        "entered",
-        "extra",
-        "http",
-        "keep_alive",
-        "on_due",
-        "on_writable",
-        "started",
-        "task",
-        "witness",
-    )
-
-    def __init__(self, line: Line, http: HttpRequest, *, keep_alive: bool, chunked: bool) -> None:
-        """`chunked`: the client understands chunks."""
-        self._line = line
-        self._chunked = chunked
-        self.http = http
-        self.keep_alive = keep_alive
         self.body = b""
         """Whole, once somebody is asked to answer."""
-        self.extra: Sequence[Header] = ()
-        """Headers of whatever answer is given."""
-        self.caller = ""
-        self.entered = False
-        """It takes a place, until it leaves."""
-        self.witness: Witness | None = None
-        self.task: asyncio.Task[None] | None = None
+
+    def take_body(self) -> bytes:
+        """The body, for the only one who reads it: it is not held here while an answer is made."""
+        body, self.body = self.body, b""
+        return body
+
+    def drop_headers(self) -> None:
+        """They have been read, and an answer may take long."""
+        self.headers = _NO_HEADERS
+
+
+class ResponseWriter:
+    """The response half."""
+
+    __slots__ = (
+        "_chunked",
+        "_extra",
+        "_head_only",
+        "_observer",
+        "_on_writable",
+        "_transport",
+        "blocked",
+        "complete",
+        "keep_alive",
+        "started",
+    )
+
+    def __init__(
+        self, transport: ResponseTransport, *, keep_alive: bool, chunked: bool, head_only: bool = False
+    ) -> None:
+        """`chunked`: the client understands chunks. `head_only`: it asked for the head alone."""
+        self._transport = transport
+        self._chunked = chunked
+        self._head_only = head_only
+        self._extra: Sequence[Header] = ()
+        self._observer: TrafficObserver | None = None
+        self._on_writable: Callable[[], None] | None = None
+        self.keep_alive = keep_alive
+        """False: the connection closes after this response. Read only, like all that follows."""
         self.started = False
         self.complete = False
         self.blocked = False
         """The client does not take what was written already."""
-        self.on_writable: Callable[[], None] | None = None
-        self.due = float("inf")
-        self.on_due: Callable[[], None] | None = None
+
+    # ---- for the connection and whoever lets the request in
+
+    def add_headers(self, headers: Sequence[Header]) -> None:
+        """Headers of whatever response is given."""
+        self._extra = headers
+
+    def observe(self, observer: TrafficObserver) -> None:
+        self._observer = observer
+
+    def request_body(self, body: bytes) -> None:
+        if self._observer is not None:
+            self._observer.request_body(body)
+
+    def hung_up(self) -> None:
+        """The client is gone."""
+        self._on_writable = None
+        if self._observer is not None and not self.complete:
+            self._observer.hung_up()
+
+    def close_after(self) -> None:
+        """This response is the connection's last."""
+        self.keep_alive = False
+
+    def pause(self) -> None:
+        self.blocked = True
+
+    def resume(self) -> None:
+        self.blocked = False
+        if self._on_writable is not None:
+            self._on_writable()
+
+    # ---- for whoever answers
+
+    def on_writable(self, wake: Callable[[], None]) -> None:
+        """Call `wake` whenever the client takes more again."""
+        self._on_writable = wake
 
     def wake_at(self, when: float, wake: Callable[[], None]) -> None:
-        """Call `wake` once, at that time on the loop's clock or a moment later."""
-        self.due = when
-        self.on_due = wake
+        """As the connection's; not after the end, when the next request may have asked for another moment."""
+        if not self.complete:
+            self._transport.wake_at(when, wake)
 
     def forget(self) -> None:
         """Nobody waits for anything any more."""
-        self.on_writable = self.on_due = None
-        self.due = float("inf")
+        self._on_writable = None
+        if not self.complete:
+            self._transport.wake_at(_NEVER, None)
 
     def send(
         self, status: int, body: bytes, headers: Iterable[Header] = (), *, content_type: bytes = b"application/json"
     ) -> None:
         """A whole answer."""
-        told = [*headers]
+        lines = [*headers]
         if status != NO_CONTENT:
-            told[:0] = (b"content-type", content_type), (b"content-length", b"%d" % len(body))
-        if self.http.method == "HEAD":
+            lines[:0] = (b"content-type", content_type), (b"content-length", b"%d" % len(body))
+        if self._head_only:
             body = b""
-        head = self._head(status, told, b"")
+        head = self._head(status, lines, b"")
         self._end(head + body, body)
 
     def start(self, headers: Iterable[Header], data: bytes) -> None:
@@ -139,17 +183,17 @@ class Exchange:
         if not self._chunked:
             self.keep_alive = False  # its end is the connection's
         head = self._head(200, [*headers], _CHUNKED if self._chunked else b"")
-        if self.witness is not None and data:
-            self.witness.body(data, end=False)
-        self._line.write(head + self._framed(data))
+        if self._observer is not None and data:
+            self._observer.body(data, end=False)
+        self._transport.write(head + self._framed(data))
 
     def write(self, data: bytes) -> None:
         if not data:
             return
-        if self.witness is not None:
-            self.witness.body(data, end=False)
+        if self._observer is not None:
+            self._observer.body(data, end=False)
         # As `_framed` would; a call less for every delta.
-        self._line.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+        self._transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
 
     def finish(self, data: bytes = b"") -> None:
         """The last of a stream."""
@@ -159,22 +203,22 @@ class Exchange:
         """Send something that changes nothing, to learn whether somebody listens. False: there is no such thing."""
         if not self._chunked or self.complete:
             return False
-        self._line.write(self._framed(_COMMENT) if self.started else CONTINUE)
+        self._transport.write(self._framed(_COMMENT) if self.started else CONTINUE)
         return True
 
     def abort(self) -> None:
         """There is nothing that could be said, and the client must not take this for the end."""
-        self._line.abort()
+        self._transport.abort()
 
     def _head(self, status: int, headers: list[Header], framing: bytes) -> bytes:
         self.started = True
-        headers += self.extra
-        if self.witness is not None:
-            self.witness.head(status, headers)
+        headers += self._extra
+        if self._observer is not None:
+            self._observer.head(status, headers)
         line = _STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
         kept = b"\r\n" if self._chunked else b"connection: keep-alive\r\n\r\n"  # HTTP/1.0 wants to be told
         end = kept if self.keep_alive else b"connection: close\r\n\r\n"
-        date = b"date: %b\r\n" % self._line.date()
+        date = b"date: %b\r\n" % self._transport.date()
         return b"".join((line, date, *[b"%b: %b\r\n" % header for header in headers], framing, end))
 
     def _framed(self, data: bytes) -> bytes:
@@ -182,11 +226,11 @@ class Exchange:
 
     def _end(self, last: bytes, data: bytes) -> None:
         self.complete = True
-        self.on_writable = None
-        if self.witness is not None:
-            self.witness.body(data, end=True)
-        self._line.write(last)
-        self._line.answered()
+        self._on_writable = None
+        if self._observer is not None:
+            self._observer.body(data, end=True)
+        self._transport.write(last)
+        self._transport.answered()
 
 
 def header_text(text: str) -> bytes:

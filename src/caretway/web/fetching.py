@@ -1,5 +1,8 @@
 """One GET to an address that was chosen before, bounded in bytes and in time; the client's side of HTTP/1.1.
 
+The address is connected to and never looked up again here: a name that changes its address meanwhile (DNS rebinding)
+is no way around the check against SSRF, which is `addresses`' and `images`'.
+
 No pool, no cookies, no proxy, no redirects: whoever asks decides about those. The time is the caller's: everything here
 awaits, so `asyncio.timeout` around it bounds the whole, however slowly the other side drips.
 """

@@ -2,7 +2,7 @@
 
 llhttp refuses doubled or malformed Content-Length, Content-Length beside Transfer-Encoding, bad chunk sizes, folded
 headers, bare line feeds and control characters by itself. Here is what it lets pass and a proxy in front of us could
-read differently than we do.
+read differently than we do: two readers of one head are what request smuggling lives on.
 """
 
 import time
@@ -64,12 +64,13 @@ def http_date(now: float) -> bytes:
 
 
 def without_upgrade(method: bytes, target: bytes, version: str, headers: Sequence[Header]) -> bytes:
-    """The same head for a server that stays with HTTP/1.1, as it may: the wish to change protocols is left out."""
+    """The same head for a server that stays with HTTP/1.1, as it may: `Connection` asks for no change any more.
+    `Upgrade` stays, which asks for nothing without it, so that a route can say what it thinks of that protocol."""
     lines = [b"%b %b HTTP/%b" % (method, target, version.encode())]
     for name, value in headers:
         if name == b"connection":
             kept = [word for word in value.lower().replace(b" ", b"").split(b",") if word in _KEPT]
             value = b", ".join(kept)
-        if name != b"upgrade" and value:
+        if value:
             lines.append(name + b": " + value)
     return b"\r\n".join([*lines, b"", b""])

@@ -1,10 +1,15 @@
 """The gateway's own OpenAPI 3.1 document: every route, what it takes and every error it may answer.
 
 It describes what this gateway reads of the three APIs, not all that their owners offer: unknown fields are allowed
-everywhere and reported in `x-caretway-ignored`. Built once, by hand; knows nothing of how a route is served.
+everywhere and reported in `x-caretway-ignored`. The paths come from the rows of `routes`; the schemas are here.
 """
 
+import re
+from collections.abc import Iterable
 from typing import Any, Final
+
+from ..dialects.routes import Operation
+from .route_table import Route, paths_of
 
 Schema = dict[str, Any]
 
@@ -201,10 +206,11 @@ ERRORS: Final[dict[int, str]] = {
     402: "The subscription's usage is spent.",
     403: "The Host or Origin is not allowed, or Cursor refuses.",
     404: "There is nothing here.",
-    405: "The route does not take this method.",
+    405: "The route does not take this method; `Allow` names those that it takes.",
     408: "The request did not arrive in time.",
     409: "The turn to be continued is gone, and `x-caretway-session: required` forbids a replay.",
     413: "The body, or its list of messages, is larger than the limit.",
+    426: "The route is not served over WebSocket.",
     429: "Too many requests, or too many at once.",
     431: "The headers are larger or more than the limit.",
     500: "A bug of the gateway; its log has the details.",
@@ -231,106 +237,60 @@ _HEADERS: Final = [
 ]
 
 
+_PARAMETER: Final = re.compile(r"\{(\w+)(?::path)?\}")
+
+
 def _answer(description: str, schema: str, *, stream: bool = False) -> Schema:
+    if not schema:
+        return {"description": description, "content": {"text/plain": {}}}
     content: Schema = {"application/json": {"schema": _ref(schema)}}
     if stream:
         content["text/event-stream"] = {"schema": _TEXT}
     return {"description": description, "content": content}
 
 
-def _operation(
-    name: str,
-    summary: str,
-    answer: Schema,
-    *,
-    body: str = "",
-    parameters: tuple[Schema, ...] = (),
-    error: str = "OpenAIError",
-) -> Schema:
-    operation: Schema = {
-        "operationId": name,
-        "summary": summary,
-        "parameters": list(parameters),
-        "responses": {"200": answer} | {str(status): _answer(told, error) for status, told in ERRORS.items()},
-    }
+def _operation(route: Route, operation: Operation, suffix: str) -> Schema:
+    """`suffix`: ids must be unique, and a row may be served at two paths."""
+    error = operation.error
+    answers = {"200": _answer(operation.answers, operation.schema, stream=operation.turn)}
+    answers |= {str(status): _answer(description, error) for status, description in ERRORS.items()}
     if error == "AnthropicError":
-        operation["responses"]["529"] = _answer("The gateway's own limits are reached.", error)
-    if body:
-        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": _ref(body)}}}
-    return operation
+        answers["529"] = _answer("The gateway's own limits are reached.", error)
+    if operation.schema == "Health":
+        answers["503"] = _answer("Cursor cannot be reached", "Health")
+    if operation.links:
+        answers["200"]["links"] = {
+            name: {"operationId": name + suffix, "parameters": {"id": "$response.body#/id"}} for name in operation.links
+        }
+    described: Schema = {
+        "operationId": operation.id + suffix,
+        "summary": operation.summary,
+        "parameters": [
+            *(_path(name) for name in _PARAMETER.findall(route.path)),
+            *(_HEADERS if operation.turn else ()),
+        ],
+        "responses": answers,
+    }
+    if operation.body:
+        described["requestBody"] = {"required": True, "content": {"application/json": {"schema": _ref(operation.body)}}}
+    return described
 
 
 def _path(name: str) -> Schema:
     return {"name": name, "in": "path", "required": True, "schema": _ID}
 
 
-def _paths() -> Schema:
-    whole = tuple(_HEADERS)
-    chat = _operation(
-        "chat", "OpenAI Chat Completions", _answer("The completion", "Any", stream=True), body="ChatRequest",
-        parameters=whole,
-    )  # fmt: skip
-    responses = _operation(
-        "respond", "OpenAI Responses", _answer("The response", "Any", stream=True), body="ResponsesRequest",
-        parameters=whole,
-    )  # fmt: skip
-    responses["responses"]["200"]["links"] = {
-        name: {"operationId": name, "parameters": {"id": "$response.body#/id"}}
-        for name in ("getResponse", "deleteResponse", "getInput")
-    }
-    one = {
-        "get": _operation("getResponse", "A stored response", _answer("It", "Any"), parameters=(_path("id"),)),
-        "delete": _operation("deleteResponse", "Forget it", _answer("Forgotten", "Any"), parameters=(_path("id"),)),
-    }
-    items = {
-        "get": _operation(
-            "getInput", "What a response was made from", _answer("List", "Any"), parameters=(_path("id"),)
-        )
-    }
-    messages = _operation(
-        "messages", "Anthropic Messages", _answer("The message", "Any", stream=True), body="MessagesRequest",
-        parameters=whole, error="AnthropicError",
-    )  # fmt: skip
-    count = _operation(
-        "countTokens", "An estimate of a request's size", _answer("Tokens", "Any"), body="MessagesRequest",
-        error="AnthropicError",
-    )  # fmt: skip
-    models = {"get": _operation("models", "Models", _answer("The list", "ModelList"))}
-    model = {"get": _operation("model", "One model", _answer("It", "Any"), parameters=(_path("id"),))}
-    health = {"get": _operation("health", "The gateway's state", _answer("It", "Health"))}
-    health["get"]["responses"]["503"] = _answer("Cursor cannot be reached", "Health")
-    both: Schema = {
-        "/chat/completions": {"post": chat},
-        "/responses": {"post": responses},
-        "/responses/{id}": one,
-        "/responses/{id}/input_items": items,
-        "/models": models,
-        "/models/{id}": model,
-        "/health": health,
-        "/tools": {"get": _operation("tools", "Tools that are run here", _answer("The list", "Any"))},
-    }
-    metrics = _operation("metrics", "Counters for Prometheus", {"description": "Text", "content": {"text/plain": {}}})
+def _paths(routes: Iterable[Route]) -> Schema:
     return {
-        **{f"/v1{path}": item for path, item in both.items()},
-        "/v1/messages": {"post": messages},
-        "/v1/messages/count_tokens": {"post": count},
-        **{path: _renamed(item) for path, item in both.items()},
-        "/": {"get": _operation("root", "Where to look", _answer("Names", "Any"))},
-        "/healthz": {"get": _operation("healthz", "A sign of life, without a key", _answer("alive or ready", "Any"))},
-        "/metrics": {"get": metrics},
-        "/openapi.json": {"get": _operation("openapi", "This document", _answer("It", "Any"))},
+        _PARAMETER.sub(r"{\1}", path): {
+            method.lower(): _operation(route, operation, suffix) for method, operation in route.operations.items()
+        }
+        for route in routes
+        for path, suffix in zip(paths_of(route), ("", "Again"), strict=False)
     }
 
 
-def _renamed(item: Schema) -> Schema:
-    """The same operations without the prefix: ids must be unique."""
-    return {
-        method: operation | {"operationId": operation["operationId"] + "Unprefixed"}
-        for method, operation in item.items()
-    }
-
-
-def document(version: str) -> Schema:
+def document(routes: Iterable[Route], version: str) -> Schema:
     """The document. A gateway without a key of its own ignores the security schemes."""
     return {
         "openapi": "3.1.0",
@@ -341,7 +301,7 @@ def document(version: str) -> Schema:
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "security": [{}, {"bearer": []}, {"apiKey": []}],
-        "paths": _paths(),
+        "paths": _paths(routes),
         "components": {
             "schemas": SCHEMAS,
             "securitySchemes": {

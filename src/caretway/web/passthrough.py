@@ -1,8 +1,8 @@
-"""Each caller their own subscription: a request's bearer is its Cursor API key, and every key has a desk of its own.
+"""Each caller their own subscription: a request's bearer is its Cursor API key, and every key has a tenant of its own.
 
-A desk is opened when its key is first seen and Cursor accepts it; of many requests with a new key one opens it. A key
-is known by its digest; the key itself lives in the desk it opened and nowhere else, and goes with it. A desk that is
-not in use makes room for another one. A key that was refused is not offered to Cursor again for a while.
+A tenant is opened when its key is first seen and Cursor accepts it; of many requests with a new key one opens it. A key
+is known by its digest; the key itself lives in the tenant it opened and nowhere else, and goes with it. A tenant that
+is not in use makes room for another one. A key that was refused is not offered to Cursor again for a while.
 """
 
 import asyncio
@@ -17,17 +17,15 @@ from typing import Final
 from ..core.errors import ErrorKind, GatewayError
 from ..tasks import spawn
 from .exchange import HttpRequest
-from .tenant import Tenant
+from .tenant import AccountUse, Tenant
 
 MAX_KEY_CHARS: Final = 4096
 REFUSED_FOR_S: Final = 60.0
 MAX_REFUSED: Final = 1024
-OPEN_PATHS: Final = frozenset({"/", "/healthz", "/health", "/v1/health", "/metrics", "/openapi.json"})
-"""What concerns no account; with a key, `/health` speaks of that account."""
 SEND_KEY: Final = "Send your Cursor API key as `Authorization: Bearer KEY` or `x-api-key: KEY`."
 
-OpenDesk = Callable[[str], AbstractAsyncContextManager[Tenant]]
-"""Cursor API key -> its desk; raises GatewayError when the key is not accepted. Closing it ends its turns."""
+OpenTenant = Callable[[str], AbstractAsyncContextManager[Tenant]]
+"""Cursor API key -> its tenant; raises GatewayError when the key is not accepted. Closing it ends its turns."""
 IsOurs = Callable[[str], bool]
 """True for a key of the gateway itself, which must never be sent to Cursor."""
 
@@ -44,25 +42,25 @@ def client_key(headers: Mapping[str, str], is_ours: IsOurs) -> str | None:
 
 @dataclass(slots=True, eq=False)
 class _Place:
-    """One key's desk, or its opening."""
+    """One key's tenant, or its opening."""
 
     stack: AsyncExitStack = field(default_factory=AsyncExitStack)
     opening: asyncio.Task[GatewayError | None] | None = None
-    desk: Tenant | None = None
+    tenant: Tenant | None = None
     users: int = 0
 
     @property
     def busy(self) -> bool:
-        return self.users > 0 or self.desk is None or self.desk.sessions.live > 0
+        return self.users > 0 or self.tenant is None or self.tenant.sessions.live > 0
 
 
 class TenantPerKey:
     def __init__(
-        self, lobby: Tenant, open_desk: OpenDesk, *, limit: int, clock: Callable[[], float], is_ours: IsOurs
+        self, default: Tenant, open_tenant: OpenTenant, *, limit: int, clock: Callable[[], float], is_ours: IsOurs
     ) -> None:
         """`clock`: seconds that only grow."""
-        self.lobby = lobby
-        self._open_desk = open_desk
+        self.default = default
+        self._open_tenant = open_tenant
         self._limit = limit
         self._clock = clock
         self._is_ours = is_ours
@@ -71,40 +69,40 @@ class TenantPerKey:
 
     @property
     def live(self) -> int:
-        return sum(place.desk.sessions.live for place in self._places.values() if place.desk is not None)
+        return sum(place.tenant.sessions.live for place in self._places.values() if place.tenant is not None)
 
     @property
     def parked(self) -> int:
-        return sum(place.desk.sessions.parked for place in self._places.values() if place.desk is not None)
+        return sum(place.tenant.sessions.parked for place in self._places.values() if place.tenant is not None)
 
     @property
     def accounts(self) -> int:
         return len(self._places)
 
     @asynccontextmanager
-    async def receive(self, http: HttpRequest) -> AsyncIterator[Tenant]:
-        key = client_key(http.headers, self._is_ours)
-        if http.path in OPEN_PATHS and (key is None or not http.path.endswith("/health")):
-            yield self.lobby
+    async def resolve(self, request: HttpRequest, account: AccountUse) -> AsyncIterator[Tenant]:
+        key = client_key(request.headers, self._is_ours)
+        if account is AccountUse.NONE or (account is AccountUse.IF_SENT and key is None):
+            yield self.default
             return
         if key is None:
             raise GatewayError(ErrorKind.SIGNED_OUT, "Here every client brings its own Cursor API key.", hint=SEND_KEY)
         place = self._place(key)
         place.users += 1
         try:
-            if place.desk is None:
+            if place.tenant is None:
                 await self._opened(place)
-            assert place.desk is not None
-            yield place.desk
+            assert place.tenant is not None
+            yield place.tenant
         finally:
             place.users -= 1
 
     async def end_turns(self) -> None:
-        desks = [place.desk for place in self._places.values() if place.desk is not None]
-        await asyncio.gather(*(desk.sessions.aclose() for desk in desks))
+        tenants = [place.tenant for place in self._places.values() if place.tenant is not None]
+        await asyncio.gather(*(tenant.sessions.aclose() for tenant in tenants))
 
     async def aclose(self) -> None:
-        """Close every desk. New requests would open new ones: stop listening first."""
+        """Close every tenant. New requests would open new ones: stop listening first."""
         places, self._places = list(self._places.values()), OrderedDict()
         for place in places:
             if place.opening is not None:
@@ -145,9 +143,9 @@ class TenantPerKey:
         spawn(self._places.pop(idle).stack.aclose(), "close-account")
 
     async def _open(self, name: bytes, place: _Place, key: str) -> GatewayError | None:
-        """In a task of its own: the request that came first may hang up, and others wait for the same desk."""
+        """In a task of its own: the request that came first may hang up, and others wait for the same tenant."""
         try:
-            place.desk = await place.stack.enter_async_context(self._open_desk(key))
+            place.tenant = await place.stack.enter_async_context(self._open_tenant(key))
         except GatewayError as error:
             if error.kind is ErrorKind.SIGNED_OUT:
                 self._refused[name] = self._clock() + REFUSED_FOR_S, error
@@ -156,7 +154,7 @@ class TenantPerKey:
             return error
         finally:
             place.opening = None
-            if place.desk is None:
+            if place.tenant is None:
                 self._places.pop(name, None)
         return None
 
@@ -166,5 +164,5 @@ class TenantPerKey:
             await asyncio.wait([opening])  # unlike awaiting it, this lets it go on when we are cancelled
             if not opening.cancelled() and (error := opening.result()) is not None:
                 raise copy(error)
-        if place.desk is None:
+        if place.tenant is None:
             raise GatewayError(ErrorKind.CANCELLED, "The gateway is stopping.")

@@ -1,4 +1,8 @@
-"""The listening side: connections come in here, and stopping waits for the answers that are being made."""
+"""The listening side: connections come in here, and are looked at now and then for clients that are late.
+
+Graceful shutdown: `retire` listens no more and lets the answers that are being made be the last ones, `emptied` waits
+for their clients to go, `cut` ends what is left. `app` puts the three in order.
+"""
 
 import asyncio
 import logging

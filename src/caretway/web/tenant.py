@@ -1,11 +1,12 @@
 """What answers for one account: its dialects with all that they remember, its sessions, its models, its health.
 
-Two accounts have two desks and share none of these, so nothing of one can be found through the other: there is no check
-that could be forgotten. Which request goes to which desk is the reception's business.
+Two accounts are two tenants and share none of these, so nothing of one can be found through the other: there is no
+check that could be forgotten. A `TenantResolver` decides which request belongs to which tenant.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
+from enum import Enum
 from typing import Protocol
 
 from ..core.errors import ErrorKind, GatewayError
@@ -13,8 +14,19 @@ from ..core.turn import ModelInfo
 from ..dialects import Dialect
 from ..sessions.manager import Sessions
 from .exchange import HttpRequest
-from .models import Health, ModelSource
+from .health import Health
+from .models import ModelSource
 from .respond import Responder
+
+
+class AccountUse(Enum):
+    """Whether a path speaks of an account."""
+
+    NONE = "none"
+    """It concerns the gateway alone."""
+    IF_SENT = "if sent"
+    """Of the client's account when the request brings one, otherwise of the gateway."""
+    REQUIRED = "required"
 
 
 class Tenant:
@@ -27,25 +39,21 @@ class Tenant:
         models: ModelSource,
         health: Health,
     ) -> None:
-        self.routes = {route: dialect for dialect in dialects for route in dialect.routes}
-        self._errands = [(prefix, dialect) for dialect in dialects for prefix in dialect.errands]
+        self.dialects: Mapping[str, Dialect] = {dialect.name: dialect for dialect in dialects}
+        """By name. The first one also answers where no dialect is asked for."""
         self._default = dialects[0]
         self.responder = responder
         self.sessions = sessions
         self.models = models
         self.health = health
 
-    def errand_runner(self, path: str) -> Dialect | None:
-        return next((dialect for prefix, dialect in self._errands if path.startswith(prefix)), None)
+    def dialect(self, name: str) -> Dialect:
+        return self.dialects.get(name, self._default)
 
-    def dialect(self, path: str) -> Dialect:
-        """Whose words to use at this path, if only for an error."""
-        return self.routes.get(path) or self.errand_runner(path) or self._default
-
-    def model_shape(self, http: HttpRequest) -> Dialect:
-        """The same list in two shapes: Anthropic's clients say who they are."""
-        asked = "anthropic_messages" if "anthropic-version" in http.headers else ""
-        return next((dialect for dialect in self.routes.values() if dialect.name == asked), self._default)
+    def dialect_of(self, headers: Mapping[str, str]) -> Dialect:
+        """At a path that several APIs have: the one whose clients say who they are, or the default."""
+        marked = (dialect for dialect in self.dialects.values() if dialect.mark and dialect.mark in headers)
+        return next(marked, self._default)
 
     async def known_model(self, name: str) -> ModelInfo:
         model = await self.models.find(name)
@@ -57,11 +65,11 @@ class Tenant:
 
 
 class TenantResolver(Protocol):
-    lobby: Tenant
+    default: Tenant
     """For what concerns no account: the words of an error, the gateway's own state."""
 
-    def receive(self, http: HttpRequest) -> AbstractAsyncContextManager[Tenant]:
-        """The desk for this request, held until the answer is complete. Raises GatewayError."""
+    def resolve(self, request: HttpRequest, account: AccountUse) -> AbstractAsyncContextManager[Tenant]:
+        """The tenant of this request, held until the answer is complete. Raises GatewayError."""
         ...
 
     async def end_turns(self) -> None:
@@ -78,20 +86,20 @@ class TenantResolver(Protocol):
 class SingleTenant:
     """The gateway's owner is the only account there is."""
 
-    def __init__(self, desk: Tenant) -> None:
-        self.lobby = desk
-        self._always_open = nullcontext(desk)
+    def __init__(self, tenant: Tenant) -> None:
+        self.default = tenant
+        self._always_open = nullcontext(tenant)
 
-    def receive(self, http: HttpRequest) -> AbstractAsyncContextManager[Tenant]:
+    def resolve(self, request: HttpRequest, account: AccountUse) -> AbstractAsyncContextManager[Tenant]:
         return self._always_open
 
     async def end_turns(self) -> None:
-        await self.lobby.sessions.aclose()
+        await self.default.sessions.aclose()
 
     @property
     def live(self) -> int:
-        return self.lobby.sessions.live
+        return self.default.sessions.live
 
     @property
     def parked(self) -> int:
-        return self.lobby.sessions.parked
+        return self.default.sessions.parked

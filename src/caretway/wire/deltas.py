@@ -1,8 +1,8 @@
 """The messages that come hundreds of times in a turn, read without building a message object.
 
 In: a serialised AgentServerMessage. Out: a text or thinking delta when the bytes are exactly one, in the shape every
-encoder gives it (three nested fields, each with a length of one byte), else None: then the real decoder has the word.
-So nothing is decided here that the real decoder would decide otherwise; a test holds the two side by side.
+encoder gives it (three nested fields, each with a length of one byte), else None: then the real decoder reads it. So
+nothing is decided here that the real decoder would decide otherwise; a test holds the two side by side.
 """
 
 from typing import Final

@@ -1,14 +1,15 @@
 """Messages of more than a few kilobytes, looked at before they are decoded.
 
 In: a serialised AgentServerMessage. Out: the messages to go on with in its place: pieces of a long text, the message
-itself when reading it is cheap, something that stands for a checkpoint that is too much to keep, or nothing for an
-update that only informs. Raises `TooMuch` for the rest. What a message costs depends on how many fields it has, not on
-its bytes, so those are counted first, with the decoder's own description of what nests in what.
+itself when reading it is cheap, something that stands for a checkpoint that is too much to keep, an exec without its
+arguments (`Oversized`) when those are too much, or nothing for an update that only informs. Raises `TooMuch` for the
+rest. What a message costs depends on how many fields it has, not on its bytes, so those are counted first, with the
+decoder's own description of what nests in what.
 """
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Final
+from typing import Final, cast
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
@@ -22,9 +23,15 @@ MAX_FIELDS: Final = 40_000
 MAX_ASKED_FIELDS: Final = 12_000
 """Of one that asks for something: every value in it becomes an object of ours."""
 MAX_ASKED_BYTES: Final = 512 * 1024
-"""What a tool is asked to do, arguments included. No model writes that much in one call."""
+"""What a tool is asked to do, arguments included. Few models write that much in one call."""
+MAX_PARTIAL_BYTES: Final = 1024 * 1024 + 64 * 1024
+"""A call while it is written: its text so far, which is one field."""
+_MAX_KEPT_BYTES: Final = 1024
+"""Of one field of an exec that is told without its arguments: ids and names are shorter."""
+_MAX_DEPTH: Final = 6
 
 _UPDATE: Final = 0x0A
+_EXEC: Final = 0x12
 _CHECKPOINT: Final = 0x1A
 _KV: Final = 0x22
 _ASKING: Final = (0x12, 0x2A, 0x3A)
@@ -35,11 +42,16 @@ NO_CHECKPOINT: Final = b"\x1a\x00"
 STAND_INS: Final[Mapping[int, bytes]] = {_CHECKPOINT: NO_CHECKPOINT}
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_ARGUMENTS: Final = pb.McpArgs.DESCRIPTOR.fields_by_name["args"].message_type
 _NAMES: Final = {number: field.name for number, field in pb.AgentServerMessage.DESCRIPTOR.fields_by_number.items()}
 
 
 class TooMuch(ValueError):
     """The message would take too long to read, or too much memory."""
+
+
+class Oversized(bytes):
+    """An AgentServerMessage with an exec that asks for too much: its ids and names are left, its arguments are not."""
 
 
 def informs(payload: bytes) -> bool:
@@ -57,6 +69,8 @@ def lighten(payload: bytes) -> list[bytes]:
         return [payload]
     if stored and kind == _CHECKPOINT:
         return [NO_CHECKPOINT]
+    if kind == _EXEC and inside is not None:
+        return [Oversized(_bare(payload, _MAX_KEPT_BYTES))]
     raise TooMuch(f"a message of {len(payload)} bytes ({_NAMES.get(kind >> 3, 'unknown')}) is too much to work on")
 
 
@@ -66,6 +80,10 @@ def _update(payload: bytes, inside: int) -> list[bytes]:
         return pieces
     if kind not in (TEXT, THINKING, _PARTIAL_CALL):
         return [payload] if _cheap(payload, MAX_FIELDS) else []
+    if kind == _PARTIAL_CALL:
+        if len(payload) <= MAX_PARTIAL_BYTES and _cheap(payload, MAX_ASKED_FIELDS):
+            return [payload]
+        return [_bare(payload, MAX_PARTIAL_BYTES)]  # if its text is lost by that, its exec will tell
     if len(payload) <= MAX_ASKED_BYTES and _cheap(payload, MAX_ASKED_FIELDS):
         return [payload]
     raise TooMuch(f"a delta of {len(payload)} bytes is too much to work on")
@@ -89,11 +107,12 @@ def _pieces(payload: bytes, inside: int) -> list[bytes]:
 
 
 def _nested_in(tag: int, content: bytes) -> bytes:
-    head, length = bytearray((tag,)), len(content)
-    while length > 0x7F:
-        head.append(length & 0x7F | 0x80)
-        length >>= 7
-    head.append(length)
+    head = bytearray()
+    for number in (tag, len(content)):
+        while number > 0x7F:
+            head.append(number & 0x7F | 0x80)
+            number >>= 7
+        head.append(number)
     return bytes(head) + content
 
 
@@ -150,6 +169,43 @@ def _cheap(payload: bytes, most: int) -> bool:
             if not number:
                 return True
     return True
+
+
+def _bare(payload: bytes, most_bytes: int) -> bytes:
+    """The message without the arguments of MCP calls, and without any other field that is longer than that."""
+    left = MAX_FIELDS
+
+    def copy(message: Descriptor, at: int, stop: int, depth: int) -> bytes:
+        nonlocal left
+        nested, kept = _nested(message), bytearray()
+        while at < stop:
+            left -= 1
+            if left < 0:
+                raise TooMuch(f"a message of {len(payload)} bytes has more fields than can be looked at")
+            begin = at
+            tag, at = _varint(payload, at, stop)
+            wire, number = tag & 7, tag >> 3
+            if wire == _BYTES:
+                length, at = _varint(payload, at, stop)
+                inner, end = nested.get(number), at + length
+                if end > stop:
+                    raise TooMuch(f"a message of {len(payload)} bytes cannot be read")
+                if inner is not None and inner is not _ARGUMENTS and depth < _MAX_DEPTH:
+                    kept += _nested_in(tag, copy(inner, at, end, depth + 1))
+                elif inner is None and length <= most_bytes:
+                    kept += payload[begin:end]
+                at = end
+                continue
+            if wire == _VARINT:
+                _, at = _varint(payload, at, stop)
+            elif wire in (_FIXED64, _FIXED32):
+                at += 8 if wire == _FIXED64 else 4
+            else:
+                raise TooMuch(f"a message of {len(payload)} bytes cannot be read")
+            kept += payload[begin : min(at, stop)]
+        return bytes(kept)
+
+    return copy(cast(Descriptor, pb.AgentServerMessage.DESCRIPTOR), 0, len(payload), 0)
 
 
 def _varint(payload: bytes, at: int, stop: int) -> tuple[int, int]:

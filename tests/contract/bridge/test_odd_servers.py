@@ -58,7 +58,7 @@ async def test_calling_one_that_is_gone_says_so() -> None:
 @pytest.mark.parametrize(
     ("mode", "reason"),
     [
-        ("flood", "lines that are no messages"),
+        ("flood", "lines that are not messages"),
         ("endless", "a line of more than"),
         ("crash", "it ended with exit code 1"),
     ],

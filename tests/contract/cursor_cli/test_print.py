@@ -14,9 +14,9 @@ from caretway.backends.cursor_cli.backend import CliSetup, CursorCliBackend
 from caretway.backends.cursor_cli.limits import CliLimits
 from caretway.core.events import TextDelta, TurnEnded, TurnFailed
 from caretway.core.request import Message, Role, Text, TurnRequest
-from caretway.core.source import receive
 from contract.cursor_cli.stand_in import CliClient, StandIn, cli_gateway
 from contract.gateways import CHAT, tool
+from receiving import receive
 
 SAY = 'sim: say Let me look.\nsim: exec read {"path":"a"}\nsim: say ha ha ha ``` ``` **\nsim: say Ende: é 漢 \U0001f600'
 SAID = "Let me look.ha ha ha ``` ``` **\nEnde: é 漢 \U0001f600"
@@ -433,6 +433,19 @@ async def test_a_program_that_is_not_there(tmp_path: Path) -> None:
         assert answer.error is not None and answer.error["code"] == "cli_not_found"
         assert "cursor.com/install" in answer.error["message"]
         assert (await client.http.get("/v1/models")).status_code == 200
+
+
+async def test_a_program_that_is_named_by_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the directory in which the gateway was started, whatever directory the program then works in."""
+    stand_in = StandIn(tmp_path)
+    stand_in.install()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(stand_in.program.parent)
+    async with cli_gateway(tmp_path, agent_bin=f"./{stand_in.program.name}") as client:
+        monkeypatch.chdir(elsewhere)
+        answer = await client.chat("sim: say found")
+        assert (answer.status, answer.text) == (200, "found"), answer.error
 
 
 async def test_images_become_files_for_the_time_of_the_turn(tmp_path: Path) -> None:

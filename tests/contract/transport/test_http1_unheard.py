@@ -88,14 +88,14 @@ class Holding(Http1Script):
     ("speaks", "paused", "size", "kind"),
     [
         (False, False, 1, ErrorKind.UPSTREAM_DOWN),
-        (True, False, 1, ErrorKind.TIMEOUT),
-        (False, True, 1, ErrorKind.TIMEOUT),
+        (True, False, 1, ErrorKind.UPSTREAM_DOWN),
+        (False, True, 1, ErrorKind.UPSTREAM_DOWN),
         (False, False, 400_000, ErrorKind.TIMEOUT),
     ],
     ids=["it is silent", "it speaks", "nobody looks whether it speaks", "much is under way"],
 )
 async def test_an_append_without_an_answer(speaks: bool, paused: bool, size: int, kind: ErrorKind) -> None:
-    limits = TransportLimits(append_silence_s=0.2, append_timeout_s=0.8)
+    limits = TransportLimits(append_silence_s=0.1, append_timeout_s=3)
     async with behind_proxy(limits, Holding("r", speaks=speaks)) as (transport, _, _site):
         listener = Listener()
         run = await transport.open_run("r", {}, listener)
@@ -118,6 +118,33 @@ async def test_an_append_on_a_kept_connection_that_leads_nowhere_is_sent_again()
         assert listener.closings == []
         assert site.runs["r"].numbers == [0, 1]
         await soon(lambda: proxy.links[1].over)
+
+
+async def test_the_first_append_on_a_new_connection_that_leads_nowhere_is_sent_again() -> None:
+    """The prompt itself. The run's own connection is in order, and speaks."""
+    limits = TransportLimits(append_silence_s=0.2)
+    async with behind_proxy(limits, Holding(speaks=True)) as (transport, proxy, site):
+        listener = Listener()
+        run = await transport.open_run("r", {}, listener)
+        proxy.dark = True
+        run.send(b"prompt")
+        await soon(lambda: len(proxy.links) == 2)
+        proxy.dark = False
+        await listener.until(lambda: b"prompt" in listener.frames)
+        assert listener.closings == []
+        assert site.runs["r"].numbers == [0]
+        await soon(lambda: proxy.links[1].over)
+
+
+async def test_two_connections_that_lead_nowhere_cut_the_run() -> None:
+    async with behind_proxy(TransportLimits(append_silence_s=0.1), Holding(speaks=True)) as (transport, proxy, _):
+        listener = Listener()
+        run = await transport.open_run("r", {}, listener)
+        proxy.dark = True
+        run.send(b"prompt")
+        error = await listener.failed()
+        assert (error.kind, "two connections" in error.message) == (ErrorKind.UPSTREAM_DOWN, True)
+        assert len(proxy.links) == 3
 
 
 @pytest.mark.parametrize("in_doubt", [True, False])

@@ -78,7 +78,7 @@ def test_a_stand_in_signs_in_by_itself() -> None:
 def test_stronger_credentials_are_mentioned(tmp_path: Path) -> None:
     account = Account("t", who="ada")
     assert signed_in(account, Settings(data_dir=tmp_path)) == [
-        f"Signed in as ada. Kept in {tmp_path / 'auth' / 'accounts.json'}."
+        f"Signed in as ada. Stored in {tmp_path / 'auth' / 'accounts.json'}."
     ]
     lines = signed_in(account, Settings(data_dir=tmp_path, api_key="k-secret"))
     assert "api_key (code) is set" in lines[1] and "k-secret" not in lines[1]
@@ -135,7 +135,7 @@ def test_doctor_looks_at_the_port() -> None:
 
 def test_doctor_looks_at_the_data_directory(tmp_path: Path) -> None:
     assert check_data_dir(tmp_path) == Finding("data directory", True, str(tmp_path))
-    assert check_data_dir(tmp_path / "a" / "b").detail.endswith("(not made yet)")
+    assert check_data_dir(tmp_path / "a" / "b").detail.endswith("(not created yet)")
     file = tmp_path / "file"
     file.touch()
     assert not check_data_dir(file / "below").ok

@@ -23,7 +23,7 @@ def test_every_known_place_is_looked_at(platform: str, more: dict[str, str], fol
 
 def test_a_file_is_named_and_proves_nothing(tmp_path: Path) -> None:
     path = tmp_path / "auth.json"
-    assert check_agent_files([path]).detail == "has left no files here yet"
+    assert check_agent_files([path]).detail == "has no files here yet"
     path.write_text("{}")
     finding = check_agent_files([path])
     assert finding.ok

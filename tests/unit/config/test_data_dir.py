@@ -45,7 +45,7 @@ def test_an_open_directory_is_closed_and_that_is_said(
     with caplog.at_level(logging.WARNING):
         close_data_dir(tmp_path, "flag --data-dir")
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o700
-    assert "closed now" in caplog.text
+    assert "private now" in caplog.text
     assert check_data_dir(tmp_path).ok
 
 
@@ -60,7 +60,7 @@ def test_what_is_fine_is_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFix
 def test_a_file_is_no_directory(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
-    with pytest.raises(ConfigError, match="no directory"):
+    with pytest.raises(ConfigError, match="not a directory"):
         close_data_dir(file, "flag --data-dir")
 
 

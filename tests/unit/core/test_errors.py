@@ -54,6 +54,7 @@ def test_retrying_helps_only_where_nothing_has_to_change(kind: ErrorKind) -> Non
         ErrorKind.UNSUPPORTED,
         ErrorKind.NOT_FOUND,
         ErrorKind.WRONG_METHOD,
+        ErrorKind.WRONG_PROTOCOL,
         ErrorKind.TOO_LARGE,
         ErrorKind.HEAD_TOO_LARGE,
         ErrorKind.ACCESS_DENIED,

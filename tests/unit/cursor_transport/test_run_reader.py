@@ -13,7 +13,7 @@ from caretway.core.errors import ErrorKind, GatewayError
 from caretway.cursor_transport.run_reader import FEW, SLICE_BYTES, SLICE_MESSAGES, RunReader
 from caretway.wire.envelope import COMPRESSED, pack
 from caretway.wire.errors import write_end
-from caretway.wire.heavy import NO_CHECKPOINT
+from caretway.wire.heavy import NO_CHECKPOINT, Oversized
 from caretway.wire.messages import pb
 
 
@@ -184,10 +184,9 @@ async def test_nothing_is_told_after_close() -> None:
 async def test_what_is_too_much_ends_the_run_after_what_came_before_it() -> None:
     owner = Owner()
     reader = Carrier(owner)
-    args = pb.McpArgs(name="x")
-    for _ in range(60_000):
-        args.args["key"].list_value.values.add().list_value.SetInParent()
-    heavy = pb.AgentServerMessage(exec_server_message=pb.ExecServerMessage(id=1, mcp_args=args)).SerializeToString()
+    asked = pb.WebSearchRequestQuery(args=pb.WebSearchArgs(search_term="x" * (1 << 20)))
+    query = pb.InteractionQuery(id=1, web_search_request_query=asked)
+    heavy = pb.AgentServerMessage(interaction_query=query).SerializeToString()
     reader.on_data(pack(text("before")) + pack(heavy) + pack(text("after")))
     await owner.over.wait()
     assert owner.messages == [text("before")]
@@ -196,6 +195,22 @@ async def test_what_is_too_much_ends_the_run_after_what_came_before_it() -> None
     assert error.kind is ErrorKind.UPSTREAM_PROTOCOL
     assert "too much" in error.message
     assert reader.given_up
+
+
+async def test_an_exec_with_too_much_in_it_is_told_without_its_arguments() -> None:
+    owner = Owner()
+    reader = Carrier(owner)
+    args = pb.McpArgs(name="x")
+    for _ in range(60_000):
+        args.args["key"].list_value.values.add().list_value.SetInParent()
+    heavy = pb.AgentServerMessage(exec_server_message=pb.ExecServerMessage(id=1, mcp_args=args)).SerializeToString()
+    reader.on_data(pack(text("before")) + pack(heavy) + pack(text("after")))
+    reader.on_end(None)
+    await owner.over.wait()
+    before, bare, after = owner.messages
+    assert (before, after, owner.ends) == (text("before"), text("after"), [None])
+    assert type(bare) is Oversized
+    assert pb.AgentServerMessage.FromString(bare).exec_server_message.mcp_args == pb.McpArgs(name="x")
 
 
 @pytest.mark.parametrize("packed", [False, True])

@@ -5,15 +5,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from caretway.core.errors import ErrorKind, GatewayError
+from caretway.core.event_buffer import EventBuffer
 from caretway.core.events import Event, ToolCallDelta, ToolCallReady, ToolCallStarted, TurnPaused, TurnStarted
 from caretway.core.fold import Reply, fold
 from caretway.core.order import EventOrder
 from caretway.core.request import Message, Role, Text, ToolResult, ToolSpec, TurnRequest
-from caretway.core.source import Pulled, receive
 from caretway.core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Turn
 from caretway.mcp_bridge.backend import BridgedBackend, Terms
 from caretway.mcp_bridge.catalogue import BridgedTool, ListedTool, McpCatalogue, catalogue
 from caretway.mcp_bridge.definitions import Process, ServerDefinition
+from receiving import receive
 
 PARKING = Abilities(client_tools="native", parks=True, continues=True)
 TEXT = Abilities(client_tools="native", parks=False)
@@ -29,36 +30,42 @@ def called(call_id: str, name: str, arguments: str = "{}") -> list[Event]:
 
 
 @dataclass
-class ScriptedTurn(Pulled):
-    """Its script: one list of events for each step; after TurnPaused the next one waits for results."""
+class ScriptedTurn:
+    """Its script: one list of events for each step, one step for each round of the event loop; after TurnPaused the
+    next one waits for results."""
 
     steps: list[list[Event]]
     submitted: list[tuple[list[ToolResult], list[Text]]] = field(default_factory=list)
     closed: bool = False
     refuses: bool = False
-    _news: asyncio.Event = field(default_factory=asyncio.Event)
-    _paused: bool = False
 
-    async def receive(self) -> list[Event]:
-        while self._paused:
-            self._news.clear()
-            await self._news.wait()
+    def __post_init__(self) -> None:
+        self._buffer = EventBuffer(1 << 20)
+        self.listen, self.take = self._buffer.listen, self._buffer.take
+
+    def play(self) -> None:
+        if self.closed or not self.steps:
+            return
         events = self.steps.pop(0)
-        self._paused = isinstance(events[-1], TurnPaused)
-        return [TurnStarted(), *events]
+        self._buffer.put([TurnStarted(), *events])
+        if not isinstance(events[-1], TurnPaused):
+            asyncio.get_running_loop().call_soon(self.play)
 
     async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = ()) -> None:
         if self.refuses:
             raise GatewayError(ErrorKind.TURN_GONE, "gone")
         self.submitted.append((list(results), list(extra)))
-        self._paused = False
-        self._news.set()
+        self.play()
 
     def snapshot(self) -> Snapshot | None:
         return Snapshot("scripted", b"state")
 
-    async def aclose(self) -> None:
+    def close(self) -> None:
         self.closed = True
+        self._buffer.close()
+
+    async def aclose(self) -> None:
+        self.close()
 
 
 @dataclass
@@ -79,6 +86,7 @@ class ScriptedBackend:
     async def start(self, request: TurnRequest, snapshot: Snapshot | None = None) -> Turn:
         self.started.append(request)
         self.turns.append(self.scripts.pop(0))
+        asyncio.get_running_loop().call_soon(self.turns[-1].play)
         return self.turns[-1]
 
     async def aclose(self) -> None: ...

@@ -9,12 +9,12 @@ from caretway.mcp_bridge.listing import sift
 
 GOOD: dict[str, Any] = {"name": "good", "inputSchema": {"type": "object", "properties": {}, "required": []}}
 ODD: list[tuple[str, Any, str]] = [
-    ("no object at all", "tool", "no object"),
+    ("no object at all", "tool", "not an object"),
     ("no name", {"inputSchema": {"type": "object"}}, "no name"),
     ("an empty name", {"name": "", "inputSchema": {"type": "object"}}, "no name"),
     ("no schema", {"name": "odd"}, "has no inputSchema"),
     ("null for a schema", {"name": "odd", "inputSchema": None}, "has no inputSchema"),
-    ("a text for a schema", {"name": "odd", "inputSchema": "object"}, "inputSchema is no object"),
+    ("a text for a schema", {"name": "odd", "inputSchema": "object"}, "inputSchema is not an object"),
     ("arguments that are a list", {"name": "odd", "inputSchema": {"type": "array"}}, "not of type object"),
     ("properties in a list", {"name": "odd", "inputSchema": {"type": "object", "properties": []}}, "properties"),
     ("a text that is required", {"name": "odd", "inputSchema": {"type": "object", "required": "a"}}, "requires"),

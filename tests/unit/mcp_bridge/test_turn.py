@@ -20,10 +20,10 @@ from caretway.core.events import (
     UsageReported,
 )
 from caretway.core.request import Message, Role, Text, ToolCall, ToolChoice, ToolResult, TurnRequest
-from caretway.core.source import receive
 from caretway.core.turn import Abilities, Turn
+from caretway.loop_guard.history import loop_guard
 from caretway.mcp_bridge.backend import Offer, Terms
-from caretway.stages.loop_guard import loop_guard
+from receiving import receive
 
 from .scripted import PARKING, TEXT, ScriptedBackend, ScriptedTurn, Tools, bridged, called, request, response
 
@@ -302,3 +302,24 @@ async def test_a_run_that_is_lost_before_any_bridged_call_is_the_sessions_busine
     reply = await response(await started(inner, Tools()))
     assert reply.error is not None
     assert reply.error.kind is ErrorKind.TURN_GONE
+
+
+async def test_a_slow_reader_leaves_the_words_with_the_inner_turn() -> None:
+    words: list[list[Event]] = [[TextDelta("x" * 10_000)] for _ in range(100)]
+    script = ScriptedTurn([*words, [TurnEnded()]])
+    turn = await started(ScriptedBackend([script]), Tools())
+    while script.steps:
+        await asyncio.sleep(0)
+    left = sum(len(event.text) for event in script.take() if isinstance(event, TextDelta))
+    assert 900_000 < left < 950_000, "this turn took what it has room for, and not a million"
+    assert sum(len(event.text) for event in turn.take() if isinstance(event, TextDelta)) == 1_000_000 - left
+
+
+async def test_a_call_begins_though_nobody_reads() -> None:
+    script = ScriptedTurn(calls_and_ends(*called("1", QUICK)))
+    tools, inner = Tools(), ScriptedBackend([script])
+    turn = await started(inner, tools)
+    while not script.submitted:
+        await asyncio.sleep(0)
+    assert tools.running == ["1"]
+    assert (await response(turn)).text == "done"

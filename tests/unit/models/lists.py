@@ -1,8 +1,8 @@
-"""A list of models like Cursor's: the simulator's own, in our words."""
+"""Lists of models, in our words."""
 
 from caretway.core.turn import ModelInfo, ModelVariant
 from caretway.models.resolve import ModelTable, make_table
-from caretway.simulator.model_catalogue import BASES, SLUGS, BaseModel
+from unit.models.cursor_list import BASES, SLUGS, BaseModel
 
 
 def info(model: BaseModel) -> ModelInfo:

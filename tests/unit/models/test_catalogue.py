@@ -10,7 +10,7 @@ from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.request import Message, Role, Text, TurnRequest
 from caretway.core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Turn
 from caretway.models.catalogue import FRESH_S, MAX_MEANT, MAX_MEANT_CHARS, ModelCatalogue
-from caretway.simulator.model_catalogue import BASES, SLUGS
+from unit.models.cursor_list import BASES, SLUGS
 from unit.models.lists import LISTED
 
 THINKER = ModelInfo("thinker", aliases=("deep",), parameters=(("effort", ("low", "high")),))

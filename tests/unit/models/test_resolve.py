@@ -5,7 +5,7 @@ import pytest
 from caretway.core.turn import ModelInfo
 from caretway.models.resolve import make_table, resolve
 from caretway.models.variants import choose_variant, written
-from caretway.simulator.model_catalogue import BASES, BY_ID, SLUGS
+from unit.models.cursor_list import BASES, BY_ID, SLUGS
 from unit.models.lists import cursors, flat
 
 TABLE = cursors({"mine": "gpt-5.4@effort=low", "gone": "no-such-model", "loop": "loop"})

@@ -5,7 +5,7 @@ import pytest
 from caretway.core.turn import ModelInfo, ModelVariant
 from caretway.models.variants import choose_variant, default_variant, parameter_values, written
 from caretway.models.wishes import NO_WISH, Wish
-from caretway.simulator.model_catalogue import BASES, BY_ID
+from unit.models.cursor_list import BASES, BY_ID
 from unit.models.lists import info
 
 OPUS = "claude-opus-5"

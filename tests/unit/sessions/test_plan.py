@@ -21,7 +21,7 @@ from caretway.core.request import (
     TurnRequest,
 )
 from caretway.core.turn import Abilities, Snapshot
-from caretway.sessions.plan import Continue, Fresh, Parked, Plan, Replay, Resume, plan
+from caretway.sessions.plan import Continue, Fresh, Parked, Plan, Repeat, Replay, Resume, plan
 from caretway.sessions.transcript import Chain, fingerprint, tools_key
 
 READ: Final = ToolSpec("read", "Reads a file.")
@@ -95,6 +95,18 @@ FAILED: Final = message(Role.TOOL, ToolResult("t1", (Text("no such file"),), is_
 THIRD: Final = message(Role.ASSISTANT, ToolCall("t3", "read", "{}"))
 BOTH: Final = (*OPENING, ONE, TWO)
 NEXT_STEP: Final = dict.fromkeys(("t1", "t2", "t3"), turn("t3", history=(*BOTH, THIRD)))
+
+GIVEN: Final = tuple(part for one in (ONE, TWO) for part in one.parts if isinstance(part, ToolResult))
+TAKEN: Final = replace(turn("t3", history=(*BOTH, MORE, THIRD)), given=GIVEN)
+"""It was resumed with both results and a word beside them, and waits for the next."""
+REPLAYED: Final = replace(TAKEN, own=False)
+"""The same, of a run to which the history was replayed."""
+MAKES_ROOM: Final = Replay("these results were given before, beside other words", "s")
+
+
+def repeated(taken: Parked) -> dict[str, Parked]:
+    return dict.fromkeys(("t1", "t2"), taken)
+
 
 CHANGED: Final = Replay("the history changed")
 ONLY_ONE: Final = message(Role.ASSISTANT, ToolCall("t1", "read", "{}"))
@@ -170,6 +182,23 @@ STORIES: Final = [
     Story("old results while the next step waits", BOTH, Replay("these results were given before"), parked=NEXT_STEP),
     Story(
         "old and new results together", [*BOTH, done("t3")], Replay("these results were given before"), parked=NEXT_STEP
+    ),
+    Story("the same request once more", [*BOTH, MORE], Repeat("s"), parked=repeated(TAKEN)),
+    Story("the same results beside other words", [*BOTH, HELLO], MAKES_ROOM, parked=repeated(TAKEN)),
+    Story("the same results without the words beside them", BOTH, MAKES_ROOM, parked=repeated(TAKEN)),
+    Story("a replayed request once more", [*BOTH, MORE], Repeat("s"), parked=repeated(REPLAYED)),
+    Story("a replayed request beside other words", [*BOTH, HELLO], MAKES_ROOM, parked=repeated(REPLAYED)),
+    Story(
+        "a replayed request with another result",
+        [*OPENING, ONE, done("t2", "no"), MORE],
+        Replay("unknown or expired ticket"),
+        parked=repeated(REPLAYED),
+    ),
+    Story(
+        "the same ids in another conversation",
+        [SYSTEM, MORE, ASKS, ONE, TWO],
+        Replay("unknown or expired ticket"),
+        parked=repeated(REPLAYED),
     ),
     Story("only the last step's results count", [*BOTH, THIRD, done("t3")], resume(done("t3")), parked=NEXT_STEP),
     Story("an edited question first", [SYSTEM, MORE, ASKS, ONE, TWO], CHANGED, parked=WAITING),
@@ -352,6 +381,14 @@ def test_what_would_be_replayed_fails_when_a_session_is_demanded(story: Story) -
         decide(replace(story, mode=SessionMode.REQUIRED))
     assert failure.value.kind is ErrorKind.TURN_GONE
     assert story.expected.reason in failure.value.message
+
+
+@pytest.mark.parametrize("taken", [TAKEN, REPLAYED], ids=["resumed", "replayed"])
+@pytest.mark.parametrize("beside", [[MORE], [HELLO], []], ids=["the same words", "other words", "no words"])
+def test_results_that_are_worked_on_start_nothing(taken: Parked, beside: list[Message]) -> None:
+    with pytest.raises(GatewayError) as told:
+        decide(Story("", [*BOTH, *beside], Fresh(""), parked=repeated(replace(taken, waiting=False))))
+    assert told.value.kind is ErrorKind.IN_PROGRESS
 
 
 @pytest.mark.parametrize("mode", [SessionMode.AUTO, SessionMode.REQUIRED])

@@ -197,13 +197,24 @@ def test_tools_are_known_by_both_names_and_counted_once() -> None:
     assert tools[1].schema == {}
 
 
-@pytest.mark.parametrize("code", sorted(faults.SCRIPTED))
+BARE = ("bare", "quota", "plan", "gone", "late", "team_region", "denied", "no_exec", "picture", "eof")
+INFO = {"rate_limit": {"retryAfterMs": "7000"}, "schema": {"providerStatusCode": "400"}}
+
+
+@pytest.mark.parametrize("code", sorted(faults.SCRIPTED.keys() - set(BARE)))
 def test_failures_say_whether_to_retry(code: str) -> None:
     error = read_end(write_end(faults.SCRIPTED[code]))
     assert error is not None
     assert error.retryable is (code == "unavailable")
     assert error.title
-    assert dict(error.info) == ({"retryAfterMs": "7000"} if code == "rate_limit" else {})
+    assert dict(error.info) == INFO.get(code, {})
+
+
+@pytest.mark.parametrize("code", BARE)
+def test_bare_failures_say_nothing_but_a_code(code: str) -> None:
+    error = read_end(write_end(faults.SCRIPTED[code]))
+    assert error is not None
+    assert (error.error, error.title, error.retryable) == (0, "", None)
 
 
 def test_an_end_frame_is_one_frame() -> None:

@@ -1,5 +1,6 @@
 """The wrapped backend and its turns, in front of an upstream that says what the test tells it to say."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -7,14 +8,15 @@ from typing import Literal
 import pytest
 
 from caretway.core.errors import ErrorKind, GatewayError
+from caretway.core.event_buffer import EventBuffer
 from caretway.core.events import Event, TextDelta, TurnEnded, TurnFailed, TurnStarted, Usage, UsageReported
 from caretway.core.fold import Reply, fold
 from caretway.core.order import EventOrder
 from caretway.core.request import Message, Role, Text, ToolCall, ToolChoice, ToolResult, ToolSpec, TurnRequest
-from caretway.core.source import Pulled, receive
 from caretway.core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Turn
 from caretway.text_protocol.backend import TextToolBackend, new_trigger
 from caretway.text_protocol.limits import TextLimits
+from receiving import receive
 
 T = "<<CALL_abcd1234>>"
 TOOLS = (ToolSpec("add"), ToolSpec("get"))
@@ -25,15 +27,29 @@ def call(name: str, arguments: str = "{}") -> str:
     return f'<invoke name="{name}">{arguments}</invoke>'
 
 
-class InnerTurn(Pulled):
-    def __init__(self, batches: list[list[Event]], snapshot: Snapshot | None) -> None:
-        self._batches = batches
-        self._snapshot = snapshot
-        self.closed = False
+class InnerTurn:
+    """One batch for each round of the event loop."""
 
-    async def receive(self) -> list[Event]:
+    def __init__(self, batches: list[list[Event]], snapshot: Snapshot | None) -> None:
+        self.batches = batches
+        self._snapshot = snapshot
+        self._buffer = EventBuffer(1 << 20)
+        self.listen = self._buffer.listen
+        self.closed = False
+        self.taken = 0
+        """Characters."""
+        self._play()
+
+    def _play(self) -> None:
+        if self.batches and not self.closed:
+            self._buffer.put(self.batches.pop(0))
+            asyncio.get_running_loop().call_soon(self._play)
+
+    def take(self) -> list[Event]:
         assert not self.closed, "nobody reads a closed turn"
-        return self._batches.pop(0)
+        events = self._buffer.take()
+        self.taken += sum(len(event.text) for event in events if isinstance(event, TextDelta))
+        return events
 
     async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = ()) -> None:
         raise AssertionError("text has no results")
@@ -41,8 +57,12 @@ class InnerTurn(Pulled):
     def snapshot(self) -> Snapshot | None:
         return self._snapshot
 
-    async def aclose(self) -> None:
+    def close(self) -> None:
         self.closed = True
+        self._buffer.close()
+
+    async def aclose(self) -> None:
+        self.close()
 
 
 @dataclass
@@ -294,3 +314,49 @@ async def test_a_block_cannot_be_closed_from_inside(text: str) -> None:
     told = inner.asked[0][0].messages[-1].text
     assert told.count("</tool_result>") == 1 and told.endswith("</tool_result>")
     assert "<invoke" not in told and "<<CALL_" not in told and "<tool_bridge>" not in told
+
+
+async def test_a_slow_reader_leaves_the_words_with_the_inner_turn() -> None:
+    inner = Inner([[*says(*["x" * 10_000] * 100)]])
+    turn = await wrapped(inner).start(ask())
+    while inner.turns[0].batches:
+        await asyncio.sleep(0)
+    assert 65_000 < inner.turns[0].taken < 100_000, "what this turn has room for, and not a million"
+    reply = await played(turn)
+    assert len(reply.text) == 1_000_000
+
+
+async def test_a_correction_that_cannot_be_sent_is_a_failure_of_the_turn() -> None:
+    class Full(Inner):
+        async def start(self, request: TurnRequest, snapshot: Snapshot | None = None) -> InnerTurn:
+            if snapshot is not None:
+                raise GatewayError(ErrorKind.OVERLOADED, "no place")
+            return await super().start(request, snapshot)
+
+    inner = Full([says("I try. ", T + call("rm"))], continues=True)
+    turn = await wrapped(inner).start(ask())
+    with pytest.raises(GatewayError) as failed:
+        await played(turn)
+    assert failed.value.kind is ErrorKind.OVERLOADED
+
+
+async def test_closed_while_the_model_is_being_corrected() -> None:
+    going = asyncio.Event()
+
+    class Slow(Inner):
+        async def start(self, request: TurnRequest, snapshot: Snapshot | None = None) -> InnerTurn:
+            if snapshot is not None:
+                await going.wait()
+            return await super().start(request, snapshot)
+
+    inner = Slow([says(T + call("rm")), says("right")], continues=True)
+    turn = await wrapped(inner).start(ask())
+    while not inner.turns[0].closed:
+        await asyncio.sleep(0)
+    await turn.aclose()
+    with pytest.raises(GatewayError) as closed:
+        await played(turn)
+    assert closed.value.kind is ErrorKind.CANCELLED
+    going.set()
+    while len(inner.turns) < 2 or not inner.turns[1].closed:
+        await asyncio.sleep(0)

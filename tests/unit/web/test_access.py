@@ -25,7 +25,7 @@ LOCKED = access_for("127.0.0.1", (KEY, OTHER), ["Box.Example."], ["https://App.e
 def refusal(access: Access, **headers: str) -> tuple[ErrorKind, str | None]:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     with pytest.raises(GatewayError) as caught:
-        admit(access, "POST", "/v1/chat/completions", "http", named)
+        admit(access, "http", named)
     assert KEY not in str(caught.value)
     return caught.value.kind, caught.value.code
 
@@ -65,7 +65,7 @@ def test_names_must_be_known(host: str) -> None:
 
 def test_configured_names_and_clients_without_a_host() -> None:
     assert host_allowed("BOX.example:8080", LOCKED.hosts)
-    assert admit(OPEN, "GET", "/health", "http", {}).caller == ""
+    assert admit(OPEN, "http", {}).caller == ""
 
 
 @pytest.mark.parametrize(
@@ -92,18 +92,18 @@ def test_off_loopback_only_with_a_key(host: str, outside: bool) -> None:
 
 
 def test_keys() -> None:
-    mine = admit(LOCKED, "GET", "/health", "http", {"authorization": f"bearer {KEY}"}).caller
-    theirs = admit(LOCKED, "GET", "/health", "http", {"x-api-key": OTHER}).caller
+    mine = admit(LOCKED, "http", {"authorization": f"bearer {KEY}"}).caller
+    theirs = admit(LOCKED, "http", {"x-api-key": OTHER}).caller
     assert mine
     assert theirs
     assert mine != theirs
     assert KEY not in mine
-    assert admit(LOCKED, "GET", "/", "http", {"x-caretway-key": KEY, "authorization": "Bearer cursor"}).caller == mine
+    assert admit(LOCKED, "http", {"x-caretway-key": KEY, "authorization": "Bearer cursor"}).caller == mine
     assert refusal(LOCKED) == (ErrorKind.ACCESS_DENIED, None)
     assert refusal(LOCKED, authorization=f"Basic {KEY}") == (ErrorKind.ACCESS_DENIED, None)
     assert refusal(LOCKED, x_api_key=KEY[:-1]) == (ErrorKind.ACCESS_DENIED, None)
     assert refusal(LOCKED, x_api_key="\u00fc") == (ErrorKind.ACCESS_DENIED, None)
-    assert admit(LOCKED, "HEAD", "/", "http", {}).caller == ""
+    assert admit(LOCKED, "http", {}, keyless=True).caller == ""
     assert is_key(LOCKED, KEY)
     assert not is_key(LOCKED, "cursor-key")
     assert KEY not in repr(LOCKED)
@@ -135,13 +135,13 @@ def test_pages_that_are_refused(headers: dict[str, str]) -> None:
 
 
 def test_pages_that_are_served() -> None:
-    told = admit(LOCKED, "GET", "/health", "http", {"x-api-key": KEY, "origin": "https://app.EXAMPLE"}).headers
+    told = admit(LOCKED, "http", {"x-api-key": KEY, "origin": "https://app.EXAMPLE"}).headers
     assert (b"access-control-allow-origin", b"https://app.EXAMPLE") in told
     assert (b"vary", b"origin") in told
     own = {"x-api-key": KEY, "origin": "http://127.0.0.1:1", "host": "127.0.0.1:1", "sec-fetch-site": "same-origin"}
-    assert admit(LOCKED, "POST", "/v1/messages", "http", own).headers == ()
+    assert admit(LOCKED, "http", own).headers == ()
     everyone = access_for("127.0.0.1", (), (), ["*"])
-    assert admit(everyone, "GET", "/health", "http", {"origin": "https://any.example"}).headers
+    assert admit(everyone, "http", {"origin": "https://any.example"}).headers
 
 
 def test_a_browser_that_asks_first() -> None:

@@ -8,7 +8,7 @@ import pytest
 from caretway.core.errors import GatewayError
 from caretway.web.body import Bodies, BodyLimits
 from caretway.web.connection import LINGER_S, ClientConnection, RequestHandler
-from caretway.web.exchange import Exchange
+from caretway.web.exchange import HttpRequest, ResponseWriter
 from caretway.web.limits import ConnectionLimits
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -52,7 +52,7 @@ class House:
         self.handler: RequestHandler = self
         self.bodies = Bodies(BodyLimits(size=100, idle=30, total=300))
         self.inside = 0
-        self.asked: list[Exchange] = []
+        self.asked: list[ResponseWriter] = []
 
     def joined(self, connection: ClientConnection) -> bool:
         return True
@@ -62,20 +62,29 @@ class House:
     def date(self) -> bytes:
         return b"now"
 
-    def enter(self, exchange: Exchange) -> None: ...
+    def accept(self, request: HttpRequest, response: ResponseWriter) -> "Pending":
+        return Pending(self, response)
 
-    def begin(self, exchange: Exchange) -> None:
-        exchange.entered = True
-        self.inside += 1
+    def refuse(self, path: str, response: ResponseWriter, error: GatewayError) -> None:
+        response.send(400, error.message.encode())
 
-    def leave(self, exchange: Exchange) -> None:
-        self.inside -= 1
 
-    def refuse(self, exchange: Exchange, error: GatewayError) -> None:
-        exchange.send(400, error.message.encode())
+class Pending:
+    def __init__(self, house: House, response: ResponseWriter) -> None:
+        self._house = house
+        self._response = response
+        self._begun = False
 
-    async def answer(self, exchange: Exchange) -> None:
-        self.asked.append(exchange)
+    def begin(self) -> None:
+        self._begun = True
+        self._house.inside += 1
+
+    def leave(self) -> None:
+        self._house.inside -= self._begun
+        self._begun = False
+
+    async def answer(self) -> None:
+        self._house.asked.append(self._response)
         await asyncio.Event().wait()
 
 
@@ -90,7 +99,7 @@ async def line() -> tuple[House, Socket, ClientConnection]:
 Line = tuple[House, Socket, ClientConnection]
 
 
-async def ask(line: Line, data: bytes = GET) -> Exchange:
+async def ask(line: Line, data: bytes = GET) -> ResponseWriter:
     house, _, connection = line
     connection.data_received(data)
     await asyncio.sleep(0)
@@ -155,7 +164,7 @@ async def test_a_new_answer_is_held_back_while_the_last_one_is_not_taken(line: L
     second = await ask(line)
     assert second.blocked
     woken: list[bool] = []
-    second.on_writable = lambda: woken.append(second.blocked)
+    second.on_writable(lambda: woken.append(second.blocked))
     connection.resume_writing()
     assert woken == [False]
 
@@ -196,7 +205,7 @@ async def test_no_content_has_no_length(line: Line) -> None:
     assert socket.said == b"HTTP/1.1 204 No Content\r\ndate: now\r\nvary: origin\r\n\r\n"
 
 
-class Witness:
+class Observer:
     def __init__(self) -> None:
         self.seen: list[tuple[bytes, bool]] = []
 
@@ -210,14 +219,14 @@ class Witness:
         self.seen.append((data, end))
 
 
-async def test_a_witness_sees_every_piece_once(line: Line) -> None:
+async def test_an_observer_sees_every_piece_once(line: Line) -> None:
     _, socket, _ = line
-    exchange, witness = await ask(line), Witness()
-    exchange.witness = witness
-    exchange.start([], b"one")
-    exchange.write(b"two")
-    exchange.finish(b"three")
-    assert witness.seen == [(b"one", False), (b"two", False), (b"three", True)]
+    response, observer = await ask(line), Observer()
+    response.observe(observer)
+    response.start([], b"one")
+    response.write(b"two")
+    response.finish(b"three")
+    assert observer.seen == [(b"one", False), (b"two", False), (b"three", True)]
     assert socket.said.endswith(b"\r\n\r\n3\r\none\r\n3\r\ntwo\r\n5\r\nthree\r\n0\r\n\r\n")
     assert socket.said.count(b"\r\n\r\n") == 2
 
@@ -247,10 +256,10 @@ async def test_a_stream_for_http_1_0_ends_with_its_connection(line: Line) -> Non
 
 async def test_a_client_that_closed_its_half_is_probed_and_answered(line: Line) -> None:
     _, socket, connection = line
-    exchange = await ask(line)
+    response = await ask(line)
     assert connection.eof_received()
     assert socket.said == b"HTTP/1.1 100 Continue\r\n\r\n"
-    exchange.send(200, b"answer")
+    response.send(200, b"answer")
     assert socket.said.endswith(b"connection: close\r\n\r\nanswer")
     assert socket.end == "closed"
 

@@ -1,4 +1,4 @@
-"""Which key a request brings, and the desks that keys open: one opening for a crowd, bounded, forgotten when idle."""
+"""Which key a request brings, and the tenants that keys open: one opening for a crowd, bounded, forgotten when idle."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,7 +13,7 @@ from caretway.dialects.registry import dialects
 from caretway.tasks import spawn
 from caretway.web.exchange import HttpRequest
 from caretway.web.passthrough import REFUSED_FOR_S, TenantPerKey, client_key
-from caretway.web.tenant import Tenant
+from caretway.web.tenant import AccountUse, Tenant
 
 KEYS = [
     ({}, None),
@@ -40,7 +40,7 @@ def test_what_cannot_be_a_key(odd: str) -> None:
     assert refused.value.kind is ErrorKind.SIGNED_OUT and odd not in str(refused.value)
 
 
-def make_desk(live: int = 0) -> Tenant:
+def make_tenant(live: int = 0) -> Tenant:
     sessions = SimpleNamespace(live=live, parked=0)
     return Tenant(
         dialects=dialects(),
@@ -52,15 +52,15 @@ def make_desk(live: int = 0) -> Tenant:
 
 
 class House:
-    """Opens desks, and counts."""
+    """Opens tenants, and counts."""
 
     def __init__(self, limit: int = 2) -> None:
         self.now = 0.0
         self.opened: list[str] = []
         self.closed: list[str] = []
         self.gate: asyncio.Event | None = None
-        self.reception = TenantPerKey(
-            make_desk(), self.open, limit=limit, clock=lambda: self.now, is_ours=lambda _: False
+        self.resolver = TenantPerKey(
+            make_tenant(), self.open, limit=limit, clock=lambda: self.now, is_ours=lambda _: False
         )
 
     @asynccontextmanager
@@ -73,22 +73,23 @@ class House:
         if key.startswith("down"):
             raise GatewayError(ErrorKind.UPSTREAM_DOWN, "no answer")
         try:
-            yield make_desk(live=1 if key.startswith("busy") else 0)
+            yield make_tenant(live=1 if key.startswith("busy") else 0)
         finally:
             self.closed.append(key)
 
-    async def ask(self, key: str, path: str = "/v1/models") -> Tenant:
-        async with self.reception.receive(HttpRequest("GET", path, {"x-api-key": key} if key else {})) as desk:
-            return desk
+    async def ask(self, key: str, account: AccountUse = AccountUse.REQUIRED) -> Tenant:
+        request = HttpRequest("GET", "/", {"x-api-key": key} if key else {})
+        async with self.resolver.resolve(request, account) as tenant:
+            return tenant
 
 
 async def test_one_opening_for_a_crowd() -> None:
     house = House()
-    desks = await asyncio.gather(*(house.ask("a") for _ in range(10)), house.ask("b"))
+    tenants = await asyncio.gather(*(house.ask("a") for _ in range(10)), house.ask("b"))
     assert sorted(house.opened) == ["a", "b"]
-    assert len(set(map(id, desks))) == 2 and house.reception.lobby not in desks
-    await house.reception.aclose()
-    assert sorted(house.closed) == ["a", "b"] and house.reception.accounts == 0
+    assert len(set(map(id, tenants))) == 2 and house.resolver.default not in tenants
+    await house.resolver.aclose()
+    assert sorted(house.closed) == ["a", "b"] and house.resolver.accounts == 0
 
 
 async def test_the_first_one_may_hang_up() -> None:
@@ -101,7 +102,7 @@ async def test_the_first_one_may_hang_up() -> None:
     await asyncio.wait([first])
     house.gate.set()
     assert isinstance(await second, Tenant) and house.opened == ["a"]
-    await house.reception.aclose()
+    await house.resolver.aclose()
 
 
 async def test_refused_keys_are_not_offered_again_for_a_while() -> None:
@@ -109,7 +110,7 @@ async def test_refused_keys_are_not_offered_again_for_a_while() -> None:
     for _ in range(3):
         with pytest.raises(GatewayError, match="no"):
             await house.ask("bad-1")
-    assert house.opened == ["bad-1"] and house.reception.accounts == 0
+    assert house.opened == ["bad-1"] and house.resolver.accounts == 0
     house.now += REFUSED_FOR_S
     with pytest.raises(GatewayError):
         await house.ask("bad-1")
@@ -120,7 +121,7 @@ async def test_refused_keys_are_not_offered_again_for_a_while() -> None:
     assert len(house.opened) == 4, "what may pass is tried at every request"
 
 
-async def test_idle_desks_make_room_and_busy_ones_do_not() -> None:
+async def test_idle_tenants_make_room_and_busy_ones_do_not() -> None:
     house = House(limit=2)
     for key in ("a", "b", "a", "c"):
         await house.ask(key)
@@ -131,20 +132,20 @@ async def test_idle_desks_make_room_and_busy_ones_do_not() -> None:
     with pytest.raises(GatewayError) as full:
         await house.ask("d")
     assert full.value.kind is ErrorKind.OVERLOADED and "max_accounts" in full.value.hint
-    assert house.reception.live == 2
-    await house.reception.aclose()
+    assert house.resolver.live == 2
+    await house.resolver.aclose()
 
 
 async def test_what_concerns_no_account_needs_no_key() -> None:
     house = House()
-    for path in ("/", "/health", "/metrics", "/openapi.json"):
-        assert await house.ask("", path) is house.reception.lobby
-    assert await house.ask("a", "/metrics") is house.reception.lobby
-    assert await house.ask("a", "/health") is not house.reception.lobby
+    for account in (AccountUse.NONE, AccountUse.IF_SENT):
+        assert await house.ask("", account) is house.resolver.default
+    assert await house.ask("a", AccountUse.NONE) is house.resolver.default
+    assert await house.ask("a", AccountUse.IF_SENT) is not house.resolver.default
     with pytest.raises(GatewayError) as none:
         await house.ask("")
     assert none.value.kind is ErrorKind.SIGNED_OUT
-    await house.reception.aclose()
+    await house.resolver.aclose()
 
 
 async def test_closing_ends_an_opening() -> None:
@@ -153,7 +154,7 @@ async def test_closing_ends_an_opening() -> None:
     waiting = spawn(house.ask("a"), "waiting")
     while not house.opened:
         await asyncio.sleep(0)
-    await house.reception.aclose()
+    await house.resolver.aclose()
     await asyncio.wait([waiting])
     error = waiting.exception()
     assert isinstance(error, GatewayError) and error.kind is ErrorKind.CANCELLED

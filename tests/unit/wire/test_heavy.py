@@ -8,8 +8,10 @@ from caretway.wire.heavy import (
     MAX_ASKED_BYTES,
     MAX_ASKED_FIELDS,
     MAX_FIELDS,
+    MAX_PARTIAL_BYTES,
     NO_CHECKPOINT,
     PIECE_BYTES,
+    Oversized,
     TooMuch,
     informs,
     lighten,
@@ -69,6 +71,13 @@ def _asked(values: int = 0, size: int = 0) -> bytes:
     return pb.AgentServerMessage(exec_server_message=pb.ExecServerMessage(id=1, mcp_args=args)).SerializeToString()
 
 
+def _arguments(count: int) -> bytes:
+    args = pb.McpArgs(name="x")
+    for number in range(count):
+        args.args[str(number)].string_value = "x" * 10
+    return pb.AgentServerMessage(exec_server_message=pb.ExecServerMessage(id=1, mcp_args=args)).SerializeToString()
+
+
 def _blob(size: int) -> bytes:
     args = pb.SetBlobArgs(blob_id=bytes(32), blob_data=bytes(size))
     return pb.AgentServerMessage(kv_server_message=pb.KvServerMessage(id=1, set_blob_args=args)).SerializeToString()
@@ -91,11 +100,12 @@ PASS = {
     "no message at all": bytes(1 << 20),
 }
 REFUSED = {
-    "a call with a longer argument": _asked(size=MAX_ASKED_BYTES),
-    "a call with more values": _asked(values=MAX_ASKED_FIELDS),
-    "a part of a call that is too long": update(
-        partial_tool_call=pb.PartialToolCallUpdate(call_id="1", args_text_delta="x" * MAX_ASKED_BYTES)
-    ),
+    "a call with more arguments than can be counted": _arguments(MAX_FIELDS + 1),
+    "a question with too much in it": pb.AgentServerMessage(
+        interaction_query=pb.InteractionQuery(
+            id=1, web_search_request_query=pb.WebSearchRequestQuery(args=pb.WebSearchArgs(search_term="x" * (1 << 20)))
+        )
+    ).SerializeToString(),
     "a delta with something else in it": text("x" * MAX_ASKED_BYTES)[:-1] + b"\x0a" + b"\x08\x01" * 300_000,
     "pieces within pieces": b"\x22\x80\x80\x40" + b"\x12\x00" * (1 << 19),
     "groups": b"\x1b\x1c" * 100_000,
@@ -112,6 +122,39 @@ def test_what_is_cheap_passes(name: str) -> None:
 def test_what_is_dear_is_refused(name: str) -> None:
     with pytest.raises(TooMuch):
         lighten(REFUSED[name])
+
+
+@pytest.mark.parametrize("size", [{"size": MAX_ASKED_BYTES}, {"values": MAX_ASKED_FIELDS}], ids=["bytes", "values"])
+def test_a_call_that_is_too_large_is_told_without_its_arguments(size: dict[str, int]) -> None:
+    (bare,) = lighten(_asked(**size))
+    assert type(bare) is Oversized
+    left = pb.AgentServerMessage.FromString(bare).exec_server_message
+    assert left == pb.ExecServerMessage(id=1, mcp_args=pb.McpArgs(name="x"))
+
+
+def test_so_is_a_built_in_tool_that_is_asked_for_too_much() -> None:
+    args = pb.WriteArgs(path="a.txt", tool_call_id="c1", file_text="x" * MAX_ASKED_BYTES)
+    asked = pb.ExecServerMessage(id=700, exec_id="e", write_args=args)
+    (bare,) = lighten(pb.AgentServerMessage(exec_server_message=asked).SerializeToString())
+    asked.write_args.ClearField("file_text")
+    assert (type(bare), pb.AgentServerMessage.FromString(bare).exec_server_message) == (Oversized, asked)
+
+
+def _part(words: int, values: int) -> pb.PartialToolCallUpdate:
+    call = pb.ToolCall(mcp_tool_call=pb.McpToolCall(args=pb.McpArgs(name="x", tool_call_id="1")))
+    for _ in range(values):
+        call.mcp_tool_call.args.args["list"].list_value.values.add()
+    return pb.PartialToolCallUpdate(call_id="1", tool_call=call, args_text_delta="x" * words)
+
+
+def test_a_part_of_a_call_keeps_its_text_as_long_as_that_can_be_worked_on() -> None:
+    for words, values, left in (
+        (MAX_PARTIAL_BYTES - 100, 0, MAX_PARTIAL_BYTES - 100),
+        (1_000, MAX_ASKED_FIELDS, 1_000),
+        (MAX_PARTIAL_BYTES + 1, 0, 0),
+    ):
+        (message,) = read(lighten(update(partial_tool_call=_part(words, values))))
+        assert message.interaction_update.partial_tool_call == _part(left, 0)
 
 
 def test_a_checkpoint_with_too_much_in_it_is_not_kept() -> None:

@@ -1,1 +1,1 @@
-"""A client of Cursor's Agent API: Connect and protobuf over HTTP/2, or over HTTP/1.1 where HTTP/2 is not to be had."""
+"""A client of Cursor's Agent API: Connect and protobuf over HTTP/2, or over HTTP/1.1 where HTTP/2 is not available."""

@@ -25,6 +25,7 @@ from .model_lists import ASK_BASES, BaseSource, base_models, joined, read_usable
 from .model_shapes import ModelShape, ShapeMemory, shapes_for
 from .snapshots import blob_source, no_blobs, read_snapshot
 from .turn import AgentTurn, QuotaCheck
+from .unseen import UnseenTokens
 from .watch import ConversationLimits
 
 ShapeName = Literal["auto", "base", "details", "both", "requested"]
@@ -62,7 +63,8 @@ class AgentBackend:
         self.name = setup.name
         self.standing = setup.standing
         self._setup = setup
-        self._composer = Composer(setup.surroundings)
+        self._composer = Composer(setup.surroundings, setup.limits.max_message_bytes)
+        self._unseen = UnseenTokens()
         self._transport = transport
         self._tokens = tokens
         self._shapes = ShapeMemory()
@@ -76,6 +78,7 @@ class AgentBackend:
         rules = setup.tools(request)
         run_id = new_id()
         shapes = self._fixed_shape or shapes_for(request, self._shapes.known(request.model))
+        unseen = self._unseen.expected(request)
         compose = partial(
             self._composer.compose,
             request,
@@ -84,6 +87,7 @@ class AgentBackend:
             checkpoint=checkpoint,
             workspace=rules.workspace,
             shapes=shapes,
+            unseen=unseen,
         )
         opening = await aside(compose) if request.large else compose()
         conversation = Conversation(
@@ -93,6 +97,8 @@ class AgentBackend:
             limits=setup.limits,
             fetch_blob=blob_source(snapshot) if snapshot else no_blobs,
             parent=snapshot.parent if snapshot else None,
+            unseen=unseen,
+            learn=self._unseen.learner(request) if snapshot is None else None,
         )
         turn = AgentTurn(
             self.name,

@@ -12,17 +12,18 @@ the model took another way (`Diverged`).
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from enum import Enum
 from typing import Final
 
 from ...builtin_tools.decisions import Convert
 from ...builtin_tools.execs import readdressed
 from ...core.errors import ErrorKind, GatewayError
 from ...core.events import Event, ToolCallDelta, ToolCallReady, ToolCallStarted
-from ...core.request import Image, ToolResult
+from ...core.request import ToolResult
 from .arguments import complete, grown, rest, same_meaning, spellings
+from .call_rows import Asked, Call, CallState, Saved, means
 from .echo import Diverged
+
+__all__ = ["MAX_ARGUMENT_CHARS", "Call", "CallState", "CallTable"]
 
 MAX_CALLS: Final = 20_000
 """Of one turn, finished ones included: their ids are remembered."""
@@ -37,69 +38,6 @@ MAX_DRAFT_CHARS: Final = 4 * 1024 * 1024
 """What is told of calls that the client does not see yet."""
 MAX_REMEMBERED_BYTES: Final = 64 * 1024 * 1024
 """Arguments and results that are kept until a checkpoint holds them. Of more, the oldest results are forgotten."""
-
-
-class CallState(Enum):
-    WRITING = "being written"
-    ASKED = "asked for"
-    ANSWERED = "answered"
-
-
-class Saved(Enum):
-    NO = "in no checkpoint"
-    LIKELY = "the model spoke after the result, then came a checkpoint"
-    YES = "in the checkpoint"
-
-
-@dataclass(slots=True, eq=False)
-class Call:
-    id: str
-    name: str
-    convert: Convert | None = None
-    """None: it runs on this side."""
-    wire_ids: tuple[str, ...] = ()
-    """All that the server calls it."""
-    state: CallState = CallState.WRITING
-    arguments: str = ""
-    begun: bool = False
-    """The client has its start."""
-    streamed: str = ""
-    """What the client has of its arguments."""
-    draft: str = ""
-    """What this attempt has told of them."""
-    exec_id: int | None = None
-    """The exec that waits for the result, on this attempt."""
-    typed: bool = False
-    """The answer has a fixed shape (a redirected exec) and no room for other words."""
-    shown: bool = False
-    """The client has the whole call."""
-    result: ToolResult | None = None
-    replies: Sequence[bytes] = ()
-    """What answered a call that ran on this side."""
-    taken: bool = False
-    """The server said that it has the result."""
-    saved: Saved = Saved.NO
-    step: int = 0
-    """Calls of one step are made together; those of the next, after their results."""
-    size: int = 0
-
-    @property
-    def here(self) -> bool:
-        return self.convert is None
-
-    @property
-    def forgotten(self) -> bool:
-        return self.state is CallState.ANSWERED and self.result is None and not self.replies
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    call: Call
-    events: Sequence[Event] = ()
-    replies: Sequence[bytes] = ()
-    """The answer, when it is known."""
-    run: bool = False
-    """It is to be run on this side, now."""
 
 
 class CallTable:
@@ -218,6 +156,13 @@ class CallTable:
             self._waiting.append(call)
             return Asked(call)
         return Asked(call, events=self._show(call))
+
+    def written(self, call_id: str) -> tuple[str, bool]:
+        """What was told of a call before it was asked for, and whether the client has a part of it."""
+        call = self._ids.get(call_id)
+        if call is not None and call.state is CallState.WRITING:
+            return call.draft, call.begun
+        return self._drafts.get(call_id, ""), False
 
     def taken(self, ids: Sequence[str]) -> None:
         """The server shows a call with its result: the next checkpoint holds it."""
@@ -343,7 +288,7 @@ class CallTable:
         ):
             return known
         for expected in self.owed:
-            if _means(expected, name, arguments, draft):
+            if means(expected, name, arguments, draft):
                 self._claim(expected)
                 return expected
         if self.owed:
@@ -352,7 +297,7 @@ class CallTable:
             return None
         # Told of under another id: some servers use two for one call.
         growing = (call for call in self._calls.values() if call.state is CallState.WRITING)
-        return next((call for call in growing if _means(call, name, arguments, call.draft)), None)
+        return next((call for call in growing if means(call, name, arguments, call.draft)), None)
 
     def _claim(self, call: Call) -> None:
         """The attempt repeats an expected call. What came in earlier steps it would have repeated before: that is in
@@ -403,7 +348,7 @@ class CallTable:
         self._bytes -= call.size
 
     def _weigh(self, call: Call) -> None:
-        size = len(call.arguments) + len(call.streamed) + sum(map(len, call.replies)) + _weight(call.result)
+        size = call.remembered_bytes
         self._bytes += size - call.size
         call.size = size
         if self._bytes > MAX_REMEMBERED_BYTES:
@@ -435,19 +380,5 @@ class CallTable:
         return self._parallel or not (self._step or self.writing)
 
 
-def _means(call: Call, name: str, arguments: str, draft: str) -> bool:
-    if call.name != name:
-        return False
-    if call.state is CallState.WRITING:
-        return rest(call.streamed, spellings(draft, arguments)) is not None
-    return same_meaning(call.arguments, arguments)
-
-
 def _too_much(what: str) -> GatewayError:
     return GatewayError(ErrorKind.UPSTREAM_PROTOCOL, f"Cursor made {what}.", hint="Ask for less in one turn.")
-
-
-def _weight(result: ToolResult | None) -> int:
-    if result is None:
-        return 0
-    return sum(len(part.data) if isinstance(part, Image) else len(part.text) for part in result.content)

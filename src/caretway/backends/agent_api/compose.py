@@ -6,13 +6,14 @@ A history that ends with tool results has no new user message: its action is `re
 """
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import msgspec
 from google.protobuf.message import DecodeError
 
+from ...core.errors import ErrorKind, GatewayError
 from ...core.estimate import message_chars, tokens
 from ...core.json_bounds import crowded
 from ...core.request import Image, Message, Reasoning, Role, Text, ToolCall, ToolResult, TurnRequest
@@ -76,9 +77,18 @@ class Opening(msgspec.Struct, frozen=True):
     """Of an AgentRunRequest: its tools."""
     blobs: dict[bytes, bytes]
     """The pieces of the state by their ids; the conversation takes them over."""
+    fresh: bool
+    """It begins a conversation, and goes on with none."""
     context_tokens: int
     """About what the model is going to read: what a continued conversation holds already, as Cursor counted it, and
-    what is new; else everything that was sent. For usage estimates only."""
+    what is new; else everything that was sent, and what Cursor puts before it. For usage estimates only."""
+
+    def renamed(self, conversation_id: str) -> "Opening":
+        """The same as another conversation; one that goes on keeps its name."""
+        if not self.fresh:
+            return self
+        ids = embed(_CONVERSATION, conversation_id.encode()), self.ids[1]
+        return msgspec.structs.replace(self, conversation_id=conversation_id, ids=ids)
 
     def run_request(self, checkpoint: bytes | None = None, model: int = 0) -> bytes:
         """The AgentClientMessage that opens an attempt; with a checkpoint it resumes from there. `model`: which of
@@ -98,8 +108,9 @@ class Opening(msgspec.Struct, frozen=True):
 class Composer:
     """Writes openings. Remembered: what is the same in many of them."""
 
-    def __init__(self, surroundings: RunContext) -> None:
+    def __init__(self, surroundings: RunContext, max_message_bytes: int = 15 * 1024 * 1024) -> None:
         self._surroundings = surroundings
+        self._max_message_bytes = max_message_bytes
         self._nowhere = _environment(surroundings, None)
         self._tools = OfferedTools()
 
@@ -111,10 +122,14 @@ class Composer:
         run_id: str,
         checkpoint: bytes | None = None,
         workspace: str | None = None,
+        unseen: int = 0,
         shapes: tuple[ModelShape, ...] = (ModelShape.BASE,),
     ) -> Opening:
         """The opening of a run. With a checkpoint only what follows the last assistant message travels. `workspace`:
-        only when tools run here, inside this directory. `shapes`: how to ask for the model, best first."""
+        only when tools run here, inside this directory. `unseen`: tokens that Cursor puts before a new conversation.
+        `shapes`: how to ask for the model, best first."""
+        if request.large:
+            check_sizes(request.messages, self._max_message_bytes)
         talk = [message for message in request.messages if message.role is not Role.SYSTEM]
         # Instructions and nothing else are what is to be answered.
         history, newest = split_newest(talk) if talk else ([], _joined(request.messages))
@@ -137,6 +152,7 @@ class Composer:
         if known := 0 if checkpoint is None else _used_tokens(checkpoint):
             chars = message_chars([newest] if newest is not None else [])
         else:
+            known = unseen
             chars = message_chars(request.messages) + len(offer.in_run)
         return Opening(
             conversation_id=conversation_id,
@@ -148,8 +164,35 @@ class Composer:
             context=(where, offer.in_context, rule, _COMPLETE),
             tools=offer.in_run,
             blobs=blobs,
+            fresh=checkpoint is None,
             context_tokens=known + tokens(chars),
         )
+
+
+def message_bytes(parts: Iterable[object]) -> int:
+    """What the texts and images of a message take, those in its results included, as Cursor keeps them: images in
+    base64. About, where it is not ASCII."""
+    count = 0
+    for part in parts:
+        match part:
+            case Text(text=text):
+                count += len(text)
+            case Image(data=data):
+                count += (len(data) + 2) // 3 * 4
+            case ToolResult(content=content):
+                count += message_bytes(content)
+    return count
+
+
+def check_sizes(messages: Iterable[Message], limit: int) -> None:
+    for message in messages:
+        if (size := message_bytes(message.parts)) > limit:
+            raise GatewayError(
+                ErrorKind.TOO_LARGE,
+                f"One message of the request holds {size} bytes, images as base64; Cursor can be sent {limit}.",
+                hint="Send smaller images, or fewer in one message.",
+                code="message_too_large",
+            )
 
 
 def _used_tokens(checkpoint: bytes) -> int:

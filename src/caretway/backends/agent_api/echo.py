@@ -7,6 +7,8 @@ back.
 
 from typing import Final
 
+from ...core.errors import ErrorKind, GatewayError
+
 MAX_UNSAVED_CHARS: Final = 4 * 1024 * 1024
 PAGE: Final = 1024
 """So many pieces are joined to one."""
@@ -81,3 +83,19 @@ class Echo:
                 self._thoughts.append("".join(self._thought))
                 self._thought = []
         return text
+
+
+def diverged_fault(why: Diverged, *, in_call: bool) -> GatewayError:
+    """What the client is told when the answer it has a part of cannot be completed."""
+    if in_call:
+        return GatewayError(
+            ErrorKind.UPSTREAM_DOWN,
+            f"Cursor did not complete a tool call that it had begun: {why}.",
+            hint="Do not run that call. Ask again.",
+            code="tool_call_cut",
+        )
+    return GatewayError(
+        ErrorKind.UPSTREAM_DOWN,
+        f"The connection to Cursor broke in the middle of the answer, and then {why}.",
+        hint="Ask again.",
+    )

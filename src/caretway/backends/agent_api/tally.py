@@ -20,10 +20,12 @@ class AgentTally(Tally):
     max_tokens: int = 0
     """The model's window; 0: nobody has said it."""
 
-    def details(self, details: pb.ConversationTokenDetails) -> None:
-        """Of a checkpoint."""
+    def details(self, details: pb.ConversationTokenDetails) -> int | None:
+        """Of a checkpoint. The first one of a run shows how much more the model read than was expected."""
         self.max_tokens = details.max_tokens or self.max_tokens  # the first one often says 0
+        expected, first = self.expected, not self._used
         self.checkpoint(details.used_tokens)
+        return self._input() - expected if first and self._counted else None
 
     @property
     def fills_window(self) -> bool:

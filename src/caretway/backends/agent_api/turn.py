@@ -1,7 +1,7 @@
 """A turn on the Agent API: a Conversation, the attempt that carries it, its clock, and the buffer its reader empties.
 
 Socket callbacks feed the conversation directly; in that same callback answers leave and the reader is told that there
-are events. When it does not take them and the buffer is full, only this turn's stream is held back.
+are events. When it does not take them and the buffer is full, only this turn's stream is held back (backpressure).
 """
 
 import asyncio
@@ -12,11 +12,12 @@ from typing import Final, Protocol
 
 from ...builtin_tools.decisions import JobRunner
 from ...core.errors import ErrorKind, GatewayError
-from ...core.events import Event, ReasoningDelta, TextDelta, ToolCallDelta, ToolCallReady
+from ...core.event_buffer import EventBuffer
 from ...core.recovery import Cause
 from ...core.request import Text, ToolResult
 from ...core.turn import Snapshot
 from ...cursor_transport.faults import BLOB_NOT_FOUND, fault_from_connect, retryable
+from ...cursor_transport.identity import new_id
 from ...cursor_transport.ports import RunHandler, RunStream
 from ...tasks import spawn
 from ...wire.envelope import End
@@ -55,7 +56,7 @@ class AgentTurn:
         "_alarm",
         "_attempt",
         "_backend",
-        "_buffer_bytes",
+        "_buffer",
         "_closed",
         "_conversation",
         "_jobs",
@@ -63,16 +64,14 @@ class AgentTurn:
         "_loop",
         "_opener",
         "_opening",
-        "_paused",
         "_quota",
-        "_ready",
         "_refused",
         "_renewable",
         "_running",
         "_stream",
         "_timer",
-        "_unread",
-        "_weighed",
+        "listen",
+        "take",
     )
 
     def __init__(
@@ -95,14 +94,12 @@ class AgentTurn:
         self._jobs = jobs
         self._learn = learn
         self._quota = quota
-        self._buffer_bytes = buffer_bytes
+        self._buffer = EventBuffer(buffer_bytes, self._hold_back, self._go_on)
+        self.listen, self.take = self._buffer.listen, self._buffer.take
         self._loop = asyncio.get_running_loop()
         self._stream: RunStream | None = None
         self._attempt = 0
-        self._paused = False
-        self._unread = self._weighed = 0
         self._alarm = 0.0
-        self._ready: Callable[[], None] = _nobody
         self._timer: asyncio.TimerHandle | None = None
         self._opening: asyncio.Task[None] | None = None
         self._running: dict[Call, asyncio.Task[None]] = {}
@@ -114,6 +111,7 @@ class AgentTurn:
 
     def start(self) -> None:
         self._conversation.open(self._loop.time())
+        self._begin_response()
         attempt = self._new_attempt()
         try:
             stream = self._opener.open_now(attempt)
@@ -125,30 +123,16 @@ class AgentTurn:
         else:
             self._opening = spawn(self._open_attempt(Retry(0.0, alone=False)), "agent-attempt")
 
-    def listen(self, ready: Callable[[], None]) -> None:
-        self._ready = ready
-
-    def take(self) -> list[Event]:
-        conversation = self._conversation
-        events = conversation.events
-        if not events:
-            if self._closed:
-                raise GatewayError(ErrorKind.CANCELLED, "The gateway is stopping.")
-            return events
-        conversation.events = []
-        if self._weighed:
-            self._unread = self._weighed = 0
-            if self._paused and self._stream is not None:
-                self._paused = False
-                self._stream.resume()
-        return events
-
     async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = ()) -> None:
         if self._closed:
             raise GatewayError(ErrorKind.TURN_GONE, "The gateway is stopping.")
         self._conversation.submit(results, extra, self._loop.time())
-        self._unread = self._weighed = 0
+        self._begin_response()
         self._after()
+
+    def _begin_response(self) -> None:
+        events, self._conversation.events = self._conversation.events, []
+        self._buffer.begin(events)
 
     def snapshot(self) -> Snapshot | None:
         return self._conversation.snapshot(self._backend)
@@ -167,8 +151,7 @@ class AgentTurn:
             self._opening.cancel()
         for job in self._running.values():
             job.cancel()
-        ready, self._ready = self._ready, _nobody
-        ready()
+        self._buffer.close()
         if self._stream is not None and self._conversation.ended:
             self._loop.call_soon(self._linger)  # soon: the end of the stream may come in this very read
         elif self._stream is not None:
@@ -216,6 +199,8 @@ class AgentTurn:
             stream.close()
             return
         self._stream = stream
+        if self._buffer.full:  # what the attempt before brought was not taken yet
+            stream.pause()
         messages, self._conversation.outgoing = self._conversation.outgoing, []
         for message in messages:
             stream.send(message)
@@ -229,13 +214,12 @@ class AgentTurn:
             messages.pop()
         if conversation.feed(messages, self._loop.time()):
             if conversation.nobody_there:
-                self._lost(Cause.SHAPE, None, True)
+                self._reshape(None)
                 return
             self._after()
         elif conversation.events:
-            self._ready()
-            if conversation.events:
-                self._weigh()
+            events, conversation.events = conversation.events, []
+            self._buffer.put(events)
         if type(last) is End and not conversation.ended:
             self._end_of_stream(last)
 
@@ -259,10 +243,14 @@ class AgentTurn:
         else:
             self._lost(Cause.REFUSED, fault, retryable(error))
 
+    def _reshape(self, fault: GatewayError | None) -> None:
+        self._conversation.rename(new_id())
+        self._lost(Cause.SHAPE, fault, True)
+
     def _ask_otherwise(self, fault: GatewayError, quota: QuotaCheck | None) -> None:
         """Ask for the model in another way, unless the refusal was about the quota."""
         if quota is None:
-            self._lost(Cause.SHAPE, fault, True)
+            self._reshape(fault)
         else:
             self._drop_attempt()
             self._opening = spawn(self._ask_quota(self._attempt, fault, quota), "agent-quota")
@@ -272,7 +260,7 @@ class AgentTurn:
         if attempt == self._attempt and not self._closed:
             self._opening = None
             if spent is None:
-                self._lost(Cause.SHAPE, fault, True)
+                self._reshape(fault)
             else:
                 self._lost(Cause.REFUSED, spent, False)
 
@@ -311,12 +299,11 @@ class AgentTurn:
         if self._stream is not None:
             self._stream.close()
             self._stream = None
-        self._paused = False
 
     # ---- after anything happened
 
     def _after(self) -> None:
-        """Send what is to be sent, start what is to be run, tell the reader, hold upstream back when it is too far."""
+        """Send what is to be sent, start what is to be run, and tell the reader last: it may close the turn."""
         conversation, stream = self._conversation, self._stream
         if stream is not None and conversation.outgoing:
             messages, conversation.outgoing = conversation.outgoing, []
@@ -330,20 +317,17 @@ class AgentTurn:
             self._learn(conversation.shape)
             self._learn = None
         if conversation.events:
-            self._ready()
-            if conversation.events:
-                self._weigh()
+            events, conversation.events = conversation.events, []
+            self._buffer.put(events)
 
-    def _weigh(self) -> None:
-        """The reader left events where they are."""
-        stream, events = self._stream, self._conversation.events
-        if stream is None or self._paused:
-            return
-        self._unread += sum(map(_weight, events[self._weighed :]))
-        self._weighed = len(events)
-        if self._unread > self._buffer_bytes:
-            self._paused = True
-            stream.pause()
+    def _hold_back(self) -> None:
+        """Backpressure: the reader is slow, and so is this turn's stream from now on."""
+        if self._stream is not None:
+            self._stream.pause()
+
+    def _go_on(self) -> None:
+        if self._stream is not None:
+            self._stream.resume()
 
     def _arm(self) -> None:
         if self._timer is not None:
@@ -356,7 +340,9 @@ class AgentTurn:
 
     def _tick(self) -> None:
         self._timer = None
-        given_up = self._conversation.tick(self._loop.time(), reading=not self._paused and self._stream is not None)
+        given_up = self._conversation.tick(
+            self._loop.time(), reading=not self._buffer.full and self._stream is not None
+        )
         if given_up is not None:
             self._lost(given_up.cause, given_up.error, True)
         self._after()
@@ -392,14 +378,3 @@ class _Attempt:
 
     def on_closed(self, error: GatewayError | None) -> None:
         self._turn.stream_closed(self.number, error)
-
-
-def _nobody() -> None:
-    """Whoever listens to a turn that nobody reads."""
-
-
-def _weight(event: Event) -> int:
-    """Bytes an unread event holds, roughly, and what it takes to pass it on: all that is unread is taken at once."""
-    if isinstance(event, TextDelta | ReasoningDelta):
-        return 128 + len(event.text)
-    return 1024 + (len(event.arguments) if isinstance(event, ToolCallDelta | ToolCallReady) else 0)

@@ -23,6 +23,8 @@ class ConversationLimits:
     """Without another call after which a step is complete."""
     retries: int = RETRY_BUDGET
     max_blob_bytes: int = 64 * 1024 * 1024
+    max_message_bytes: int = 15 * 1024 * 1024
+    """Of one message of the conversation, images as base64: Cursor hands it back to be stored, in one frame."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core.errors import ErrorKind, GatewayError
+from ...core.event_buffer import EventBuffer
 from ...core.events import Event, TurnFailed
 from ...core.request import Text, ToolResult
-from ...core.source import Pulled
 from ...core.turn import Snapshot
 from ...tasks import spawn
 from .acp_pool import AcpPool, Warm
@@ -19,7 +19,6 @@ from .acp_rpc import RpcError
 from .acp_translate import AcpTranslator
 from .chat import CliChat, write_chat
 from .faults import Circumstances
-from .inbox import Inbox
 from .limits import CliLimits
 from .program import Work
 from .prompt import Prompt
@@ -38,7 +37,7 @@ class AcpLaunch:
     at: Circumstances
 
 
-class AcpTurn(Pulled):
+class AcpTurn:
     def __init__(
         self,
         backend: str,
@@ -60,19 +59,16 @@ class AcpTurn(Pulled):
         self._on_kept = keep
         self._shown = False
         self._loop = asyncio.get_running_loop()
-        self._inbox = Inbox(limits.buffer_bytes)
+        self._buffer = EventBuffer(limits.buffer_bytes, self._hold_back, self._go_on)
+        self.listen, self.take = self._buffer.listen, self._buffer.take
         self._session = ""
         self._heard_at = 0.0
-        self._held = False
         self._warm: Warm | None = None
-        self._wanted = asyncio.Event()
+        self._cancelled = asyncio.Event()
         """Set when the client is gone: the prompt is to be cancelled."""
         self._running = spawn(self._run(), "cursor-agent-acp")
 
     # ---- the reader's side
-
-    async def receive(self) -> list[Event]:
-        return await self._inbox.receive()
 
     async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = ()) -> None:
         raise GatewayError(ErrorKind.TURN_GONE, "cursor-agent's turn has ended.")
@@ -85,12 +81,16 @@ class AcpTurn(Pulled):
         self._on_kept(kept)
         return write_chat(self._backend, kept, self._launch.parent)
 
+    def close(self) -> None:
+        held = self._buffer.full
+        self._buffer.close()
+        self._cancelled.set()
+        if held and self._warm is not None:
+            self._warm.agent.resume()
+
     async def aclose(self) -> None:
         """Until the prompt is over, so that the process can be given back or is dead."""
-        self._inbox.close()
-        self._wanted.set()
-        if self._held:
-            self._resume()
+        self.close()
         await asyncio.wait([self._running])
 
     # ---- the prompt
@@ -98,7 +98,7 @@ class AcpTurn(Pulled):
     async def _run(self) -> None:
         try:
             await self._unless_closed(self._place.reached())
-            if not self._wanted.is_set():
+            if not self._cancelled.is_set():
                 await self._tried()
         except GatewayError as error:
             self._failed(error)
@@ -111,7 +111,7 @@ class AcpTurn(Pulled):
         try:
             await self._prompted()
         except GatewayError as error:
-            if self._shown or self._wanted.is_set() or error.kind is not ErrorKind.UPSTREAM_DOWN or error.code:
+            if self._shown or self._cancelled.is_set() or error.kind is not ErrorKind.UPSTREAM_DOWN or error.code:
                 raise
             if self._launch.work.resume:
                 raise GatewayError(ErrorKind.TURN_GONE, "The resumed session broke off.") from error
@@ -142,7 +142,7 @@ class AcpTurn(Pulled):
         else:
             await agent.load_session(work.resume, work.workspace)
             self._session = work.resume
-        if self._wanted.is_set():
+        if self._cancelled.is_set():
             return True
         self._heard_at = self._loop.time()
         answered = agent.prompt(self._session, self._launch.prompt, self._update)
@@ -158,11 +158,11 @@ class AcpTurn(Pulled):
 
     async def _answer(self, answered: "asyncio.Future[Any]") -> bool:
         """True when the prompt was answered; False when it is to be cancelled: nobody listens, or nothing is heard."""
-        closing = spawn(self._wanted.wait(), "cursor-agent-acp-closing")
+        closing = spawn(self._cancelled.wait(), "cursor-agent-acp-closing")
         try:
             while True:
                 allowed = self._limits.tool_progress if self._translator.tool_open else self._limits.progress
-                silent = 0.0 if self._held else self._loop.time() - self._heard_at
+                silent = 0.0 if self._buffer.full else self._loop.time() - self._heard_at
                 if silent >= allowed:
                     self._failed(GatewayError(ErrorKind.TIMEOUT, f"cursor-agent was silent for {silent:.0f} s."))
                     return False
@@ -177,7 +177,7 @@ class AcpTurn(Pulled):
 
     async def _unless_closed(self, waiting: Any) -> None:
         reached = spawn(waiting, "cursor-agent-acp-place")
-        closing = spawn(self._wanted.wait(), "cursor-agent-acp-closing")
+        closing = spawn(self._cancelled.wait(), "cursor-agent-acp-closing")
         await asyncio.wait([reached, closing], return_when=asyncio.FIRST_COMPLETED)
         reached.cancel()
         closing.cancel()
@@ -185,22 +185,21 @@ class AcpTurn(Pulled):
     def _update(self, update: Mapping[str, Any]) -> None:
         self._heard_at = self._loop.time()
         self._take(self._translator.update(update))
-        if self._inbox.full and not self._held and not self._wanted.is_set() and self._warm is not None:
-            self._held = True
-            self._warm.agent.pause()
-            self._inbox.hold(self._resume)
 
-    def _resume(self) -> None:
-        self._held = False
+    def _hold_back(self) -> None:
+        if self._warm is not None:
+            self._warm.agent.pause()
+
+    def _go_on(self) -> None:
         self._heard_at = self._loop.time()
         if self._warm is not None:
             self._warm.agent.resume()
 
     def _take(self, events: list[Event]) -> None:
         self._shown = self._shown or bool(events)
-        self._inbox.put(events)
         if events and isinstance(events[-1], TurnFailed):
             self._on_failure(events[-1].error)
+        self._buffer.put_soon(events)
 
     def _failed(self, error: GatewayError) -> None:
         self._take(self._translator.failed(error))

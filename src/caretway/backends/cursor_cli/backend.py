@@ -15,6 +15,7 @@ from typing import Literal
 
 from ...builtin_tools.local.workspaces import HEADER, choose_workspace
 from ...core.errors import ErrorKind, GatewayError, bad_request
+from ...core.fixed_turn import failed_turn
 from ...core.request import TurnRequest
 from ...core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Turn
 from ...processes.child import Command
@@ -24,7 +25,7 @@ from .acp_agent import AcpSetup
 from .acp_pool import AcpPool
 from .acp_translate import AcpTranslator
 from .acp_turn import AcpLaunch, AcpTurn
-from .chat import ChatFiles, CliChat, FailedTurn, read_chat
+from .chat import ChatFiles, CliChat, read_chat
 from .faults import Circumstances, classify
 from .limits import CliLimits
 from .model_list import ModelList, read_models, with_aliases
@@ -126,7 +127,7 @@ class CursorCliBackend:
             program = self._program()
             await self._account.require()
         except GatewayError as refused:
-            return FailedTurn(refused)
+            return failed_turn(refused)
         chat = read_chat(snapshot)
         workspace = str(self._workspace(request, chat))
         work = Work(self._model(request.model), workspace, self._setup.mode, self._setup.force)
@@ -134,9 +135,9 @@ class CursorCliBackend:
         parent = snapshot.parent if snapshot is not None else None
         if chat is not None:
             if chat != CliChat(chat.id, workspace, work.mode, via, chat.turns) or not safe_chat_id(chat.id):
-                return FailedTurn(GatewayError(ErrorKind.TURN_GONE, "The chat was had in another place or mode."))
+                return failed_turn(GatewayError(ErrorKind.TURN_GONE, "The chat was had in another place or mode."))
             if not self._ledger.take(chat):
-                return FailedTurn(GatewayError(ErrorKind.TURN_GONE, "The chat has gone on since, or broke off."))
+                return failed_turn(GatewayError(ErrorKind.TURN_GONE, "The chat has gone on since, or broke off."))
             work = replace(work, resume=chat.id)
         whole = render(request.messages)
         prompt = render(tail(request.messages)) if work.resume else whole

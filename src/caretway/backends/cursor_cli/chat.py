@@ -2,17 +2,12 @@
 
 import contextlib
 import logging
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from ...core.errors import GatewayError
-from ...core.events import Event, TurnFailed
-from ...core.request import Text, ToolResult
-from ...core.source import Pulled
 from ...core.turn import Snapshot
 from .scratch import write_closed
 
@@ -82,22 +77,3 @@ class ChatFiles:
             files.sort(key=lambda file: file.stat().st_mtime)
             for file in files[:-CHATS_KEPT]:
                 file.unlink(missing_ok=True)
-
-
-class FailedTurn(Pulled):
-    """A turn that failed before it could begin."""
-
-    def __init__(self, error: GatewayError) -> None:
-        self._error = error
-
-    async def receive(self) -> list[Event]:
-        return [TurnFailed(self._error)]
-
-    async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = ()) -> None:
-        raise self._error
-
-    def snapshot(self) -> Snapshot | None:
-        return None
-
-    async def aclose(self) -> None:
-        pass

@@ -12,15 +12,14 @@ from pathlib import Path
 from typing import Final
 
 from ...core.errors import ErrorKind, GatewayError
+from ...core.event_buffer import EventBuffer
 from ...core.events import Event, TurnFailed, TurnStarted
 from ...core.request import Text, ToolResult
-from ...core.source import Pulled
 from ...core.turn import Snapshot
 from ...processes.child import Child, Command, Exit
 from ...processes.lines import LineReader
 from ...tasks import spawn
 from .chat import CliChat, write_chat
-from .inbox import Inbox
 from .limits import CliLimits
 from .process import AgentNursery
 from .program import safe_chat_id
@@ -43,7 +42,7 @@ class Launch:
     """A directory that goes with the turn."""
 
 
-class PrintTurn(Pulled):
+class PrintTurn:
     def __init__(
         self,
         backend: str,
@@ -70,18 +69,15 @@ class PrintTurn(Pulled):
         self._shown = False
         self._loop = asyncio.get_running_loop()
         self._lines = LineReader(limits.line_bytes)
-        self._inbox = Inbox(limits.buffer_bytes)
+        self._buffer = EventBuffer(limits.buffer_bytes, self._hold_back, self._go_on)
+        self.listen, self.take = self._buffer.listen, self._buffer.take
         self._child: Child | None = None
-        self._held = False
         self._heard_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
         self._beginning = spawn(self._begin(), "cursor-agent-print")
 
     # ---- the reader's side
-
-    async def receive(self) -> list[Event]:
-        return await self._inbox.receive()
 
     async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = ()) -> None:
         raise GatewayError(ErrorKind.TURN_GONE, "cursor-agent's process has ended.")
@@ -94,10 +90,13 @@ class PrintTurn(Pulled):
         self._on_kept(kept)
         return write_chat(self._backend, kept, self._launch.parent)
 
+    def close(self) -> None:
+        spawn(self.aclose(), "close-cursor-agent-print")
+
     async def aclose(self) -> None:
         if not self._closed:
             self._closed = True
-            self._inbox.close()
+            self._buffer.close()
             self._beginning.cancel()
         if self._child is None:
             await asyncio.wait([self._beginning])
@@ -123,33 +122,31 @@ class PrintTurn(Pulled):
         child.close_stdin()
 
     def data(self, data: bytes) -> None:
+        """What one read brought is told as one batch."""
         self._heard_at = self._loop.time()
+        events: list[Event] = []
         for line in self._lines.feed(data):
-            self._take(self._translator.feed(line))
-        if self._inbox.full and not self._held and self._child is not None:
-            self._held = True
-            self._child.pause()
-            self._inbox.hold(self._resume)
+            events += self._translator.feed(line)
+        if events and self._translator.over:
+            self._ending(events[-1])
+        self._put(events)
 
-    def _resume(self) -> None:
-        self._held = False
+    def _hold_back(self) -> None:
+        if self._child is not None:
+            self._child.pause()
+
+    def _go_on(self) -> None:
         self._heard_at = self._loop.time()
         if self._child is not None:
             self._child.resume()
 
-    def _take(self, events: list[Event]) -> None:
-        if not events:
-            return
-        self._put(events)
-        if self._translator.over:
-            self._ending(events[-1])
-
     def _put(self, events: list[Event]) -> None:
+        """The last step of whoever has events: their reader may close the turn."""
         self._pending += events
         self._shown = self._shown or any(not isinstance(event, TurnStarted) for event in events)
         if self._shown:
             events, self._pending = self._pending, []
-            self._inbox.put(events)
+            self._buffer.put(events)
 
     def _ending(self, last: Event) -> None:
         if isinstance(last, TurnFailed):
@@ -172,9 +169,9 @@ class PrintTurn(Pulled):
         if isinstance(last, TurnFailed) and len(events) == 1 and self._again(last.error):
             return
         self._leave()
-        self._put(events)
         if isinstance(last, TurnFailed):
             self._on_failure(last.error)
+        self._put(events)
 
     def _again(self, error: GatewayError) -> bool:
         """Cursor could not be reached, or the program died, and nothing was seen of it: try once more. Not in a chat
@@ -215,7 +212,7 @@ class PrintTurn(Pulled):
     def _rearm(self) -> None:
         limits = self._limits
         allowed = limits.tool_progress if self._translator.tool_open else limits.progress
-        silent = 0.0 if self._held else self._loop.time() - self._heard_at
+        silent = 0.0 if self._buffer.full else self._loop.time() - self._heard_at
         if silent < allowed:
             self._set_timer(allowed - silent, self._rearm)
             return

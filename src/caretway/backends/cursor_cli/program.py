@@ -36,16 +36,22 @@ class Program:
             return self.path, 0
 
 
+def named_program(named: str) -> str:
+    """For use in any directory: a relative path is taken from the one in which the gateway was started."""
+    expanded = os.path.expanduser(named)
+    return os.path.abspath(expanded) if os.path.dirname(expanded) else expanded
+
+
 def find_program(named: str, environment: Mapping[str, str], *, anywhere: bool = True) -> str | None:
     """The path of the program: as it was named, else on the PATH, else (`anywhere`) where its installer puts it."""
     search = environment.get("PATH")
     if named:
-        expanded = os.path.expanduser(named)
-        return shutil.which(expanded, path=search)
+        found = shutil.which(named_program(named), path=search)
+        return os.path.abspath(found) if found else None  # the PATH may name directories by relative paths
     for name in NAMES:
         found = shutil.which(name, path=search)
         if found and (name == NAMES[0] or NAMES[0] in os.path.realpath(found)):  # `agent` may be anybody's
-            return found
+            return os.path.abspath(found)
     home = environment.get("HOME")
     if anywhere and home:
         return shutil.which(str(Path(home, ".local/bin", NAMES[0])))

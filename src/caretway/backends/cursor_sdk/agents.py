@@ -69,7 +69,7 @@ class Agents:
         self._busy.add(agent_id)
 
     def claim(self, place: AgentPosition) -> bool:
-        """For a turn that continues; False when that point of the conversation is not to be had."""
+        """For a turn that continues; False when that point of the conversation is not available."""
         if self._idle.get(place.agent) != place.turns or not self._layout.workspace(place.agent).is_dir():
             return False
         del self._idle[place.agent]

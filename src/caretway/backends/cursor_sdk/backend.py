@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from ...core.errors import KEYS_PAGE, ErrorKind, GatewayError
+from ...core.fixed_turn import failed_turn
 from ...core.request import TurnRequest
 from ...core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Turn
 from ...tasks import spawn
@@ -22,7 +23,7 @@ from .callbacks import CallbackServer
 from .compose import SystemDelivery, compose
 from .faults import bridge_lost
 from .options import agent_options, fault, model_infos, sdk_errors, user_message
-from .turn import LostTurn, OpenRun, SdkTurn, TurnLimits
+from .turn import OpenRun, SdkTurn, TurnLimits
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +83,9 @@ class CursorSdkBackend:
         await self._key()
         known = read_place(snapshot.state) if snapshot is not None else None
         if snapshot is not None and (known is None or not self.agents.claim(known)):
-            return LostTurn()
+            return failed_turn(
+                GatewayError(ErrorKind.TURN_GONE, "The agent of this conversation is gone or has moved on.")
+            )
         place = known or AgentPosition(str(uuid.uuid4()), 0)
         opening = compose(request, known=known is not None, delivery=self._setup.system_delivery)
         if known is None:

@@ -1,7 +1,8 @@
 """Which directory a gateway's SDK lives in: the lasting one, or a passing one while another gateway is in there.
 
 Two programs on one data directory are common (`caretway models` beside `caretway serve`), and what one has under way
-the other must not take for leftovers. A lock that the system gives back says who is at home, also after a SIGKILL.
+the other must not take for leftovers. A lock, which the system releases even after a SIGKILL, shows which directories
+are in use.
 """
 
 import os

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 
 from ...core.errors import ErrorKind, GatewayError
 from ...core.estimate import tokens
+from ...core.event_buffer import EventBuffer
 from ...core.events import (
     Event,
     ReasoningDelta,
@@ -30,7 +31,6 @@ from ...core.events import (
     UsageReported,
 )
 from ...core.request import Text, ToolResult
-from ...core.source import Pulled
 from ...core.tally import Tally
 from ...core.turn import Snapshot
 from ...tasks import spawn
@@ -99,7 +99,7 @@ class SdkCall:
     shown: bool = False
 
 
-class SdkTurn(Pulled):
+class SdkTurn:
     def __init__(
         self,
         backend: str,
@@ -121,7 +121,11 @@ class SdkTurn(Pulled):
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._phase = SdkPhase.RUNNING
-        self._events: list[Event] = []
+        self._room = asyncio.Event()
+        """Set while the buffer has room: backpressure for whoever reads the run."""
+        self._room.set()
+        self._buffer = EventBuffer(limits.buffer_bytes, self._room.clear, self._room.set)
+        self.listen, self.take = self._buffer.listen, self._buffer.take
         self._started = False
         self._later: list[Event] = []
         self._calls: dict[str, SdkCall] = {}
@@ -129,10 +133,6 @@ class SdkTurn(Pulled):
         self._tally = Tally(known_tokens + tokens(opening.prompt_chars))
         self._translator = Translator(self._tally)
         self._spoken = 0
-        self._unread = 0
-        self._waiter: asyncio.Future[None] | None = None
-        self._room = asyncio.Event()
-        self._room.set()
         self._progressed = self._loop.time()
         self._pause_timer: asyncio.TimerHandle | None = None
         self._clock: asyncio.TimerHandle | None = None
@@ -158,20 +158,6 @@ class SdkTurn(Pulled):
         self._pump = spawn(self._carry(), "sdk-run")
         self._tick()
 
-    async def receive(self) -> list[Event]:
-        while not self._events:
-            if self._closing is not None:
-                raise GatewayError(ErrorKind.CANCELLED, "The gateway is stopping.")
-            self._waiter = self._loop.create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
-        events, self._events = self._events, []
-        self._unread = 0
-        self._room.set()
-        return events
-
     async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = ()) -> None:
         open_calls = {name: call for name, call in self._calls.items() if call.shown and not call.answer.done()}
         if self._phase is not SdkPhase.PAUSED or not open_calls.keys() <= {result.call_id for result in results}:
@@ -194,11 +180,18 @@ class SdkTurn(Pulled):
             return None
         return Snapshot(self._backend, write_place(self.reached), parent=self.parent)
 
+    def close(self) -> None:
+        self._begin_closing()
+
     async def aclose(self) -> None:
+        await asyncio.wait({self._begin_closing()}, timeout=CLEAN_UP_S)
+
+    def _begin_closing(self) -> asyncio.Task[None]:
         if self._closing is None:
             self._over()
             self._closing = spawn(self._close(), "close-sdk-turn")
-        await asyncio.wait({self._closing}, timeout=CLEAN_UP_S)
+            self._buffer.close()
+        return self._closing
 
     async def _close(self) -> None:
         pump = self._pump
@@ -208,7 +201,6 @@ class SdkTurn(Pulled):
                 await pump
         for call in self._calls.values():
             call.answer.cancel()
-        self._wake()
         opened = await self._opening if self._opening is not None else None
         await self._host.close(self, opened if isinstance(opened, OpenRun) else None)
 
@@ -336,10 +328,11 @@ class SdkTurn(Pulled):
         if self._phase is SdkPhase.PAUSED:
             self._over()  # submit() will say that the turn is gone
             return
+        events: list[Event] = [event]
         if not self._started and not isinstance(event, TurnFailed):
             self._started = True
-            self._events.append(TurnStarted(self._tally.expected))
-        self._events.append(event)
+            events = [TurnStarted(self._tally.expected), event]
+        self._buffer.put_soon(events)
         match event:
             case TurnEnded():
                 self.ended = True
@@ -349,13 +342,8 @@ class SdkTurn(Pulled):
                 self._over()
             case TurnPaused():
                 self._started = False
-            case TextDelta(text=text) | ReasoningDelta(text=text):
-                self._unread += len(text)
-                if self._unread > self._limits.buffer_bytes:
-                    self._room.clear()
             case _:
                 pass
-        self._wake()
 
     def _fail(self, failure: GatewayError) -> None:
         self._show(TurnFailed(failure))
@@ -366,10 +354,6 @@ class SdkTurn(Pulled):
         for timer in (self._pause_timer, self._clock):
             if timer is not None:
                 timer.cancel()
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
 
     # ---- the clock
 
@@ -406,21 +390,3 @@ async def _why_broken(failure: Exception, bridge: SdkBridge | None) -> GatewayEr
     except TimeoutError:
         return fault(failure)
     return bridge_lost()
-
-
-class LostTurn(Pulled):
-    """A conversation that cannot be continued: it says so, and is told anew from its history."""
-
-    async def receive(self) -> list[Event]:
-        return [
-            TurnFailed(GatewayError(ErrorKind.TURN_GONE, "The agent of this conversation is gone or has moved on."))
-        ]
-
-    async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = ()) -> None:
-        raise GatewayError(ErrorKind.TURN_GONE, "There is no turn to give results to.")
-
-    def snapshot(self) -> Snapshot | None:
-        return None
-
-    async def aclose(self) -> None:
-        pass

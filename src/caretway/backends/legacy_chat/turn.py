@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from google.protobuf.message import DecodeError
 
 from ...core.errors import ErrorKind, GatewayError
+from ...core.event_buffer import EventBuffer
 from ...core.events import Event, TextDelta, TurnEnded, TurnFailed, TurnStarted
 from ...core.request import Text, ToolResult
-from ...core.source import Pulled
 from ...core.turn import Snapshot
 from ...cursor_transport.faults import fault_from_connect
 from ...cursor_transport.ports import Listening, RunHandler
@@ -40,42 +40,24 @@ Open = Callable[[RunHandler, bool], Awaitable[Listening]]
 """(who listens, whether the last token was refused) -> the open stream."""
 
 
-class ChatTurn(Pulled):
+class ChatTurn:
     def __init__(self, open_stream: Open, limits: ChatLimits, *, renewable: bool) -> None:
         self._open = open_stream
         self._limits = limits
         self._renewable = renewable
         self._loop = asyncio.get_running_loop()
-        self._events: list[Event] = []
-        self._unread = 0
-        self._paused = False
+        self._buffer = EventBuffer(limits.buffer_bytes, self._hold_back, self._go_on)
+        self.listen, self.take = self._buffer.listen, self._buffer.take
         self._started = False
         self._heard = False
         self._over = False
         self._closed = False
         self._attempt = 0
         self._stream: Listening | None = None
-        self._waiter: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._opening = spawn(self._try(refused=False), "legacy-chat-attempt")
 
     # ---- the reader's side
-
-    async def receive(self) -> list[Event]:
-        while not self._events:
-            if self._closed:
-                raise GatewayError(ErrorKind.CANCELLED, "The gateway is stopping.")
-            self._waiter = self._loop.create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
-        events, self._events, self._unread = self._events, [], 0
-        if self._paused and self._stream is not None:
-            self._paused = False
-            self._stream.resume()
-            self._watch()
-        return events
 
     async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = ()) -> None:
         raise GatewayError(ErrorKind.TURN_GONE, "The legacy chat call takes no tool results.")
@@ -83,13 +65,16 @@ class ChatTurn(Pulled):
     def snapshot(self) -> Snapshot | None:
         return None
 
-    async def aclose(self) -> None:
+    def close(self) -> None:
         if self._closed:
             return
         self._closed = True
         self._opening.cancel()
         self._give_up_stream()
-        self._wake()
+        self._buffer.close()
+
+    async def aclose(self) -> None:
+        self.close()
 
     # ---- attempts
 
@@ -106,6 +91,8 @@ class ChatTurn(Pulled):
             stream.close()
             return
         self._stream = stream
+        if self._buffer.full:
+            stream.pause()
 
     def lost(self, attempt: int, fault: GatewayError) -> None:
         if attempt != self._attempt or self._over or self._closed:
@@ -121,49 +108,49 @@ class ChatTurn(Pulled):
     def hear(self, attempt: int, messages: list[bytes]) -> None:
         if attempt != self._attempt or self._over or self._closed:
             return
+        events: list[Event] = []
         try:
             for message in messages:
                 if isinstance(message, End):
-                    self._end_of_stream(message)
+                    self._end_of_stream(message, events)
                     return
                 text = ai.StreamChatResponse.FromString(message).msg
                 if text:
-                    self._start()
+                    self._start(events)
                     self._heard = True
-                    self._unread += len(text)
-                    self._tell(TextDelta(text))
+                    events.append(TextDelta(text))
         except DecodeError:
-            self._end(TurnFailed(_protocol("a message of the answer cannot be read")))
+            self._end(TurnFailed(_protocol("a message of the answer cannot be read")), events)
             return
-        if self._unread > self._limits.buffer_bytes and not self._paused and self._stream is not None:
-            self._paused = True
-            self._stream.pause()
         self._watch()
+        self._buffer.put(events)
 
-    def _end_of_stream(self, payload: bytes) -> None:
+    def _end_of_stream(self, payload: bytes, events: list[Event]) -> None:
+        """`events`: what came before it in the same read."""
         try:
             error = read_end(payload)
         except ErrorSyntax as broken:
-            self._end(TurnFailed(_protocol(f"the stream ended strangely: {broken}")))
+            self._end(TurnFailed(_protocol(f"the stream ended strangely: {broken}")), events)
             return
         if error is None:
-            self._start()
-            self._end(TurnEnded())
+            self._start(events)
+            self._end(TurnEnded(), events)
             return
         fault = fault_from_connect(error)
         if fault.kind is ErrorKind.UPSTREAM_DEPRECATED:
             fault.hint = f"Cursor no longer serves the legacy chat call. {WAY_OUT}"
+        self._buffer.put(events)
         self.lost(self._attempt, fault)
 
-    def _start(self) -> None:
+    def _start(self, events: list[Event]) -> None:
         if not self._started:
             self._started = True
-            self._tell(TurnStarted())
+            events.append(TurnStarted())
 
-    def _end(self, event: TurnEnded | TurnFailed) -> None:
+    def _end(self, event: TurnEnded | TurnFailed, before: Sequence[Event] = ()) -> None:
         self._over = True
         self._give_up_stream()
-        self._tell(event)
+        self._buffer.put([*before, event])
 
     def _give_up_stream(self) -> None:
         if self._timer is not None:
@@ -172,7 +159,6 @@ class ChatTurn(Pulled):
         if self._stream is not None:
             self._stream.close()
             self._stream = None
-        self._paused = False
 
     # ---- clock and reader
 
@@ -181,7 +167,7 @@ class ChatTurn(Pulled):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if not (self._over or self._closed or self._paused):
+        if not (self._over or self._closed or self._buffer.full):
             self._timer = self._loop.call_later(self._limits.progress, self._late)
 
     def _late(self) -> None:
@@ -192,13 +178,15 @@ class ChatTurn(Pulled):
         )
         self._end(TurnFailed(fault))
 
-    def _tell(self, event: Event) -> None:
-        self._events.append(event)
-        self._wake()
+    def _hold_back(self) -> None:
+        if self._stream is not None:
+            self._stream.pause()
+        self._watch()
 
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+    def _go_on(self) -> None:
+        if self._stream is not None:
+            self._stream.resume()
+        self._watch()
 
 
 class _Attempt:

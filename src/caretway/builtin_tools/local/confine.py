@@ -1,11 +1,12 @@
-"""Paths that cannot leave a directory. Standard library only: the search worker uses it too.
+"""Paths that cannot leave a directory: no path traversal, through `..`, links or races. Standard library only, because
+the search worker uses it too.
 
 A path is walked one component at a time, from a descriptor of the workspace's root, each component opened relative to
 the descriptor before it and without following links. A symbolic link is read and its target walked by the same rules:
 relative to where it was found, or from the root when it is absolute and inside. `..` goes back along the descriptors
-that were opened, never along the file system. So there is no moment between a check and its use: whoever swaps a
-component for a link meanwhile gets an error, not a way out. Where descriptors of directories do not exist (Windows)
-the same walk is done on resolved names, which leaves that moment open. Hard links cannot be told from files.
+that were opened, never along the file system. So there is no gap between the check and the use: if a component is
+swapped for a link meanwhile, the result is an error, not an escape. Where directories have no descriptors (Windows),
+the same walk uses resolved names, which leaves that gap open. Hard links cannot be told from files.
 
 Only regular files are ever opened: a device or a FIFO is recognised before opening (opening alone can have effects) and
 once more on the descriptor. What is allowed inside, and what an error looks like on the wire, is not decided here.
@@ -35,7 +36,7 @@ READ: Final = os.O_RDONLY | _NONBLOCK | _NOFOLLOW | _CLOEXEC | _BINARY
 CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW | _CLOEXEC | _BINARY
 
 _JUNCTION: Final = 0xA0000003
-"""Windows: a directory that leads elsewhere. Python reads its target like a link's."""
+"""Windows: a junction. Python reads its target like a link's."""
 
 _KINDS: Final = {
     stat.S_IFDIR: "directory",
@@ -49,11 +50,11 @@ _KINDS: Final = {
 
 
 class PathRefused(Exception):
-    """The path is not one that may be used; the text says why."""
+    """The path may not be used; the text says why."""
 
 
 class NotAFile(Exception):
-    """The path leads to something that is not a regular file."""
+    """The path does not lead to a regular file."""
 
     def __init__(self, actual: str) -> None:
         super().__init__(f"not a regular file but a {actual}")
@@ -65,7 +66,7 @@ def kind_of(mode: int) -> str:
 
 
 def shown(name: str) -> str:
-    """A file's name as text: bytes that are no UTF-8 cannot travel in a message."""
+    """A file's name as text: bytes that are not UTF-8 cannot be sent in a message."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
@@ -83,7 +84,7 @@ class Folder:
         return cls(path, os.open(path, _DIRECTORY) if BY_DESCRIPTOR else None)
 
     def enter(self, name: str) -> "Folder":
-        """A directory in this one; an error when it has become a link."""
+        """A directory in this one; raises an error if it has become a link."""
         fd = os.open(name, _DIRECTORY, dir_fd=self._fd) if BY_DESCRIPTOR else None
         return Folder(os.path.join(self.path, name), fd)
 
@@ -91,7 +92,7 @@ class Folder:
         return name if self._fd is not None else os.path.join(self.path, name)
 
     def look(self, name: str) -> os.stat_result | None:
-        """What is there, links not followed; None when nothing is."""
+        """What exists under this name, without following links; None when nothing does."""
         try:
             return os.stat(self._name(name), dir_fd=self._fd, follow_symlinks=False)
         except FileNotFoundError:
@@ -101,16 +102,16 @@ class Folder:
         return os.readlink(self._name(name), dir_fd=self._fd)
 
     def make(self, name: str) -> None:
-        with suppress(FileExistsError):  # somebody else made it; what it is, shows when it is entered
+        with suppress(FileExistsError):  # another process made it; entering it shows what it is
             os.mkdir(self._name(name), dir_fd=self._fd)
 
     def open_file(self, name: str) -> int:
-        """A descriptor for reading a regular file. Raises NotAFile without having opened anything else."""
-        found = self.look(name)
-        if found is None:
+        """A descriptor for reading a regular file. Anything else raises NotAFile and is not opened."""
+        info = self.look(name)
+        if info is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
-        if not stat.S_ISREG(found.st_mode):
-            raise NotAFile(kind_of(found.st_mode))
+        if not stat.S_ISREG(info.st_mode):
+            raise NotAFile(kind_of(info.st_mode))
         fd = os.open(self._name(name), READ, dir_fd=self._fd)
         if not stat.S_ISREG(mode := os.fstat(fd).st_mode):
             os.close(fd)
@@ -147,14 +148,14 @@ class Spot:
     name: str | None
     """Inside `folder`; None when the path is `folder` itself."""
     found: os.stat_result | None
-    """What is there: never a link, unless the last link was not to be followed. None: nothing yet."""
+    """What exists there: a link only if the last link was not to be followed. None: nothing exists."""
 
     @property
     def path(self) -> str:
         return self.folder.path if self.name is None else os.path.join(self.folder.path, self.name)
 
     def file_name(self) -> str:
-        """The name, for those who want a file."""
+        """The name, for callers that want a file."""
         if self.name is None:
             raise NotAFile("directory")
         return self.name
@@ -183,7 +184,7 @@ class Workspace:
 
     @contextmanager
     def locate(self, path: str, *, follow_last: bool = True, make_parents: bool = False) -> Iterator[Spot]:
-        """Raises PathRefused when the path leads out, OSError when it leads nowhere."""
+        """Raises PathRefused when the path leaves the workspace, OSError when it does not exist."""
         todo = deque(self.components(path))
         stack = [Folder.root(self.root)]
         try:
@@ -202,42 +203,42 @@ class Workspace:
                 stack.pop().close()
                 continue
             here = stack[-1]
-            found = here.look(name)
-            if found is None:
+            info = here.look(name)
+            if info is None:
                 if not todo:
                     return Spot(here, name, None)
                 if not make_parents or ".." in todo:
                     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
                 here.make(name)
                 stack.append(here.enter(name))
-            elif _is_link(found):
+            elif _is_link(info):
                 if not todo and not follow_last:
-                    return Spot(here, name, found)
+                    return Spot(here, name, info)
                 links += 1
                 if links > MAX_LINKS:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
                 todo.extendleft(reversed(self._link(stack, here.link_target(name))))
-            elif stat.S_ISDIR(found.st_mode):
+            elif stat.S_ISDIR(info.st_mode):
                 stack.append(here.enter(name))
             elif todo:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), name)
             else:
-                return Spot(here, name, found)
+                return Spot(here, name, info)
         return Spot(stack[-1], None, None)
 
     def _link(self, stack: list[Folder], target: str) -> tuple[str, ...]:
         try:
             parts = self.components(target)
         except PathRefused:
-            raise PathRefused(f"the path leads out of the workspace {self.root} by a symbolic link") from None
+            raise PathRefused(f"the path leads out of the workspace {self.root} through a symbolic link") from None
         if PurePath(target).anchor:
             while len(stack) > 1:
                 stack.pop().close()
         return parts
 
 
-def _is_link(found: os.stat_result) -> bool:
-    return stat.S_ISLNK(found.st_mode) or getattr(found, "st_reparse_tag", 0) == _JUNCTION
+def _is_link(info: os.stat_result) -> bool:
+    return stat.S_ISLNK(info.st_mode) or getattr(info, "st_reparse_tag", 0) == _JUNCTION
 
 
 def _normal(parts: tuple[str, ...]) -> tuple[str, ...]:

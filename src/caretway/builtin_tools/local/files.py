@@ -1,7 +1,7 @@
 """read, write and delete inside a workspace: typed arguments in, typed results out. Blocking: runs in a thread.
 
-Writing is atomic: a temporary file beside the target, then a rename. What a path may be is `confine`'s business; every
-failure that can be expected has a result type of its own, and the tables below say which.
+Writing is atomic: a temporary file beside the target, then a rename. `confine` checks paths. Every expected failure has
+a result type of its own; the tables below say which.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ class FileLimits:
 
 
 def reason(failure: Failure) -> str:
-    """Without our own absolute names: the model knows the path it asked for."""
+    """The reason without absolute paths: the model knows the path that it asked for."""
     return (failure.strerror or str(failure)) if isinstance(failure, OSError) else str(failure)
 
 
@@ -153,20 +153,20 @@ def write_failure(path: str, failure: Failure) -> pb.WriteResult:
 
 
 def delete(workspace: Workspace, args: pb.DeleteArgs, limits: FileLimits) -> pb.DeleteResult:
-    """A link is deleted itself, never what it leads to."""
+    """Deletes a link itself, never its target."""
     try:
         with workspace.locate(args.path, follow_last=False) as spot:
-            name, found = spot.file_name(), spot.found
-            if found is None:
+            name, info = spot.file_name(), spot.found
+            if info is None:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
             before = ""
-            if stat.S_ISREG(found.st_mode):
+            if stat.S_ISREG(info.st_mode):
                 before = _previous(spot, name, limits.output_bytes)
-            elif not stat.S_ISLNK(found.st_mode):
-                raise NotAFile(kind_of(found.st_mode))
+            elif not stat.S_ISLNK(info.st_mode):
+                raise NotAFile(kind_of(info.st_mode))
             spot.folder.unlink(name)
             success = pb.DeleteSuccess(
-                path=args.path, deleted_file=shown(spot.path), file_size=found.st_size, prev_content=before
+                path=args.path, deleted_file=shown(spot.path), file_size=info.st_size, prev_content=before
             )
             return pb.DeleteResult(success=success)
     except (PathRefused, NotAFile, OSError) as failure:
@@ -174,7 +174,7 @@ def delete(workspace: Workspace, args: pb.DeleteArgs, limits: FileLimits) -> pb.
 
 
 def _previous(spot: Spot, name: str, limit: int) -> str:
-    """What is lost, when it is text and small; a file that may be deleted need not be readable."""
+    """The old content, if it is small text. A file that may be deleted need not be readable."""
     try:
         with open(spot.folder.open_file(name), "rb") as file:
             data = file.read(limit + 1)

@@ -1,8 +1,7 @@
 """Globs as ripgrep understands them, translated to regular expressions. Pure; standard library only.
 
 `*` and `?` stay within one path component, `**` crosses them, `{a,b}` is a choice, `[...]` a set. A glob without a
-slash is about names at any depth; one with a slash about paths from where the search began. A leading `!` turns it
-round.
+slash matches names at any depth; one with a slash matches paths from the start of the search. A leading `!` inverts it.
 """
 
 import re
@@ -37,14 +36,14 @@ TYPES: Final[dict[str, tuple[str, ...]]] = {
     "xml": ("xml",),
     "yaml": ("yaml", "yml"),
 }
-"""A file type's extensions; a name that is not here is taken for an extension."""
+"""A file type's extensions; a name that is not in the table is used as an extension."""
 
 Matches = Callable[[str], bool]
-"""A path relative to where the search began, with `/`."""
+"""A path relative to the start of the search, with `/`."""
 
 
 class BadGlob(ValueError):
-    """The glob is not one."""
+    """The glob is not valid."""
 
 
 def file_filter(glob: str, file_type: str) -> Matches:
@@ -101,7 +100,7 @@ def pattern_of(glob: str) -> str:
         else:
             out.append(re.escape(char))
     if depth:
-        raise BadGlob(f"the glob has an open brace: {glob}")
+        raise BadGlob(f"the glob has an unclosed brace: {glob}")
     pattern = "".join(out)
     try:
         re.compile(pattern)

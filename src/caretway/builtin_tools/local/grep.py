@@ -27,7 +27,7 @@ MAX_FILES: Final = 100_000
 MAX_TOTAL_BYTES: Final = 1 << 30
 MAX_CONTEXT: Final = 100
 START_S: Final = 5.0
-"""What a worker may take beyond the search's own time limit before it is killed."""
+"""How much longer than the search's own time limit a worker may take before it is killed."""
 
 
 def job_of(args: pb.GrepArgs, root: str, *, seconds: float, output_bytes: int, max_file_bytes: int) -> Job:
@@ -60,34 +60,34 @@ def _lines(count: int) -> int:
     return min(max(0, count), MAX_CONTEXT)
 
 
-def result_of(args: pb.GrepArgs, job: Job, found: Mapping[str, Any]) -> pb.GrepResult:
-    if "error" in found:
-        return failed(found["error"])
-    cut = found["truncated"]
+def result_of(args: pb.GrepArgs, job: Job, outcome: Mapping[str, Any]) -> pb.GrepResult:
+    if "error" in outcome:
+        return failed(outcome["error"])
+    cut = outcome["truncated"]
     union = pb.GrepUnionResult()
     match job.mode:
         case "content":
             union.content.SetInParent()
-            for file, lines in found["lines"]:
+            for file, lines in outcome["lines"]:
                 match_ = union.content.matches.add(file=f"./{file}")
                 for number, text, shortened, context in lines:
                     match_.matches.add(
                         line_number=number, content=text, content_truncated=shortened, is_context_line=context
                     )
-            union.content.total_lines = found["total_lines"]
-            union.content.total_matched_lines = found["total_matches"]
+            union.content.total_lines = outcome["total_lines"]
+            union.content.total_matched_lines = outcome["total_matches"]
             union.content.client_truncated = cut
         case "count":
             union.count.SetInParent()
-            for file, count in found["counts"]:
+            for file, count in outcome["counts"]:
                 union.count.counts.add(file=f"./{file}", count=count)
-            union.count.total_files = found["total_files"]
-            union.count.total_matches = found["total_matches"]
+            union.count.total_files = outcome["total_files"]
+            union.count.total_matches = outcome["total_matches"]
             union.count.client_truncated = cut
         case _:
             union.files.SetInParent()
-            union.files.files.extend(f"./{file}" for file in found["files"])
-            union.files.total_files = found["total_files"]
+            union.files.files.extend(f"./{file}" for file in outcome["files"])
+            union.files.total_files = outcome["total_files"]
             union.files.client_truncated = cut
     success = pb.GrepSuccess(pattern=args.pattern, path=args.path, output_mode=job.mode)
     success.workspace_results[shown(job.root)].CopyFrom(union)
@@ -116,7 +116,7 @@ class Grep:
 
     async def run(self, args: pb.GrepArgs) -> pb.GrepResult:
         if args.output_mode and args.output_mode not in MODES:
-            return failed(f"unknown output mode {args.output_mode!r}; there are: {', '.join(MODES)}")
+            return failed(f"unknown output mode {args.output_mode!r}; the modes are: {', '.join(MODES)}")
         job = job_of(
             args,
             self._workspace.root,
@@ -125,8 +125,8 @@ class Grep:
             max_file_bytes=self._max_file_bytes,
         )
         worker = _Worker(job, self._environment)
-        found = await in_own_thread(worker.run, worker.stop, "local-tool-grep")
-        return result_of(args, job, found)
+        outcome = await in_own_thread(worker.run, worker.stop, "local-tool-grep")
+        return result_of(args, job, outcome)
 
 
 class _Worker:
@@ -159,7 +159,7 @@ class _Worker:
             )
         with child:
             try:
-                said, complaints = child.communicate(
+                output, complaints = child.communicate(
                     json.dumps(asdict(self._job)).encode(), self._job.seconds + START_S
                 )
             except subprocess.TimeoutExpired:
@@ -175,8 +175,8 @@ class _Worker:
                 "search worker ended with %d: %s", child.returncode, complaints[-2000:].decode("utf-8", "replace")
             )
             return {"error": "the search failed"}
-        found: dict[str, Any] = json.loads(said)
-        return found
+        outcome: dict[str, Any] = json.loads(output)
+        return outcome
 
 
 def search_module() -> str:

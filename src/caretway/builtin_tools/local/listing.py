@@ -1,7 +1,7 @@
 """ls: a directory tree, level by level, bounded in entries, depth and time. Blocking: runs in a thread.
 
 Links are shown by name and never followed, so a tree of links cannot loop. Breadth first, because when there is too
-much to show the upper levels tell more than one deep branch.
+much to show, the upper levels are more useful than one deep branch.
 """
 
 import fnmatch
@@ -20,7 +20,7 @@ MAX_DEPTH: Final = 4
 SECONDS: Final = 10.0
 
 CLOSED: Final = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".tox", ".mypy_cache"})
-"""Shown, not opened: thousands of entries that nobody asked about."""
+"""Shown but not entered: they have thousands of entries that nobody asked about."""
 
 MORE: Final = "[... more entries, not shown]"
 

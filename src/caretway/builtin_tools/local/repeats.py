@@ -1,18 +1,15 @@
-"""The loop guard for tools that run here: one turn asking for the same thing again and again.
+"""Puts the loop guard in front of the tools that run here: a call that repeats too often is refused, with the reason.
 
-The guard over a client's history cannot see these calls. So the same request is refused once it was made too often,
-with words that say so. Counting starts again when something else was changed in between: then the answer may be
-another one.
+The guard itself is `loop_guard/`; this module says when two execs are the same call, and which may change something.
 """
 
-from collections import Counter
 from typing import Final
 
+from ...loop_guard.live import CallCounter
+from ...loop_guard.rule import RepeatLevel, refusal
 from ...wire.messages import pb
 from ..decisions import Decision, Policy, Refuse
 
-GENEROUS_FACTOR: Final = 5
-"""Looking again is cheap, and waiting for a command is work: as generous as with a client's own tools."""
 _CHANGING: Final = frozenset({"write_args", "delete_args", "shell_args", "shell_stream_args"})
 
 
@@ -20,19 +17,12 @@ def guarded(policy: Policy, max_repeat: int) -> Policy:
     """The policy with the guard in front of it; 0 switches the guard off."""
     if max_repeat <= 0:
         return policy
-    limit = max_repeat * GENEROUS_FACTOR
-    made: Counter[bytes] = Counter()
+    counter = CallCounter(max_repeat)
 
     def decide(exec_: pb.ExecServerMessage) -> Decision:
         kind, key = _key(exec_)
-        if kind in _CHANGING and key not in made:
-            made.clear()
-        made[key] += 1
-        if made[key] > limit + 1:
-            return Refuse(
-                f"This exact call was made {made[key]} times. Do something else, or answer with what you know."
-            )
-        return policy(exec_)
+        level, calls = counter.count(key, changes=kind in _CHANGING)
+        return Refuse(refusal(calls)) if level is RepeatLevel.PAST_LIMIT else policy(exec_)
 
     return decide
 

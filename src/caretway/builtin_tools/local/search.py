@@ -2,10 +2,10 @@
 
     python -I -m caretway.builtin_tools.local.search
 
-A process of its own because a regular expression with catastrophic backtracking cannot be interrupted inside one; this
-one can be killed, and limits its own CPU time and memory should nobody be left to do that. Standard library only. It
-looks at regular files below the workspace, never follows a link it meets on the way, and stops at its bounds with what
-it has found until then. How a result looks on Cursor's wire is not known here.
+It is a process of its own, because Python cannot interrupt a regular expression with catastrophic backtracking (ReDoS).
+The process can be killed, and limits its own CPU time and memory in case its parent is gone. Standard library only. It
+looks at regular files below the workspace, never follows a link on the way, and stops at its limits with the results so
+far. It knows nothing about Cursor's wire format.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ SKIPPED: Final = frozenset(
 MAX_DEPTH: Final = 64
 MAX_PATTERN: Final = 10_000
 MAX_LINE: Final = 1_000
-"""Characters of a line that are shown; minified files have lines of megabytes."""
+"""How many characters of a line to show; minified files have lines of megabytes."""
 POSIX_CLASSES: Final = {
     "alpha": "a-zA-Z",
     "digit": "0-9",
@@ -47,7 +47,7 @@ POSIX_CLASSES: Final = {
 }
 MEMORY: Final = 2 << 30
 CHECK_EVERY: Final = 512
-"""Lines between two looks at the clock."""
+"""How many lines to read between two checks of the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Job:
 
 @dataclass(slots=True)
 class SearchResult:
-    """What is sent back, all of it countable by the caller."""
+    """What is sent back. The caller can count all of it."""
 
     files: list[str] = field(default_factory=list)
     counts: list[tuple[str, int]] = field(default_factory=list)
@@ -90,11 +90,11 @@ class SearchResult:
 
 
 class Enough(Exception):
-    """A bound is reached."""
+    """A limit is reached."""
 
 
 class Unsearchable(Exception):
-    """The job itself is at fault; the text says how."""
+    """The job itself is not valid; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +238,7 @@ class Search:
     # ---- what is kept of it
 
     def _keep(self, cost: int) -> bool:
-        """Whether the next result is within the asked-for window."""
+        """Whether the next result is within the requested window."""
         if self._skip:
             self._skip -= 1
             return False
@@ -257,7 +257,7 @@ class Search:
             self._found.files.append(shown(candidate.path))
 
     def _keep_dated(self) -> None:
-        """By age: which ones are within the window is known only when all have been seen."""
+        """Sorted by age, so the window is known only after all files were seen."""
         try:
             for _, path in sorted(self._dated, reverse=bool(self._job.newest_first)):
                 if self._keep(len(path)):
@@ -311,7 +311,7 @@ def _hits(text: str, matcher: "re.Pattern[str]", multiline: bool, check: Callabl
 
 
 def python_pattern(pattern: str) -> str:
-    """Models write for ripgrep. Python would not complain about a POSIX class: it would look for something else."""
+    """Models write patterns for ripgrep. Python would misread a POSIX class without an error."""
     for name, members in POSIX_CLASSES.items():
         pattern = pattern.replace(f"[:{name}:]", members)
     return re.sub(r"\(\?<(?=[A-Za-z_])", "(?P<", pattern).replace("\\z", "\\Z")
@@ -329,14 +329,14 @@ def _compiled(job: Job) -> "re.Pattern[str]":
 
 def outcome(job: Job) -> dict[str, Any]:
     try:
-        found = Search(job).run()
+        outcome = Search(job).run()
     except (PathRefused, Unsearchable, BadGlob) as refused:
         return {"error": str(refused)}
     except OSError as failure:
         return {"error": failure.strerror or str(failure)}
     except MemoryError:
         return {"error": "the search needs too much memory"}
-    return {name: getattr(found, name) for name in SearchResult.__slots__}
+    return {name: getattr(outcome, name) for name in SearchResult.__slots__}
 
 
 def main() -> None:

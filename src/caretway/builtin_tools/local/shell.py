@@ -1,8 +1,8 @@
 """shell and shell_stream: a command line run by the user's shell in the workspace.
 
-Only with `local_tools = all`. A shell is not confined by the workspace: it starts there, and may do what the user may.
-What it does not get: a terminal, an input, the gateway's own settings and the secrets of its environment. It does not
-survive the call either: when the command ends, its whole process group does, and on Linux whoever left that.
+Only with `local_tools = all`. A shell is not confined to the workspace: it starts there, and may do what the user may.
+It gets no terminal, no input, none of the gateway's own settings and no secrets of its environment. It does not survive
+the call: when the command ends, its whole process group is ended, and on Linux also processes that left the group.
 """
 
 import asyncio
@@ -34,15 +34,15 @@ SECRETS: Final = (
     "*_PASSWORD",
     "*_PASSPHRASE",
 )
-"""Names of variables that a command does not see."""
+"""Variables that are hidden from commands."""
 
 QUIET: Final = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
-"""There is no terminal: nothing should wait for a key."""
+"""There is no terminal, so nothing should wait for a key press."""
 
 AT_ONCE: Final = 16
-"""Commands of one workspace that run at a time; others wait."""
+"""How many commands of one workspace run at once; others wait."""
 SHELLS: Final = frozenset({"bash", "zsh", "sh", "dash", "ksh"})
-"""Shells that understand what models write; others (fish, nu ...) have a language of their own."""
+"""Shells that understand what models write; others (fish, nu ...) have another language."""
 
 
 def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
@@ -60,7 +60,7 @@ def shell_program(environment: Mapping[str, str]) -> str:
 
 
 def time_limit(args: pb.ShellArgs, most: float) -> float:
-    """The model may ask for less time than the setting gives, not for more. On the wire: milliseconds."""
+    """The model may ask for less time than the setting allows, not for more. Milliseconds on the wire."""
     asked = [ms / 1000 for ms in (args.timeout, args.hard_timeout) if ms > 0]
     return min([most, *asked])
 
@@ -109,7 +109,7 @@ class Shell:
         return pb.ShellResult(success=outcome)
 
     async def stream(self, args: pb.ShellArgs) -> list[pb.ShellStream]:
-        """Start, output, exit: all at the end, in the order in which a live stream would tell them."""
+        """Start, output, exit: all sent at the end, in the order of a live stream."""
         try:
             cwd, finished = await self._finish(args)
         except PermissionError as denied:
@@ -147,7 +147,7 @@ class Shell:
             raise failure.cause from failure
 
     async def _to_end(self, command: Command, limit: float) -> Finished:
-        """On its own event loop, which may be blocked."""
+        """Runs on its own event loop, which may be blocked."""
         call = secrets.token_hex(16)
         marked = replace(command, environment={**command.environment, MARK: call})
         try:

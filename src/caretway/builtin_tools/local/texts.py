@@ -1,4 +1,4 @@
-"""Bytes of files as bounded text: ranges of lines, cuts that say so, what counts as binary. Pure."""
+"""Bytes of files as bounded text: ranges of lines, marked cuts, and what counts as binary. Pure."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -10,7 +10,7 @@ _BLOCK: Final = 1 << 16
 
 
 def is_binary(data: bytes) -> bool:
-    """By the rule of git and ripgrep: a NUL near the beginning."""
+    """The rule of git and ripgrep: a NUL near the beginning means binary."""
     return b"\0" in data[:_SNIFF]
 
 
@@ -31,7 +31,7 @@ class Excerpt:
 
 
 class BeyondEnd(Exception):
-    """The asked-for lines do not exist."""
+    """The requested lines do not exist."""
 
 
 def excerpt(
@@ -61,8 +61,8 @@ def excerpt(
 
 def _way_on(first: int, reached: int) -> str:
     if reached > first:
-        return f"truncated in line {reached}; read on with offset={reached}"
-    return f"truncated: line {reached} is too long to be shown whole; read on with offset={reached + 1}"
+        return f"truncated in line {reached}; continue with offset={reached}"
+    return f"truncated: line {reached} is too long to be shown whole; continue with offset={reached + 1}"
 
 
 def _marked(text: str, mark: str) -> str:
@@ -70,8 +70,8 @@ def _marked(text: str, mark: str) -> str:
 
 
 def _line_start(data: bytes, lines: int, start: int) -> int:
-    """Where the line begins that is `lines` after the one at `start`; the end when there is none. Whole blocks are
-    counted before single breaks are looked for, so that a file of nothing but breaks takes no longer than another."""
+    """The start of the line that is `lines` after the one at `start`; the end when there is none. Whole blocks are
+    counted first, so a file of only line breaks takes no longer than another."""
     at = start
     while lines > 0 and at < len(data):
         here = data.count(b"\n", at, at + _BLOCK)
@@ -86,6 +86,6 @@ def _line_start(data: bytes, lines: int, start: int) -> int:
 
 
 def share(stdout: int, stderr: int, limit: int) -> tuple[int, int]:
-    """How much of each stream is shown: stderr is sure of a quarter, and each may have what the other leaves."""
+    """How much of each stream to show: at least a quarter for stderr, and each may use what the other leaves."""
     for_errors = min(stderr, max(limit // 4, limit - stdout))
     return min(stdout, limit - for_errors), for_errors

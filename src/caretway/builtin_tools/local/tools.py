@@ -1,7 +1,7 @@
-"""LocalTools: which of Cursor's built-in tools run here, and running them. One per request; it owns nothing to close.
+"""LocalTools: decides which of Cursor's built-in tools run here, and runs them. One per request; nothing to close.
 
 In `read-only` mode: read, ls, grep, glob inside the workspace. In `all` mode also write, delete and shell. Fetching and
-background shells are never done here. A tool's failure is an answer the model can read; nothing here raises.
+background shells are never run here. A tool's failure becomes an answer for the model, not an exception.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ Mode = Literal["read-only", "all"]
 MAX_FILE_BYTES: Final = 16 << 20
 SEARCH_S: Final = 15.0
 AT_ONCE: Final = 4
-"""Tools of one request that run at the same time; the others wait."""
+"""How many tools of one request run at once; the others wait."""
 
 READING: Final = {
     "read_args": "read",
@@ -54,7 +54,7 @@ CHANGING_CALLS: Final = ("shell_tool_call", "edit_tool_call", "delete_tool_call"
 class _Tool:
     run: Callable[[pb.ExecServerMessage], Awaitable[list[ExecReply]]]
     broken: Callable[[pb.ExecServerMessage, str], ExecReply]
-    """The typed answer when something went wrong that nobody thought of."""
+    """The typed answer after an unexpected failure."""
 
 
 class LocalTools:
@@ -94,7 +94,7 @@ class LocalTools:
 
     @property
     def allowed_tools(self) -> str:
-        """For the header that tells the model's side which tools it may use."""
+        """For the header that tells Cursor which tools the model may use."""
         calls = READING_CALLS if self._mode == "read-only" else READING_CALLS + CHANGING_CALLS
         return ",".join(calls)
 
@@ -122,7 +122,7 @@ class LocalTools:
         return f"Available: {', '.join(dict.fromkeys(self._kinds.values()))}."
 
     async def run(self, exec_: pb.ExecServerMessage) -> list[bytes]:
-        """The messages that answer the exec, the closing one included. Raises nothing but a cancellation."""
+        """The messages that answer the exec, the closing one included. Raises only CancelledError."""
         decision = self.decide(exec_)
         if isinstance(decision, Refuse):
             return execs.refuse(exec_, decision.reason)

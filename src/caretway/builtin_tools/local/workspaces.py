@@ -1,6 +1,6 @@
-"""Which directory a request may work in. Pure but for resolving paths; knows nothing of tools.
+"""Which directory a request may work in. Pure, except that it resolves paths; knows nothing about tools.
 
-Containment is decided before existence, so that a refused path does not tell whether it exists.
+Containment is checked before existence, so a refusal does not reveal whether the path exists.
 """
 
 from collections.abc import Sequence
@@ -54,9 +54,9 @@ def _resolve(path: Path) -> Path:
 
 def _existing(path: Path) -> Path:
     try:
-        found = path.is_dir()
+        exists = path.is_dir()
     except OSError:  # a name that is too long, a parent that may not be looked into
-        found = False
-    if not found:
+        exists = False
+    if not exists:
         raise bad_request(f"The workspace {str(path)!r} is not an existing directory.", param=HEADER)
     return path

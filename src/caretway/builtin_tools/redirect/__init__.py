@@ -1,9 +1,9 @@
-"""Cursor's built-in tools, done by the client's own: which tool can do an exec, with which arguments, and how the
-client's result reads as the exec's typed answer.
+"""Redirects Cursor's built-in tools to the client's own: which tool can run an exec, with which arguments, and how its
+result becomes the exec's typed answer.
 
 `roles` knows what tools are called, `exec_intent` what an exec asks for, `by_shell` how a shell does it, `fitting` how
-arguments fit a JSON schema, `outcome` and `shell_text` what a result says, `answers` the typed results.
-Nothing here runs a tool, keeps a state or knows about sessions.
+arguments fit a JSON schema, `outcome` and `shell_text` what a result says, `answers` the typed results. Nothing here
+runs a tool, keeps a state or knows about sessions.
 """
 
 from .redirector import Redirector

@@ -1,7 +1,7 @@
 """Typed exec results: the arguments of an exec and the outcome of the client's tool in, the wire's messages out.
 
-One function per kind of exec. Nothing is looked up and nothing is tried again: what the client said is what the model
-gets, in the shape it expects. The caller puts the exec's id on the messages.
+One function per kind of exec. Nothing is looked up or retried: the model gets the client's result, in the type that it
+expects. The caller puts the exec's id on the messages.
 """
 
 from ...wire.messages import pb
@@ -57,14 +57,14 @@ def _read(args: pb.ReadArgs, outcome: Outcome, *, ranged: bool) -> pb.ReadResult
         return pb.ReadResult(
             success=pb.ReadSuccess(path=path, data=outcome.image, file_size=len(outcome.image), range_applied=False)
         )
-    found = plain_text(outcome.text) if outcome.raw else read_file_text(outcome.text, path)
+    file = plain_text(outcome.text) if outcome.raw else read_file_text(outcome.text, path)
     return pb.ReadResult(
         success=pb.ReadSuccess(
             path=path,
-            content=found.content,
-            total_lines=found.total_lines,
-            file_size=len(found.content.encode()),
-            truncated=found.truncated and not ranged,
+            content=file.content,
+            total_lines=file.total_lines,
+            file_size=len(file.content.encode()),
+            truncated=file.truncated and not ranged,
             range_applied=ranged,
         )
     )
@@ -125,8 +125,8 @@ def grep(args: pb.GrepArgs, outcome: Outcome) -> list[Reply]:
         return [Reply(grep_result=pb.GrepResult(error=pb.GrepError(error=outcome.text)))]
     asked = args.output_mode or "content"
     with_context = max(args.context, args.context_before, args.context_after) > 0
-    found = matches.matches(outcome.text, asked, with_context=with_context)
-    return [_grep_success(args, found)]
+    results = matches.matches(outcome.text, asked, with_context=with_context)
+    return [_grep_success(args, results)]
 
 
 def glob(args: pb.GrepArgs, outcome: Outcome) -> list[Reply]:
@@ -138,11 +138,11 @@ def glob(args: pb.GrepArgs, outcome: Outcome) -> list[Reply]:
 _MODES = {"content": "content", "files": "files_with_matches", "count": "count"}
 
 
-def _grep_success(args: pb.GrepArgs, found: pb.GrepUnionResult) -> Reply:
+def _grep_success(args: pb.GrepArgs, results: pb.GrepUnionResult) -> Reply:
     success = pb.GrepSuccess(
-        pattern=args.pattern, path=args.path, output_mode=_MODES[found.WhichOneof("result") or "content"]
+        pattern=args.pattern, path=args.path, output_mode=_MODES[results.WhichOneof("result") or "content"]
     )
-    success.workspace_results[args.path or "."].CopyFrom(found)
+    success.workspace_results[args.path or "."].CopyFrom(results)
     return Reply(grep_result=pb.GrepResult(success=success))
 
 
@@ -157,7 +157,7 @@ def fetch(args: pb.FetchArgs, outcome: Outcome) -> list[Reply]:
 
 
 def _failed(outcome: Outcome, path: str | None = None) -> Outcome:
-    """The same outcome, failed also when only its words say so."""
+    """The same outcome, marked as failed if its text says so."""
     if outcome.failed or outcome.image is not None or not sounds_failed(outcome.text, path):
         return outcome
     return Outcome(outcome.text, failed=True, raw=outcome.raw)

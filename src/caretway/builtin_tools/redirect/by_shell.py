@@ -1,7 +1,7 @@
-"""Files through a shell: for clients whose only way to the disk is a command line (Codex, goose).
+"""File tools as shell commands, for clients that have only a shell (Codex, goose).
 
-One function per role, typed arguments in, one command out, or None where no plain command does the same. Everything
-foreign is quoted. Portable to what both GNU and BSD tools understand; no scripting language, no ripgrep.
+One function per role: typed arguments in, one command out, or None where no plain command does the same. All values are
+quoted. Uses only what both GNU and BSD tools understand; no scripting language, no ripgrep.
 """
 
 import posixpath
@@ -42,11 +42,11 @@ MODES: Final[dict[str, str]] = {"": "n", "content": "n", "files_with_matches": "
 _BRACES: Final = re.compile(r"\{([^{}]*)\}")
 _MAX_ALTERNATIVES: Final = 32
 _COMPOUND: Final = frozenset(";&|\n#<\\")
-"""A command without any of these stays one command when something is put before it."""
+"""A command without any of these stays a single command when a prefix is added."""
 
 
 def inside(folder: str, command: str) -> str | None:
-    """The command in another directory, without moving the client's own shell there."""
+    """The command in another directory, without changing the directory of the client's shell."""
     if "\0" in folder:
         return None
     go = f"cd -- {_path(folder)} &&"
@@ -105,14 +105,14 @@ def grep(args: pb.GrepArgs) -> str | None:
     words += [f"--include={shlex.quote(name)}" for name in names]
     words += ["-e", shlex.quote(args.pattern), "--", _path(root)]
     # No match is an answer, not a failure; what went wrong otherwise stays a failure.
-    found = f"{' '.join(words)} || test $? -eq 1"
+    command = f"{' '.join(words)} || test $? -eq 1"
     if mode == "c":
-        found = f"{{ {found}; }} | grep -v ':0$' || true"
-    return f"{{ {found}; }} | head -n {args.head_limit}" if args.head_limit > 0 else found
+        command = f"{{ {command}; }} | grep -v ':0$' || true"
+    return f"{{ {command}; }} | head -n {args.head_limit}" if args.head_limit > 0 else command
 
 
 def _included(args: pb.GrepArgs) -> list[str] | None:
-    """Name patterns for `--include`; None when they cannot say the same."""
+    """Name patterns for `--include`; None when they cannot express the same."""
     names: list[str] = []
     if args.type:
         if args.type not in TYPES or args.glob:
@@ -133,8 +133,8 @@ def glob(args: pb.GrepArgs) -> str | None:
         return None
     tests = " -o ".join(_test(pattern) for pattern in alternatives)
     tests = f"\\( {tests} \\)" if len(alternatives) > 1 else tests
-    found = f"find {_path(root)} -type f {tests} ! -path '*/.git/*'"
-    return f"{found} | head -n {args.head_limit}" if args.head_limit > 0 else found
+    command = f"find {_path(root)} -type f {tests} ! -path '*/.git/*'"
+    return f"{command} | head -n {args.head_limit}" if args.head_limit > 0 else command
 
 
 def _test(pattern: str) -> str:

@@ -1,5 +1,5 @@
-"""What a built-in exec asks for, in words that a client's tool may understand: a role, and values with the property
-names that clients use for them. Tables of names; one short function per exec. Knows no schema and no result.
+"""What an exec asks for, in terms that a client's tool may understand: a role, and values with the property names that
+clients use. Tables of names; one short function per exec. Knows no schema and no result.
 """
 
 import re
@@ -16,7 +16,7 @@ class Intent:
     role: ToolRole
     values: tuple[Value, ...]
     label: str | None = None
-    """What a required free-text label may say."""
+    """The text for a required free-text label."""
     ranged: bool = False
     """Only a part of a file is asked for."""
 
@@ -61,7 +61,7 @@ def _file(path: str) -> Value:
 
 
 def command(text: str, label: str = "") -> Intent:
-    """A shell that runs `text` where it stands. Some tools take an argument vector."""
+    """A shell that runs `text` in its current directory. Some tools take an argument vector."""
     forms = (Form(COMMAND, text), Form(("command", "cmd", "argv"), ["bash", "-lc", text]), Form(("commands",), [text]))
     return Intent(ToolRole.SHELL, (Value(forms),), label=label or text)
 

@@ -1,7 +1,7 @@
-"""A file's content out of what a reading tool prints: without line numbers, frames and notes, where they are certain.
+"""A file's content from the output of a read tool: removes line numbers, frames and notes where they are certain.
 
 In: the text of a result. Out: the content, and how many lines the file has if the client says so. Careful by design:
-numbers go only when every line has one and they count up by one; anything doubtful stays as it is.
+line numbers are removed only if every line has one and they count up by one. Anything doubtful stays.
 """
 
 import re
@@ -36,7 +36,7 @@ _NUMBERED: Final = (
 )
 """Line numbers that tools print: an arrow; `cat -n` in its six columns; five digits and a bar."""
 _NUMBERED_IN_FRAME: Final = (re.compile(r"(\d{1,9}): ?(.*)", re.DOTALL), *_NUMBERED)
-"""Inside a frame the plainest form is certain enough too."""
+"""Inside a frame even the simplest form is certain enough."""
 
 
 def read_file_text(text: str, path: str) -> FileText:
@@ -50,8 +50,8 @@ def read_file_text(text: str, path: str) -> FileText:
     body = frame["body"]
     total, truncated = None, False
     if note := _NOTE.search(body, max(0, len(body) - 400)):
-        said = _TOTAL.search(note[0])
-        total = int(said[1] or said[2]) if said else None
+        count = _TOTAL.search(note[0])
+        total = int(count[1] or count[2]) if count else None
         truncated = _GOES_ON.search(note[0]) is not None
         body = body[: note.start()]
     content = _without_numbers(body, _NUMBERED_IN_FRAME)
@@ -67,7 +67,7 @@ def count_lines(text: str) -> int:
 
 
 def _without_reminders(text: str) -> str:
-    """Clients put notes to the model behind the content; a few of them, at most."""
+    """Clients add notes for the model after the content: a few at most."""
     for _ in range(_MAX_REMINDERS):
         bare = text.rstrip()
         start = bare.rfind("<system-reminder>") if bare.endswith(_REMINDER) else -1
@@ -83,11 +83,11 @@ def _without_numbers(text: str, forms: tuple[re.Pattern[str], ...]) -> str:
         content: list[str] = []
         number = None
         for line in lines:
-            found = form.fullmatch(line)
-            if found is None or (number is not None and int(found[1]) != number + 1):
+            match = form.fullmatch(line)
+            if match is None or (number is not None and int(match[1]) != number + 1):
                 break
-            number = int(found[1])
-            content.append(found[2])
+            number = int(match[1])
+            content.append(match[2])
         else:
             return "\n".join(content) + ("\n" if text.endswith("\n") else "")
     return text

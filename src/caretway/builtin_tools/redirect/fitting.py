@@ -1,8 +1,8 @@
-"""Arguments that fit a JSON schema: our values under the names the schema declares, or no fit at all.
+"""Fits arguments to a JSON schema: our values under the names that the schema declares, or no fit at all.
 
-Values may be renamed or left out, never made up. What a schema requires and we do not have is a misfit, with three
-exceptions that say nothing new: null where null is allowed (strict mode's word for "not given"), the schema's own
-default, and a free-text label (the description of a command is the command). Knows nothing of tools or execs.
+Values may be renamed or left out, never made up. If a schema requires something that we do not have, it does not fit.
+Three exceptions add no information: null where null is allowed (in strict mode it means "not given"), the schema's own
+default, and a free-text label (the description of a command is the command). Knows nothing about tools or execs.
 """
 
 import re
@@ -19,13 +19,13 @@ class Need(IntEnum):
     MUST = 0
     """Without it the call would do something else."""
     SHOULD = 1
-    """Without it the result would be larger or rougher than what was asked for."""
+    """Without it the result would be larger or less exact than what was asked for."""
     MAY = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One way to say a value: the property names it may have, best first, and the value in that shape."""
+    """One way to pass a value: the property names it may have, best first, and the value in that form."""
 
     names: tuple[str, ...]
     value: object
@@ -35,7 +35,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One thing to be said. The first form that the schema takes is used."""
+    """One value to pass. The first form that the schema accepts is used."""
 
     forms: tuple[Form, ...]
     need: Need = Need.MUST
@@ -47,15 +47,15 @@ LABELS: Final = frozenset({"description", "explanation"})
 def fit(
     schema: Mapping[str, object], values: Sequence[Value], *, least: Need = Need.SHOULD, label: str | None = None
 ) -> dict[str, object] | None:
-    """The arguments, or None when a value of need `least` or stronger finds no place or the schema wants more."""
+    """The arguments. None when a value of need `least` or stronger has no place, or the schema requires more."""
     check = _Checker(schema)
     declared = _declared(schema)
     arguments: dict[str, object] = {}
     for value in values:
         place = _place(declared, check, value, arguments)
         if place is not None:
-            name, said = place
-            arguments[name] = said
+            name, argument = place
+            arguments[name] = argument
         elif value.need <= least:
             return None
     for name in _required(schema):
@@ -98,8 +98,8 @@ def _place(
 def _spelled(declared: Iterable[str], wanted: str) -> list[str]:
     """The declared names that mean `wanted`, its exact spelling first."""
     bare = plain(wanted)
-    found = [name for name in declared if plain(name) == bare]
-    return sorted(found, key=lambda name: name != wanted)
+    names = [name for name in declared if plain(name) == bare]
+    return sorted(names, key=lambda name: name != wanted)
 
 
 def _says(form: Form, of: object) -> bool:
@@ -116,7 +116,7 @@ def _complete(
     check: "_Checker",
     label: str | None,
 ) -> bool:
-    """Put in what a required property may hold without our saying anything new."""
+    """Fill in required properties where that adds no information."""
     of = declared.get(name) if declared is not None else None
     offers: list[object] = []
     if label is not None and plain(name) in LABELS:
@@ -133,13 +133,13 @@ def _complete(
 
 
 class _Checker:
-    """The schema as a judge. One that cannot be read promises nothing: it says no."""
+    """A checker for the schema. One that cannot be read accepts nothing."""
 
     def __init__(self, schema: Mapping[str, object]) -> None:
         self._checker = SchemaChecker(schema)
 
     def takes(self, name: str, value: object) -> bool:
-        """True when the schema has nothing against this value of this property, whatever else it wants."""
+        """True when the schema accepts this value for this property, whatever else it requires."""
         try:
             return not any(problem.path[:1] == (name,) for problem in self._checker.problems({name: value}))
         except Unreadable:

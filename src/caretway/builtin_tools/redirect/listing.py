@@ -1,7 +1,7 @@
-"""A directory tree out of a listing. `flat` reads what `ls -1Ap` prints, `tree` what listing tools print: indented
-trees, bullet lists, types and sizes beside the names, paths instead of names.
+"""A directory tree from the text of a listing. `flat` reads what `ls -1Ap` prints, `tree` what listing tools print:
+indented trees, bullet lists, types and sizes beside the names, paths instead of names.
 
-In: text and the path that was asked for. Out: the wire's tree. A line that looks like nothing known is a file's name.
+In: text and the path that was asked for. Out: the wire's tree. A line in no known format is a file's name.
 """
 
 import posixpath
@@ -12,7 +12,7 @@ from typing import Final
 from ...wire.messages import pb
 
 MAX_DEPTH: Final = 32
-"""Deeper entries hang on the last level: a message nests only so far."""
+"""Deeper entries are put on the last level: messages have a nesting limit."""
 
 _LINE: Final = re.compile(r"(?P<indent>[ \t│|]*(?:[├└+`][─-]{1,3} ?)?)(?P<bullet>- )?(?P<name>.*)")
 _TITLE: Final = re.compile(
@@ -32,7 +32,7 @@ class _Folder:
     files: dict[str, None] = field(default_factory=dict)
 
     def add(self, name: str, *, is_folder: bool, depth: int) -> "_Folder | None":
-        """Put in a name, or a path. Returns the folder it names."""
+        """Add a name or a path. Returns the folder that it names."""
         parts = [part for part in name.split("/") if part not in ("", ".")]
         if not parts:
             return None
@@ -60,16 +60,16 @@ def flat(text: str, path: str) -> pb.LsDirectoryTreeNode:
 def tree(text: str, path: str) -> pb.LsDirectoryTreeNode:
     root = _Folder()
     place = path
-    if said := _PLACE.search(text[:4096]):
-        place = said[1] or place
+    if heading := _PLACE.search(text[:4096]):
+        place = heading[1] or place
     levels: list[tuple[int, _Folder]] = []  # (column of the name, folder), outermost first
     for line in text.split("\n"):
-        found = _LINE.fullmatch(line.rstrip())
-        if found is None or not found["name"]:
+        match = _LINE.fullmatch(line.rstrip())
+        if match is None or not match["name"]:
             continue
-        name, is_folder = _entry(found["name"])
-        column = len(found["indent"].expandtabs(4)) + len(found["bullet"] or "")
-        if column == len(found["bullet"] or "") and _TITLE.fullmatch(name):
+        name, is_folder = _entry(match["name"])
+        column = len(match["indent"].expandtabs(4)) + len(match["bullet"] or "")
+        if column == len(match["bullet"] or "") and _TITLE.fullmatch(name):
             continue
         if not levels and not root.folders and not root.files and is_folder and _is_root(name, path):
             place = name.rstrip("/") or "/"

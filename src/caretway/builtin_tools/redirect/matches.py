@@ -1,5 +1,5 @@
-"""Search results out of what searching tools print: `path:line:text`, matches grouped under their file, counts, or
-plain paths. In: text, and what was asked for. Out: the wire's result for one workspace. Pure.
+"""Search results from the output of search tools: `path:line:text`, matches grouped under their file, counts, or plain
+paths. In: text, and what was asked for. Out: the wire's result for one workspace. Pure.
 """
 
 import re
@@ -43,21 +43,21 @@ def files(text: str) -> pb.GrepUnionResult:
 
 
 def matches(text: str, mode: str, *, with_context: bool) -> pb.GrepUnionResult:
-    """In the asked mode if the text is in it; a tool without modes prints what it prints."""
+    """In the requested mode if the text has that format; a tool without modes prints its own."""
     if mode == "count" and (counts := _counts(text)) is not None:
         return pb.GrepUnionResult(count=counts)
     if mode == "files_with_matches" and not any(_MATCH.fullmatch(line) for line in _lines(text)):
         return files(text)
-    found = _content(text, with_context=with_context)
+    output = _content(text, with_context=with_context)
     if mode == "files_with_matches":
-        paths = list(found.content)
+        paths = list(output.content)
         return pb.GrepUnionResult(files=pb.GrepFilesResult(files=paths, total_files=len(paths)))
-    if not found.content and found.paths:
+    if not output.content and output.paths:
         return files(text)
-    lines = [match for several in found.content.values() for match in several]
+    lines = [match for several in output.content.values() for match in several]
     return pb.GrepUnionResult(
         content=pb.GrepContentResult(
-            matches=[pb.GrepFileMatch(file=file, matches=several) for file, several in found.content.items()],
+            matches=[pb.GrepFileMatch(file=file, matches=several) for file, several in output.content.items()],
             total_lines=len(lines),
             total_matched_lines=sum(not match.is_context_line for match in lines),
             client_truncated=_is_truncated(text),
@@ -73,31 +73,31 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def _content(text: str, *, with_context: bool) -> _Found:
-    found = _Found()
+    output = _Found()
     heading = ""
     for line in _lines(text):
         row = _ROW.fullmatch(line) if heading else None
         if row:
-            found.add(heading, row[1] or row[3], row[2] if row[1] else row[4])
+            output.add(heading, row[1] or row[3], row[2] if row[1] else row[4])
         elif match := _MATCH.fullmatch(line):
-            found.add(match[1], match[2], match[3])
+            output.add(match[1], match[2], match[3])
         elif with_context and (context := _CONTEXT.fullmatch(line)):
-            found.add(context[1], context[2], context[3], context=True)
+            output.add(context[1], context[2], context[3], context=True)
         elif title := _HEADING.fullmatch(line):
             heading = title[1] or title[2]
         else:
             heading = line.strip()  # ripgrep prints the bare path above its matches
-            found.paths[heading] = None
-    return found
+            output.paths[heading] = None
+    return output
 
 
 def _counts(text: str) -> pb.GrepCountResult | None:
     counts: list[pb.GrepFileCount] = []
     for line in _lines(text):
-        found = _COUNT.fullmatch(line.strip())
-        if found is None:
+        match = _COUNT.fullmatch(line.strip())
+        if match is None:
             return None
-        counts.append(pb.GrepFileCount(file=found[1], count=int(found[2])))
+        counts.append(pb.GrepFileCount(file=match[1], count=int(match[2])))
     total = min(sum(entry.count for entry in counts), 2**31 - 1)
     return pb.GrepCountResult(
         counts=counts, total_files=len(counts), total_matches=total, client_truncated=_is_truncated(text)
@@ -105,6 +105,6 @@ def _counts(text: str) -> pb.GrepCountResult | None:
 
 
 def _is_truncated(text: str) -> bool:
-    """Clients say so in their last lines, or in the first."""
+    """Clients report a cut in their last lines, or in the first."""
     edges = [*text[:300].split("\n")[:1], *text[-300:].split("\n")[-3:]]
     return any(_NOISE.fullmatch(line.strip()) and _TRUNCATED.search(line) for line in edges)

@@ -1,4 +1,4 @@
-"""What a client's tool result says, before anybody gives it a type: its text, whether it failed, how it ended.
+"""What a client's tool result says, before it is typed: its text, whether it failed, how it ended.
 
 Clients report a failure in three ways: the protocol's error flag, an exit code, or words. Words are believed only when
 they are short, begin like an error and, where the text might be a file's own, name the file in question.
@@ -27,7 +27,7 @@ _REFUSED: Final = re.compile(
     re.IGNORECASE,
 )
 _SHORT: Final = 1000
-"""Characters: the longest text that is taken for an error message."""
+"""The longest text, in characters, that may be an error message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,9 @@ class Outcome:
     text: str
     failed: bool = False
     exit_code: int | None = None
-    """None: nobody said."""
+    """None: not reported."""
     refused: bool = False
-    """A person said no."""
+    """A person refused the call."""
     image: bytes | None = None
     raw: bool = False
     """The text is a command's output, not a tool's presentation of something."""
@@ -48,7 +48,7 @@ class Outcome:
 
 
 def sayable(text: str) -> str:
-    """The text as protobuf takes it: JSON may escape halves of characters, UTF-8 has no such thing."""
+    """The text as protobuf accepts it: JSON can escape lone surrogates, UTF-8 cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -57,7 +57,7 @@ def sayable(text: str) -> str:
 
 
 def read_outcome(result: ToolResult) -> Outcome:
-    """The result of a tool that is made for the job."""
+    """The result of a dedicated tool."""
     text = sayable(result.text)
     failed = result.is_error
     if wrapped := _WRAPPED.fullmatch(text.strip()):
@@ -73,9 +73,9 @@ def refused(text: str, *, failed: bool) -> bool:
 
 def sounds_failed(text: str, path: str | None = None) -> bool:
     """True for an error in words. With `path`, the words must name it."""
-    said = text.strip()
-    if not said or len(said) > _SHORT or said.count("\n") > 4:
+    message = text.strip()
+    if not message or len(message) > _SHORT or message.count("\n") > 4:
         return False
-    if _ERROR.match(said) is None:
+    if _ERROR.match(message) is None:
         return False
-    return path is None or posixpath.basename(path.rstrip("/")) in said
+    return path is None or posixpath.basename(path.rstrip("/")) in message

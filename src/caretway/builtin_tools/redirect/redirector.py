@@ -1,8 +1,8 @@
-"""The one door of this package: an exec in, a call of one of the client's tools out, or None.
+"""The entry point of this package: an exec in, a call of one of the client's tools out, or None.
 
-For each kind of exec there are ways to do it, best first: a tool made for it that takes all that was asked, a shell,
-a tool that takes the essence. The first way that a tool's schema allows is taken. Tools in somebody's namespace
-come last, after every way without them.
+For each kind of exec there are several ways, best first: a dedicated tool that takes every argument, a shell, a
+dedicated tool that takes the essential ones. The first way that fits a tool's schema is used. Namespaced tools come
+last.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -76,7 +76,7 @@ def _shell(args: pb.ShellArgs, answer: Callable[[pb.ShellArgs, Outcome], list[Re
 
 
 def _routes(intent: Intent, command: str | None, answer: Answer) -> Iterator[RedirectRoute]:
-    """A tool made for it, a shell, and then the tool again with less."""
+    """A dedicated tool, a shell, and then the tool again with fewer arguments."""
     yield RedirectRoute(intent, answer)
     if command is not None:
         yield RedirectRoute(exec_intent.command(command), answer)
@@ -97,7 +97,7 @@ def _ls(args: pb.LsArgs) -> Iterator[RedirectRoute]:
 
 
 def _search(args: pb.GrepArgs) -> Iterator[RedirectRoute]:
-    """One exec, two trades: with a pattern it searches in files, with a glob alone it searches for files."""
+    """This exec does two things: with a pattern it searches in files, with only a glob it searches for files."""
     if args.pattern:
         yield from _routes(exec_intent.grep(args), by_shell.grep(args), partial(answers.grep, args))
     elif args.glob:

@@ -1,7 +1,7 @@
 """What clients call their tools. A table of names per role, and the order in which tools are tried.
 
-Names decide only who may be asked; whether a tool can do the job is for its JSON schema to say (`fitting`).
-Editing tools are in no list: an edit is not a write, and nobody may make up its old text.
+Names only decide which tools are candidates; a tool's JSON schema decides whether it can do the job (`fitting`). Edit
+tools are not listed: an edit is not a write, and its old text must not be made up.
 """
 
 import re
@@ -51,7 +51,7 @@ NAMES: Final[dict[ToolRole, tuple[str, ...]]] = {
     ToolRole.DELETE: ("delete", "delete_file", "remove_file", "file_delete", "rm", "remove"),
     ToolRole.FETCH: ("webfetch", "web_fetch", "fetch", "fetch_url", "fetch_webpage", "url_fetch", "read_url"),
 }
-"""Most telling names first. Case, `_` and `-` make no difference: `readFile` is `read_file`."""
+"""The clearest names first. Case, `_` and `-` do not matter: `readFile` is `read_file`."""
 
 VAGUE: Final = frozenset(
     {
@@ -59,18 +59,18 @@ VAGUE: Final = frozenset(
         *("terminal", "search_code", "code_search", "content_search", "search_text", "dir_list"),
     }
 )
-"""Under somebody's namespace these may be anything: `notes__delete` does not delete files."""
+"""With a namespace these may mean anything: `notes__delete` does not delete files."""
 
 EVIDENCE: Final[dict[str, frozenset[str]]] = {
     "search": frozenset({"path", "directory", "dir", "glob", "include", "filepattern", "searchpath"}),
 }
-"""Names that are also used for other trades (searching the web): one of these arguments must be declared too."""
+"""Names that also have other meanings (searching the web): the tool must declare one of these arguments."""
 
 _NAMESPACE: Final = re.compile(r"__|[./:]")
 
 
 def plain(name: str) -> str:
-    """A name without what clients spell differently."""
+    """A name without the parts that clients spell differently."""
     return name.replace("_", "").replace("-", "").lower()
 
 
@@ -81,7 +81,7 @@ _VAGUE: Final = frozenset(map(plain, VAGUE))
 
 
 class ClientToolbox:
-    """The client's tools by role: those that bear the very name first, those in a namespace apart."""
+    """The client's tools by role: exact names first, namespaced ones separately."""
 
     def __init__(self, tools: Iterable[ToolSpec]) -> None:
         self._direct: dict[ToolRole, list[tuple[int, ToolSpec]]] = {}

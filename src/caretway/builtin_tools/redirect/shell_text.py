@@ -1,8 +1,7 @@
-"""How clients print the end of a command: one table of forms, each with the exit code and what stands around it.
+"""How clients print the end of a command: one table of formats, each with the exit code and the text around it.
 
-In: the text of a shell tool's result. Out: the command's own output, and its exit code where the client gives one.
-A form must stand at the very beginning or the very end of the text, so that output which merely speaks of exit codes
-stays output.
+In: the text of a shell tool's result. Out: the command's own output, and its exit code where the client gives one. A
+format must be at the very beginning or the very end of the text, so output that only mentions exit codes stays output.
 """
 
 import re
@@ -17,7 +16,7 @@ from .outcome import Outcome, read_outcome
 
 MAX_EXIT_CODE: Final = 2**31 - 1
 _TAIL: Final = 4096
-"""Characters at the end of a result in which a form is looked for."""
+"""How many characters at the end of a result are searched for a format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +25,7 @@ class Ending:
 
     pattern: re.Pattern[str]
     only_failed: bool = False
-    """Believed only when the protocol says that the call failed."""
+    """Used only when the protocol says that the call failed."""
 
 
 _CODE: Final = r"(?P<code>-?\d{1,10})"
@@ -69,8 +68,8 @@ def read_shell_outcome(result: ToolResult) -> Outcome:
     if running:
         text += f"{'' if not text or text.endswith(chr(10)) else chr(10)}[still running as session {running}]\n"
     # A failure with code 0 is none that the code explains.
-    known = code if code or not failed else None
-    return Outcome(text, failed, known, refused=plain.refused and known is None, raw=True)
+    exit_code = code if code or not failed else None
+    return Outcome(text, failed, exit_code, refused=plain.refused and exit_code is None, raw=True)
 
 
 def _split(text: str, *, failed: bool) -> tuple[str, int | None, str | None]:
@@ -81,14 +80,14 @@ def _split(text: str, *, failed: bool) -> tuple[str, int | None, str | None]:
         code, session = head["code"], head["session"]
         return text[head.end() :], _bounded(code) if code else None, session
     for ending in ENDINGS:
-        found = ending.pattern.match(text) or ending.pattern.search(text, max(0, len(text) - _TAIL))
-        if found and (failed or not ending.only_failed):
-            return text[: found.start()] + text[found.end() :], _bounded(found["code"]), None
+        match = ending.pattern.match(text) or ending.pattern.search(text, max(0, len(text) - _TAIL))
+        if match and (failed or not ending.only_failed):
+            return text[: match.start()] + text[match.end() :], _bounded(match["code"]), None
     return text, None, None
 
 
 def _bounded(code: str) -> int:
-    """As the wire holds it. Signals and Windows have other numbers; all of them mean failure."""
+    """The exit code as the wire can hold it. Codes of signals and of Windows all become a failure."""
     number = int(code)
     return number if 0 <= number <= MAX_EXIT_CODE else 1
 

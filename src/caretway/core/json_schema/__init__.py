@@ -1,10 +1,10 @@
 """Checks JSON values against JSON schemas that a client wrote. Pure, bounded, and nothing is fetched.
 
-A schema is a foreign program, so every keyword here is our own, and each step is counted: an element looked at, two
-values compared, a reference followed. When the budget is spent the answer is `Unreadable`, never a wait. Regular
-expressions are left out (`pattern`, `patternProperties`): Python's can run for ever and cannot be stopped. Whatever
-else is wrong with a schema (no such $ref, endless recursion, a keyword of the wrong type) is `Unreadable` too.
-Drafts 4 to 2020-12; formats and other annotations say nothing about a value here.
+A schema is a foreign program, so each step is counted: an element visited, two values compared, a reference followed.
+When the budget is used up the answer is `Unreadable`, never a long wait. Regular expressions are left out (`pattern`,
+`patternProperties`): Python's can run forever and cannot be stopped. Any other problem of a schema (no such $ref,
+endless recursion, a keyword of the wrong type) is `Unreadable`, too. Supports drafts 4 to 2020-12; formats and other
+annotations are ignored.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ __all__ = ["MAX_STEPS", "Problem", "SchemaChecker", "Unreadable"]
 _RULES: Final = Rules({**VALUE_RULES, **CONTAINER_RULES}, LAST_RULES)
 
 MAX_STEPS: Final = 30_000
-"""For all values that one checker looks at; a step is one or two microseconds."""
+"""For all values of one checker; a step takes one or two microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Problem:
 
 
 class SchemaChecker:
-    """One schema and one budget, however many values are held against it."""
+    """One schema and one budget, for any number of values."""
 
     def __init__(self, schema: Mapping[str, object], steps: int = MAX_STEPS) -> None:
         self._schema = schema
@@ -41,12 +41,12 @@ class SchemaChecker:
 
     @property
     def patterns(self) -> bool:
-        """There are regular expressions, and they are not checked."""
+        """The schema has regular expressions, which are not checked."""
         return self._document().has("pattern", "patternProperties")
 
     @property
     def inverts(self) -> bool:
-        """A rule that is left out may turn a match into a mismatch."""
+        """Leaving out a rule may turn a match into a mismatch."""
         return self._document().has("oneOf", "not", "if")
 
     def problems(self, value: object) -> list[Problem]:

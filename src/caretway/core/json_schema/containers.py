@@ -13,7 +13,7 @@ from .run import ARRAY, Found, Place, Rule, Seen, Validation, array, fail, numbe
 def _each(
     run: Validation, schema: Any, value: Any, where: range, at: Place | None, found: Found, seen: Seen | None
 ) -> bool:
-    """These elements, against one schema."""
+    """Checks these elements against one schema."""
     if seen is not None:
         run.budget.spend(len(where))
         seen.elements.update(where)
@@ -29,7 +29,7 @@ def _each(
 def _one_by_one(
     run: Validation, schemas: Sequence[Any], value: Any, at: Place | None, found: Found, seen: Seen | None
 ) -> bool:
-    """Each element against the schema in its place."""
+    """Checks each element against the schema at its position."""
     passes = True
     for index, schema in enumerate(islice(schemas, len(value))):
         if not _each(run, schema, value, range(index, index + 1), at, found, seen):
@@ -90,12 +90,12 @@ def _contains(run: Validation, schema: Any, value: Any, at: Place | None, found:
 def _unique_items(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
     if schema["uniqueItems"] is not True or not isinstance(value, ARRAY):
         return True
-    known: set[str] = set()
+    spellings: set[str] = set()
     for element in value:
         spelled = run.spelled(element)
-        if spelled in known:
+        if spelled in spellings:
             return fail(found, at, f"{shown(value)} has elements that are not unique")
-        known.add(spelled)
+        spellings.add(spelled)
     return True
 
 
@@ -125,7 +125,7 @@ def _properties(run: Validation, schema: Any, value: Any, at: Place | None, foun
 def _others(
     run: Validation, schema: Any, value: Any, names: list[str], at: Place | None, found: Found, seen: Seen | None
 ) -> bool:
-    """Properties that nothing else speaks of, against one schema."""
+    """Checks properties that no other keyword covers against one schema."""
     if seen is not None:
         seen.names.update(names)
     if schema is False and names:
@@ -146,9 +146,9 @@ def _additional(run: Validation, schema: Any, value: Any, at: Place | None, foun
         raise Unreadable("`additionalProperties` is not a schema")
     if run.lenient or not isinstance(value, Mapping):
         return True
-    known = table_of(schema, "properties") if "properties" in schema else {}
+    properties = table_of(schema, "properties") if "properties" in schema else {}
     run.budget.spend(len(value))
-    names = [name for name in value if name not in known]
+    names = [name for name in value if name not in properties]
     return _others(run, schema["additionalProperties"], value, names, at, found, seen)
 
 
@@ -186,7 +186,7 @@ def _all_there(run: Validation, names: Sequence[Any], value: Any, at: Place | No
 
 
 def _dependent(word: str) -> Rule:
-    """Property -> what must be there beside it: a list of names, or a schema for the whole."""
+    """Property -> what it requires: a list of other properties, or a schema for the whole object."""
 
     def rule(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
         wanted = table_of(schema, word)

@@ -1,8 +1,8 @@
 """A JSON schema as a document: which keywords it has, which draft it speaks, what its references point at.
 
-Reads the whole of it once, by count, so that a schema that is too large is given up before anything is checked.
-Knows no keyword's meaning but those that name places (`$id`, `$anchor`, `$ref`). Nothing is fetched: a reference to
-another document is `Unreadable`.
+Reads all of it once and counts, so a schema that is too large is given up before anything is checked. Knows only the
+keywords that name places (`$id`, `$anchor`, `$ref`). Nothing is fetched: a reference to another document is
+`Unreadable`.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _DRAFTS: Final = (("draft-03", 3), ("draft-04", 4), ("draft-06", 6), ("draft-07"
 
 
 class Unreadable(ValueError):
-    """The schema cannot be used: nothing is known about the value."""
+    """The schema cannot be used, so the value cannot be checked."""
 
 
 class Budget:
@@ -48,12 +48,13 @@ class Document:
         self._walk(schema)
 
     def has(self, *words: str) -> bool:
-        """One of these keys is somewhere, in a place that only a reference reaches too. Rather one too many."""
+        """One of these keys is somewhere in the document, possibly where only a reference reaches. May be true too
+        often."""
         return not self._words.isdisjoint(words)
 
     @property
     def several(self) -> bool:
-        """There are documents inside the document."""
+        """The document contains other documents."""
         return len(self._resources) > 1
 
     def _walk(self, schema: Mapping[str, Any]) -> None:
@@ -88,40 +89,40 @@ class Document:
         return base if not isinstance(name, str) or name.startswith("#") else self._join(base, name)[0]
 
     def _join(self, base: str, name: str) -> tuple[str, str]:
-        known = self._joined.get((base, name))
-        if known is None:
+        joined = self._joined.get((base, name))
+        if joined is None:
             self._budget.spend(_JOINING)
-            known = self._joined[base, name] = _split(base, name)
-        return known
+            joined = self._joined[base, name] = _split(base, name)
+        return joined
 
     def inside(self, base: str, schema: Mapping[str, Any]) -> str:
         """The document that a schema found in `base` belongs to."""
         return self._base(base, schema) if self.several else base
 
     def target(self, reference: object, base: str) -> tuple[Any, str]:
-        """What a reference points at, and the document that is in."""
+        """The target of a reference, and the document that contains it."""
         if not isinstance(reference, str):
             raise Unreadable("a $ref is not a string")
-        known = self._targets.get((base, reference))
-        if known is None:
-            known = self._targets[base, reference] = self._look_up(reference, base)
-        return known
+        target = self._targets.get((base, reference))
+        if target is None:
+            target = self._targets[base, reference] = self._look_up(reference, base)
+        return target
 
     def _look_up(self, reference: str, base: str) -> tuple[Any, str]:
         where, fragment = self._join(base, reference)
         if where not in self._resources:
             raise Unreadable(f"it refers to another document: {reference[:80]}")
-        found = self._resources[where]
+        schema = self._resources[where]
         if fragment and not fragment.startswith("/"):
             if (where, fragment) not in self._anchors:
                 raise Unreadable(f"there is nothing at {reference[:80]}")
             return self._anchors[where, fragment], where
         for step in fragment.split("/")[1:]:
             self._budget.spend()
-            found = _inside(found, unquote(step).replace("~1", "/").replace("~0", "~"), reference)
-            if isinstance(found, Mapping):
-                where = self.inside(where, found)
-        return found, where
+            schema = _inside(schema, unquote(step).replace("~1", "/").replace("~0", "~"), reference)
+            if isinstance(schema, Mapping):
+                where = self.inside(where, schema)
+        return schema, where
 
 
 def _split(base: str, name: str) -> tuple[str, str]:
@@ -130,7 +131,7 @@ def _split(base: str, name: str) -> tuple[str, str]:
     try:
         where, fragment = urldefrag(urljoin(base, name))
     except ValueError as failure:
-        raise Unreadable(f"{name[:80]} is no reference") from failure
+        raise Unreadable(f"{name[:80]} is not a valid reference") from failure
     return where, fragment
 
 
@@ -148,5 +149,5 @@ def _draft(schema: Mapping[str, Any]) -> int:
         raise Unreadable("$schema is not a string")
     draft = next((number for word, number in _DRAFTS if word in named), 2020)
     if draft == 3:
-        raise Unreadable("draft 3 is not spoken here")
+        raise Unreadable("draft 3 is not supported")
     return draft

@@ -1,9 +1,9 @@
 """Applies a schema to a value: walks its keywords through a table of rules, and counts every step.
 
 A rule returns whether the value passes. `found` collects what is wrong; None: only the verdict counts, and the first
-failure is enough. `seen` collects which properties and elements were looked at, for the two `unevaluated` keywords, and
-is None where no schema has them. Messages show little of a value: it may be large. Knows no keyword but `$ref`, whose
-neighbours meant nothing in older drafts.
+failure is enough. `seen` collects which properties and elements were visited, for the two `unevaluated` keywords; it is
+None if no schema has them. Messages show only a little of a value, which may be large. The only keyword known here is
+`$ref`, whose neighbours had no meaning in older drafts.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,20 +13,20 @@ from typing import Any, Final
 from .document import Budget, Document, Unreadable
 
 Place = tuple[Any, str | int]
-"""Where a value is: (the place of its holder or None, key). Spelled out only when something is wrong there."""
+"""Where a value is: (the place of its container or None, key). Turned into text only when there is a problem."""
 Found = list[tuple["Place | None", str]] | None
 Rule = Callable[["Validation", Any, Any, "Place | None", Found, "Seen | None"], bool]
 """(run, the schema with the keyword, value, where it is, found, seen) -> does it pass?"""
 
 MAX_DEPTH: Final = 150
-"""Schemas inside schemas that are being applied at one moment."""
+"""How deeply schemas may be nested while they are applied."""
 ARRAY: Final = (list, tuple)
 NUMBER: Final = (int, float)
 _SHOWN: Final = 60
 
 
 class Seen:
-    """What was looked at in one object or array."""
+    """What was visited in one object or array."""
 
     __slots__ = ("elements", "names")
 
@@ -46,7 +46,7 @@ class Rules:
 
     first: Mapping[str, Rule]
     last: Mapping[str, Rule]
-    """Those that look at what the others saw."""
+    """Rules that depend on what the others visited."""
 
 
 class Validation:
@@ -59,10 +59,10 @@ class Validation:
         self.budget = budget
         self._rules = rules
         self.first = first
-        """One problem is all that is asked for."""
+        """Stop at the first problem."""
         self.found: list[tuple[Place | None, str]] = []
         self.lenient = document.has("pattern", "patternProperties")
-        """Which properties are additional depends on expressions that are not run."""
+        """Which properties are additional depends on regular expressions, which are not run."""
         self._tracks = document.has("unevaluatedProperties", "unevaluatedItems")
         self._base = document.base
         self._depth = 0
@@ -133,7 +133,7 @@ class Validation:
         )
 
     def spelled(self, value: Any) -> str:
-        """One spelling for values that are the same. A text, because only the hash of a text cannot be foreseen."""
+        """The same text for equal values. A text, because only the hash of a text cannot be predicted."""
         self.budget.spend()
         if isinstance(value, str):
             self.budget.spend(len(value) >> 8)
@@ -163,7 +163,7 @@ def fail(found: Found, at: Place | None, message: str) -> bool:
 
 
 def shown(value: Any) -> str:
-    """A value in a message: never the whole of a large one."""
+    """A value for a message, shortened if it is large."""
     if isinstance(value, str):
         return repr(value) if len(value) <= _SHOWN else f"{value[:_SHOWN]!r}…"
     if isinstance(value, Mapping):

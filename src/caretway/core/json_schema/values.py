@@ -68,7 +68,7 @@ def _all_of(run: Validation, schema: Any, value: Any, at: Place | None, found: F
 
 
 def _branches(run: Validation, schema: Any, word: str, value: Any, at: Place | None, seen: Seen | None) -> int:
-    """How many of the schemas fit; with nobody to note what they saw, `anyOf` needs only one and `oneOf` two."""
+    """How many of the schemas match. Without `seen`, `anyOf` can stop after one and `oneOf` after two."""
     fitting, enough = 0, 1 if word == "anyOf" else 2
     for one in array(schema, word):
         inner = None if seen is None else Seen()
@@ -132,7 +132,7 @@ def _limit(word: str, says: str, passes: Callable[[Any, float], bool], sized: ty
 
 
 def _draft_4(word: str, schema: Any, value: Any, at: Place | None, found: Found) -> bool:
-    """There the word was a flag beside the limit."""
+    """In draft 4 the keyword was a flag beside the limit."""
     beside = "minimum" if word == "exclusiveMinimum" else "maximum"
     if schema[word] is not True or beside not in schema or not isinstance(value, NUMBER) or isinstance(value, bool):
         return True

@@ -1,6 +1,7 @@
-"""Anthropic's Messages: one dialect, assembled from its decoder, its encoder, its table of errors and an errand."""
+"""Anthropic's Messages: one dialect, assembled from its decoder, encoder, table of errors and token count."""
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -10,21 +11,51 @@ from ...core.fold import Reply
 from ...core.request import TurnRequest
 from ...core.turn import ModelInfo
 from .. import Dialect, Encoder, ResponseMeta
+from ..routes import DialectRoute, Lookup, Operation
 from .decode import decode
 from .encode import MessagesEncoder, render
 from .errors import encode_error
 from .models import render_model, render_models
 from .tokens import estimate_input
 
-_COUNT_TOKENS: Final = "/v1/messages/count_tokens"
+
+def _count_tokens(params: Mapping[str, str], headers: Mapping[str, str], body: object) -> bytes:
+    """How large the request is, by the same decoder that would answer it."""
+    return msgspec.json.encode({"input_tokens": estimate_input(decode(body, headers))})
 
 
 class AnthropicMessages:
     name: str = "anthropic_messages"
-    routes: tuple[str, ...] = ("/v1/messages",)
-    errands: tuple[str, ...] = ("/v1/messages/",)
+    routes: tuple[DialectRoute, ...] = (
+        DialectRoute(
+            "/messages",
+            {
+                "POST": Operation(
+                    "messages",
+                    "Anthropic Messages",
+                    "The message",
+                    body="MessagesRequest",
+                    error="AnthropicError",
+                    turn=True,
+                )
+            },
+        ),
+        DialectRoute(
+            "/messages/count_tokens",
+            {
+                "POST": Operation(
+                    "countTokens",
+                    "An estimate of a request's size",
+                    "The number of tokens",
+                    body="MessagesRequest",
+                    error="AnthropicError",
+                )
+            },
+        ),
+    )
+    lookups: Mapping[str, Lookup] = MappingProxyType({"countTokens": _count_tokens})
+    mark: str = "anthropic-version"
     repeats: int = 1
-    """Everything below, so that what is not served there (batches) is refused in words this API's clients read."""
 
     def recalls(self, body: bytes) -> bool:
         return False
@@ -46,12 +77,6 @@ class AnthropicMessages:
 
     def render_model(self, model: ModelInfo, created: int) -> bytes:
         return render_model(model, created)
-
-    def errand(self, method: str, path: str, headers: Mapping[str, str], body: object) -> tuple[int, bytes] | None:
-        """`count_tokens`: how large the request is, by the same decoder that would answer it."""
-        if path != _COUNT_TOKENS or method != "POST":
-            return None
-        return 200, msgspec.json.encode({"input_tokens": estimate_input(decode(body, headers))})
 
 
 ANTHROPIC_MESSAGES: Final[Dialect] = AnthropicMessages()

@@ -1,7 +1,7 @@
-"""A Messages request -> TurnRequest, or an error that names the field at fault.
+"""A Messages request -> TurnRequest, or an error that names the wrong field.
 
-Three tables say what happens to a field that has no reader: accepted in silence, understood without effect (listed in
-`ignored` unless it asks for nothing), unknown (listed too). Refuses to know models, backends and limits: whether a
+Three tables say what happens to a field without a reader: accepted silently, understood but without effect (listed in
+`ignored` unless it asks for nothing), or unknown (listed, too). Does not know models, backends and limits: whether a
 request can be served is decided elsewhere.
 """
 
@@ -62,11 +62,11 @@ READ: Final = frozenset(
     }
 )
 SILENT: Final = frozenset({"max_tokens", "metadata", "cache_control", "betas", "anthropic_version", "anthropic_beta"})
-"""`max_tokens` is required by the API, so every client sends one: naming it each time would be noise. The others ask
-for nothing in the answer."""
+"""The API requires `max_tokens`, so every client sends it, and naming it each time would be noise. The others do not
+affect the answer."""
 _KNOWN: Final = READ | _IDLE.keys() | SILENT
 _BUDGETS: Final = ((4_096, "low"), (16_384, "medium"))
-"""A thinking budget up to so many tokens is this effort; above the last one it is `high`."""
+"""A thinking budget up to this many tokens means this effort; above the last one it is `high`."""
 _THINKS: Final = frozenset({"enabled", "adaptive", "between_tools"})
 
 
@@ -115,7 +115,8 @@ def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
 
 
 def _refuse_thread(body: Mapping[str, object]) -> None:
-    """Ignored, the next request would come without its history; refused in this form, the SDK sends it whole."""
+    """If this were ignored, the next request would come without its history. Refused in this form, the SDK sends the
+    whole history."""
     if body.get("thread") is not None:
         raise unsupported(
             "thread",
@@ -154,7 +155,7 @@ def _thinking(value: object) -> tuple[bool | None, bool, str | None, list[str]]:
 
 
 def _output(body: Mapping[str, object]) -> tuple[OutputFormat | None, str | None, list[str]]:
-    """`output_config`, and `output_format`, which was there before it."""
+    """`output_config`, and the older `output_format`."""
     config = body.get("output_config")
     if config is None and body.get("output_format") is None:
         return None, None, []

@@ -1,9 +1,9 @@
 """Events -> the events of a Messages stream, and a folded Reply -> one message.
 
-In: the events of one response. Out: SSE bytes, one piece per batch. Remembered: the line of content blocks, usage and
-notes until the end. Here blocks come strictly one after the other, while upstream may write two calls at once: the
-first block of the line is live, what belongs to later ones waits until it is closed. What never changes within a block
-is rendered once, so a text delta is prefix + JSON string + suffix. Refuses to know the clock: ids and times are given.
+In: the events of one response. Out: SSE bytes, one piece per batch. Remembered: the queue of content blocks, usage and
+notes until the end. In this API blocks come strictly one after the other, while upstream may write two calls at once:
+the first block of the queue is live, and the later ones wait until it is closed. What never changes within a block is
+rendered once, so a text delta is prefix + JSON string + suffix. Does not know the clock: ids and times are arguments.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ from .errors import encode_error
 from .tokens import first_usage, usage_object
 
 SHOW_THINKING: Final = "thinking"
-"""In `request.echo`: the client switched thinking on, so it expects blocks of it; others would stumble over them."""
+"""In `request.echo`: the client turned thinking on, so it expects such blocks; other clients would fail on them."""
 
 _STOP: Final[dict[StopReason, str]] = {
     StopReason.END: "end_turn",
@@ -69,7 +69,7 @@ class _Block:
     waiting: list[bytes] = field(default_factory=list)
     """Its deltas, while an earlier block is live."""
     sent: int = 0
-    """Characters of a call's arguments that are out or waiting."""
+    """Characters of a call's arguments that were sent or wait."""
     complete: bool = False
 
 
@@ -101,7 +101,7 @@ class MessagesEncoder:
         self._line: list[_Block] = []
         self._blocks = 0
         self._live_text = b""
-        """How a text delta begins while the only block of the line is text; empty otherwise. The hot path."""
+        """The prefix of a text delta while the only block of the queue is text; empty otherwise. The hot path."""
         self._calls: dict[str, _Block] = {}
         self._characters = 0
         self._context: int | None = None
@@ -159,8 +159,8 @@ class MessagesEncoder:
         return b"".join(out)
 
     def _begin(self, out: list[bytes]) -> None:
-        """Clients need both totals here, before anybody can know them. The real ones are in `message_delta`, which
-        replaces these. The mark stands beside the message: within it, SDKs would keep it with the real ones."""
+        """Clients need both totals here, before they are known. The real ones follow in `message_delta`, which replaces
+        these. The mark is beside the message: inside it, SDKs would keep it with the real figures."""
         if not self._begun:
             self._begun = True
             message = _message(self._meta, [], None, None, first_usage(self._request, self._context))
@@ -234,7 +234,7 @@ class MessagesEncoder:
 
 
 def render(reply: Reply, request: TurnRequest, meta: ResponseMeta) -> bytes:
-    """The whole answer. Says what the stream of the same events says."""
+    """The whole answer, equal to the stream of the same events."""
     content: list[object] = []
     if reply.reasoning and request.echo.get(SHOW_THINKING) is True:
         content.append({"type": "thinking", "thinking": reply.reasoning, "signature": ""})
@@ -270,14 +270,14 @@ def _message(
 
 
 def _stop(reason: StopReason, sequence: str | None, *, called: bool) -> tuple[str, str | None]:
-    """With a call in the answer nothing but `tool_use` makes a client run it."""
+    """Clients run a call only if the stop reason is `tool_use`."""
     if called:
         return "tool_use", None
     return _STOP[reason], sequence if reason is StopReason.STOP_SEQUENCE else None
 
 
 def _input(call: ToolCall) -> object:
-    """This API carries arguments parsed; what cannot be parsed cannot be told, and nothing is put in its place."""
+    """In this API arguments are parsed JSON. Arguments that cannot be parsed are an error, and are not replaced."""
     try:
         parsed = msgspec.json.decode(call.arguments or "{}")
     except (msgspec.DecodeError, RecursionError) as broken:
@@ -289,5 +289,6 @@ def _input(call: ToolCall) -> object:
 
 def _no_object(call: ToolCall) -> GatewayError:
     return GatewayError(
-        ErrorKind.UPSTREAM_PROTOCOL, f"The model called the tool {call.name!r} with arguments that are no JSON object."
+        ErrorKind.UPSTREAM_PROTOCOL,
+        f"The model called the tool {call.name!r} with arguments that are not a JSON object.",
     )

@@ -1,8 +1,7 @@
-"""`system` and `messages` -> the history in our own form. Two tables: who reads which role, who reads which block.
-
-Here a tool's result is part of a user message; in our form it is a message of its own, before what the user said beside
-it. A block that no table knows (server tools, future ones) is left out and named in `ignored`: a history that was begun
-elsewhere must not end a conversation here. Refuses to know sessions: whether an id is a ticket is not decided here.
+"""`system` and `messages` -> the history in our own form. Two tables: the reader of each role, the reader of each
+block. In this API a tool's result is part of a user message; in our form it is a message of its own, before the user's
+text. An unknown block (server tools, future ones) is left out and named in `ignored`: a history that began elsewhere
+must not break a conversation here. Does not know sessions, nor whether an id is a ticket.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -34,7 +33,7 @@ _RESULT: Final = frozenset({"tool_result"})
 _ANY: Final = _SYSTEM | _USER | _ASSISTANT | _RESULT
 
 SILENT_IN_BLOCKS: Final = frozenset({"cache_control", "caller", "toolset_name"})
-"""Accepted everywhere and without a word: hints for Anthropic's own cache and its own tools."""
+"""Accepted everywhere and silently: hints for Anthropic's own cache and tools."""
 _MESSAGE: Final = SILENT_IN_BLOCKS | {"role", "content"}
 _SAID: Final = (Text, Image)
 
@@ -46,7 +45,7 @@ class AnthropicMessageReader:
         self.ignored: dict[str, None] = {}
 
     def read_system(self, value: object) -> list[Message]:
-        """One message for each block, so that blocks stay as apart as the client sent them."""
+        """One message for each block, so that blocks stay separate as the client sent them."""
         if value is None:
             return []
         parts = self._content(value, "", "system", "system")
@@ -102,11 +101,11 @@ class AnthropicMessageReader:
     def _block(self, value: object, at: FieldPath, place: str) -> Iterable[Part]:
         block = an_object(value, at)
         kind = needed_string(block, "type", at)
-        known = _BLOCKS.get(kind)
-        if known is None:
+        decoder = _BLOCKS.get(kind)
+        if decoder is None:
             self.ignored[f"content.{kind}"] = None
             return ()
-        places, fields, reader = known
+        places, fields, reader = decoder
         if place not in places:
             raise invalid_value(f"{at}.type", f"a block of type {kind!r} is not possible in {_PLACES[place]}.")
         if not block.keys() <= fields:
@@ -136,8 +135,8 @@ class AnthropicMessageReader:
 
     def _search_result(self, block: Mapping[str, object], at: FieldPath) -> Iterable[Part]:
         content = block.get("content")
-        found = [] if content is None else self._plain(content, at)
-        return (search_result_text(block, at, found),)
+        parts = [] if content is None else self._plain(content, at)
+        return (search_result_text(block, at, parts),)
 
     def _tool_use(self, block: Mapping[str, object], at: FieldPath) -> Iterable[Part]:
         given = block.get("input")
@@ -151,7 +150,7 @@ class AnthropicMessageReader:
         return (ToolResult(call, tuple(parts), optional_bool(block, "is_error", at) is True),)
 
     def _tool_reference(self, block: Mapping[str, object], at: FieldPath) -> Iterable[Part]:
-        """What a tool search found. Deferred tools are offered from the start, so its name is all the model needs."""
+        """The result of a tool search. Deferred tools are offered from the start, so the model needs only the name."""
         return (Text(f"Tool: {needed_string(block, 'tool_name', at)}\n"),)
 
     def _thinking(self, block: Mapping[str, object], at: FieldPath) -> Iterable[Part]:
@@ -160,11 +159,11 @@ class AnthropicMessageReader:
         return (Reasoning(text, signature),) if text or signature else ()
 
     def _redacted_thinking(self, block: Mapping[str, object], at: FieldPath) -> Iterable[Part]:
-        """Readable to Anthropic alone, so nothing is lost by leaving it out."""
+        """Only Anthropic can read it, so nothing is lost by leaving it out."""
         return ()
 
     def _compaction(self, block: Mapping[str, object], at: FieldPath) -> Iterable[Part]:
-        """A summary that stands for what was before it."""
+        """A summary of what was before it."""
         text = optional_string(block, "content", at)
         return (Text(text),) if text else ()
 
@@ -199,4 +198,4 @@ _BLOCKS: Final[dict[str, tuple[frozenset[str], frozenset[str], _Reader]]] = {
     "redacted_thinking": (_ASSISTANT, _fields("type", "data"), AnthropicMessageReader._redacted_thinking),
     "compaction": (_USER | _ASSISTANT, _fields("type", "content"), AnthropicMessageReader._compaction),
 }
-"""Block type -> where it may stand, which fields are read or accepted in silence, who reads it."""
+"""Block type -> where it is allowed, which fields are read or silently accepted, its reader."""

@@ -9,7 +9,7 @@ from ...core.turn import ModelInfo
 
 
 def render_models(models: Sequence[ModelInfo], created: int) -> bytes:
-    """One page with all of them; there is never a second one."""
+    """One page with all models; there is never a second one."""
     entries = [_entry(model, created) for model in models]
     page = {
         "data": entries,

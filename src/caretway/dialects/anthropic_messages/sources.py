@@ -1,6 +1,6 @@
-"""Images and documents of a request -> parts. What has no text and is no picture is refused with a reason.
+"""Images and documents of a request -> parts. Anything that is neither text nor an image is refused with a reason.
 
-Refuses to fetch: a source that only says where the thing lies (`url`, `file`) is an error that asks for the thing.
+Fetches nothing: a source that is only a reference (`url`, `file`) is an error that asks for the content.
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ def read_image(block: Mapping[str, object], at: At) -> Image:
 
 
 def document_heading(block: Mapping[str, object], at: At) -> str:
-    """What the client said about the document: the lines above its text."""
+    """Title and context of the document: the lines above its text."""
     title = optional_string(block, "title", at)
     context = optional_string(block, "context", at)
     lines = [f"Document: {title}" if title else "Document:"]

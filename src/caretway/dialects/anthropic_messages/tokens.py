@@ -1,6 +1,6 @@
-"""Token counts nobody reported: an estimate, and always called one. Pure arithmetic over a decoded request.
+"""Estimates for token counts that were not reported, always marked. Pure arithmetic over a decoded request.
 
-Four characters to a token and a flat price for an image: the right size for "does it fit?", wrong for a bill.
+Four characters per token and a flat price for an image: good enough for "does it fit?", not for a bill.
 """
 
 from typing import Final
@@ -32,35 +32,35 @@ def estimate_text(characters: int) -> int:
 
 
 def first_usage(request: TurnRequest, context: int | None) -> dict[str, object]:
-    """For `message_start`, which needs both totals before anybody can know them: what the model is thought to read
-    (`context`, else the size of the request), and the least that an answer has."""
+    """For `message_start`, which needs both totals before they are known: the estimated input (`context`, else the size
+    of the request), and the shortest possible answer."""
     return {"input_tokens": max(1, estimate_input(request) if context is None else context), "output_tokens": 1}
 
 
 def usage_object(
     usage: Usage | None, request: TurnRequest, characters: int, context: int | None = None
 ) -> dict[str, object]:
-    """Usage under Anthropic's names. Its clients cannot do without the two totals, so what nobody reported is estimated
-    from the request and from the length of the answer, and marked. Unlike ours, `input_tokens` leaves out the cache."""
-    known = usage or Usage()
-    cached = (known.cache_read_tokens or 0) + (known.cache_write_tokens or 0)
-    if known.input_tokens is not None:
-        whole = known.input_tokens
+    """Usage under Anthropic's names. Its clients need the two totals, so a figure that was not reported is estimated
+    from the request and from the length of the answer, and marked. Unlike ours, `input_tokens` excludes the cache."""
+    counted = usage or Usage()
+    cached = (counted.cache_read_tokens or 0) + (counted.cache_write_tokens or 0)
+    if counted.input_tokens is not None:
+        whole = counted.input_tokens
     else:
         whole = estimate_input(request) if context is None else context
-    told: dict[str, object] = {
+    shown: dict[str, object] = {
         "input_tokens": max(0, whole - cached),
-        "output_tokens": estimate_text(characters) if known.output_tokens is None else known.output_tokens,
+        "output_tokens": estimate_text(characters) if counted.output_tokens is None else counted.output_tokens,
     }
-    if known.cache_write_tokens is not None:
-        told["cache_creation_input_tokens"] = known.cache_write_tokens
-    if known.cache_read_tokens is not None:
-        told["cache_read_input_tokens"] = known.cache_read_tokens
-    if known.reasoning_tokens is not None:
-        told["output_tokens_details"] = {"thinking_tokens": known.reasoning_tokens}
-    if known.input_tokens is None or known.output_tokens is None:
-        told["estimated"] = True
-    return told | beside(known)
+    if counted.cache_write_tokens is not None:
+        shown["cache_creation_input_tokens"] = counted.cache_write_tokens
+    if counted.cache_read_tokens is not None:
+        shown["cache_read_input_tokens"] = counted.cache_read_tokens
+    if counted.reasoning_tokens is not None:
+        shown["output_tokens_details"] = {"thinking_tokens": counted.reasoning_tokens}
+    if counted.input_tokens is None or counted.output_tokens is None:
+        shown["estimated"] = True
+    return shown | beside(counted)
 
 
 def _size(part: Part) -> tuple[int, int]:

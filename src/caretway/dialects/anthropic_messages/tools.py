@@ -1,7 +1,7 @@
 """`tools` and `tool_choice` -> ToolSpec and ToolChoice.
 
 Tools that Anthropic runs itself, or whose schema only its own models know, cannot be offered to Cursor: they are left
-out and named, because clients like Claude Code send them as a matter of course. Deferred tools are offered like others.
+out and named, not refused, because clients like Claude Code always send them. Deferred tools are offered like others.
 """
 
 from collections.abc import Mapping
@@ -23,14 +23,14 @@ from ..tool_names import check_declared, check_unique, needed_name
 
 _READ: Final = frozenset({"type", "name", "description", "input_schema"})
 SILENT_IN_TOOLS: Final = frozenset({"cache_control", "defer_loading", "eager_input_streaming", "strict"})
-"""Without effect on what is answered: arguments are passed on as the model wrote them, as soon as they are there."""
+"""Without effect: arguments are always passed on as soon as the model writes them."""
 _CHOICE: Final = frozenset({"type", "name", "disable_parallel_tool_use"})
 _FORMS: Final = "{'type': 'auto'}, {'type': 'any'}, {'type': 'none'} or {'type': 'tool', 'name': ...}"
 
 
 @dataclass(slots=True)
 class Tools:
-    """What was found. `left_out` holds the names of tools that are not offered."""
+    """The tools of a request. `left_out` has the names of those that are not offered."""
 
     offered: tuple[ToolSpec, ...] = ()
     choice: ToolChoice = field(default_factory=ToolChoice)

@@ -1,6 +1,7 @@
 """OpenAI's Chat Completions: one dialect, assembled from its decoder, its encoder and its table of errors."""
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from ...core.errors import GatewayError
@@ -8,6 +9,7 @@ from ...core.fold import Reply
 from ...core.request import TurnRequest
 from ...core.turn import ModelInfo
 from .. import Dialect, Encoder, ResponseMeta
+from ..routes import DialectRoute, Lookup, Operation
 from .decode import decode
 from .encode import ChatEncoder, render
 from .errors import encode_error
@@ -16,8 +18,14 @@ from .models import render_model, render_models
 
 class OpenAIChat:
     name: str = "openai_chat"
-    routes: tuple[str, ...] = ("/v1/chat/completions", "/chat/completions")
-    errands: tuple[str, ...] = ()
+    routes: tuple[DialectRoute, ...] = (
+        DialectRoute(
+            "/chat/completions",
+            {"POST": Operation("chat", "OpenAI Chat Completions", "The completion", body="ChatRequest", turn=True)},
+        ),
+    )
+    lookups: Mapping[str, Lookup] = MappingProxyType({})
+    mark: str = ""
     repeats: int = 1
 
     def recalls(self, body: bytes) -> bool:
@@ -40,9 +48,6 @@ class OpenAIChat:
 
     def render_model(self, model: ModelInfo, created: int) -> bytes:
         return render_model(model, created)
-
-    def errand(self, method: str, path: str, headers: Mapping[str, str], body: object) -> tuple[int, bytes] | None:
-        return None
 
 
 OPENAI_CHAT: Final[Dialect] = OpenAIChat()

@@ -1,7 +1,7 @@
-"""A chat completion request -> TurnRequest, or an error that names the field at fault.
+"""A chat completion request -> TurnRequest, or an error that names the wrong field.
 
-Three tables say what happens to a field that has no reader: accepted in silence, understood without effect (listed in
-`ignored` unless it asks for nothing), unknown (listed too). Refuses to know models, backends and limits: whether a
+Three tables say what happens to a field without a reader: accepted silently, understood but without effect (listed in
+`ignored` unless it asks for nothing), or unknown (listed, too). Does not know models, backends and limits: whether a
 request can be served is decided elsewhere.
 """
 
@@ -71,7 +71,7 @@ _READ: Final = frozenset(
     }
 )
 _SILENT: Final = frozenset({"user", "metadata", "prompt_cache_key", "prompt_cache_retention", "safety_identifier"})
-"""They ask for nothing in the answer."""
+"""They do not affect the answer."""
 _LEGACY: Final[Mapping[str, object]] = MappingProxyType({LEGACY_FUNCTIONS: True})
 _NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 _KNOWN: Final = _READ | _IDLE.keys() | _SILENT
@@ -124,7 +124,7 @@ def _stop(value: object) -> tuple[str, ...]:
 
 
 def _check_counts(body: Mapping[str, object]) -> None:
-    """One answer, in text: there is nobody to ask for more."""
+    """Only one answer, and only text, is possible."""
     n = body.get("n")
     if n is not None and (isinstance(n, bool) or not isinstance(n, int)):
         raise wrong_type("n", "an integer", n)
@@ -167,7 +167,8 @@ def _output_format(value: object) -> OutputFormat | None:
 
 
 def _effort(body: Mapping[str, object]) -> tuple[str | None, list[str]]:
-    """OpenAI's own field wins over the object that other gateways made popular, whose other keys have no effect."""
+    """OpenAI's own field takes precedence over the object that other gateways introduced, whose other keys have no
+    effect."""
     effort = optional_string(body, "reasoning_effort")
     if body.get("reasoning") is None:
         return effort or None, []

@@ -1,10 +1,10 @@
 """Events -> chat.completion chunks, and a folded Reply -> one chat.completion.
 
-In: the events of one response. Out: SSE bytes, one piece per batch. Remembered: which call has which index and how much
-of its arguments is out, usage and notes until the end. Calls come one after the other, whole: interleaved ones are
-legal, and more than some clients can put together. What never changes within a response is rendered once, so a text
-delta is head + prefix + JSON string + suffix, and the head is all that differs between two open streams. Refuses to
-know the clock and where events come from: ids and times are given.
+In: the events of one response. Out: SSE bytes, one piece per batch. Remembered: the index of each call and how much of
+its arguments was sent, usage and notes until the end. Calls come one after the other: interleaved ones are legal, but
+some clients cannot put them together. What never changes within a response is rendered once, so a text delta is head +
+prefix + JSON string + suffix, and only the head differs between two open streams. Does not know the clock, nor where
+events come from: ids and times are arguments.
 """
 
 from collections.abc import Mapping, Sequence
@@ -62,7 +62,7 @@ _json = msgspec.json.Encoder().encode
 class _Call:
     index: int
     sent: int = 0
-    """Characters of its arguments that are out."""
+    """Characters of its arguments that were sent."""
 
 
 class ChatEncoder:
@@ -144,7 +144,7 @@ class ChatEncoder:
         return b"".join(out)
 
     def _begin(self, out: list[bytes]) -> None:
-        """Clients learn the role from the first delta; some throw without it."""
+        """Clients read the role from the first delta; some fail without it."""
         if not self._begun:
             self._begun = True
             out += (self._head, _DELTA, b'"role":"assistant","content":""', _UNFINISHED)
@@ -160,8 +160,8 @@ class ChatEncoder:
         out += (self._head, _DELTA, head % (known.index, _json(call), _json(name)), _UNFINISHED)
 
     def _show_call(self, ran: ToolCall, out: list[bytes]) -> None:
-        """A call that was run already: seen like any other, and the finish reason does not ask for its result. Not by a
-        client that has tools: some run whatever looks like a call."""
+        """A call that already ran: shown like any other, but the finish reason does not ask for its result. Not shown
+        to a client with tools: some run whatever looks like a call."""
         if self._runs_tools:
             return
         self._begin(out)
@@ -193,7 +193,7 @@ class ChatEncoder:
 
 
 def render(reply: Reply, request: TurnRequest, meta: ResponseMeta) -> bytes:
-    """The whole answer. Says exactly what the stream of the same events says."""
+    """The whole answer, equal to the stream of the same events."""
     legacy = LEGACY_FUNCTIONS in request.echo
     message: dict[str, object] = {
         "role": "assistant",
@@ -227,21 +227,21 @@ def render(reply: Reply, request: TurnRequest, meta: ResponseMeta) -> bytes:
 
 
 def usage_object(usage: Usage | None) -> Mapping[str, object] | None:
-    """What is known, under OpenAI's names; None when nothing is. An unknown number is left out, not made zero."""
+    """The known figures under OpenAI's names; None when there are none. An unknown figure is left out, not zero."""
     if usage is None or (usage.input_tokens is None and usage.output_tokens is None):
         return None
-    known: dict[str, object] = {}
+    fields: dict[str, object] = {}
     if usage.input_tokens is not None:
-        known["prompt_tokens"] = usage.input_tokens
+        fields["prompt_tokens"] = usage.input_tokens
     if usage.output_tokens is not None:
-        known["completion_tokens"] = usage.output_tokens
+        fields["completion_tokens"] = usage.output_tokens
     if usage.input_tokens is not None and usage.output_tokens is not None:
-        known["total_tokens"] = usage.input_tokens + usage.output_tokens
+        fields["total_tokens"] = usage.input_tokens + usage.output_tokens
     if usage.cache_read_tokens is not None:
-        known["prompt_tokens_details"] = {"cached_tokens": usage.cache_read_tokens}
+        fields["prompt_tokens_details"] = {"cached_tokens": usage.cache_read_tokens}
     if usage.reasoning_tokens is not None:
-        known["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
-    return known | beside(usage)
+        fields["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
+    return fields | beside(usage)
 
 
 def _finish_reason(reason: StopReason, *, called: bool, legacy: bool) -> str:

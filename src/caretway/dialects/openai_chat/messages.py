@@ -1,7 +1,7 @@
-"""`messages` -> the history in our own form. One pass, in order; a table says who reads which role.
+"""`messages` -> the history in our own form. One pass, in order; a table has the reader of each role.
 
 Remembered on the way: the ids given to legacy function calls, which have none of their own, so that the `function`
-message that answers one can name it. Refuses to know sessions: whether an id is a ticket is not decided here.
+message that answers one can name it. Does not know sessions, nor whether an id is a ticket.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,6 +1,6 @@
-"""`tools` and `tool_choice` (and `functions` and `function_call`, their elders) -> ToolSpec and ToolChoice.
+"""`tools` and `tool_choice` (and the older `functions` and `function_call`) -> ToolSpec and ToolChoice.
 
-Refuses to know who executes a tool. Schemas are passed on as they came; only their outermost shape is checked.
+Does not know who executes a tool. Schemas are passed on unchanged; only their outermost structure is checked.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ _FORMS: Final = "'auto', 'none', 'required' or {'type': 'function', 'function': 
 
 
 def decode_tools(body: Mapping[str, object]) -> tuple[tuple[ToolSpec, ...], ToolChoice, bool]:
-    """The tools, the choice, and whether the client speaks the legacy form."""
+    """The tools, the choice, and whether the client uses the legacy form."""
     if _FIELDS.isdisjoint(body):
         return (), ToolChoice(), False
     modern = [_tool(one, FieldPath("", "tools", i)) for i, one in _each(body, "tools")]

@@ -13,27 +13,45 @@ from ...core.turn import ModelInfo
 from .. import Dialect, Encoder, ResponseMeta
 from ..openai_chat.errors import encode_error
 from ..openai_chat.models import render_model, render_models
+from ..routes import DialectRoute, Lookup, Operation
 from .decode import decode
 from .encode import ResponsesEncoder, render
-from .lookups import PREFIXES, run_errand
+from .lookups import ROUTES, lookups_over
 from .store import ResponseStore
 
 __all__ = ["ResponseStore", "openai_responses"]
 
 MUCH: Final = 256 * 2**10
-"""Bytes of earlier responses, which a few words of a request may ask for."""
+"""Bytes of earlier responses that a short request may refer to."""
 _NAMING: Final = (b'"previous_response_id"', b'"id"', b"\\u")
 """An earlier response, one of its items, or either of them in escapes."""
 
 
 class OpenAIResponses:
     name: str = "openai_responses"
-    routes: tuple[str, ...] = ("/v1/responses", "/responses")
-    errands: tuple[str, ...] = PREFIXES
+    routes: tuple[DialectRoute, ...] = (
+        DialectRoute(
+            "/responses",
+            {
+                "POST": Operation(
+                    "respond",
+                    "OpenAI Responses",
+                    "The response",
+                    body="ResponsesRequest",
+                    turn=True,
+                    links=("getResponse", "deleteResponse", "getInput"),
+                )
+            },
+            tries_websocket=True,
+        ),
+        *ROUTES,
+    )
+    mark: str = ""
     repeats: int = 5
 
     def __init__(self, store: ResponseStore) -> None:
         self._store = store
+        self.lookups: Mapping[str, Lookup] = lookups_over(store)
 
     def recalls(self, body: bytes) -> bool:
         return self._store.bytes > MUCH and any(mark in body for mark in _NAMING)
@@ -56,10 +74,7 @@ class OpenAIResponses:
     def render_model(self, model: ModelInfo, created: int) -> bytes:
         return render_model(model, created)
 
-    def errand(self, method: str, path: str, headers: Mapping[str, str], body: object) -> tuple[int, bytes] | None:
-        return run_errand(method, path, self._store)
-
 
 def openai_responses(store: ResponseStore) -> Dialect:
-    """The dialect over one store. What it has answered is known to whoever shares that store, and to nobody else."""
+    """The dialect over one store. Only users of that store can refer to its responses."""
     return OpenAIResponses(store)

@@ -1,8 +1,8 @@
-"""A Responses request -> TurnRequest, or an error that names the field at fault.
+"""A Responses request -> TurnRequest, or an error that names the wrong field.
 
-What an earlier response said is put before the new input when the request names it; its instructions are not, as the
-API has it. Three tables say what happens to a field that has no reader: accepted in silence, understood without effect
-(listed in `ignored` unless it asks for nothing), unknown (listed too). Refuses to know models, backends and limits.
+When a request names an earlier response, that content comes before the new input, but without its instructions, as the
+API demands. Three tables say what happens to a field without a reader: accepted silently, understood but without effect
+(listed in `ignored` unless it asks for nothing), or unknown (listed, too). Does not know models, backends and limits.
 """
 
 from collections.abc import Mapping
@@ -75,7 +75,7 @@ _SILENT: Final = frozenset(
         "access_programs",
     }
 )
-"""They ask for nothing in the answer."""
+"""They do not affect the answer."""
 _KNOWN: Final = _READ | _IDLE.keys() | _SILENT
 _INCLUDED_ANYWAY: Final = frozenset({"reasoning.encrypted_content", "message.input_image.image_url"})
 """`include` values that need no mention: there is no encrypted reasoning to give, and images come back as sent."""
@@ -107,7 +107,7 @@ def decode(body: object, headers: Mapping[str, str], store: ResponseStore) -> Tu
     reader = ItemReader(box)
     messages = reader.read([*_before(previous, lookup), *asked])
     if not messages:
-        raise bad_request("'input' must say something.", param="input", code="invalid_value")
+        raise bad_request("'input' must not be empty.", param="input", code="invalid_value")
     instructions = _instructions(body.get("instructions"))
     reasoning, effort, summary, ignored_reasoning = _reasoning(body.get("reasoning"))
     text, output_format, ignored_text = _text(body.get("text"))
@@ -157,7 +157,7 @@ def decode(body: object, headers: Mapping[str, str], store: ResponseStore) -> Tu
 
 
 def _refuse_unserved(body: Mapping[str, object]) -> None:
-    """Fields that would be lost context or a promise: leaving them out would answer another question."""
+    """Fields that cannot be ignored: without them, the answer would be to another question."""
     if optional_bool(body, "background"):
         raise unsupported("background", "Responses are not made in the background; use 'stream' and stay connected.")
     for name, message in _UNSERVED.items():
@@ -191,26 +191,26 @@ def _resolved(value: object, at: FieldPath, lookup: Lookup) -> Placed:
     if kind_of_item(item, at) != "item_reference":
         return at, item
     name = needed_string(item, "id", at)
-    found = lookup.item(name)
-    if found is None:
+    stored = lookup.item(name)
+    if stored is None:
         raise bad_request(
             f"Item with id {name[:80]!r} not found.",
-            hint="Send the item itself; only items of responses that are still kept can be referred to.",
+            hint="Send the item itself; only items of responses that are still stored can be referenced.",
             param=f"{at}.id",
             code="item_not_found",
         )
-    return at, found
+    return at, stored
 
 
 def _before(previous: str | None, lookup: Lookup) -> list[Placed]:
-    """Everything that was said up to the response that the request continues."""
+    """All items up to the response that the request continues."""
     if previous is None:
         return []
     items = lookup.chain(previous)
     if items is None:
         raise bad_request(
             f"Previous response with id {previous[:80]!r} not found.",
-            hint="Responses are kept in memory, for a while, unless 'store' is false; send the whole history instead.",
+            hint="Responses are stored for a limited time, unless 'store' is false; send the whole history instead.",
             param="previous_response_id",
             code="previous_response_not_found",
         )

@@ -1,4 +1,4 @@
-"""What an answer of this dialect must know of its request, kept in `request.echo` and opaque to everybody else."""
+"""What an answer of this dialect needs from its request. Kept in `request.echo`, opaque to all others."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal
@@ -20,13 +20,13 @@ class Declared(Struct, frozen=True, gc=False):
 
 class RequestEcho(Struct, frozen=True):
     repeated: Mapping[str, object] = field(default_factory=dict)
-    """Fields of the response object that say what was asked for."""
+    """Fields of the response object that repeat the request."""
     tools: Mapping[str, Declared] = field(default_factory=dict)
     """Offered name -> the tool, for those that are not plain functions under their own name."""
     show_reasoning: bool = False
     store: bool = False
     input: tuple[Mapping[str, Any], ...] = ()
-    """The items of this request alone, for whoever asks for them later."""
+    """The items of this request alone, for later lookups."""
     previous: str | None = None
 
     def declared(self, offered: str) -> Declared:
@@ -40,5 +40,5 @@ _NOTHING: Final = RequestEcho()
 
 
 def echo_of(request: TurnRequest) -> RequestEcho:
-    found = request.echo.get(_KEY)
-    return found if isinstance(found, RequestEcho) else _NOTHING
+    echo = request.echo.get(_KEY)
+    return echo if isinstance(echo, RequestEcho) else _NOTHING

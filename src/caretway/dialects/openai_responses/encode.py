@@ -1,10 +1,10 @@
 """Events -> the event sequence of a Responses stream, and a folded Reply -> one response object.
 
-In: the events of one response. Out: SSE bytes, one piece per batch. Remembered: the next sequence number, the item
-that text goes into, the calls that are open, and every finished item, because the last event repeats them all. Items
-come one after the other, whole: what upstream writes beside an open call waits until that is done. What never changes
-within an item is rendered once, so a text delta is head + number + middle + JSON string + end. A finished response is
-handed to the store, if its client wants it kept.
+In: the events of one response. Out: SSE bytes, one piece per batch. Remembered: the next sequence number, the item that
+text goes into, the calls that are open, and every finished item, because the last event repeats them all. Items come
+one after the other: what upstream writes beside an open call waits until the call is complete. What never changes
+within an item is rendered once, so a text delta is head + number + middle + JSON string + end. A finished response goes
+to the store, if its client wants that.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,7 +56,7 @@ _json = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """The events that make up an item of text, and what differs between the two kinds of them."""
+    """The events of a text item, and what differs between its two kinds."""
 
     kind: Literal["message", "reasoning"]
     part: str
@@ -99,7 +99,7 @@ class _Call:
     index: int
     tool: Declared
     sent: int = 0
-    """Characters of its arguments that are out."""
+    """Characters of its arguments that were sent."""
 
 
 class ResponsesEncoder:
@@ -137,7 +137,7 @@ class ResponsesEncoder:
 
     @property
     def keep_alive(self) -> bytes:
-        """A real event, and one that changes nothing: Codex counts events, not bytes, when it waits."""
+        """A real event that changes nothing: Codex counts events, not bytes, when it waits."""
         out: list[bytes] = []
         if not self._over and not self._begin(out):
             self._say(out, "response.in_progress", self._opening)
@@ -247,12 +247,12 @@ class ResponsesEncoder:
         self._close_run("completed", out)
         index = self._new_index()
         tool = self._echo.declared(name)
-        known = self._calls[call] = _Call(item_id(tool.kind, self._meta, index), index, tool)
-        item = call_item(known.name, "in_progress", call, tool, "")
+        opened = self._calls[call] = _Call(item_id(tool.kind, self._meta, index), index, tool)
+        item = call_item(opened.name, "in_progress", call, tool, "")
         self._tell(out, "response.output_item.added", output_index=index, item=item)
 
     def _add_arguments(self, call: _Call, arguments: str, out: list[bytes]) -> None:
-        """The pieces of a custom tool's input are JSON on this side: its text is known when it is whole."""
+        """Upstream, a custom tool's input is JSON: its text is known only when it is complete."""
         if arguments and call.tool.kind == "function":
             call.sent += len(arguments)
             name = "response.function_call_arguments.delta"
@@ -309,7 +309,7 @@ class ResponsesEncoder:
         )
 
     def _drop_run(self) -> None:
-        """What was said before a failure is in the answer, unfinished; its item gets no proper end."""
+        """Text before a failure is in the answer, unfinished; its item gets no proper end."""
         run, self._run = self._run, None
         if run is not None:
             self._output[run.index] = _text_item(run.form.kind, run.name, "incomplete", "".join(run.pieces))
@@ -361,17 +361,17 @@ def render(reply: Reply, request: TurnRequest, meta: ResponseMeta, store: Respon
 def _shown(reply: Reply, echo: RequestEcho) -> Iterator[Text | Reasoning | ToolCall]:
     """The parts of the answer. Where reasoning is not shown, the texts around it are one."""
     parts = reply.parts or (Reasoning(reply.reasoning), Text(reply.text), *reply.calls)
-    said: list[str] = []
+    texts: list[str] = []
     for part in parts:
         if isinstance(part, Text):
-            said.append(part.text)
+            texts.append(part.text)
         elif isinstance(part, ToolCall) or echo.show_reasoning:
-            if text := "".join(said):
+            if text := "".join(texts):
                 yield Text(text)
-            said = []
+            texts = []
             if isinstance(part, ToolCall) or part.text:
                 yield part
-    if text := "".join(said):
+    if text := "".join(texts):
         yield Text(text)
 
 
@@ -382,7 +382,7 @@ def _text_item(kind: Literal["message", "reasoning"], name: str, status: Status,
 
 
 def _cause(reason: StopReason, *, called: bool) -> str | None:
-    """Why a response is incomplete. One with calls never is: they are to be answered."""
+    """Why a response is incomplete. One with calls never is, because the calls must be answered."""
     return None if called else INCOMPLETE.get(reason)
 
 

@@ -1,9 +1,8 @@
-"""`input` items -> the history in our own form. One pass, in order; a table says who reads which type.
+"""`input` items -> the history in our own form. One pass, in order; a table has the reader of each type.
 
-Remembered on the way: what the assistant said and called since the last item that was not its own. Those items are one
-message, so that a conversation has the same transcript here and on the chat API. Items of tools that OpenAI runs on
-its own servers are left out and named in `ignored`. Refuses to know sessions: whether an id is a ticket is not decided
-here.
+Remembered on the way: the assistant's items since the last item of another role. They form one message, so that a
+conversation has the same transcript here and in the chat API. Items of tools that OpenAI runs on its own servers are
+left out and named in `ignored`. Does not know sessions, nor whether an id is a ticket.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -134,7 +133,7 @@ class ItemReader:
         if part.get("image_url") is None and part.get("file_id") is not None:
             raise unsupported(
                 f"{at}.file_id",
-                "There is no store of files here.",
+                "This gateway stores no files.",
                 code="file_id_not_supported",
                 hint="Send the image itself in `image_url`, as a data: URL.",
             )
@@ -156,7 +155,7 @@ class ItemReader:
         self._answer.append(ToolCall(needed_string(item, "call_id", at), name, arguments))
 
     def _local_call(self, item: Mapping[str, object], at: At) -> None:
-        """A call of a tool that only OpenAI's models are given; it may stand in a history that came from there."""
+        """A call of a tool that only OpenAI's models have; a history from there may contain it."""
         kind = str(item["type"]).removesuffix("_call")
         what = item.get("action") or item.get("operation") or {}
         self._answer.append(ToolCall(_call_id(item, at), kind, _json(what).decode()))

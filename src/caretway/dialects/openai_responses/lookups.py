@@ -1,37 +1,57 @@
-"""Requests about responses that were given before: look one up, list its input, forget it. No turn is needed."""
+"""Requests about earlier responses: look one up, list its input, delete it. No turn is needed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
-from urllib.parse import unquote
 
 import msgspec
 
 from ...core.errors import ErrorKind, GatewayError
 from ..fields import unsupported
+from ..routes import DialectRoute, Lookup, Operation
 from .store import ResponseStore, Stored
 
-PREFIXES: Final = ("/v1/responses/", "/responses/")
+ROUTES: Final = (
+    DialectRoute(
+        "/responses/{id}",
+        {
+            "GET": Operation("getResponse", "Look up a stored response", "The response as it was given"),
+            "DELETE": Operation("deleteResponse", "Forget a stored response", "Its id, and that it is deleted"),
+        },
+    ),
+    DialectRoute(
+        "/responses/{id}/input_items",
+        {"GET": Operation("getInput", "List what a response was made from", "The items, the newest first")},
+    ),
+    DialectRoute(
+        "/responses/{id}/cancel",
+        {"POST": Operation("cancelResponse", "Cancel a background response (there are none here)", "Nothing")},
+    ),
+)
 
 _json = msgspec.json.Encoder().encode
 
 
-def run_errand(method: str, path: str, store: ResponseStore) -> tuple[int, bytes] | None:
-    """`/v1/responses/{id}[/what]`. None: there is no such thing to do."""
-    rest = next((path.removeprefix(prefix) for prefix in PREFIXES if path.startswith(prefix)), "")
-    name, _, what = rest.partition("/")
-    action = _ACTIONS.get((method, what))
-    if action is None or not name:
-        return None
-    name = unquote(name)
+def lookups_over(store: ResponseStore) -> dict[str, Lookup]:
+    return {name: _lookup(action, store) for name, action in _ACTIONS.items()}
+
+
+def _lookup(action: Callable[[Stored, ResponseStore], bytes], store: ResponseStore) -> Lookup:
+    def run(params: Mapping[str, str], headers: Mapping[str, str], body: object) -> bytes:
+        return action(_stored(params["id"], store), store)
+
+    return run
+
+
+def _stored(name: str, store: ResponseStore) -> Stored:
     stored = store.find(name)
     if stored is None:
         raise GatewayError(
             ErrorKind.NOT_FOUND,
             f"Response with id {name[:80]!r} not found.",
-            hint="Responses are kept in memory, for a while, unless 'store' is false.",
+            hint="Responses are stored for a limited time, unless 'store' is false.",
             param="id",
         )
-    return 200, action(stored, store)
+    return stored
 
 
 def _show(stored: Stored, store: ResponseStore) -> bytes:
@@ -56,9 +76,9 @@ def _cancel(stored: Stored, store: ResponseStore) -> bytes:
     raise unsupported("id", "Only responses made in the background can be cancelled, and there are none here.")
 
 
-_ACTIONS: Final[dict[tuple[str, str], Callable[[Stored, ResponseStore], bytes]]] = {
-    ("GET", ""): _show,
-    ("DELETE", ""): _forget,
-    ("GET", "input_items"): _list_input,
-    ("POST", "cancel"): _cancel,
+_ACTIONS: Final[dict[str, Callable[[Stored, ResponseStore], bytes]]] = {
+    "getResponse": _show,
+    "deleteResponse": _forget,
+    "getInput": _list_input,
+    "cancelResponse": _cancel,
 }

@@ -1,4 +1,4 @@
-"""The response object and its items: the one place that knows their shape, for streams and whole answers alike.
+"""The response object and its items: the only place that knows their structure, for streams and whole answers.
 
 Ids come from the response's id and the item's place in the output, so both forms of an answer name things alike.
 """
@@ -32,7 +32,7 @@ INCOMPLETE: Final[dict[StopReason, str]] = {
 _FAILED_CODES: Final[dict[ErrorKind, str]] = {
     ErrorKind.RATE_LIMITED: "rate_limit_exceeded",
 }
-"""Within a stream there is no status to go by, and Codex decides by OpenAI's own codes whether to try again."""
+"""A stream has no HTTP status, and Codex decides by OpenAI's own codes whether to retry."""
 
 
 def response_id(meta: ResponseMeta) -> str:
@@ -56,12 +56,12 @@ def message_item(name: str, status: Status, parts: Sequence[Mapping[str, object]
 
 
 def reasoning_item(name: str, parts: Sequence[Mapping[str, object]]) -> dict[str, object]:
-    """Without `encrypted_content`: there is none, and a made-up one would be sent elsewhere."""
+    """Without `encrypted_content`: there is none, and clients might send a made-up one elsewhere."""
     return {"id": name, "type": "reasoning", "summary": parts}
 
 
 def call_item(name: str, status: Status, call_id: str, tool: Declared, arguments: str) -> dict[str, object]:
-    """`arguments` is what the client shall read: JSON text for a function, free text for a custom tool."""
+    """`arguments` is what the client reads: JSON text for a function, free text for a custom tool."""
     item: dict[str, object] = {"id": name, "call_id": call_id, "name": tool.name, "status": status}
     if tool.namespace is not None:
         item["namespace"] = tool.namespace
@@ -71,7 +71,7 @@ def call_item(name: str, status: Status, call_id: str, tool: Declared, arguments
 
 
 def free_text(arguments: str) -> str:
-    """What a model wrote for a custom tool. If it did not keep to the one string, all of it is the text."""
+    """What a model wrote for a custom tool. If it is not the expected single string, all of it is the text."""
     try:
         value = msgspec.json.decode(arguments)
     except (msgspec.DecodeError, RecursionError):
@@ -109,9 +109,9 @@ def response_object(
         **_ASKED_NOTHING,
         **echo.repeated,
     }
-    found = dict(notes)
-    if found:
-        response["caretway"] = found
+    by_kind = dict(notes)
+    if by_kind:
+        response["caretway"] = by_kind
     return response
 
 
@@ -145,10 +145,10 @@ def failure(error: GatewayError) -> dict[str, object]:
 
 
 def usage_object(usage: Usage | None) -> Mapping[str, object] | None:
-    """What is known, under this API's names. None unless both sums are: clients read neither without the other."""
+    """The known figures under this API's names. None unless both totals are known: clients need both."""
     if usage is None or usage.input_tokens is None or usage.output_tokens is None:
         return None
-    known: dict[str, object] = {
+    details: dict[str, object] = {
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
         "total_tokens": usage.input_tokens + usage.output_tokens,
@@ -156,7 +156,7 @@ def usage_object(usage: Usage | None) -> Mapping[str, object] | None:
     cached = {"cached_tokens": usage.cache_read_tokens, "cache_write_tokens": usage.cache_write_tokens}
     inputs = {name: count for name, count in cached.items() if count is not None}
     if inputs:
-        known["input_tokens_details"] = inputs
+        details["input_tokens_details"] = inputs
     if usage.reasoning_tokens is not None:
-        known["output_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
-    return known | beside(usage)
+        details["output_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
+    return details | beside(usage)

@@ -1,9 +1,9 @@
-"""Responses that were given, so that a later request can name one instead of repeating it. In memory, and bounded.
+"""Stores responses, so that a later request can refer to one instead of repeating it. In memory, and bounded.
 
-The least recently used goes first when there are too many or too much. What is kept is JSON as bytes: nothing that is
-kept can be changed by accident, and its size is known. A response holds its own input and output and the name of the
-one before it, so a chain costs what was said in it, once. Large requests are decoded in another thread, hence the
-lock. Refuses to know what an item means, and does no I/O.
+When there are too many or too large ones, the least recently used is dropped. They are stored as JSON bytes, which
+cannot be changed by accident and have a known size. A response holds its own input and output and the id of the one
+before it, so a chain stores each item once. Large requests are decoded in another thread, hence the lock. Does not know
+what an item means, and does no I/O.
 """
 
 from collections import OrderedDict
@@ -21,7 +21,7 @@ MAX_ENTRIES: Final = 1024
 MAX_BYTES: Final = 64 << 20
 MAX_READ: Final = 32 << 20
 MAX_READ_VALUES: Final = 200_000
-"""What one request may have read of it."""
+"""How much of the store one request may read."""
 
 Item = Mapping[str, Any]
 
@@ -91,15 +91,15 @@ class ResponseStore:
 
     def chain(self, response_id: str) -> list[Stored] | None:
         """The response and everything before it, oldest first; None when any of it is gone."""
-        found: list[Stored] = []
+        chain: list[Stored] = []
         wanted: str | None = response_id
         while wanted is not None:
             stored = self.find(wanted)
             if stored is None:
                 return None
-            found.append(stored)
+            chain.append(stored)
             wanted = stored.previous
-        return found[::-1]
+        return chain[::-1]
 
     def holder(self, item_id: str) -> Stored | None:
         """The response that an item belongs to."""
@@ -119,8 +119,8 @@ class ResponseStore:
 
 
 class Lookup:
-    """What one request finds in the store. A response is read once, however many of its items are asked for, and all of
-    them together are bounded like a request: they would be one, had the client sent them."""
+    """What one request reads from the store. A response is read once, however many of its items are needed. Their total
+    size is limited like a request's."""
 
     def __init__(self, store: ResponseStore, max_bytes: int = MAX_READ, max_values: int = MAX_READ_VALUES) -> None:
         self._store = store
@@ -137,7 +137,7 @@ class Lookup:
         return self._items.get(item_id)
 
     def chain(self, response_id: str) -> list[Item] | None:
-        """Everything that was said up to and including a response; None when any of it is gone."""
+        """All items up to and including a response; None when any of it is gone."""
         chain = self._store.chain(response_id)
         if chain is None:
             return None
@@ -145,16 +145,16 @@ class Lookup:
 
     def _open(self, stored: Stored) -> tuple[list[Item], list[Item]]:
         """(input, output)"""
-        known = self._read.get(stored.id)
-        if known is None:
+        items = self._read.get(stored.id)
+        if items is None:
             self._bytes -= stored.size
             self._values -= count_values(stored.input) + count_values(stored.body)
             if self._bytes < 0 or self._values < 0:
                 raise GatewayError(
                     ErrorKind.TOO_LARGE,
-                    "The earlier responses that the request names hold too much.",
+                    "The earlier responses that the request refers to are too large.",
                     hint="Compact the conversation, and send it without 'previous_response_id'.",
                     code="too_much_history",
                 )
-            known = self._read[stored.id] = stored.input_items(), stored.output_items()
-        return known
+            items = self._read[stored.id] = stored.input_items(), stored.output_items()
+        return items

@@ -1,8 +1,8 @@
-"""`tools` and `tool_choice` -> ToolSpec and ToolChoice, and the way back from an offered name to the client's tool.
+"""`tools` and `tool_choice` -> ToolSpec and ToolChoice, and the mapping from an offered name back to the client's tool.
 
 Upstream there are only functions. A custom tool (free text in) becomes a function with one string; the tools inside a
-namespace are offered one by one. Tools that OpenAI would run on its own servers are not offered and named in `ignored`:
-agents declare them as a matter of course and must not fail over it. Refuses to know who executes a tool.
+namespace are offered one by one. Tools that OpenAI would run on its own servers are not offered, but named in
+`ignored`: agents always declare them and must not fail because of it. Does not know who executes a tool.
 """
 
 from collections.abc import Mapping
@@ -54,11 +54,11 @@ class ResponsesTools:
 
     @property
     def renamed(self) -> dict[str, Declared]:
-        """Those that a call cannot simply be sent back to by its offered name."""
+        """Tools whose offered name differs from the client's."""
         return {name: tool for name, tool in self.declared.items() if tool != Declared("function", name)}
 
     def offered(self, name: str, namespace: str | None) -> str:
-        """The name under which a client's tool is known upstream. One that is not declared any more keeps its own."""
+        """The name of a client's tool upstream. A tool that is no longer declared keeps its own name."""
         return self.names.get((name, namespace), name)
 
     def add(self, tool: Declared, spec: ToolSpec, param: At) -> None:
@@ -75,7 +75,7 @@ class ResponsesTools:
 
 
 def decode_tools(body: Mapping[str, object]) -> tuple[ResponsesTools, tuple[ToolSpec, ...], ToolChoice]:
-    """Everything declared, what of it may be used, and the choice."""
+    """All declared tools, those that may be used, and the choice."""
     box = ResponsesTools()
     tools = [(an_object(one, at := FieldPath("", "tools", i)), at) for i, one in enumerate(_list(body, "tools"))]
     # Plain tools first: they keep their names whatever a namespace before them holds.
@@ -139,7 +139,7 @@ def _custom(tool: Mapping[str, object], name: str, at: FieldPath) -> ToolSpec:
 
 
 def _grammar(value: object, at: FieldPath) -> str:
-    """Nobody upstream enforces a grammar: the model is told."""
+    """Upstream does not enforce a grammar, so it goes into the description."""
     if value is None:
         return ""
     wanted = an_object(value, at)

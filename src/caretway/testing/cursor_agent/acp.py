@@ -210,7 +210,7 @@ class AcpServer:
         except Failed as failed:
             error = {"code": -32603, "message": "Internal error", "data": {"details": str(failed)}}
             self._write({"id": number, "error": error})
-        except BrokenPipeError:  # whoever started it is gone
+        except BrokenPipeError:  # the parent is gone
             os._exit(1)
 
     def _turn(self, session: Session, blocks: Sequence[Mapping[str, Any]]) -> str:

@@ -56,7 +56,7 @@ class Chats:
         os.replace(beside, os.path.join(folder, "chat.json"))
 
     def attempts(self, prompt: str) -> int:
-        """How often this very prompt was tried, this time included."""
+        """How often this prompt was tried, this time included."""
         name = hashlib.sha256(prompt.encode("utf-8", "replace")).hexdigest()[:32]
         folder = os.path.join(self._root, "attempts")
         os.makedirs(folder, exist_ok=True)

@@ -187,7 +187,7 @@ class PrintRun:
             self.pipe.line(self.record("thinking", subtype="completed", **self._stamp()))
 
     def flush(self, *, last: bool) -> None:
-        """Every segment is said once more: before a tool call, and at the end."""
+        """Every segment is printed once more: before a tool call, and at the end."""
         text = "".join(self.segment)
         if last and self.form == "whole-at-end":
             text = "".join(self.said)
@@ -234,7 +234,7 @@ class PrintRun:
         told("completed")
 
     def _query(self, query_type: str, args: dict[str, Any]) -> None:
-        """Ask for leave. The input is at its end, so nobody answers: that is a no."""
+        """Ask for permission. The input is closed, so nobody answers, and that means no."""
         number = next(self.calls)
         query = {"id": number, query_type: {"args": args, "skipApproval": False}}
         self.pipe.line({"type": "interaction_query", "subtype": "request", "query_type": query_type, "query": query})
@@ -309,7 +309,7 @@ def run(options: Options, prompt: str, chats: Chats, *, signed_in: bool) -> int:
 
 
 def looked_at(prompt: str) -> str:
-    """A good model looks at the pictures that it is pointed to; told only where no script says what to say."""
+    """A good model looks at the images in the prompt; mentioned only if no script says what to answer."""
     if has_script(prompt):
         return ""
     count = sum(
@@ -350,7 +350,7 @@ class _Silent(_Pipe):
 
 
 def _chat(options: Options, chats: Chats) -> StoredChat | None:
-    """A chat that it does not know is silently a new one."""
+    """An unknown chat silently becomes a new one."""
     return chats.find(options.resume) if options.resume else None
 
 

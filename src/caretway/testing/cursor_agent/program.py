@@ -179,5 +179,5 @@ def _keep_record(argv: Sequence[str], environ: Mapping[str, str]) -> None:
 def main() -> int:
     try:
         return run(sys.argv[1:], os.environ)  # noqa: TID251 - a program of its own, this is its front door
-    except BrokenPipeError:  # whoever started it is gone
+    except BrokenPipeError:  # the parent is gone
         os._exit(1)

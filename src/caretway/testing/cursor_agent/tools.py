@@ -1,4 +1,4 @@
-"""The tools that the stand-in pretends to run itself: their keys, whether they ask for leave, and what they give.
+"""The tools that the stand-in pretends to run itself: their keys, whether they ask for permission, and their results.
 
 Nothing is ever run, read or written; the results say that they are made up.
 """
@@ -14,7 +14,7 @@ class OwnTool:
     kind: str
     """As ACP sorts tools."""
     gated: bool = False
-    """It changes something, or reaches out: not in ask mode, and elsewhere only with leave."""
+    """It changes something, or uses the network: not in ask mode, and otherwise only with permission."""
 
 
 TOOLS: Final[Mapping[str, OwnTool]] = {

@@ -1,4 +1,5 @@
-"""How a turn's first attempt begins: at once when nothing has to be waited for, in a task otherwise."""
+"""How a turn's first attempt begins (at once when nothing has to be waited for, in a task otherwise), and what a slow
+reader does to its stream."""
 
 import asyncio
 
@@ -10,22 +11,26 @@ from caretway.backends.agent_api.turn import AgentTurn
 from caretway.backends.agent_api.watch import ConversationLimits
 from caretway.builtin_tools.decisions import Refuse
 from caretway.core.errors import ErrorKind, GatewayError
-from caretway.core.events import TurnFailed, TurnStarted
+from caretway.core.events import Event, TextDelta, TurnFailed, TurnStarted
 from caretway.core.request import Message, Role, Text, TurnRequest
 from caretway.cursor_transport.ports import RunHandler, RunStream
+from caretway.wire.messages import pb
 
 
 class Stream:
     def __init__(self) -> None:
         self.sent: list[bytes] = []
+        self.did: list[str] = []
         self.closed = False
 
     def send(self, message: bytes) -> None:
         self.sent.append(message)
 
-    def pause(self) -> None: ...
+    def pause(self) -> None:
+        self.did.append("pause")
 
-    def resume(self) -> None: ...
+    def resume(self) -> None:
+        self.did.append("resume")
 
     def doubt(self) -> None: ...
 
@@ -42,14 +47,22 @@ class Opener:
         self.gate = asyncio.Event()
         self.stream = Stream()
         self.asked = 0
+        self.handler: RunHandler | None = None
+
+    def say(self, text: str) -> None:
+        update = pb.InteractionUpdate(text_delta=pb.TextDeltaUpdate(text=text))
+        assert self.handler is not None
+        self.handler.on_messages([pb.AgentServerMessage(interaction_update=update).SerializeToString()])
 
     def open_now(self, handler: RunHandler) -> RunStream | None:
+        self.handler = handler
         if self.now and self.trouble is not None:
             raise self.trouble
         return self.stream if self.now else None
 
     async def open(self, handler: RunHandler, *, refused: bool, alone: bool) -> RunStream:
         self.asked += 1
+        self.handler = handler
         await self.gate.wait()
         if self.trouble is not None:
             raise self.trouble
@@ -113,3 +126,70 @@ async def test_trouble_is_an_event(now: bool, trouble: Exception, kind: ErrorKin
         events += turn.take()
     assert (events[0], events[-1].error.kind) == (TurnStarted(2), kind)
     await turn.aclose()
+
+
+def words(events: list[Event]) -> str:
+    return "".join(event.text for event in events if isinstance(event, TextDelta))
+
+
+async def test_a_reader_that_keeps_up_is_never_waited_for() -> None:
+    opener, heard = Opener(now=True), []
+    turn = begun(opener)
+    turn.take()
+    turn.listen(lambda: heard.extend(turn.take()))
+    for word in ("a" * 2000, "b" * 2000):
+        opener.say(word)
+    assert (words(heard), opener.stream.did) == ("a" * 2000 + "b" * 2000, [])
+    turn.listen(lambda: None)
+    await turn.aclose()
+
+
+async def test_a_slow_reader_holds_its_stream_back() -> None:
+    opener = Opener(now=True)
+    turn = begun(opener)
+    turn.take()
+    for word in ("a" * 600, "b" * 600, "c"):
+        opener.say(word)
+    assert opener.stream.did == ["pause"]
+    assert words(turn.take()) == "a" * 600 + "b" * 600 + "c"
+    assert opener.stream.did == ["pause", "resume"]
+    await turn.aclose()
+
+
+async def test_a_new_attempt_waits_for_a_reader_that_is_still_slow() -> None:
+    opener = Opener(now=True)
+    turn = begun(opener)
+    turn.take()
+    opener.say("a" * 2000)
+    assert opener.handler is not None
+    opener.stream = again = Stream()
+    opener.gate.set()
+    opener.handler.on_closed(None)
+    async with asyncio.timeout(20):
+        while not again.sent:
+            await asyncio.sleep(0.01)
+    assert again.did == ["pause"]
+    assert words(turn.take()) == "a" * 2000
+    assert again.did == ["pause", "resume"]
+    await turn.aclose()
+
+
+async def test_closed_by_whoever_takes() -> None:
+    """Inside the callback that brought the words: the close tells the reader once more, and it gets nothing twice."""
+    opener, story = Opener(now=True), []
+    turn = begun(opener)
+    turn.take()
+
+    def ready() -> None:
+        story.append("told")
+        if len(story) == 1:
+            story.append(words(turn.take()))
+            turn.close()
+
+    turn.listen(ready)
+    opener.say("enough")
+    assert (story, opener.stream.closed) == (["told", "enough", "told"], True)
+    opener.say("late")
+    assert len(story) == 3
+    with pytest.raises(GatewayError):
+        turn.take()

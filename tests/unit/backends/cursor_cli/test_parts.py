@@ -10,7 +10,6 @@ import pytest
 
 from caretway.backends.cursor_cli.account import CliAccount, read_status
 from caretway.backends.cursor_cli.chat import ChatFiles, CliChat, read_chat, write_chat
-from caretway.backends.cursor_cli.inbox import Inbox
 from caretway.backends.cursor_cli.model_list import FALLBACK, ModelList, read_models, with_aliases
 from caretway.backends.cursor_cli.program import (
     Work,
@@ -18,6 +17,7 @@ from caretway.backends.cursor_cli.program import (
     checked_model,
     child_environment,
     find_program,
+    named_program,
     print_arguments,
     safe_chat_id,
 )
@@ -25,7 +25,6 @@ from caretway.backends.cursor_cli.prompt import render, tail
 from caretway.backends.cursor_cli.scratch import KEPT, Scratch, write_closed
 from caretway.backends.cursor_cli.slots import Slots
 from caretway.core.errors import ErrorKind, GatewayError
-from caretway.core.events import TextDelta
 from caretway.core.request import Image, Message, Role, Text, ToolCall, ToolResult
 from caretway.core.turn import ModelInfo, Snapshot
 from caretway.processes.nursery import Output
@@ -283,6 +282,25 @@ def test_the_program_is_looked_for_by_its_own_name_first(tmp_path: Path) -> None
     assert find_program("not-there", environment) is None
 
 
+def test_a_relative_path_is_taken_from_where_the_gateway_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "tools" / "my-agent"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    for named, environment in (
+        ("tools/my-agent", {"PATH": "/bin"}),
+        ("./tools/my-agent", {"PATH": "/bin"}),
+        ("my-agent", {"PATH": "tools"}),
+    ):
+        assert find_program(named, environment) == str(program)
+    assert named_program("tools/my-agent") == str(program)
+    assert named_program("my-agent") == "my-agent", "that is looked for on the PATH"
+    assert named_program("") == ""
+
+
 # ---------------------------------------------------------------------------------------------- bounds
 
 
@@ -303,22 +321,6 @@ async def test_the_gate_is_fair_and_says_when_it_is_full() -> None:
     assert gate.waiting == 0
     second.leave()
     await gate.join().reached()
-
-
-async def test_the_inbox_loses_nothing_when_its_reader_stops_waiting() -> None:
-    inbox = Inbox(limit=150)
-    waiting = asyncio.gather(inbox.receive())
-    await asyncio.sleep(0)
-    waiting.cancel()
-    inbox.put([TextDelta("a" * 60)])
-    assert inbox.full
-    resumed: list[bool] = []
-    inbox.hold(lambda: resumed.append(True))
-    assert await inbox.receive() == [TextDelta("a" * 60)]
-    assert resumed and not inbox.full
-    inbox.close()
-    with pytest.raises(GatewayError):
-        await inbox.receive()
 
 
 def test_what_is_kept_of_a_chat() -> None:

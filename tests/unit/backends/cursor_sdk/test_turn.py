@@ -16,10 +16,17 @@ from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import Event, TurnEnded, TurnFailed, TurnPaused
 from caretway.core.fold import Reply, fold
 from caretway.core.request import Text, ToolResult, ToolSpec
+from receiving import receive
 
 TOOLS = (ToolSpec("left"), ToolSpec("right"))
 FINISHED = SimpleNamespace(sdk_message=None, result={"status": "RUN_LIFECYCLE_STATUS_FINISHED"})
 FAILED = SimpleNamespace(sdk_message=None, result={"status": "RUN_LIFECYCLE_STATUS_ERROR", "errorMessage": "lost"})
+
+
+def said(text: str) -> SimpleNamespace:
+    content = [SimpleNamespace(text=text)]
+    spoken = SimpleNamespace(type="assistant", message=SimpleNamespace(content=content))
+    return SimpleNamespace(sdk_message=spoken, result=None)
 
 
 class Stage:
@@ -61,7 +68,7 @@ def call(turn: SdkTurn, call_id: str, tool: str = "left") -> "asyncio.Task[Any]"
 async def response(turn: SdkTurn) -> Reply:
     events: list[Event] = []
     while not events or not isinstance(events[-1], TurnPaused | TurnEnded | TurnFailed):
-        events += await turn.receive()
+        events += await receive(turn)
     return fold(events)
 
 
@@ -153,5 +160,33 @@ async def test_closing_is_done_once() -> None:
     with pytest.raises(asyncio.CancelledError):
         await waiting
     with pytest.raises(GatewayError) as closed:
-        await turn.receive()
+        await receive(turn)
     assert closed.value.kind is ErrorKind.CANCELLED
+
+
+async def test_a_slow_reader_leaves_the_records_with_the_run() -> None:
+    stage = Stage()
+    turn = begun(stage, buffer_bytes=10_000)
+    for _ in range(10):
+        stage.records.put_nowait(said("x" * 4000))
+    stage.records.put_nowait(FINISHED)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert stage.records.qsize() == 8, "the third one fills the buffer"
+    assert len((await response(turn)).text) == 40_000
+    await turn.aclose()
+
+
+async def test_records_of_one_go_are_one_batch() -> None:
+    stage = Stage()
+    turn = begun(stage)
+    await asyncio.sleep(0)
+    told: list[int] = []
+    turn.listen(lambda: told.append(len(turn.take())))
+    for word in "abc":
+        stage.records.put_nowait(said(word))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert told == [4], "the start and three words"
+    turn.listen(lambda: None)
+    await turn.aclose()

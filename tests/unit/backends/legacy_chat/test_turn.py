@@ -12,6 +12,7 @@ from caretway.cursor_transport.ports import Listening, RunHandler
 from caretway.wire.envelope import End
 from caretway.wire.errors import ConnectError, write_end
 from caretway.wire.messages import ai
+from receiving import receive
 
 
 def say(text: str) -> bytes:
@@ -64,7 +65,7 @@ async def run(wire: Wire, limits: ChatLimits | None = None, *, renewable: bool =
     turn = ChatTurn(wire.open, limits or ChatLimits(), renewable=renewable)
     events: list[Event] = []
     while not events or not isinstance(events[-1], TurnEnded | TurnFailed):
-        events += await turn.receive()
+        events += await receive(turn)
     await turn.aclose()
     return events
 
@@ -119,7 +120,7 @@ async def test_a_slow_reader_holds_upstream_back() -> None:
     turn = ChatTurn(wire.open, ChatLimits(buffer_bytes=100), renewable=False)
     while "pause" not in wire.did:
         await asyncio.sleep(0)
-    await turn.receive()
+    await receive(turn)
     assert wire.did == ["pause", "resume"]
     await turn.aclose()
     await turn.aclose()

@@ -60,7 +60,7 @@ async def test_a_huge_file_is_cut_and_says_so(tmp_path: Path) -> None:
     assert which == "success"
     assert value.truncated
     assert len(value.content) < 1200
-    assert "read on with offset=91" in value.content
+    assert "continue with offset=91" in value.content
     assert (value.file_size, value.total_lines) == (1_100_000, 100_001)
 
 

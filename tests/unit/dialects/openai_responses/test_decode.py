@@ -348,10 +348,9 @@ def test_references_are_replaced_and_kept_as_what_they_are() -> None:
     asked = [{"type": "item_reference", "id": "msg_1_0"}, {"role": "user", "content": "second"}]
     request = answered(dialect, "2", "two", input=asked)
     assert [each.text for each in request.messages] == ["one", "second"]
-    dialect.errand("DELETE", "/v1/responses/resp_1", {}, None)
-    listed = dialect.errand("GET", "/v1/responses/resp_2/input_items", {}, None)
-    assert listed is not None
-    kinds = [item.get("type", "message") for item in msgspec.json.decode(listed[1])["data"]]
+    dialect.lookups["deleteResponse"]({"id": "resp_1"}, {}, None)
+    listed = dialect.lookups["getInput"]({"id": "resp_2"}, {}, None)
+    kinds = [item.get("type", "message") for item in msgspec.json.decode(listed)["data"]]
     assert kinds == ["message", "message"]
     bare = dialect.decode({"model": "m", "input": [{"id": "msg_2_0"}]}, {})
     assert bare.messages[0].text == "two"

@@ -1,4 +1,4 @@
-"""The store of given responses: bounded by number and by size, least recently used first; and the errands over it."""
+"""The store of given responses: bounded by number and by size, least recently used first; and the lookups over it."""
 
 from typing import Any
 
@@ -88,7 +88,7 @@ def test_what_one_request_reads_is_bounded() -> None:
         assert (caught.value.kind, caught.value.code) == (ErrorKind.TOO_LARGE, "too_much_history")
 
 
-# ---- errands
+# ---- lookups
 
 EVENTS: list[Event] = [TurnStarted(), TextDelta("one"), TurnEnded()]
 
@@ -103,48 +103,28 @@ def dialect() -> Dialect:
     return made
 
 
-def run(dialect: Dialect, method: str, path: str) -> Any:
-    answer = dialect.errand(method, path, {}, None)
-    assert answer is not None
-    assert answer[0] == 200
-    return msgspec.json.decode(answer[1])
+def run(dialect: Dialect, operation: str, name: str) -> Any:
+    return msgspec.json.decode(dialect.lookups[operation]({"id": name}, {}, None))
 
 
-@pytest.mark.parametrize("prefix", ["/v1/responses/", "/responses/"])
-def test_a_stored_response_is_found_listed_and_forgotten(dialect: Dialect, prefix: str) -> None:
-    assert any(f"{prefix}resp_1".startswith(mine) for mine in dialect.errands)
-    found = run(dialect, "GET", f"{prefix}resp_1")
+def test_a_stored_response_is_found_listed_and_forgotten(dialect: Dialect) -> None:
+    found = run(dialect, "getResponse", "resp_1")
     assert (found["id"], found["status"], found["metadata"]) == ("resp_1", "completed", {"k": "v"})
     assert found["output"][0]["content"][0]["text"] == "one"
-    listed = run(dialect, "GET", f"{prefix}resp_2/input_items")
+    listed = run(dialect, "getInput", "resp_2")
     texts = [item["content"][0]["text"] for item in listed["data"]]
     assert texts == ["second", "one", "first"]
     assert listed["first_id"] == listed["data"][0]["id"]
     assert listed["last_id"] == listed["data"][-1]["id"]
     assert listed["has_more"] is False
-    assert run(dialect, "DELETE", f"{prefix}resp_1") == {"id": "resp_1", "object": "response", "deleted": True}
+    assert run(dialect, "deleteResponse", "resp_1") == {"id": "resp_1", "object": "response", "deleted": True}
     with pytest.raises(GatewayError) as caught:
-        dialect.errand("GET", f"{prefix}resp_1", {}, None)
+        run(dialect, "getResponse", "resp_1")
     assert caught.value.kind is ErrorKind.NOT_FOUND
 
 
-def test_cancel_is_for_background_responses(dialect: Dialect) -> None:
+@pytest.mark.parametrize(("name", "kind"), [("resp_1", ErrorKind.UNSUPPORTED), ("resp_9", ErrorKind.NOT_FOUND)])
+def test_cancel_is_for_background_responses(dialect: Dialect, name: str, kind: ErrorKind) -> None:
     with pytest.raises(GatewayError) as caught:
-        dialect.errand("POST", "/v1/responses/resp_1/cancel", {}, None)
-    assert caught.value.kind is ErrorKind.UNSUPPORTED
-    with pytest.raises(GatewayError) as caught:
-        dialect.errand("POST", "/v1/responses/resp_9/cancel", {}, None)
-    assert caught.value.kind is ErrorKind.NOT_FOUND
-
-
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("GET", "/v1/responses/"),
-        ("PUT", "/v1/responses/resp_1"),
-        ("GET", "/v1/responses/resp_1/nope"),
-        ("POST", "/v1/responses/compact"),
-    ],
-)
-def test_there_is_nothing_else(dialect: Dialect, method: str, path: str) -> None:
-    assert dialect.errand(method, path, {}, None) is None
+        run(dialect, "cancelResponse", name)
+    assert caught.value.kind is kind

@@ -1,0 +1,89 @@
+"""The rows of the table of calls: what is known of one tool call, and whether two tell of the same. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from ...builtin_tools.decisions import Convert
+from ...core.events import Event
+from ...core.request import Image, ToolResult
+from .arguments import rest, same_meaning, spellings
+
+
+class CallState(Enum):
+    WRITING = "being written"
+    ASKED = "asked for"
+    ANSWERED = "answered"
+
+
+class Saved(Enum):
+    NO = "in no checkpoint"
+    LIKELY = "the model spoke after the result, then came a checkpoint"
+    YES = "in the checkpoint"
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    id: str
+    name: str
+    convert: Convert | None = None
+    """None: it runs on this side."""
+    wire_ids: tuple[str, ...] = ()
+    """All that the server calls it."""
+    state: CallState = CallState.WRITING
+    arguments: str = ""
+    begun: bool = False
+    """The client has its start."""
+    streamed: str = ""
+    """What the client has of its arguments."""
+    draft: str = ""
+    """What this attempt has told of them."""
+    exec_id: int | None = None
+    """The exec that waits for the result, on this attempt."""
+    typed: bool = False
+    """The answer has a fixed shape (a redirected exec) and no room for other words."""
+    shown: bool = False
+    """The client has the whole call."""
+    result: ToolResult | None = None
+    replies: Sequence[bytes] = ()
+    """What answered a call that ran on this side."""
+    taken: bool = False
+    """The server said that it has the result."""
+    saved: Saved = Saved.NO
+    step: int = 0
+    """Calls of one step are made together; those of the next, after their results."""
+    size: int = 0
+
+    @property
+    def here(self) -> bool:
+        return self.convert is None
+
+    @property
+    def forgotten(self) -> bool:
+        return self.state is CallState.ANSWERED and self.result is None and not self.replies
+
+    @property
+    def remembered_bytes(self) -> int:
+        size = len(self.arguments) + len(self.streamed) + sum(map(len, self.replies))
+        if self.result is not None:
+            size += sum(len(part.data) if isinstance(part, Image) else len(part.text) for part in self.result.content)
+        return size
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    call: Call
+    events: Sequence[Event] = ()
+    replies: Sequence[bytes] = ()
+    """The answer, when it is known."""
+    run: bool = False
+    """It is to be run on this side, now."""
+
+
+def means(call: Call, name: str, arguments: str, draft: str) -> bool:
+    """A call on the wire is this one: by its name, and by its arguments however they are spelled."""
+    if call.name != name:
+        return False
+    if call.state is CallState.WRITING:
+        return rest(call.streamed, spellings(draft, arguments)) is not None
+    return same_meaning(call.arguments, arguments)

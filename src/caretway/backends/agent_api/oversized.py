@@ -1,0 +1,43 @@
+"""Calls with more arguments than can be worked on (`wire.heavy.Oversized`): what the model and the client are told.
+
+The model hears that its call was too large, as the result of the call, and goes on with smaller ones. That is bounded
+in number. A client that has the beginning of such a call cannot be told that it is void, so there the turn ends.
+"""
+
+from typing import Final
+
+from ...builtin_tools import execs
+from ...core.errors import ErrorKind, GatewayError
+from ...core.json_bounds import crowded
+from ...core.request import Text, ToolResult
+from ...wire.heavy import MAX_ASKED_BYTES
+from ...wire.messages import pb
+from .arguments import complete
+
+MAX_OVERSIZED: Final = 8
+"""Of one turn. A model that does not learn from so many answers never will."""
+_LIMIT: Final = f"at most {MAX_ASKED_BYTES // 1024} KiB and about 5,000 values in one call"
+_TOLD: Final = f"The arguments of this call are too large ({_LIMIT}). Nothing was done. Make several smaller calls."
+
+
+def whole(text: str) -> bool:
+    """The model's own text of a call is all of it, and no more than can be worked on."""
+    return bool(text) and not crowded(text) and complete(text)
+
+
+def too_large(exec_: pb.ExecServerMessage) -> list[bytes]:
+    """The answer to the exec: a tool that says no."""
+    if exec_.WhichOneof("message") != "mcp_args":
+        return execs.refuse(exec_, _TOLD)
+    result = ToolResult("", (Text(_TOLD),), is_error=True)
+    return [execs.answer(execs.mcp_result(exec_.id, result)), execs.stream_close(exec_.id)]
+
+
+def cannot_go_on(name: str, *, begun: bool) -> GatewayError:
+    why = "and the client has its beginning already" if begun else f"for the {MAX_OVERSIZED + 1}th time in this turn"
+    return GatewayError(
+        ErrorKind.UPSTREAM_PROTOCOL,
+        f"The model called `{name[:200]}` with arguments that are too large ({_LIMIT}), {why}.",
+        hint="Do not run that call. Ask for smaller steps, for instance to write a large file in parts.",
+        code="tool_call_too_large",
+    )

@@ -1,0 +1,254 @@
+"""The life of one run on the Agent API, sans I/O: its attempts, what is done when one is lost, its clock, its end.
+
+What is said in it is `conversation.py`. Remembered: the last checkpoint, what was said since, the calls, and how often
+the run was reopened. That is the retry budget, which progress renews; a later attempt waits longer (backoff). Which
+rung comes next is decided by `core.recovery`, and the reason travels with it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from ...builtin_tools import execs
+from ...core.errors import ErrorKind, GatewayError
+from ...core.events import Event, Recovered, TurnFailed, TurnPaused, TurnStarted, UsageReported
+from ...core.recovery import BROKEN, Cause, Loss, Rung, next_step
+from ...core.request import Role, TurnRequest
+from ...wire.messages import pb
+from .blob_store import BlobStore
+from .calls import Call, CallTable
+from .compose import Opening
+from .echo import Echo
+from .held import held_results
+from .tally import AgentTally
+from .watch import ConversationLimits, GivenUp, Watch
+
+_HEARTBEAT: Final = pb.AgentClientMessage(client_heartbeat=pb.ClientHeartbeat()).SerializeToString()
+_BACKOFF_S: Final = 0.25
+
+
+class RunPhase(Enum):
+    NEW = "not opened"
+    RUNNING = "running"
+    PAUSED = "waiting for tool results"
+    LOST = "lost while it waited"
+    OVER = "over"
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """The next attempt."""
+
+    delay: float
+    alone: bool
+    """On a connection of its own: the last one broke."""
+
+
+class RunLife:
+    __slots__ = (
+        "_attempts",
+        "_blobs",
+        "_calls",
+        "_checkpoint",
+        "_echo",
+        "_ended",
+        "_heard",
+        "_limits",
+        "_moved",
+        "_opening",
+        "_reopened",
+        "_results_given",
+        "_spoke",
+        "_tally",
+        "_waited",
+        "_worked_here",
+        "aborted_jobs",
+        "events",
+        "jobs",
+        "nobody_there",
+        "outgoing",
+        "phase",
+        "shape",
+        "visible",
+        "watch",
+    )
+
+    def __init__(
+        self,
+        opening: Opening,
+        request: TurnRequest,
+        limits: ConversationLimits,
+        fetch_blob: Callable[[bytes], bytes | None],
+    ) -> None:
+        self.phase = RunPhase.NEW
+        self.outgoing: list[bytes] = []
+        self.events: list[Event] = []
+        self.jobs: Sequence[tuple[Call, pb.ExecServerMessage]] = ()
+        """To be run; whoever takes them leaves `()`."""
+        self.aborted_jobs: Sequence[Call] = ()
+        """The same, to be given up."""
+        self.visible = False
+        """The client has seen something of this response."""
+        self._opening = opening
+        self._limits = limits
+        self._blobs = BlobStore(opening.blobs, fetch_blob, limits.max_blob_bytes)
+        self._checkpoint: bytes | None = None
+        self._attempts = 0
+        self._reopened = request.reopened
+        self._waited = self._moved = self._worked_here = False
+        self._results_given = request.messages[-1].role is Role.TOOL
+        self._spoke = False  # the model, since it was given results on this attempt
+        self._ended = False
+        self.shape = 0
+        """Which of the opening's ways to ask for the model."""
+        self._heard = False  # the model was, before this response or by a tool that ran here
+        self.nobody_there = False
+        """The turn ended with nothing said and nothing counted, and the model can be asked for in another way."""
+        self._echo = Echo()
+        self._calls = CallTable(parallel=request.tool_choice.parallel)
+        self._tally = AgentTally(opening.context_tokens)
+        self.watch = Watch(limits)
+
+    def open(self, now: float) -> None:
+        """The first message of an attempt: the whole opening, or from the last checkpoint on."""
+        if self.phase is RunPhase.NEW:
+            self.events.append(TurnStarted(self._opening.context_tokens))
+        self.phase = RunPhase.RUNNING
+        self._attempts += 1
+        self._spoke = False
+        if self._attempts > 1:
+            self._tally.reopened()
+        self.watch.opened(now, again=self._attempts > 1)
+        self.outgoing.append(self._opening.run_request(self._checkpoint, self.shape))
+
+    @property
+    def ended(self) -> bool:
+        """The turn came to its proper end upstream."""
+        return self.phase is RunPhase.OVER and self._ended
+
+    @property
+    def reshapable(self) -> bool:
+        """Nothing was heard of the model in this turn, and there is another way to ask for it."""
+        unheard = not (self.visible or self._spoke or self._heard or self._calls.step)
+        return unheard and self.shape + 1 < len(self._opening.models)
+
+    def rename(self, conversation_id: str) -> None:
+        """One that was refused without a reason may stay so under its name."""
+        self._opening = self._opening.renamed(conversation_id)
+
+    @property
+    def understood(self) -> bool:
+        """Something was heard of the model."""
+        return self.visible or self.phase is RunPhase.PAUSED
+
+    @property
+    def fills_window(self) -> bool:
+        return self._tally.fills_window
+
+    def lost(self, cause: Cause, fault: GatewayError | None, *, retryable: bool) -> Retry | None:
+        """The attempt is over before the turn was. The next attempt, or None: it is settled."""
+        if self.phase is RunPhase.PAUSED:
+            self.phase = RunPhase.LOST  # the client's results will be replayed into a new run
+        if self.phase is not RunPhase.RUNNING:
+            return None
+        if fault is None:
+            fault = GatewayError(ErrorKind.UPSTREAM_DOWN, "Cursor ended the stream before the answer was complete.")
+        if not retryable:
+            self.fail(fault)
+            return None
+        if cause is Cause.SHAPE:
+            self.shape += 1
+            self._checkpoint = None  # nothing was said: it begins anew
+            self.nobody_there = False
+        step = next_step(self._loss(cause))
+        match step.rung:
+            case Rung.GIVE_UP:
+                said = f"{fault.message.rstrip()} (Not tried again: {step.reason}.)"
+                self.fail(GatewayError(fault.kind, said, fault.hint, code=fault.code, retry_after=fault.retry_after))
+                return None
+            case Rung.HAND_OVER:
+                self._recovered(step.rung, cause)
+                self._pause()
+                self.phase = RunPhase.LOST
+                return None
+            case Rung.FRESH_RUN:
+                self._reopened += 1
+                self._recovered(step.rung, cause)
+                self.fail(GatewayError(ErrorKind.TURN_GONE, fault.message, hint=fault.hint))
+                return None
+            case Rung.SAME_RUN:
+                delay = _BACKOFF_S * 2.0 ** (self._reopened - 1) if self._reopened else 0.0
+                self._reopened += 1
+                self._waited = self._waited or cause in (Cause.SILENT, Cause.STALLED)
+                self._moved = False
+                self._echo.rewind()
+                self._calls.reopened(held_results(self._checkpoint, self._blobs.own))
+                self._recovered(step.rung, cause)
+                return Retry(delay, alone=cause in BROKEN)
+
+    def _loss(self, cause: Cause) -> Loss:
+        return Loss(
+            cause,
+            reopened=self._reopened,
+            budget=self._limits.retries,
+            visible=self.visible,
+            calls_out=bool(self._calls.step),
+            call_open=self._calls.writing > 0,
+            results_given=self._results_given,
+            worked_here=self._worked_here,
+            repeatable=self._echo.replayable,
+            waited=self._waited,
+        )
+
+    def _recovered(self, rung: Rung, cause: Cause) -> None:
+        self.events.append(Recovered(rung.value, cause.value, self._reopened))
+
+    def _progress_made(self) -> None:
+        """The retry budget is renewed."""
+        self._reopened = 0
+        self._waited = False
+
+    def fail(self, error: GatewayError) -> None:
+        if self.phase is not RunPhase.OVER:
+            self.phase = RunPhase.OVER
+            self.events.append(TurnFailed(error.after_work() if self._worked_here else error))
+
+    def _fail(self, kind: ErrorKind, message: str, hint: str = "") -> None:
+        self.fail(GatewayError(kind, message, hint=hint))
+
+    def _refused(self, fault: GatewayError) -> None:
+        """Something that upstream sent cannot be done."""
+        if fault.kind is ErrorKind.TURN_GONE:
+            self.lost(Cause.INCOMPLETE, fault, retryable=True)
+        else:
+            self.fail(fault)
+
+    # ---- time
+
+    def tick(self, now: float, *, reading: bool = True) -> GivenUp | None:
+        """Heartbeats, the quiet after a tool call, the two watchdogs. A verdict means: this attempt is lost.
+
+        `reading` is False while the client is so slow that upstream is held back: then its silence proves nothing.
+        """
+        if self.phase not in (RunPhase.RUNNING, RunPhase.PAUSED):
+            return None
+        watch = self.watch
+        if watch.beats(now):
+            self.outgoing.append(_HEARTBEAT)
+        if watch.exec_beats(now):
+            self.outgoing.extend(map(execs.heartbeat, self._calls.open))
+        if watch.pause_at is not None and now >= watch.pause_at:
+            self._pause()
+        if not reading:
+            watch.held_back(now)
+        verdict = watch.silent(now)
+        if verdict is None and self.phase is RunPhase.RUNNING:
+            verdict = watch.stalled(now, tool_runs=self._calls.runs_here)
+        return verdict
+
+    def _pause(self) -> None:
+        self.watch.pause_at = None
+        self.phase = RunPhase.PAUSED
+        self.events.append(UsageReported(self._tally.paused()))
+        self.events.append(TurnPaused())

@@ -1,0 +1,29 @@
+"""Calls of a client's tools as the wire tells them: their names, their ids, their answers. Pure."""
+
+from typing import Any, Final
+
+from ...builtin_tools import execs
+from ...core.request import ToolResult, TurnRequest
+from ...wire.messages import pb
+
+_NONE: Final[frozenset[Any]] = frozenset()  # shared: most turns have no tools, and a set is large
+
+
+def offered_names(request: TurnRequest) -> frozenset[str]:
+    if not request.tools or request.tool_choice.mode == "none":
+        return _NONE
+    return frozenset([tool.name for tool in request.tools])
+
+
+def client_name(args: pb.McpArgs) -> str:
+    return args.tool_name or args.name
+
+
+def wire_ids(call: pb.ToolCall, envelope: str) -> tuple[str, ...]:
+    """The ids under which a call is told of. The inner one, which its exec will use, comes first."""
+    inner = call.mcp_tool_call.args.tool_call_id if call.WhichOneof("tool") == "mcp_tool_call" else ""
+    return tuple(dict.fromkeys(one for one in (inner, call.tool_call_id, envelope) if one))
+
+
+def mcp_answer(exec_id: int, result: ToolResult) -> list[bytes]:
+    return [execs.answer(execs.mcp_result(exec_id, result)), execs.stream_close(exec_id)]

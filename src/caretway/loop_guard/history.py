@@ -1,0 +1,278 @@
+"""The loop guard for a client's tools: finds in a request's history a call that repeats and brings nothing new.
+
+In: the whole history, so there is no state to keep, and a stateless client is guarded, too. Out: a verdict on the
+results that came with this request. `loop_guard` follows the verdict; the client's own history stays what it was.
+
+The calls of one answer are a step. A call *repeats* when an earlier step has the same tool with the same arguments (as
+JSON, not as text) and the same result. The count starts again
+  - for one call, when its result differs from the last one (polling something that moves is no loop);
+  - for all calls, when a step brings anything new: the model looks elsewhere, or acts;
+  - for all calls, when the user speaks: after an answer always, beside tool results if the words are new (some clients
+    attach the same reminder to every result).
+So only a model that goes in circles is caught, through one call or through several in turn. How often a call may
+repeat is in `rule`. A call whose arguments were refused is never counted generously: it will be refused again. At the
+limit the model is warned (`Correct`), at the next repeat the turn ends (`Stop`).
+"""
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from msgspec.structs import replace
+
+from ..core.canonical import canonical_json
+from ..core.errors import ErrorKind, GatewayError
+from ..core.request import Image, Message, Part, Role, Text, ToolCall, ToolResult, TurnRequest, last_answer
+from .rule import LOOKING, RepeatLevel, plain_name, repeat_level, warning
+
+log = logging.getLogger(__name__)
+
+
+class CallOutcome(Enum):
+    SUCCESS = "success"
+    ERROR = "error"
+    VALIDATION_FAILURE = "validation_failure"
+    """The tool never ran: its arguments were refused."""
+
+
+_FAILED: Final = re.compile(
+    r"\s*(<tool_use_error>|<error>|\[error\]|error\b|inputvalidationerror"
+    r"|invalid (tool )?(arguments|parameters|input)\b"
+    r"|the arguments provided to the tool are invalid|the \S+ tool was called with invalid)",
+    re.IGNORECASE,
+)
+_REFUSED: Final = re.compile(
+    r"input ?validation ?error|invalid (tool )?(arguments?|parameters?|input)\b|arguments? provided .{0,40}\binvalid"
+    r"|(schema|argument|parameter|input) validation|validation (error|failed)"
+    r"|(missing|required) (required )?(argument|parameter|property|field)",
+    re.IGNORECASE,
+)
+_HEAD: Final = 300
+"""How much of a failure is read to find its reason, which comes first."""
+
+
+def outcome(result: ToolResult) -> CallOutcome:
+    """Some dialects cannot mark a failure, so its text decides too; a success is never read for reasons."""
+    text = result.text[:_HEAD]
+    if not result.is_error and not _FAILED.match(text):
+        return CallOutcome.SUCCESS
+    return CallOutcome.VALIDATION_FAILURE if _REFUSED.search(text) else CallOutcome.ERROR
+
+
+@dataclass(frozen=True, slots=True)
+class Ok:
+    """No call repeats too often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Correct:
+    """The results of these calls should carry the message to the model."""
+
+    call_ids: tuple[str, ...]
+    message: str
+    tools: tuple[str, ...]
+    repeats: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    error: GatewayError
+    tools: tuple[str, ...]
+    repeats: int
+
+
+Verdict = Ok | Correct | Stop
+
+
+@dataclass(frozen=True, slots=True)
+class LoopGuard:
+    max_repeat: int = 2
+    """0 switches the guard off."""
+    generous: frozenset[str] = LOOKING
+
+    def verdict(self, history: Sequence[Message]) -> Verdict:
+        """On the calls whose results come last in the history. Takes time in proportion to its length, and hardly any
+        when they brought something new, or when there are none."""
+        if self.max_repeat <= 0 or not _came_before(history):
+            return Ok()
+        levels = [(run, self.level(run)) for run in _last_runs(history)]
+        circling = [run for run, level in levels if level is not RepeatLevel.BELOW_LIMIT]
+        if not circling:
+            return Ok()
+        if past := [run for run, level in levels if level is RepeatLevel.PAST_LIMIT]:
+            worst = max(past, key=_repeats)
+            return Stop(_error(worst), (worst.tool,), worst.repeats)
+        repeats = min(map(_repeats, circling))
+        tools = tuple(dict.fromkeys(run.tool for run in circling))
+        call_ids = tuple(call_id for run in circling for call_id in run.call_ids)
+        return Correct(call_ids, warning(repeats + 1), tools, repeats)
+
+    def level(self, run: "Repetition") -> RepeatLevel:
+        looks = plain_name(run.tool) in self.generous and run.outcome is not CallOutcome.VALIDATION_FAILURE
+        return repeat_level(run.repeats, self.max_repeat, generous=looks)
+
+
+def loop_guard(max_repeat: int) -> Callable[[TurnRequest], TurnRequest]:
+    """The request as the model should see it. Raises GatewayError(TOOL_LOOP) when the model ignored the warning."""
+    guard = LoopGuard(max_repeat)
+
+    def guarded(request: TurnRequest) -> TurnRequest:
+        match guard.verdict(request.messages):
+            case Ok():
+                return request
+            case Correct(tools=tools, repeats=repeats) as verdict:
+                log.warning("loop guard: %s repeated %d times; the model is warned", ", ".join(tools), repeats)
+                return corrected(request, verdict)
+            case Stop(error=error, tools=tools, repeats=repeats):
+                log.warning("loop guard: %s repeated %d times; the turn ends", ", ".join(tools), repeats)
+                raise error
+
+    return guarded
+
+
+def corrected(request: TurnRequest, verdict: Correct) -> TurnRequest:
+    """The request as the model should see it. The client's own history stays what it was: remember that one."""
+    last = last_answer(request.messages)
+    wanted = frozenset(verdict.call_ids)
+    note = Text(f"\n\n{verdict.message}")
+
+    def extended(part: Part) -> Part:
+        if isinstance(part, ToolResult) and part.call_id in wanted:
+            return replace(part, content=(*part.content, note))
+        return part
+
+    tail = (replace(message, parts=tuple(map(extended, message.parts))) for message in request.messages[last:])
+    return replace(request, messages=(*request.messages[:last], *tail))
+
+
+# ---- counting
+
+_Content = tuple[str | bytes, ...]
+
+
+@dataclass(slots=True)
+class Repetition:
+    """One call, made again and again with the same result."""
+
+    tool: str
+    outcome: CallOutcome
+    content: _Content
+    repeats: int = 0
+    call_ids: list[str] = field(default_factory=list)
+    """The calls of the newest step."""
+
+
+_Call = tuple[str, str]
+_Print = tuple[_Call, CallOutcome, _Content]
+
+
+@dataclass(slots=True)
+class _Step:
+    """What came between two answers: results, and whether the user spoke."""
+
+    results: list[tuple[_Print, str]] = field(default_factory=list)
+    words: list[str] = field(default_factory=list)
+
+
+def _came_before(history: Sequence[Message]) -> bool:
+    """False when the newest step has no results, or one that no earlier step had: then none of its calls repeats, and
+    there is nothing to count. Compares results as they are; reading each call of a long history costs far more."""
+    end = last_answer(history)
+    brought = _results(history[end - 1 :]) if end else []
+    if not brought:
+        return False
+    called = {part.id for part in history[end - 1].parts if isinstance(part, ToolCall)}
+    if len(called.intersection([result.call_id for result in brought])) < len(brought):
+        return True  # one of them answers something older, or nothing: only counting tells
+    new = [_content(result) for result in brought]
+    for result in _results(history[: end - 1]):
+        content = _content(result)
+        if content in new:
+            new = [other for other in new if other != content]
+            if not new:
+                return True
+    return False
+
+
+def _last_runs(history: Iterable[Message]) -> list[Repetition]:
+    """The runs that the newest step is part of."""
+    seen: set[_Print] = set()
+    heard: set[str] = set()
+    runs: dict[_Call, Repetition] = {}
+    newest: list[Repetition] = []
+    for step in _steps(history):
+        if any(fingerprint not in seen for fingerprint, _ in step.results):
+            runs.clear()
+        newest = _count(step, runs)
+        seen.update(fingerprint for fingerprint, _ in step.results)
+        if step.words and (not step.results or not heard.issuperset(step.words)):
+            runs.clear()
+            newest = []
+        heard.update(step.words)
+    return newest
+
+
+def _count(step: _Step, runs: dict[_Call, Repetition]) -> list[Repetition]:
+    """Twins within one step are one call: nothing could be learned between them."""
+    touched: dict[_Call, Repetition] = {}
+    for (call, came_out, content), call_id in step.results:
+        run = runs.get(call)
+        if run is None or (run.outcome, run.content) != (came_out, content):
+            run = runs[call] = Repetition(call[0], came_out, content)
+        elif call not in touched:
+            run.repeats += 1
+            run.call_ids = []
+        run.call_ids.append(call_id)
+        touched[call] = run
+    return list(touched.values())
+
+
+def _steps(history: Iterable[Message]) -> Iterable[_Step]:
+    waiting: dict[str, ToolCall] = {}
+    step = _Step()
+    for message in history:
+        if message.role is Role.ASSISTANT:
+            yield step
+            step = _Step()
+        for part in message.parts:
+            match part:
+                case ToolCall(id=call_id):
+                    waiting[call_id] = part
+                case ToolResult(call_id=call_id) if (call := waiting.pop(call_id, None)) is not None:
+                    made = (call.name, canonical_json(call.arguments))
+                    step.results.append(((made, outcome(part), _content(part)), call_id))
+                case Text(text=text) if message.role is Role.USER and (words := text.strip()):
+                    step.words.append(words)
+                case _:
+                    pass
+    yield step
+
+
+def _results(messages: Sequence[Message]) -> list[ToolResult]:
+    assistant, result = Role.ASSISTANT, ToolResult  # who calls does not answer; looked up once, histories are long
+    return [
+        part for message in messages if message.role is not assistant for part in message.parts if type(part) is result
+    ]
+
+
+def _content(result: ToolResult) -> _Content:
+    """The result itself, not a digest of it: strings keep their own hash."""
+    images = [part.data for part in result.content if isinstance(part, Image)]
+    return (result.text.strip(), *images)
+
+
+def _repeats(run: Repetition) -> int:
+    return run.repeats
+
+
+def _error(run: Repetition) -> GatewayError:
+    return GatewayError(
+        ErrorKind.TOOL_LOOP,
+        f"The model called `{run.tool}` {run.repeats + 1} times with the same arguments and the same result"
+        f" ({run.outcome.value}), even after a warning. The turn was ended.",
+        hint="Say what to do differently, or raise TOOL_LOOP_MAX_REPEAT (0 switches the loop guard off).",
+        code="tool_loop_detected",
+    )

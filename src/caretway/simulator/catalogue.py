@@ -1,0 +1,207 @@
+"""Models as Cursor has them: base models with their variants, and the flat slugs that name some of the variants.
+
+A variant is a complete set of parameters. Names and numbers follow what others recorded in August and September 2026;
+which models exist is made up, and every display name says so. The table is the whole truth of the simulated list: 181
+slugs, 28 of which need max mode, one family listed and dead.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Family = Literal["auto", "composer", "fable", "claude", "gpt", "grok", "gemini", "kimi", "glm", "sim"]
+Params = tuple[tuple[str, str], ...]
+
+CURSOR_FAMILIES: Final = ("auto", "composer", "sim")
+"""Served by Cursor's own workers; all others are external."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    params: Params
+    slug: str = ""
+    """The flat id that means it; empty when none does."""
+    max_mode: bool = False
+    default: bool = False
+    dead: bool = False
+    """Listed, and every run is `not_found`."""
+
+    def bracket(self, base: str) -> str:
+        inside = ",".join(f"{name}={value}" for name, value in self.params)
+        return f"{base}[{inside}]" if inside else base
+
+
+@dataclass(frozen=True, slots=True)
+class BaseModel:
+    id: str
+    name: str
+    family: Family
+    variants: tuple[Variant, ...]
+    windows: tuple[int, int] = (0, 0)
+    """Of the context, without and with max mode; 0 where the list does not tell."""
+
+    @property
+    def tiered(self) -> bool:
+        """A bare id is refused: the model has rungs, and one must be named."""
+        return any(name in ("effort", "reasoning") for variant in self.variants for name, _ in variant.params)
+
+    @property
+    def default(self) -> Variant:
+        return next((variant for variant in self.variants if variant.default), self.variants[0])
+
+    @property
+    def images(self) -> bool:
+        return self.family not in ("auto", "composer", "glm")
+
+    @property
+    def parameters(self) -> dict[str, tuple[str, ...]]:
+        found: dict[str, dict[str, None]] = {}
+        for variant in self.variants:
+            for name, value in variant.params:
+                found.setdefault(name, {})[value] = None
+        return {name: tuple(values) for name, values in found.items()}
+
+
+def _join(*words: str) -> str:
+    return "-".join(word for word in words if word)
+
+
+def _claude(
+    base: str,
+    name: str,
+    efforts: Sequence[str],
+    *,
+    family: Family = "claude",
+    thinking_first: bool = True,
+    fast: bool = False,
+    windows: tuple[str, str] | None = ("200k", "1m"),
+    dead: bool = False,
+) -> BaseModel:
+    def variants() -> Iterator[Variant]:
+        first = True
+        for thinks in ("false", "true"):
+            for effort in efforts or ("",):
+                word = "thinking" if thinks == "true" else ""
+                slug = _join(base, word, effort) if thinking_first else _join(base, effort, word)
+                for quick in ("false", "true") if fast else ("",):
+                    for context in windows or ("",):
+                        wide = windows is not None and context == windows[1]
+                        if quick == "true" and wide:
+                            continue
+                        pairs = [("thinking", thinks), ("context", context), ("effort", effort), ("fast", quick)]
+                        params = tuple((key, value) for key, value in pairs if value)
+                        named = "" if wide else _join(slug, "fast" if quick == "true" else "")
+                        is_max = wide or quick == "true"
+                        yield Variant(params, named, is_max, default=first, dead=dead and quick != "true")
+                        first = False
+
+    return BaseModel(base, name, family, tuple(variants()))
+
+
+def _tiers(
+    base: str,
+    name: str,
+    family: Family,
+    parameter: str,
+    rungs: Sequence[str],
+    *,
+    prefix: str = "",
+    fast: bool = False,
+    wide: bool = False,
+    windows: tuple[int, int] = (0, 0),
+) -> BaseModel:
+    def variants() -> Iterator[Variant]:
+        for index, rung in enumerate(rungs):
+            for quick in ("false", "true") if fast else ("",):
+                for context in ("272k", "1m") if wide else ("",):
+                    pairs = [("context", context), (parameter, rung), ("fast", quick)]
+                    params = tuple((key, value) for key, value in pairs if value)
+                    slug = _join(prefix + base, rung, "fast" if quick == "true" else "")
+                    is_max = context == "1m"
+                    first = not index and not is_max and quick != "true"
+                    yield Variant(params, "" if is_max else slug, is_max, default=first)
+
+    return BaseModel(base, name, family, tuple(variants()), windows)
+
+
+def _plain(base: str, name: str, family: Family, windows: tuple[int, int] = (0, 0)) -> BaseModel:
+    return BaseModel(base, name, family, (Variant((), base, default=True),), windows)
+
+
+def _composer(base: str, name: str) -> BaseModel:
+    """The bare id means the fast variant, which costs more; `fast=false` must be asked for."""
+    slow = Variant((("fast", "false"),))
+    quick = Variant((("fast", "true"),), f"{base}-fast", default=True)
+    return BaseModel(base, name, "composer", (slow, quick), (200_000, 0))
+
+
+_FOUR: Final = ("low", "medium", "high", "max")
+_FIVE: Final = ("low", "medium", "high", "xhigh", "max")
+_GPT: Final = ("low", "medium", "high", "xhigh")
+_AUTO: Final = tuple(
+    Variant((("optimization", value),), default=value == "balance") for value in ("cost", "balance", "intelligence")
+)
+
+BASES: Final = (
+    BaseModel("default", "Auto", "auto", _AUTO),
+    _plain("sim-auto", "Sim Auto", "sim", (200_000, 200_000)),
+    _plain("sim-fast", "Sim Fast", "sim"),
+    _tiers("sim-think", "Sim Think", "sim", "effort", ("low", "medium", "high")),
+    _composer("composer-2.5", "Composer <span>2.5</span>"),
+    _composer("composer-2", "Composer 2"),
+    _plain("composer-1.5", "Composer 1.5", "composer"),
+    _claude("claude-fable-5", "Fable 5", _FIVE, family="fable", windows=("300k", "1m")),
+    _claude("claude-opus-5", "Opus 5", _FIVE, fast=True, dead=True),
+    _claude("claude-opus-4-8", "Opus 4.8", _FIVE, fast=True),
+    _claude("claude-4.6-opus", "Opus 4.6", _FOUR, thinking_first=False, fast=True),
+    _claude("claude-sonnet-5", "Sonnet 5", _FOUR),
+    _claude("claude-4.6-sonnet", "Sonnet 4.6", ("low", "medium", "high"), thinking_first=False),
+    _claude("claude-4.5-sonnet", "Sonnet 4.5", (), windows=None),
+    _claude("claude-4.5-haiku", "Haiku 4.5", (), windows=None),
+    _tiers(
+        "gpt-5.5", "GPT-5.5", "gpt", "reasoning", ("none", "low", "medium", "high", "extra-high"), fast=True, wide=True
+    ),
+    _tiers("gpt-5.4", "GPT-5.4", "gpt", "reasoning", _GPT, fast=True, wide=True),
+    _tiers("gpt-5.4-mini", "GPT-5.4 Mini", "gpt", "reasoning", ("none", *_GPT)),
+    _tiers("gpt-5.4-nano", "GPT-5.4 Nano", "gpt", "reasoning", ("none", *_GPT)),
+    _tiers("gpt-5.3-codex", "GPT-5.3 Codex", "gpt", "reasoning", _GPT, fast=True),
+    _tiers("gpt-5.2", "GPT-5.2", "gpt", "reasoning", _GPT, fast=True),
+    _tiers("gpt-5.2-codex", "GPT-5.2 Codex", "gpt", "reasoning", _GPT, fast=True),
+    _tiers("gpt-5.1", "GPT-5.1", "gpt", "reasoning", ("low", "medium", "high")),
+    _tiers("gpt-5.1-codex-max", "GPT-5.1 Codex Max", "gpt", "reasoning", _GPT, fast=True),
+    _tiers("gpt-5.1-codex-mini", "GPT-5.1 Codex Mini", "gpt", "reasoning", ("low", "medium", "high")),
+    _plain("gpt-5-mini", "GPT-5 Mini", "gpt", (272_000, 0)),
+    _tiers("grok-4.5", "Grok 4.5", "grok", "effort", ("low", "medium", "high"), prefix="cursor-", fast=True),
+    _plain("grok-code-fast-1", "Grok Code", "grok"),
+    _plain("gemini-3.1-pro", "Gemini 3.1 Pro", "gemini", (200_000, 1_000_000)),
+    _tiers("gemini-3.5-flash", "Gemini 3.5 Flash", "gemini", "reasoning", ("low", "medium", "high")),
+    _plain("gemini-3-flash", "Gemini 3 Flash", "gemini"),
+    _plain("gemini-2.5-flash", "Gemini 2.5 Flash", "gemini"),
+    _tiers("kimi-k3", "Kimi K3", "kimi", "reasoning", ("low", "high", "max")),
+    _plain("kimi-k2.5", "Kimi K2.5", "kimi"),
+    _tiers("glm-5.2", "GLM 5.2", "glm", "reasoning", ("high", "max")),
+)
+BY_ID: Final = {base.id: base for base in BASES}
+BY_SLUG: Final = {variant.slug: (base, variant) for base in BASES for variant in base.variants if variant.slug}
+
+
+def slugs() -> Iterator[tuple[str, BaseModel, Variant]]:
+    """The flat list, as `GetUsableModels` has it. A model without rungs is also listed by its bare id."""
+    for base in BASES:
+        if not base.tiered and base.id not in BY_SLUG:
+            yield base.id, base, base.default
+        for variant in base.variants:
+            if variant.slug:
+                yield variant.slug, base, variant
+
+
+def family(model: str) -> Family:
+    """Of a slug, a base id or a bracket string; what nobody knows is served like Cursor's own."""
+    bare = model.partition("[")[0]
+    if bare in BY_ID:
+        return BY_ID[bare].family
+    return BY_SLUG[bare][0].family if bare in BY_SLUG else "sim"
+
+
+def is_external(model: str) -> bool:
+    return family(model) not in CURSOR_FAMILIES

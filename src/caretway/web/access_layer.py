@@ -1,0 +1,93 @@
+"""Between connections and the application: who may come in, how often, and, when asked for, a record of what passed.
+
+The decisions are `access`, `admission` and `routes`; a refusal is in the words of the API that lives at the path.
+"""
+
+import secrets
+from collections.abc import Coroutine
+from typing import Any
+
+from ..core.errors import GatewayError
+from ..observe.trace import Trace
+from .access import Access, admit, preflight
+from .admission import Admission
+from .application import Application
+from .errors import send_error
+from .exchange import NO_CONTENT, HttpRequest, ResponseWriter
+from .recording import TraceRecorder
+from .route_table import Matched, Refused
+
+
+class AccessLayer:
+    def __init__(
+        self, application: Application, *, access: Access, admission: Admission, trace: Trace | None = None
+    ) -> None:
+        self._application = application
+        self._access = access
+        self._admission = admission
+        self._trace = trace
+
+    def accept(self, request: HttpRequest, response: ResponseWriter) -> "AcceptedRequest | None":
+        """The head is here. None: it is answered, and its body is not wanted. Raises GatewayError."""
+        if self._trace is not None:
+            response.observe(TraceRecorder(self._trace, request))
+        if request.method == "OPTIONS":
+            asked = preflight(self._access, request.method, request.scheme, request.headers)
+            if asked is not None:
+                response.send(NO_CONTENT, b"", asked)
+                return None
+        matched = self._application.routes.resolve(request)
+        admitted = admit(self._access, request.scheme, request.headers, keyless=matched.keyless)
+        if admitted.headers:
+            response.add_headers(admitted.headers)
+        self._admission.ask(admitted.caller)
+        self._application.check(matched)
+        return AcceptedRequest(self._application, self._admission, admitted.caller, matched, request, response)
+
+    def refuse(self, path: str, response: ResponseWriter, error: GatewayError) -> None:
+        """Say why there is no answer, in the words of whatever API lives at the path."""
+        headers = [(b"x-request-id", f"req_{secrets.token_hex(16)}".encode())]
+        send_error(response, self._application.dialect(path), error, headers)
+
+
+class AcceptedRequest:
+    """A request whose caller may come in, with the places it takes while it is answered."""
+
+    __slots__ = ("_admission", "_application", "_begun", "_caller", "_matched", "_request", "_response")
+
+    def __init__(
+        self,
+        application: Application,
+        admission: Admission,
+        caller: str,
+        matched: Matched | Refused,
+        request: HttpRequest,
+        response: ResponseWriter,
+    ) -> None:
+        self._application = application
+        self._admission = admission
+        self._caller = caller
+        self._matched = matched
+        self._request = request
+        self._response = response
+        self._begun = False
+
+    def begin(self) -> None:
+        """The body is here too: it takes its places. Raises GatewayError when there are none."""
+        self._admission.enter(self._caller)
+        try:
+            self._application.begin(self._matched)
+        except GatewayError:
+            self._admission.leave(self._caller)
+            raise
+        self._begun = True
+
+    def answer(self) -> Coroutine[Any, Any, None]:
+        return self._application.answer(self._matched, self._request, self._response)
+
+    def leave(self) -> None:
+        """It is over, however it ended. May be called again, and for what never began."""
+        if self._begun:
+            self._begun = False
+            self._application.leave(self._matched)
+            self._admission.leave(self._caller)

@@ -1,0 +1,277 @@
+"""A response on its way out: events in, bytes to the client, as one JSON object or as a stream.
+
+Headers wait for the first real event, so that "signed out" is a 401 and not a 200 with an apology inside; a failure
+after that is an event in the stream. Backpressure: a client that does not take what was written is not written to, and
+its events are not taken; the turn's buffer fills, and Cursor's stream is held back.
+"""
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.errors import ErrorKind, GatewayError
+from ..core.events import AgentActivity, Event, TurnFailed, TurnStarted
+from ..dialects import Dialect, Encoder, ResponseMeta
+from ..sessions.response import Response
+from .errors import send_error
+from .exchange import Header, ResponseWriter, header_text
+
+_SSE_HEADERS: tuple[Header, ...] = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+)
+_QUIET = (TurnStarted, AgentActivity)
+_LINE = "\u2028".encode()
+_PARAGRAPH = "\u2029".encode()
+_NEXT = "\u0085".encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    keep_alive: float
+    """Seconds of silence after which a stream gets a sign of life."""
+    patience: float
+    """Seconds to wait for the first real event before a stream is opened without it."""
+    total: float = 7200.0
+    """Seconds that one response may take."""
+
+
+class Answer(ABC):
+    """A response on its way out. It works in the callbacks that bring events; its task only waits for the end."""
+
+    __slots__ = (
+        "_common",
+        "_dialect",
+        "_done",
+        "_ends_at",
+        "_loop",
+        "_meta",
+        "_over",
+        "_pace",
+        "_response",
+        "_writer",
+        "first_at",
+        "late",
+    )
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        response: Response,
+        meta: ResponseMeta,
+        common: list[Header],
+        writer: ResponseWriter,
+        pace: Pace,
+    ) -> None:
+        self.first_at: float | None = None
+        self.late = False
+        self._dialect = dialect
+        self._response = response
+        self._meta = meta
+        self._common = common
+        self._writer = writer
+        self._pace = pace
+        self._loop = asyncio.get_running_loop()
+        self._ends_at = self._loop.time() + pace.total
+        self._over = False
+        self._done: asyncio.Future[None] = self._loop.create_future()
+
+    async def run_to_end(self) -> None:
+        """Until the answer is complete. Cancelled when its client hangs up."""
+        self._writer.on_writable(self._pump)
+        self._response.listen(self._pump)
+        self._pump()
+        if not self._over:
+            self._writer.wake_at(self._next_deadline(), self._check_deadline)
+        await self._done
+
+    def stop(self) -> None:
+        """It is over, however it ended. Whoever may still call it (a turn that is parked, a connection that is kept)
+        holds an empty shell from now on: an answer is freed when its task is, without a search for cycles."""
+        self._over = True
+        self._writer.forget()
+        del self._response, self._writer
+
+    def _end(self, failure: Exception | None = None) -> None:
+        self._over = True
+        if self._done.done():
+            return
+        if failure is None:
+            self._done.set_result(None)
+        else:
+            self._done.set_exception(failure)
+
+    @abstractmethod
+    def _pump(self) -> None:
+        """There is something to take, or the client can take more. Called from sockets' callbacks: nothing may get
+        out of here, it would end in a place that knows nothing of this answer."""
+
+    def _next_deadline(self) -> float:
+        """When, on the loop's clock, something must be done even if no event comes."""
+        return self._ends_at
+
+    def _check_deadline(self) -> None:
+        if self._over:
+            return
+        try:
+            self._on_deadline()
+        except Exception as failure:
+            self._end(failure)
+        self._writer.wake_at(self._next_deadline(), self._check_deadline)
+
+    @abstractmethod
+    def _on_deadline(self) -> None:
+        """The time given by `_next_deadline` has come, unless it has moved since."""
+
+    def _refuse(self, error: GatewayError) -> None:
+        send_error(self._writer, self._dialect, error, self._headers())
+        self._end()
+
+    def _headers(self) -> list[Header]:
+        response = self._response
+        return [
+            *self._common,
+            (b"x-caretway-session", response.label.encode()),
+            (b"x-caretway-session-reason", header_text(response.reason)),
+        ]
+
+    def _too_late(self) -> GatewayError:
+        self.late = True
+        return GatewayError(
+            ErrorKind.TIMEOUT,
+            f"The response took longer than {self._pace.total:g} s.",
+            hint="Raise `response_timeout` if that is intended.",
+        )
+
+
+class WholeAnswer(Answer):
+    __slots__ = ()
+
+    def _pump(self) -> None:
+        if self._over:
+            return
+        try:
+            events = self._response.take()
+            if not events:
+                return  # also when the turn is being closed by what is just being taken
+            if self.first_at is None and _real(events):
+                self.first_at = time.perf_counter()
+            if self._response.over:
+                self._answer()
+        except Exception as failure:
+            self._end(failure)
+
+    def _answer(self) -> None:
+        response = self._response
+        reply = response.reply()
+        if reply.error is not None:
+            self._refuse(reply.error)
+        else:
+            self._writer.send(200, self._dialect.render(reply, response.request, self._meta), self._headers())
+            self._end()
+
+    def _on_deadline(self) -> None:
+        self._refuse(self._too_late())
+
+
+class StreamedAnswer(Answer):
+    __slots__ = ("_early", "_encoder", "_opens_at", "_spoken")
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._encoder: Encoder | None = None
+        self._early: list[Event] = []
+        """What came before the first real event."""
+        self._spoken = self._loop.time()
+        self._opens_at = self._spoken + self._pace.patience
+
+    def stop(self) -> None:
+        super().stop()
+        self._encoder, self._early = None, []
+
+    def _pump(self) -> None:
+        if self._over or self._writer.blocked:
+            return
+        try:
+            events = self._response.take()
+            if not events:
+                return
+            encoder = self._encoder
+            if encoder is None:
+                self._begin(events)
+            elif self._response.over:
+                self._finish(encoder.feed(events))
+            else:
+                data = encoder.feed(events)
+                if data:  # not all that comes is shown, and a client must not take that for silence
+                    if _LINE in data or _PARAGRAPH in data or _NEXT in data:
+                        data = one_line(data)
+                    self._writer.write(data)
+                    self._spoken = self._loop.time()
+        except Exception as failure:
+            self._end(failure)
+
+    def _begin(self, events: list[Event]) -> None:
+        self._early += events
+        if not _real(self._early):
+            return
+        self.first_at = time.perf_counter()
+        error = self._response.reply().error if self._response.over else None
+        if error is not None and not _shown(self._early):
+            self._refuse(error)
+        else:
+            self._open()
+
+    def _open(self) -> None:
+        encoder = self._encoder = self._dialect.encoder(self._response.request, self._meta)
+        self._writer.start((*_SSE_HEADERS, *self._headers()), one_line(encoder.feed(self._early)))
+        self._early = []
+        self._spoken = self._loop.time()
+        if self._response.over:
+            self._finish(b"")
+        else:
+            self._writer.wake_at(self._next_deadline(), self._check_deadline)  # from now on silence counts
+
+    def _finish(self, data: bytes) -> None:
+        self._writer.finish(one_line(data))
+        self._end()
+
+    def _next_deadline(self) -> float:
+        return min(self._ends_at, self._opens_at if self._encoder is None else self._spoken + self._pace.keep_alive)
+
+    def _on_deadline(self) -> None:
+        now, encoder = self._loop.time(), self._encoder
+        if now < self._next_deadline():
+            return
+        if encoder is None:
+            if now >= self._ends_at:
+                self._refuse(self._too_late())
+            else:
+                self._open()
+        elif now >= self._ends_at:
+            self._finish(encoder.feed([TurnFailed(self._too_late())]))
+        else:
+            if not self._writer.blocked:  # a slow client: its silence is not upstream's
+                self._writer.write(encoder.keep_alive)
+            self._spoken = now
+
+
+def one_line(data: bytes) -> bytes:
+    """Events without the characters that some clients take for the end of a line (Python's `splitlines` does): what is
+    in an event is JSON, where they can be escaped."""
+    for raw, escaped in ((_LINE, b"\\u2028"), (_PARAGRAPH, b"\\u2029"), (_NEXT, b"\\u0085")):
+        if raw in data:
+            data = data.replace(raw, escaped)
+    return data
+
+
+def _real(events: list[Event]) -> bool:
+    return any(not isinstance(event, _QUIET) for event in events)
+
+
+def _shown(events: list[Event]) -> bool:
+    """True when something stands before the failure that a client should get."""
+    return _real(events[:-1])

@@ -1,0 +1,84 @@
+"""What is done at each path: one handler for each row of `routes`. A handler writes one whole answer, or raises.
+
+What the model is asked for is `respond`'s business; here are the lookups and the gateway's own pages.
+"""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Final
+
+from ..tasks import aside
+from .route_table import HttpCall
+from .shape import is_large, read_json
+
+_PROMETHEUS: Final = b"text/plain; version=0.0.4; charset=utf-8"
+
+
+# ---- of dialects
+
+
+def turn(call: HttpCall) -> Awaitable[None]:
+    dialect = call.tenant.dialects[call.matched.route.dialect]
+    return call.tenant.responder.answer(dialect, call.request, call.response, call.request_id, call.headers)
+
+
+async def lookup(call: HttpCall) -> None:
+    """What needs no turn: a token count, a stored object."""
+    request, matched = call.request, call.matched
+    find = call.tenant.dialects[matched.route.dialect].lookups[matched.operation.id]
+    body = request.take_body()
+
+    def run() -> bytes:
+        return find(matched.params, request.headers, read_json(body, call.gateway.shape) if body else None)
+
+    # Also those about earlier responses, which may be large.
+    found = await aside(run) if is_large(body) or request.method in ("GET", "HEAD") else run()
+    call.response.send(200, found, call.headers)
+
+
+# ---- of the gateway
+
+
+async def models(call: HttpCall) -> None:
+    listed = await call.tenant.models.models()
+    dialect = call.tenant.dialect_of(call.request.headers)
+    call.response.send(200, dialect.render_models(listed, call.gateway.created), call.headers)
+
+
+async def model(call: HttpCall) -> None:
+    found = await call.tenant.known_model(call.matched.params["id"])
+    dialect = call.tenant.dialect_of(call.request.headers)
+    call.response.send(200, dialect.render_model(found, call.gateway.created), call.headers)
+
+
+async def health(call: HttpCall) -> None:
+    tenants = call.gateway.tenants
+    status, body = await call.tenant.health.render(parked=tenants.parked, live=tenants.live)
+    call.response.send(status, body, call.headers)
+
+
+async def alive(call: HttpCall) -> None:
+    call.response.send(200, await call.tenant.health.alive(), call.headers)
+
+
+async def tools(call: HttpCall) -> None:
+    call.response.send(200, call.tenant.health.render_tools(), call.headers)
+
+
+async def metrics(call: HttpCall) -> None:
+    gateway = call.gateway
+    gauges = {
+        "live_turns": gateway.tenants.live,
+        "parked_turns": gateway.tenants.parked,
+        "running": gateway.running,
+        "tasks": len(asyncio.all_tasks()),
+    }
+    call.response.send(200, gateway.metrics.render(gauges), call.headers, content_type=_PROMETHEUS)
+
+
+async def openapi(call: HttpCall) -> None:
+    call.response.send(200, call.gateway.document, call.headers)
+
+
+async def index(call: HttpCall) -> None:
+    call.response.send(200, call.gateway.index, call.headers)

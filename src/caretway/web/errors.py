@@ -1,0 +1,19 @@
+"""An error as an HTTP answer: the dialect's own words and status, and whether asking again helps."""
+
+from collections.abc import Sequence
+
+from ..core.errors import SOON, GatewayError
+from ..dialects import Dialect
+from .exchange import Header, ResponseWriter
+
+
+def send_error(response: ResponseWriter, dialect: Dialect, error: GatewayError, headers: Sequence[Header]) -> None:
+    status, body = dialect.error(error)
+    answer = [*headers]
+    if error.retry_after is not None:
+        answer.append((b"retry-after", str(max(1, round(error.retry_after))).encode()))
+    elif error.kind in SOON and error.may_repeat:
+        answer.append((b"retry-after", b"1"))
+    # The official SDKs repeat 409 and 5xx by themselves; here they are told whether it helps.
+    answer.append((b"x-should-retry", b"true" if error.may_repeat else b"false"))
+    response.send(status, body, answer)

@@ -1,0 +1,220 @@
+"""Which row of the routes a request means, or why there is none. Pure; the rows are in `routes`.
+
+What a client most likely meant is served: with `/v1` in front, without it, with it twice, with doubled slashes. A path
+that is there and does not take the method is a 405 that names the methods it takes; one that is not is a 404 that says
+what to type. A WebSocket is refused with 426 where clients then go on over HTTP.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from ..core.errors import ErrorKind, GatewayError
+from ..dialects.routes import Operation
+from ..observe.metrics import Metrics
+from .exchange import Header, HttpRequest, ResponseWriter
+from .hints import ServedPaths, not_found
+from .shape import ShapeLimits
+from .tenant import AccountUse, Tenant, TenantResolver
+
+PREFIX: Final = "/v1"
+MAX_TOLD: Final = 200
+"""Characters of a path in a message."""
+_SLASHES: Final = re.compile("/{2,}")
+_PREFIXES: Final = re.compile(f"^(?:{PREFIX}){{2,}}(?=/|$)")
+_PARAMETER: Final = re.compile(r"\{(\w+)(:path)?\}")
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
+_OPTIONS: Final = Operation("options", "The methods of a path", "Nothing; see the Allow header")
+
+
+@dataclass(slots=True)
+class GatewayState:
+    """What handlers may know of the gateway as a whole."""
+
+    tenants: TenantResolver
+    metrics: Metrics
+    shape: ShapeLimits
+    created: int
+    """Unix seconds."""
+    document: bytes = b""
+    """`/openapi.json`"""
+    index: bytes = b""
+    running: int = 0
+    """Answers that are being made."""
+
+
+@dataclass(slots=True)
+class HttpCall:
+    """One request at its handler."""
+
+    gateway: GatewayState
+    tenant: Tenant
+    matched: "Matched"
+    request: HttpRequest
+    response: ResponseWriter
+    request_id: str
+    headers: list[Header]
+    """Of whatever answer is given."""
+
+
+Handler = Callable[[HttpCall], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One path."""
+
+    path: str
+    """`{id}` is one segment, `{id:path}` the rest."""
+    operations: Mapping[str, Operation]
+    """By method. HEAD is taken wherever GET is, OPTIONS everywhere."""
+    handler: Handler
+    prefixed: bool = True
+    """ServedPaths below `/v1`, too."""
+    account: AccountUse = AccountUse.REQUIRED
+    keyless: frozenset[str] = frozenset()
+    """Methods that need no key of the gateway."""
+    dialect: str = ""
+    """Whose path it is; empty: the gateway's own."""
+    tries_websocket: bool = False
+
+    @property
+    def allow(self) -> tuple[str, ...]:
+        methods = {*self.operations, "OPTIONS"} | ({"HEAD"} if "GET" in self.operations else set())
+        return tuple(sorted(methods))
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    route: Route
+    operation: Operation
+    handler: Handler
+    params: Mapping[str, str]
+    keyless: bool = False
+    turn: bool = False
+    account: AccountUse = AccountUse.REQUIRED
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    error: GatewayError
+    headers: tuple[Header, ...] = ()
+    keyless: bool = False
+    turn: bool = False
+    account: AccountUse = AccountUse.REQUIRED
+    """Where every client brings its own account, nobody else is told what there is."""
+
+
+class RouteTable:
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self.routes = tuple(routes)
+        self._exact: dict[str, tuple[Route, dict[str, Matched]]] = {}
+        self._patterns: list[tuple[re.Pattern[str], Route]] = []
+        self._owners: dict[str, str] = {}
+        for route in self.routes:
+            if route.dialect:
+                self._owners[_first_segment(route.path)] = route.dialect
+            if _PARAMETER.search(route.path):
+                self._patterns.append((_pattern(route), route))
+            else:
+                for path in paths_of(route):
+                    self._exact[path] = route, _matches(route, _NONE)
+        self._served = ServedPaths(
+            PREFIX, tuple(route.path for route in self.routes if route.prefixed and route.path != "/")
+        )
+
+    def resolve(self, request: HttpRequest) -> Matched | Refused:
+        found = self._exact.get(request.path)
+        matched = found[1].get(request.method) if found is not None else None
+        return matched if matched is not None else self._search(request)
+
+    def dialect(self, path: str) -> str:
+        """The name of the API whose words belong to a path, served or not; empty: nobody's."""
+        return self._owners.get(_first_segment(canonical(path).removeprefix(PREFIX)), "")
+
+    def _search(self, request: HttpRequest) -> Matched | Refused:
+        method, path = request.method, canonical(request.path)
+        route, methods = self._exact.get(path) or self._match_pattern(path)
+        if route is None:
+            return Refused(not_found(request, path[:MAX_TOLD], self._served))
+        if (matched := methods.get(method)) is not None:
+            return matched
+        if route.tries_websocket and _wants_websocket(request):
+            return _no_websocket(path)
+        return _wrong_method(request, path[:MAX_TOLD], route)
+
+    def _match_pattern(self, path: str) -> tuple[Route | None, dict[str, Matched]]:
+        if not self._served.is_elsewhere(path):
+            for pattern, route in self._patterns:
+                if found := pattern.fullmatch(path):
+                    return route, _matches(route, found.groupdict())
+        return None, {}
+
+
+def canonical(path: str) -> str:
+    """The path that was meant: single slashes, none at the end, and `/v1` once at most."""
+    path = _SLASHES.sub("/", path).rstrip("/") or "/"
+    return _PREFIXES.sub(PREFIX, path)
+
+
+def paths_of(route: Route) -> tuple[str, ...]:
+    """Where a row is served. The one to be shown comes first."""
+    if not route.prefixed:
+        return (route.path,)
+    return ("/", PREFIX) if route.path == "/" else (PREFIX + route.path, route.path)
+
+
+def _matches(route: Route, params: Mapping[str, str]) -> dict[str, Matched]:
+    operations = dict(route.operations)
+    if "GET" in operations:
+        operations["HEAD"] = operations["GET"]
+    found = {
+        method: Matched(route, operation, route.handler, params, method in route.keyless, operation.turn, route.account)
+        for method, operation in operations.items()
+    }
+    return found | {"OPTIONS": Matched(route, _OPTIONS, _tell_methods, params, account=route.account)}
+
+
+async def _tell_methods(call: HttpCall) -> None:
+    call.response.send(204, b"", [*call.headers, _allow(call.matched.route)])
+
+
+def _pattern(route: Route) -> re.Pattern[str]:
+    pattern, at = "", 0
+    for parameter in _PARAMETER.finditer(route.path):
+        pattern += re.escape(route.path[at : parameter.start()])
+        pattern += f"(?P<{parameter[1]}>{'.+' if parameter[2] else '[^/]+'})"
+        at = parameter.end()
+    prefix = f"(?:{PREFIX})?" if route.prefixed else ""
+    return re.compile(prefix + pattern + re.escape(route.path[at:]), re.DOTALL)
+
+
+def _first_segment(path: str) -> str:
+    return path.removeprefix("/").partition("/")[0]
+
+
+def _allow(route: Route) -> Header:
+    return b"allow", ", ".join(route.allow).encode()
+
+
+def _wrong_method(request: HttpRequest, path: str, route: Route) -> Refused:
+    error = GatewayError(
+        ErrorKind.WRONG_METHOD,
+        f"{path} does not take {request.method}.",
+        hint=f"Send {' or '.join(route.operations)}.",
+    )
+    return Refused(error, (_allow(route),))
+
+
+def _wants_websocket(request: HttpRequest) -> bool:
+    return request.method == "GET" and "websocket" in request.headers.get("upgrade", "").lower()
+
+
+def _no_websocket(path: str) -> Refused:
+    """RFC 9110, 15.5.22: a 426 names what is spoken instead."""
+    error = GatewayError(
+        ErrorKind.WRONG_PROTOCOL, f"{path} is not served over WebSocket.", hint="Send POST over HTTP/1.1."
+    )
+    return Refused(error, ((b"upgrade", b"HTTP/1.1"), (b"connection", b"upgrade")))

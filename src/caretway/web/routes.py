@@ -1,0 +1,85 @@
+"""Every path that is served, one row each: methods, handler, who may come in, and what `/openapi.json` says of it.
+
+Dispatch, 405 and its `Allow`, what is open without a key or an account, the document and the hints of a 404 all follow
+from these rows. A new path is a new row here, or a row of a dialect's `routes`.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from ..dialects import Dialect
+from ..dialects.routes import DialectRoute, Operation
+from . import endpoints
+from .route_table import Route, RouteTable
+from .tenant import AccountUse
+
+_NO_ACCOUNT: Final = AccountUse.NONE
+
+OWN: Final = (
+    Route(
+        "/models",
+        {"GET": Operation("models", "Models", "The list, in the shape of the API that asks", "ModelList")},
+        endpoints.models,
+    ),
+    Route(
+        "/models/{id:path}",
+        {"GET": Operation("model", "One model", "The model, in the shape of the API that asks")},
+        endpoints.model,
+    ),
+    Route(
+        "/tools",
+        {"GET": Operation("tools", "Tools that the gateway runs itself", "The list of tools and of MCP servers")},
+        endpoints.tools,
+    ),
+    Route(
+        "/health",
+        {"GET": Operation("health", "State of the gateway and the account", "Cursor can be reached", "Health")},
+        endpoints.health,
+        account=AccountUse.IF_SENT,
+    ),
+    Route(
+        "/healthz",
+        {"GET": Operation("healthz", "A sign of life, without a key", "`alive`, or `ready` when signed in")},
+        endpoints.alive,
+        prefixed=False,
+        account=_NO_ACCOUNT,
+        keyless=frozenset({"GET", "HEAD"}),
+    ),
+    Route(
+        "/metrics",
+        {"GET": Operation("metrics", "Counters for Prometheus", "The counters, as text", schema="")},
+        endpoints.metrics,
+        prefixed=False,
+        account=_NO_ACCOUNT,
+    ),
+    Route(
+        "/openapi.json",
+        {"GET": Operation("openapi", "This document", "The OpenAPI document of this gateway")},
+        endpoints.openapi,
+        prefixed=False,
+        account=_NO_ACCOUNT,
+    ),
+    Route(
+        "/",
+        {"GET": Operation("root", "Where to look", "The gateway's name and its paths")},
+        endpoints.index,
+        account=_NO_ACCOUNT,
+        keyless=frozenset({"HEAD"}),
+    ),
+)
+"""What belongs to no single API."""
+
+
+def route_table(dialects: Iterable[Dialect]) -> RouteTable:
+    return RouteTable([*(_row(dialect, route) for dialect in dialects for route in dialect.routes), *OWN])
+
+
+def _row(dialect: Dialect, route: DialectRoute) -> Route:
+    turn = any(operation.turn for operation in route.operations.values())
+    return Route(
+        route.path,
+        route.operations,
+        endpoints.turn if turn else endpoints.lookup,
+        dialect=dialect.name,
+        tries_websocket=route.tries_websocket,
+    )

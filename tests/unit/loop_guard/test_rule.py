@@ -1,0 +1,56 @@
+"""How often a call may repeat: one table for the calls of clients and for those that run here."""
+
+import pytest
+
+from caretway.core.request import Message, Role, Text, ToolCall, ToolResult
+from caretway.loop_guard.history import Correct, LoopGuard, Ok, Stop
+from caretway.loop_guard.live import CallCounter
+from caretway.loop_guard.rule import RepeatLevel, plain_name, refusal, repeat_level, warning
+
+BELOW, AT, PAST = RepeatLevel.BELOW_LIMIT, RepeatLevel.AT_LIMIT, RepeatLevel.PAST_LIMIT
+
+
+@pytest.mark.parametrize(
+    ("max_repeat", "generous", "repeats", "level"),
+    [
+        (2, False, 0, BELOW),
+        (2, False, 1, BELOW),
+        (2, False, 2, AT),
+        (2, False, 3, PAST),
+        (2, True, 9, BELOW),
+        (2, True, 10, AT),
+        (2, True, 11, PAST),
+        (1, False, 1, AT),
+        (0, False, 1000, BELOW),
+        (0, True, 1000, BELOW),
+    ],
+)
+def test_levels(max_repeat: int, generous: bool, repeats: int, level: RepeatLevel) -> None:
+    assert repeat_level(repeats, max_repeat, generous=generous) is level
+
+
+@pytest.mark.parametrize("max_repeat", [0, 1, 2, 3])
+def test_both_ways_of_counting_agree(max_repeat: int) -> None:
+    """The same read, made once more each time: in a client's history, and here."""
+    counter, history = CallCounter(max_repeat), [Message(Role.USER, (Text("look"),))]
+    verdicts = {Ok: BELOW, Correct: AT, Stop: PAST}
+    for number in range(1, 5 * max_repeat + 4):
+        call = Message(Role.ASSISTANT, (ToolCall(f"call_{number}", "read", "{}"),))
+        history += [call, Message(Role.TOOL, (ToolResult(f"call_{number}", (Text("the same"),)),))]
+        level, calls = counter.count(b"read", changes=False)
+        assert calls == number
+        assert verdicts[type(LoopGuard(max_repeat).verdict(history))] is level
+
+
+def test_the_words_name_the_number_and_the_way_out() -> None:
+    for words in (warning(7), refusal(7)):
+        assert "7 times" in words
+        assert "Do something else, or answer with what you know." in words
+
+
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [("Read", "read"), ("read_file", "readfile"), ("mcp__files__Read-File", "readfile"), ("run_command", "runcommand")],
+)
+def test_plain_name(name: str, plain: str) -> None:
+    assert plain_name(name) == plain

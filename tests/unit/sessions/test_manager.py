@@ -1,0 +1,272 @@
+"""The session engine with turns that the test plays: who resumes what, what is parked, kept, and closed."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+import pytest
+from msgspec.structs import replace
+
+from caretway.core.errors import ErrorKind, GatewayError
+from caretway.core.events import (
+    Event,
+    RunUsage,
+    TextDelta,
+    ToolCallReady,
+    TurnEnded,
+    TurnFailed,
+    TurnPaused,
+    TurnStarted,
+    Usage,
+    UsageReported,
+)
+from caretway.core.request import Message, Role, SessionMode, Text, ToolCall, ToolResult, TurnRequest
+from caretway.core.turn import Snapshot
+from caretway.sessions.manager import Guard, SessionLimits, Sessions
+from caretway.sessions.response import Response
+
+from .played import GONE, PlayedBackend, PlayedTurn, ask, called
+
+HI = Message(Role.USER, (Text("hi"),))
+KEPT = Snapshot("played", b"kept")
+
+
+@dataclass
+class Memory:
+    """A store of conversations that forgets nothing."""
+
+    kept: dict[bytes, Snapshot] = field(default_factory=dict)
+    settled: bool = True
+    waited: int = 0
+
+    def recall(self, key: bytes) -> Snapshot | None:
+        return self.kept.get(key)
+
+    def remember(self, key: bytes, snapshot: Snapshot) -> None:
+        self.kept[key] = snapshot
+
+    async def settle(self) -> None:
+        self.waited += 1
+
+
+class House:
+    """Sessions, and all that they were told."""
+
+    def __init__(
+        self, *turns: PlayedTurn, guard: Guard | None = None, memory: Memory | None = None, **limits: object
+    ) -> None:
+        self.turns = turns
+        self.backend = PlayedBackend(list(turns))
+        self.memory = memory or Memory()
+        self.counted: list[tuple[str, RunUsage]] = []
+        self.sessions = Sessions(
+            self.backend,  # type: ignore[arg-type]  # standing is a plain str here
+            stages=(),
+            limits=SessionLimits(**limits),  # type: ignore[arg-type]  # by name
+            store=self.memory,
+            guard=guard or (lambda request: request),
+            counted=lambda model, run: self.counted.append((model, run)),
+        )
+
+
+def calls_in(response: Response) -> list[str]:
+    return [event.id for event in response.take() if isinstance(event, ToolCallReady)]
+
+
+def after(tickets: list[str], *extra: Message, said: str = "") -> TurnRequest:
+    """The follow-up of a client: its history, our calls, and a result for each."""
+    words = (Text(said),) if said else ()
+    answer = Message(Role.ASSISTANT, (*words, *(ToolCall(ticket, "read", "{}") for ticket in tickets)))
+    results = [Message(Role.TOOL, (ToolResult(ticket, (Text("a file"),)),)) for ticket in tickets]
+    return ask(HI, answer, *results, *extra)
+
+
+async def test_a_new_conversation_is_a_new_turn() -> None:
+    house = House(PlayedTurn(TextDelta("hello"), TurnEnded(), snapshot=KEPT))
+    response = await house.sessions.open(ask(HI))
+    assert (response.label, house.sessions.live) == ("fresh", 1)
+    response.take()
+    assert (house.sessions.live, house.turns[0].closed) == (0, 1)
+    assert list(house.memory.kept.values()) == [KEPT]
+
+
+async def test_a_known_conversation_is_continued_from_its_snapshot() -> None:
+    house = House(PlayedTurn(TextDelta("hello"), TurnEnded(), snapshot=KEPT), PlayedTurn(TextDelta("yes"), TurnEnded()))
+    (await house.sessions.open(ask(HI))).take()
+    more = ask(HI, Message(Role.ASSISTANT, (Text("hello"),)), Message(Role.USER, (Text("go on"),)))
+    house.memory.settled = False
+    response = await house.sessions.open(more)
+    assert (response.label, house.memory.waited) == ("continued", 1)
+    assert house.backend.started[1] == (more, KEPT)
+
+
+async def test_a_conversation_belongs_to_whoever_had_it() -> None:
+    house = House(PlayedTurn(TextDelta("hello"), TurnEnded(), snapshot=KEPT), PlayedTurn(), scope="one account")
+    (await house.sessions.open(ask(HI))).take()
+    other = House(PlayedTurn(), memory=house.memory, scope="another account")
+    more = ask(HI, Message(Role.ASSISTANT, (Text("hello"),)), Message(Role.USER, (Text("go on"),)))
+    assert (await other.sessions.open(more)).label == "replayed"
+    assert (await house.sessions.open(more)).label == "continued"
+
+
+async def test_results_resume_the_turn_that_waits_for_them() -> None:
+    turn = PlayedTurn(*called("upstream 1"), TurnPaused())
+    house = House(turn)
+    tickets = calls_in(await house.sessions.open(ask(HI)))
+    assert (house.sessions.parked, turn.closed) == (1, 0)
+    response = await house.sessions.open(after(tickets, Message(Role.USER, (Text("hurry"),))))
+    assert (response.label, house.sessions.parked) == ("resumed", 0)
+    assert turn.submitted == [([ToolResult("upstream 1", (Text("a file"),))], [Text("hurry")])]
+    turn.say(TextDelta("done"), TurnEnded())
+    assert response.take() == [TurnStarted(), TextDelta("done"), TurnEnded()]
+    assert (house.sessions.live, turn.closed) == (0, 1)
+
+
+async def test_of_two_that_come_with_the_same_results_one_resumes() -> None:
+    house = House(PlayedTurn(*called("1"), TurnPaused()), PlayedTurn())
+    tickets = calls_in(await house.sessions.open(ask(HI)))
+    outcomes = await asyncio.gather(
+        house.sessions.open(after(tickets)), house.sessions.open(after(tickets)), return_exceptions=True
+    )
+    assert [one.label for one in outcomes if isinstance(one, Response)].count("resumed") == 1
+    assert len(house.turns[0].submitted) == 1
+
+
+async def test_a_parked_turn_that_is_lost_is_replayed() -> None:
+    lost, again = PlayedTurn(*called("1"), TurnPaused()), PlayedTurn(TextDelta("done"), TurnEnded())
+    house = House(lost, again)
+    tickets = calls_in(await house.sessions.open(ask(HI)))
+    lost.lost = True
+    response = await house.sessions.open(after(tickets))
+    assert (response.label, response.reason) == ("replayed", "the parked turn was lost")
+    assert response.recoveries == [("fresh run", "cut")]
+    assert lost.closed == 1
+
+
+async def test_who_requires_its_session_is_told_that_it_is_gone() -> None:
+    lost = PlayedTurn(*called("1"), TurnPaused())
+    house = House(lost)
+    tickets = calls_in(await house.sessions.open(ask(HI)))
+    lost.lost = True
+    with pytest.raises(GatewayError) as gone:
+        await house.sessions.open(replace(after(tickets), session=SessionMode.REQUIRED))
+    assert gone.value.kind is ErrorKind.TURN_GONE
+
+
+async def test_the_same_request_again_gets_the_same_answer() -> None:
+    """Whose client lost the answer with the calls, and asks again: it gets the same calls, and no second turn."""
+    first = PlayedTurn(*called("1"), TurnPaused())
+    house = House(first)
+    before = calls_in(await house.sessions.open(ask(HI)))
+    resumed = await house.sessions.open(after(before))
+    first.say(*called("2"), TurnPaused())
+    tickets = calls_in(resumed)
+    again = await house.sessions.open(after(before))
+    assert calls_in(again) == tickets
+    assert (house.sessions.parked, len(first.submitted)) == (1, 1)
+
+
+async def test_too_many_parked_turns_let_the_oldest_go() -> None:
+    turns = [PlayedTurn(*called("1"), TurnPaused()) for _ in range(3)]
+    house = House(*turns, max_parked=2)
+    for _ in turns:
+        (await house.sessions.open(ask(HI))).take()
+    assert (house.sessions.parked, [turn.closed for turn in turns]) == (2, [1, 0, 0])
+
+
+async def test_nobody_comes_back() -> None:
+    house = House(PlayedTurn(*called("1"), TurnPaused()), parked_timeout=0.0)
+    (await house.sessions.open(ask(HI))).take()
+    async with asyncio.timeout(5):
+        while house.sessions.parked:
+            await asyncio.sleep(0)
+    assert house.turns[0].closed == 1
+
+
+async def test_the_guard_speaks_to_the_model_and_not_to_the_transcript() -> None:
+    note = Message(Role.USER, (Text("a word of the gateway's"),))
+
+    def guard(request: TurnRequest) -> TurnRequest:
+        return replace(request, messages=(*request.messages, note))
+
+    house = House(PlayedTurn(), guard=guard)
+    response = await house.sessions.open(ask(HI))
+    assert house.backend.started[0][0].messages == (HI, note)
+    assert response.request.messages == response.live.unchained == (HI,)
+
+
+async def test_a_loop_ends_its_parked_turn() -> None:
+    def guard(request: TurnRequest) -> TurnRequest:
+        if len(request.messages) > 1:
+            raise GatewayError(ErrorKind.TOOL_LOOP, "again and again")
+        return request
+
+    house = House(PlayedTurn(*called("1"), TurnPaused()), guard=guard)
+    tickets = calls_in(await house.sessions.open(ask(HI)))
+    with pytest.raises(GatewayError):
+        await house.sessions.open(after(tickets))
+    assert (house.sessions.parked, house.turns[0].closed) == (0, 1)
+
+
+LEFT: list[tuple[str, list[Event], int, int]] = [
+    ("ends by itself", [TextDelta("nearly there"), TurnEnded()], 0, 0),
+    ("parks by itself", [*called("1"), TurnPaused()], 1, 1),
+    ("says too much", [TextDelta("x" * 300_000)], 0, 0),
+]
+
+
+@pytest.mark.parametrize(("name", "events", "live", "parked"), LEFT, ids=[row[0] for row in LEFT])
+async def test_the_turn_of_a_client_that_hung_up(name: str, events: list[Event], live: int, parked: int) -> None:
+    turn = PlayedTurn(TextDelta("a"))
+    house = House(turn, disconnect_grace=3600.0)
+    response = await house.sessions.open(ask(HI))
+    response.take()
+    response.close()
+    assert (house.sessions.live, turn.closed) == (1, 0)
+    turn.say(*events)
+    assert (house.sessions.live, house.sessions.parked, turn.closed) == (live, parked, 1 - live)
+
+
+async def test_the_grace_of_a_turn_ends() -> None:
+    turn = PlayedTurn(TextDelta("a"))
+    house = House(turn, disconnect_grace=0.0)
+    response = await house.sessions.open(ask(HI))
+    response.close()
+    async with asyncio.timeout(5):
+        while house.sessions.live:
+            await asyncio.sleep(0)
+    assert turn.closed == 1
+
+
+async def test_a_lost_turn_is_started_anew_inside_the_response() -> None:
+    house = House(PlayedTurn(TurnFailed(GONE)), PlayedTurn(TextDelta("here"), TurnEnded()))
+    response = await house.sessions.open(ask(HI))
+    told = asyncio.Event()
+    response.listen(told.set)
+    assert response.take() == []
+    told.clear()  # the lost turn was closed
+    await told.wait()
+    assert response.take()[-2:] == [TextDelta("here"), TurnEnded()]
+    assert [request.reopened for request, _ in house.backend.started] == [0, 1]
+
+
+async def test_a_run_is_counted_whoever_reads() -> None:
+    run = RunUsage(10, 2)
+    house = House(PlayedTurn(TextDelta("a"), UsageReported(Usage(10, 2, run=run)), TurnEnded()))
+    (await house.sessions.open(ask(HI))).take()
+    assert house.counted == [("model", run)]
+
+
+async def test_closing_ends_every_turn_and_starts_none() -> None:
+    running, parked = PlayedTurn(TextDelta("a")), PlayedTurn(*called("1"), TurnPaused())
+    house = House(running, parked, PlayedTurn())
+    response = await house.sessions.open(ask(HI))
+    response.take()
+    (await house.sessions.open(ask(HI))).take()
+    await house.sessions.aclose()
+    assert running.closed and parked.closed
+    assert (house.sessions.live, house.sessions.parked) == (0, 0)
+    failed = response.take()[-1]
+    assert isinstance(failed, TurnFailed)
+    assert failed.error.kind is ErrorKind.CANCELLED
+    with pytest.raises(GatewayError):
+        await house.sessions.open(ask(HI))

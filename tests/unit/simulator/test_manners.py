@@ -1,0 +1,42 @@
+"""The switches: each is documented, the old manners are the default, and the command line knows both profiles."""
+
+import argparse
+import ast
+from dataclasses import fields, replace
+from itertools import pairwise
+from pathlib import Path
+
+from caretway.cli import simulate
+from caretway.simulator import manners
+from caretway.simulator.manners import CLASSIC, LIVE, PROFILES, Manners
+
+
+def test_every_switch_says_what_it_does() -> None:
+    tree = ast.parse(Path(manners.__file__).read_text(encoding="utf-8"))
+    body = next(node for node in tree.body if isinstance(node, ast.ClassDef)).body
+    told = [
+        here.target.id
+        for here, following in pairwise(body)
+        if isinstance(here, ast.AnnAssign)
+        and isinstance(here.target, ast.Name)
+        and isinstance(following, ast.Expr)
+        and isinstance(following.value, ast.Constant)
+    ]
+    assert told == [field.name for field in fields(Manners) if field.name != "name"]
+
+
+def test_a_single_switch_can_be_flipped() -> None:
+    assert replace(CLASSIC, two_ids=True).two_ids
+    assert not replace(LIVE, two_ids=False).two_ids
+
+
+def test_the_old_manners_are_the_default() -> None:
+    assert Manners() == CLASSIC != LIVE
+
+
+def test_the_command_knows_the_profiles() -> None:
+    parser = argparse.ArgumentParser()
+    simulate.add_flags(parser)
+    assert parser.parse_args([]).profile == "classic"
+    for name in PROFILES:
+        assert parser.parse_args(["--profile", name]).profile == name

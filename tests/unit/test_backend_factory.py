@@ -1,0 +1,105 @@
+"""Which backend the settings mean, with whose credentials, and what is refused before anything is opened."""
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from caretway import backend_factory
+from caretway.auth.account import Account
+from caretway.backend_factory import (
+    BACKENDS,
+    build_backend,
+    choose_backend,
+    holder,
+    open_backend,
+    sign_ins,
+    without_credentials,
+)
+from caretway.config import Settings
+from caretway.core.errors import ErrorKind, GatewayError
+from caretway.text_protocol.backend import TextToolBackend
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine without cursor-agent, without the SDK, and without a sign-in. Its data directory."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    monkeypatch.setattr(backend_factory, "_sdk_installed", lambda: False)
+    return tmp_path / "data"
+
+
+CHOICES: list[tuple[dict[str, object], str]] = [
+    ({}, "simulator"),
+    ({"backend": "legacy-chat"}, "legacy-chat"),
+    ({"api_key": "key"}, "agent"),
+    ({"access_token": "token"}, "agent"),
+    ({"agent_url": "http://localhost:1"}, "agent"),
+    ({"agent_bin": "somewhere"}, "cli"),
+    ({"api_key": "key", "agent_bin": "somewhere"}, "agent"),
+    ({"backend": "simulator", "api_key": "key"}, "simulator"),
+    ({"auth_mode": "passthrough"}, "agent"),
+]
+
+
+@pytest.mark.parametrize(("given", "expected"), CHOICES, ids=lambda value: str(value))
+def test_what_the_settings_mean(bare: Path, given: dict[str, object], expected: str) -> None:
+    assert choose_backend(Settings(data_dir=bare, **given)) == expected  # type: ignore[arg-type]  # by name
+
+
+def test_an_api_key_goes_to_the_official_package_where_it_is(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend_factory, "_sdk_installed", lambda: True)
+    assert choose_backend(Settings(data_dir=bare, api_key="key")) == "sdk"
+    assert choose_backend(Settings(data_dir=bare, api_key="key", access_token="token")) == "agent"
+
+
+def test_a_sign_in_on_this_machine_is_used(bare: Path) -> None:
+    settings = Settings(data_dir=bare, token_store="file")
+    sign_ins(settings).keep(settings.agent_url, Account(refresh_token="again", who="me@example.com"))
+    assert choose_backend(settings) == "agent"
+    assert holder(settings).name == "me@example.com"
+
+
+def test_whose_account_it_is(bare: Path) -> None:
+    """The settings win over the sign-in, and clients' keys over the owner's account."""
+    settings = Settings(data_dir=bare, token_store="file")
+    assert holder(settings) == Account()
+    sign_ins(settings).keep(settings.agent_url, Account(refresh_token="again", who="me"))
+    named = Settings(data_dir=bare, token_store="file", access_token="token", api_key="key")
+    assert holder(named) == Account("token")
+    keyed = Settings(data_dir=bare, token_store="file", api_key="key")
+    assert holder(keyed) == Account(api_key="key")
+    passing = Settings(data_dir=bare, token_store="file", auth_mode="passthrough")
+    assert holder(passing) == Account()
+
+
+def test_clients_accounts_get_nothing_of_the_owners(bare: Path) -> None:
+    bare_settings = without_credentials(Settings(data_dir=bare, api_key="key", access_token="token"))
+    assert (bare_settings.api_key, bare_settings.access_token, bare_settings.local_tools) == (None, None, "off")
+    asked_for = without_credentials(Settings(data_dir=bare, local_tools="all"))
+    assert asked_for.local_tools == "all", "who says so means it"
+
+
+REFUSED: list[tuple[dict[str, object], str]] = [
+    ({"backend": "cli", "auth_mode": "passthrough"}, "--backend agent"),
+    ({"backend": "sdk", "api_key": "key"}, "pip install 'caretway[sdk]'"),
+]
+
+
+@pytest.mark.parametrize(("given", "way_out"), REFUSED, ids=lambda value: str(value))
+async def test_what_cannot_be_had_names_the_way_out(bare: Path, given: dict[str, object], way_out: str) -> None:
+    with pytest.raises(GatewayError) as refused:
+        async with AsyncExitStack() as stack:
+            build_backend(Settings(data_dir=bare, **given), stack)  # type: ignore[arg-type]  # by name
+    assert refused.value.kind is ErrorKind.UNSUPPORTED
+    assert way_out in refused.value.hint
+
+
+@pytest.mark.parametrize("name", [name for name in BACKENDS if name != "sdk"])
+async def test_a_backend_is_called_what_it_was_asked_for(bare: Path, name: str) -> None:
+    given: dict[str, object] = {"backend": name, "api_key": "key", "agent_url": "http://localhost:1"}
+    async with open_backend(Settings(data_dir=bare, **given)) as one:  # type: ignore[arg-type]  # by name
+        assert one.name == name
+        assert one.abilities.client_tools == "native", "also where upstream speaks text only"
+        assert isinstance(one, TextToolBackend) == (name in ("cli", "legacy-chat"))

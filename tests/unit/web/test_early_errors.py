@@ -1,0 +1,37 @@
+"""What is said to a client whose request could not be read."""
+
+import httptools
+import pytest
+
+from caretway.core.errors import ErrorKind, GatewayError
+from caretway.web.early_errors import early_error, not_http
+from caretway.web.exchange import ResponseWriter
+
+
+def refuse(path: str, response: ResponseWriter, error: GatewayError) -> None:
+    response.wake_at(1.0, lambda: None)
+    response.send(400, f"{path} {error.message}".encode())
+
+
+def test_the_bytes_of_a_refusal() -> None:
+    error = GatewayError(ErrorKind.BAD_REQUEST, "no")
+    data = early_error(refuse, b"/v1/messages?a=\xe9", error)
+    head, _, body = data.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 Bad Request\r\ndate: ")
+    assert head.endswith(b"\r\nconnection: close")
+    assert body == b"/v1/messages no"
+
+
+def test_a_reason_of_the_parser_is_told_and_one_of_a_callback_is_not() -> None:
+    class Callbacks:
+        def on_url(self, url: bytes) -> None:
+            raise ValueError("a secret")
+
+    with pytest.raises(httptools.HttpParserError) as broken:
+        httptools.HttpRequestParser(object()).feed_data(b"\x00rubbish\r\n\r\n")
+    told = not_http(broken.value)
+    assert told.code == "invalid_http"
+    assert len(told.message) > len("This is not valid HTTP.")
+    with pytest.raises(httptools.HttpParserError) as raised:
+        httptools.HttpRequestParser(Callbacks()).feed_data(b"GET / HTTP/1.1\r\n\r\n")
+    assert not_http(raised.value).message == "This is not valid HTTP."
