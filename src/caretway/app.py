@@ -34,6 +34,7 @@ from .sessions.write_behind import WriteBehind
 from .stages.output_format import output_format, with_instructions
 from .stages.stop_sequences import stop_sequences
 from .text_protocol.choice import demand_tools
+from .text_protocol.think_tags import think_tags
 from .text_protocol.thinking import thinking
 from .web.access import Access, is_key
 from .web.answer import Pace
@@ -149,7 +150,7 @@ class Gateway:
             backend = BridgedBackend(backend, self._bridge, guard, terms)
         sessions = Sessions(
             backend,
-            stages=(stop_sequences, output_format, thinking(settings.thinking)),
+            stages=(think_tags, stop_sequences, output_format, thinking(settings.thinking)),
             limits=SessionLimits(
                 mode=SessionMode(settings.session),
                 parked_timeout=settings.parked_timeout,
@@ -168,6 +169,8 @@ class Gateway:
             extra=settings.models,
             aliases=settings.model_aliases,
             strict=settings.strict_models,
+            only=settings.models_only,
+            usual=settings.model_parameters,
             clock=time.monotonic,
         )
         pace = Pace(settings.keep_alive, settings.first_event_patience, total=settings.response_timeout)

@@ -18,10 +18,11 @@ from . import server_factory as front
 from .auth.account import Account
 from .auth.renewal import Call
 from .auth.store import SignIns, SignInShelf, StoredKey, open_sign_ins
+from .auth.token_lifetime import subject
 from .auth.tokens import FixedToken, NoToken, RenewedToken, exchanged_key
-from .backends.agent_api.backend import AgentBackend, AgentSetup, ParameterSource
+from .backends.agent_api.backend import AgentBackend, AgentSetup
 from .backends.agent_api.compose import RunContext
-from .backends.agent_api.parameters import PATH, model_parameters
+from .backends.agent_api.model_lists import REST_PATH, BaseSource, rest_models
 from .backends.agent_api.turn_clock import ConversationLimits
 from .backends.cursor_cli.program import find_program, named_program
 from .builtin_tools.policy import LocalSetup, tool_policy
@@ -51,7 +52,7 @@ def _agent(settings: Settings, stack: AsyncExitStack) -> Backend:
         transport,
         tokens,
         time.time,
-        _parameters(settings, transport, tokens, stack),
+        _public_list(settings, transport, tokens, stack),
     )
 
 
@@ -70,7 +71,7 @@ def _simulator(settings: Settings, stack: AsyncExitStack) -> Backend:
         transport,
         tokens,
         time.time,
-        _list_parameters(transport, tokens),
+        _rest_list(transport, tokens),
     )
 
 
@@ -307,6 +308,8 @@ def _setup(settings: Settings, name: str, standing: Any) -> AgentSetup:
             history_carrier=settings.history_carrier,
         ),
         buffer_bytes=settings.stream_buffer_bytes,
+        model_shape=settings.agent_model_shape,
+        account=subject,
         tools=tool_policy(
             LocalSetup(
                 settings.local_tools,
@@ -321,25 +324,25 @@ def _setup(settings: Settings, name: str, standing: Any) -> AgentSetup:
     )
 
 
-def _parameters(
+def _public_list(
     settings: Settings, transport: Transport, tokens: TokenSource, stack: AsyncExitStack
-) -> ParameterSource | None:
+) -> BaseSource | None:
     """The REST list has a host of its own (except on a simulator) and accepts only an API key."""
     if settings.origin("agent_url") != "default":
-        return _list_parameters(transport, tokens)
+        return _rest_list(transport, tokens)
     key = holder(settings).api_key
     if not key:
         return None
     rest = open_transport(REST_URL, connect_timeout_s=settings.connect_timeout, limits=_transport_limits(settings))
     stack.push_async_callback(rest.aclose)
-    return _list_parameters(rest, FixedToken(key))
+    return _rest_list(rest, FixedToken(key))
 
 
-def _list_parameters(transport: Transport, tokens: TokenSource) -> ParameterSource:
+def _rest_list(transport: Transport, tokens: TokenSource) -> BaseSource:
     async def get() -> UnaryResponse:
-        return await transport.call("GET", PATH, {"authorization": f"Bearer {await tokens.token()}"})
+        return await transport.call("GET", REST_PATH, {"authorization": f"Bearer {await tokens.token()}"})
 
-    return lambda: model_parameters(get)
+    return lambda: rest_models(get)
 
 
 def _tokens(settings: Settings, transport: Transport) -> TokenSource:

@@ -44,12 +44,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def _ask(settings: Settings) -> Sequence[ModelInfo]:
     from ..backend_factory import open_backend
+    from ..models.resolve import make_table
 
     async with open_backend(settings) as backend:
-        return await backend.models()
+        return list(make_table(await backend.models(), settings.model_aliases).models.values())
 
 
 def as_json(models: Sequence[ModelInfo]) -> str:
+    from ..models.variants import written
+
     listed = [
         {
             "id": model.id,
@@ -57,7 +60,10 @@ def as_json(models: Sequence[ModelInfo]) -> str:
             "aliases": list(model.aliases),
             "reasoning": model.reasoning,
             "context_window": model.context_window,
+            "max_context_window": model.max_window,
+            "images": model.images,
             "parameters": {name: list(values) for name, values in model.parameters},
+            "variants": [written(model.id, variant) for variant in model.variants],
         }
         for model in models
     ]

@@ -52,6 +52,7 @@ LocalTools = Literal["read-only", "all", "off"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 AuthMode = Literal["own", "passthrough"]
 TokenStore = Literal["file", "keyring"]
+ModelShapeName = Literal["auto", "base", "details", "both", "requested"]
 ImageScope = Literal["off", "public", "any"]
 McpOffer = Literal["always", "ask", "never"]
 McpActivity = Literal["hidden", "note", "reasoning"]
@@ -345,11 +346,29 @@ class Settings:
         default=(),
         metadata=_cursor(WORDS, "Models to list in addition to those that Cursor offers.", extra_env=("MODELS",)),
     )
+    models_only: bool = field(
+        default=False, metadata=_cursor(SWITCH, "List and accept the models named by `models`, and no others.")
+    )
     strict_models: bool = field(
-        default=False, metadata=_cursor(SWITCH, "Refuse model ids that are not listed, instead of passing them on.")
+        default=False,
+        metadata=_cursor(SWITCH, "Refuse names that mean no listed model exactly, instead of finding a stand-in."),
     )
     model_aliases: Mapping[str, str] = field(
-        default_factory=dict, metadata=_cursor(PAIRS, "More names for models: NAME=ID.")
+        default_factory=dict, metadata=_cursor(PAIRS, "More names for models: NAME=ID, also with parameters behind it.")
+    )
+    model_parameters: Mapping[str, str] = field(
+        default_factory=dict,
+        metadata=_cursor(
+            PAIRS, "Parameters for requests that choose none: effort, thinking, fast, context, max; as in effort=high."
+        ),
+    )
+    agent_model_shape: ModelShapeName = field(
+        default="auto",
+        metadata=_cursor(
+            choice(get_args(ModelShapeName)),
+            "How a run names its model: base id with parameters, flat id in one field or both; auto finds out.",
+            advanced=True,
+        ),
     )
 
     session: SessionName = field(

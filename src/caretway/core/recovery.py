@@ -29,6 +29,8 @@ class Cause(Enum):
     """Cursor did not accept the token; there is a newer one."""
     DIVERGED = "diverged"
     """The new attempt does not repeat what the client already has."""
+    SHAPE = "shape"
+    """Cursor may not have understood which model is meant; it is asked for in another way."""
     INCOMPLETE = "incomplete"
     """A part of the stored conversation is missing."""
 

@@ -103,6 +103,21 @@ class SessionMode(Enum):
     """Resume or fail."""
 
 
+class ModelChoice(Struct, frozen=True, gc=False):
+    """How the model of a request was chosen. Never set by a dialect."""
+
+    answers_as: str = ""
+    """What the answer says its model is; empty: the name that was asked for."""
+    exactly: str = ""
+    """The model with its parameters, as one id."""
+    why: str = ""
+    slug: str = ""
+    """The flat id of the same choice; empty when there is none."""
+    max_mode: bool = False
+    listed: bool = True
+    """Cursor's list of models has it."""
+
+
 class TurnRequest(Struct, frozen=True):
     """One decoded request. `messages` is the whole history as the client sent it, system messages included."""
 
@@ -114,8 +129,11 @@ class TurnRequest(Struct, frozen=True):
     output_format: OutputFormat | None = None
     effort: str | None = None
     """Reasoning effort as the client named it (`low`, `medium`, `high` ...)."""
+    thinking: bool | None = None
+    """Whether the model is to think; None: the client did not say."""
     parameters: tuple[tuple[str, str], ...] = ()
     """Model parameters (id, value) as in the model list, chosen to fit the client's request."""
+    choice: ModelChoice = ModelChoice()
     session: SessionMode | None = None
     """None: the gateway's setting decides."""
     workspace: str | None = None

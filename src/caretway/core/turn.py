@@ -29,6 +29,19 @@ class Abilities:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelVariant:
+    """One way in which a model may be asked for. Cursor takes such a set as a whole, or not at all."""
+
+    parameters: tuple[tuple[str, str], ...] = ()
+    """(id, value), verbatim and in the list's order."""
+    slug: str = ""
+    """The flat id under which older lists have it; empty when none is known."""
+    max_mode: bool = False
+    default: bool = False
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ModelInfo:
     id: str
     name: str = ""
@@ -37,6 +50,16 @@ class ModelInfo:
     context_window: int | None = None
     parameters: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Settable parameters with their values, e.g. `("effort", ("low", "high"))`."""
+    variants: tuple[ModelVariant, ...] = ()
+    """What may be asked for; empty when nobody has said it."""
+    max_window: int | None = None
+    """The largest window of any variant, when that is another one."""
+    images: bool | None = None
+    """None: nobody has said it."""
+    flat: bool = False
+    """An id of a flat list, which may be one variant of a model in the same list."""
+    stands_for: str = ""
+    """The id that is really meant: this row is only a name for it."""
 
 
 def _no_blob(blob_id: bytes) -> bytes | None:
@@ -127,6 +150,11 @@ class Backend(Protocol):
 
 class Stage(Protocol):
     """A pure event filter, one per response. If it produces a terminal event, the turn ends upstream, too."""
+
+    @property
+    def spent(self) -> bool:
+        """Whatever comes would pass it as it is."""
+        ...
 
     def feed(self, event: Event) -> list[Event]: ...
 

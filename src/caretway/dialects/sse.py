@@ -7,9 +7,9 @@ from typing import Final
 
 DONE: Final = b"data: [DONE]\n\n"
 """The end marker of OpenAI's chat streams."""
-_LINE = "\u2028".encode()
-_PARAGRAPH = "\u2029".encode()
-_NEXT = "\u0085".encode()
+LINE_SEPARATOR = "\u2028".encode()
+PARAGRAPH_SEPARATOR = "\u2029".encode()
+NEXT_LINE = "\u0085".encode()
 
 
 def data(payload: bytes) -> bytes:
@@ -29,7 +29,7 @@ def comment(text: str) -> bytes:
 def one_line(data: bytes) -> bytes:
     """Events without the characters that some clients take for the end of a line (Python's `splitlines` does): what is
     in an event is JSON, where they can be escaped."""
-    for raw, escaped in ((_LINE, b"\\u2028"), (_PARAGRAPH, b"\\u2029"), (_NEXT, b"\\u0085")):
+    for raw, escaped in ((LINE_SEPARATOR, b"\\u2028"), (PARAGRAPH_SEPARATOR, b"\\u2029"), (NEXT_LINE, b"\\u0085")):
         if raw in data:
             data = data.replace(raw, escaped)
     return data

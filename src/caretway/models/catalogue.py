@@ -1,36 +1,48 @@
 """The model list, cached, and the way from a client's model name to Cursor's.
 
 Live discovery is the truth; a list that cannot be refreshed is served stale, because listing models needs no login.
-Aliases are an additive layer, and unknown names pass through unless `strict` forbids it.
+What a name means is `resolve`'s business, which variant is taken `choose_variant`'s; here it is put into the request,
+with what the client is told about it.
 """
 
 import asyncio
 import difflib
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from dataclasses import replace as changed
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from ..core.errors import ErrorKind, GatewayError
-from ..core.request import TurnRequest
+from ..core.request import ModelChoice, TurnRequest
 from ..core.turn import Backend, ModelInfo
-from .aliases import known_alias
-from .effort import fit_effort
+from ..tasks import aside
+from .names import effort_of
+from .resolve import THINKING, Meaning, ModelTable, make_table, resolve
+from .variants import can_think, choose_variant, default_variant, written
+from .wishes import NO_WISH, Wish, read_wishes
 
 log = logging.getLogger(__name__)
 
 FRESH_S: Final = 300.0
 RETRY_S: Final = 10.0
-PREFIXES: Final = ("cursor/", "caretway/", "openai/", "anthropic/")
-"""What routers put in front of a model's name."""
 MAX_MEANT: Final = 256
 MAX_MEANT_CHARS: Final = 128
 """Names come from clients: the last so many are remembered, and none that is longer."""
-
-
 AUTOMATIC_CHOICE: Final = ModelInfo("default", "Auto")
 """Every account has it; it can be asked for when the list itself cannot."""
+_NOTHING: Final = ModelTable({})
+
+
+class Fitted(NamedTuple):
+    """What a request for a model becomes."""
+
+    model: str
+    parameters: tuple[tuple[str, str], ...]
+    choice: ModelChoice
+    heard: bool
+    """The effort that was asked for has an effect."""
 
 
 class ModelCatalogue:
@@ -42,16 +54,25 @@ class ModelCatalogue:
         aliases: Mapping[str, str],
         strict: bool,
         clock: Callable[[], float],
+        only: bool = False,
+        usual: Mapping[str, str] | None = None,
     ) -> None:
+        """`extra`: more names to list; with `only` there are no others. `usual`: parameters for requests that choose
+        none."""
         self._backend = backend
         self._extra = tuple(extra)
         self._aliases = dict(aliases)
         self._strict = strict
+        self._only = only and bool(self._extra)
+        self._usual = read_wishes(usual or {})
         self._clock = clock
         self._lock = asyncio.Lock()
-        self._models: dict[str, ModelInfo] = {}
-        self._meant: dict[str, str] = {}
-        """What clients' own names were found to mean, for as long as the list is the same."""
+        self._table = _NOTHING
+        self._found: list[ModelInfo] = []
+        self._listed: list[ModelInfo] = []
+        self._fitted: dict[tuple[str, str | None, bool | None], Fitted] = {}
+        """What clients asked for and got, for as long as the list is the same: they ask for the same each time, and
+        finding out takes a look at every model."""
         self._known_until = 0.0
 
     async def models(self) -> list[ModelInfo]:
@@ -59,7 +80,7 @@ class ModelCatalogue:
         async with self._lock:  # one refresh at a time; the others wait for its outcome
             if self._clock() >= self._known_until:
                 await self._refresh()
-        return list(self._models.values()) or [ModelInfo(name, name) for name in self._extra] or [AUTOMATIC_CHOICE]
+        return list(self._listed) or [ModelInfo(name, name) for name in self._extra] or [AUTOMATIC_CHOICE]
 
     async def _refresh(self) -> None:
         try:
@@ -68,67 +89,143 @@ class ModelCatalogue:
             log.warning("the model list could not be fetched: %s", error)
             self._known_until = self._clock() + RETRY_S
             return
-        self._models = {model.id: model for model in found}
-        for name in self._extra:
-            self._models.setdefault(name, ModelInfo(name, name))
-        self._meant.clear()
+        if list(found) != self._found:  # mostly it is the same list
+            self._table = await aside(make_table, found, self._aliases)
+            self._found, self._listed = list(found), self._shown()
+            self._fitted.clear()
         self._known_until = self._clock() + FRESH_S
 
+    def _shown(self) -> list[ModelInfo]:
+        own = list(self._table.models.values())
+        if self._only:
+            return [self._named(name) for name in dict.fromkeys(self._extra)]
+        listed = {model.id: model for model in _with_thinking(own)}
+        for name in self._extra:
+            listed.setdefault(name, self._named(name))
+        return list(listed.values())
+
+    def _named(self, name: str) -> ModelInfo:
+        """A name of the settings as a row of the list: with all that is known of the model it means."""
+        meant = resolve(name, self._table)
+        if meant.model is None or not meant.exact:
+            return ModelInfo(name, name)
+        return meant.model if meant.model.id == name else changed(meant.model, id=name, name=name, aliases=())
+
     async def find(self, name: str) -> ModelInfo | None:
-        known = {model.id: model for model in await self.models()}
-        return known.get(name) or known.get(self._upstream_name(name, known))
+        listed = {model.id: model for model in await self.models()}
+        if name in listed:
+            return listed[name]
+        meant = resolve(name, self._table)
+        return None if self._refusal(name, meant) is not None else meant.model
 
     async def fit(self, request: TurnRequest) -> TurnRequest:
-        """The request with Cursor's id for its model, and with the parameters that this model has."""
-        if not self._models:
+        """The request with Cursor's id for its model, and with the parameters of one of its variants."""
+        if not self._table.models:
             await self.models()
-        name = request.model
-        if name not in self._models:
-            name = await self._resolve(name)
-        parameters: tuple[tuple[str, str], ...] = ()
-        ignored = request.ignored
-        if request.effort is not None:
-            effort = fit_effort(request.effort, self._models[name].parameters if name in self._models else ())
-            if effort is None:
-                ignored = (*ignored, "reasoning_effort")
-            else:
-                parameters = (effort,)
-        if (name, parameters, ignored) == (request.model, request.parameters, request.ignored):
-            return request
-        return replace(request, model=name, parameters=parameters, ignored=ignored)
+        asked = request.model, request.effort, request.thinking
+        fitted = self._fitted.get(asked)
+        if fitted is None:
+            fitted = self._fit(*asked)
+            if len(request.model) <= MAX_MEANT_CHARS and len(request.effort or "") <= MAX_MEANT_CHARS:
+                self._fitted[asked] = fitted
+                if len(self._fitted) > MAX_MEANT:
+                    del self._fitted[next(iter(self._fitted))]
+        model, parameters, choice, heard = fitted
+        ignored = request.ignored if heard else (*request.ignored, "reasoning_effort")
+        return replace(request, model=model, parameters=parameters, choice=choice, ignored=ignored)
 
-    async def _resolve(self, name: str) -> str:
-        resolved = self._meaning(name)
-        if self._strict and resolved not in {model.id for model in await self.models()}:
-            near = difflib.get_close_matches(resolved, self._models, n=3, cutoff=0.4)
-            raise GatewayError(
-                ErrorKind.MODEL_UNKNOWN,
-                f"There is no model `{name}`.",
-                hint=f"Did you mean {', '.join(near)}?" if near else "See /v1/models.",
-                param="model",
-            )
-        return resolved
+    def _fit(self, name: str, effort: str | None, thinking: bool | None) -> Fitted:
+        meant = resolve(name, self._table)
+        if (refusal := self._refusal(name, meant)) is not None:
+            raise refusal
+        if meant.model is None:
+            choice = ModelChoice(exactly=name, why=meant.why, slug=name, listed=False)
+            return Fitted(name, (), choice, heard=effort is None)
+        asked = Wish(effort=None if effort is None else effort_of(effort), thinking=thinking)
+        chosen = choose_variant(meant.model, meant.wish.over(asked).over(self._usual))
+        variant = chosen.variant
+        missing = set(chosen.unmet) & _said(meant.wish)
+        if missing == {"thinking"} and meant.model.reasoning:
+            missing = set()  # it thinks anyway
+        if self._strict and missing:
+            raise _no_variant(name, meant.model, sorted(missing))
+        usual = variant.parameters == default_variant(meant.model).parameters and not variant.max_mode
+        exactly = meant.model.id if usual else written(meant.model.id, variant)
+        choice = ModelChoice(
+            answers_as=name if meant.own and not missing else meant.model.id if meant.wish == NO_WISH else exactly,
+            exactly=exactly,
+            why=_why(meant, chosen.unmet),
+            slug=variant.slug or ("" if meant.model.variants else meant.model.id),
+            max_mode=variant.max_mode,
+            listed=not meant.model.flat,
+        )
+        heard = effort is None or "effort" not in chosen.unmet or _has_effort(meant.model)
+        return Fitted(meant.model.id, variant.parameters, choice, heard)
 
-    def _meaning(self, name: str) -> str:
-        """Clients ask for the same name each time, and finding out takes a look at every model."""
-        found = self._meant.get(name)
-        if found is None:
-            found = self._upstream_name(name, self._models)
-            if len(name) <= MAX_MEANT_CHARS:
-                self._meant[name] = found
-                if len(self._meant) > MAX_MEANT:
-                    del self._meant[next(iter(self._meant))]
-        return found
+    def _refusal(self, name: str, meant: Meaning) -> GatewayError | None:
+        if self._only and name not in self._extra and name not in self._aliases and not self._allowed(name, meant):
+            return self._unknown(name, self._extra)
+        if self._strict and self._table.models and (meant.model is None or not meant.exact):
+            return None if name in self._extra else self._unknown(name, self._table.models)
+        return None
 
-    def _upstream_name(self, name: str, known: Mapping[str, ModelInfo]) -> str:
-        if name in self._aliases:
-            return self._aliases[name]
-        for prefix in PREFIXES:
-            if name.startswith(prefix) and name != prefix:
-                return self._upstream_name(name.removeprefix(prefix), known)
-        if name not in known:
-            for model in known.values():
-                if name in model.aliases:
-                    return model.id
-            return known_alias(name, list(known)) or name
-        return name
+    def _allowed(self, name: str, meant: Meaning) -> bool:
+        """A name for a model that is allowed, with parameters or spelled in another way."""
+        return meant.model is not None and meant.exact and meant.model.id in self._extra
+
+    def _unknown(self, name: str, known: Sequence[str] | Mapping[str, ModelInfo]) -> GatewayError:
+        near = difflib.get_close_matches(name[:MAX_MEANT_CHARS], list(known), n=3, cutoff=0.4)
+        return GatewayError(
+            ErrorKind.MODEL_UNKNOWN,
+            f"There is no model `{name[:200]}`.",
+            hint=f"Did you mean {', '.join(near)}?" if near else "See /v1/models.",
+            param="model",
+        )
+
+
+def _with_thinking(models: Sequence[ModelInfo]) -> list[ModelInfo]:
+    """Every model that can think is listed once more as thinking, for clients that can choose nothing but a model."""
+    ids = {model.id for model in models}
+    listed: list[ModelInfo] = []
+    for model in models:
+        listed.append(model)
+        twin = model.id + THINKING
+        if twin in ids or "think" in model.id or model.flat or not _thinks_on_demand(model):
+            continue
+        name = f"{model.name or model.id} (thinking)"
+        listed.append(changed(model, id=twin, name=name, aliases=(), reasoning=True, stands_for=model.id))
+    return listed
+
+
+def _thinks_on_demand(model: ModelInfo) -> bool:
+    return can_think(model) and not model.stands_for
+
+
+def _said(wish: Wish) -> set[str]:
+    """Which parts of a wish are one, in the words of `VariantChoice.unmet`."""
+    parts = {
+        "effort": wish.effort,
+        "thinking": wish.thinking,
+        "fast": wish.fast,
+        "context": wish.context,
+        "max": wish.max_mode,
+    }
+    return {key for key, value in parts.items() if value is not None} | {key for key, _ in wish.other}
+
+
+def _has_effort(model: ModelInfo) -> bool:
+    return any(key != "fast" and key != "context" for key, _ in model.parameters)
+
+
+def _why(meant: Meaning, unmet: Sequence[str]) -> str:
+    return f"{meant.why}; the nearest variant, without the {', '.join(unmet)} asked for" if unmet else meant.why
+
+
+def _no_variant(name: str, model: ModelInfo, missing: Sequence[str]) -> GatewayError:
+    has = ", ".join(f"{key}={'|'.join(values)}" for key, values in model.parameters)
+    return GatewayError(
+        ErrorKind.MODEL_UNKNOWN,
+        f"`{name[:200]}` is no variant of {model.id}: there is none with this {', '.join(missing)}.",
+        hint=f"It has {has}." if has else "It has no parameters.",
+        param="model",
+    )

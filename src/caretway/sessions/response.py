@@ -122,8 +122,10 @@ class Response:
         self._fold = Fold()
         self._heard = 0  # what came, though the stages may hold it back
         self._whole: Reply | None = None
-        built = (factory(self.request) for factory in self._factories)
-        self._stages: list[Stage] = [stage for stage in built if stage is not None]
+        self._stages: list[Stage] = []
+        for factory in self._factories:
+            if (stage := factory(self.request)) is not None:
+                self._stages.append(stage)
 
     def reply(self) -> Reply:
         """Everything so far, folded."""
@@ -303,9 +305,13 @@ class Response:
                 pass
 
     def _staged(self, event: Event) -> list[Event]:
-        events = [event]
-        for stage in self._stages:
+        first, *others = self._stages
+        events, spent = first.feed(event), first.spent
+        for stage in others:
             events = [shown for one in events for shown in stage.feed(one)]
+            spent = spent or stage.spent
+        if spent:
+            self._stages = [stage for stage in self._stages if not stage.spent] if others else []
         return events
 
     def _end(self, event: Event, *, made_up: bool) -> None:

@@ -32,6 +32,7 @@ _FRESH_BECAUSE: Final = {
     Cause.REFUSED.value: "the run was refused twice",
     Cause.TOKEN.value: "the token was refused twice",
     Cause.DIVERGED.value: "the model took another way after its run was lost",
+    Cause.SHAPE.value: "Cursor may not have understood which model is meant",
     Cause.INCOMPLETE.value: "the kept conversation was incomplete",
 }
 

@@ -19,6 +19,10 @@ class Manners:
     """Lists slugs, base models and variants as Cursor does, and `thinking_details` for none of them."""
     judges_model_shape: bool = False
     """A slug in `requested_model` alone is answered with an empty turn; the other three shapes are taken."""
+    refused_shapes: frozenset[str] = frozenset()
+    """Shapes (`model_shapes.shape_of`) that are refused without a reason, as single accounts saw it."""
+    empty_shapes: frozenset[str] = frozenset()
+    """More shapes that are answered with an empty turn."""
     whole_variants: bool = False
     """Parameters must be exactly those of one advertised variant, and a tiered model needs them: else `not_found`."""
     demands_max_mode: bool = False

@@ -21,11 +21,26 @@ class Choice:
     """The turn ends at once, without a word and without tokens."""
 
 
+def shape_of(request: pb.AgentRunRequest) -> str:
+    """How it asks: base, details, both or requested."""
+    asked, named = request.requested_model.model_id, request.model_details.model_id
+    if asked and named:
+        return "both"
+    if named:
+        return "details"
+    return "base" if request.requested_model.parameters or asked in BY_ID else "requested"
+
+
 def choose(request: pb.AgentRunRequest, manners: Manners) -> Choice | ConnectError:
     requested, details = request.requested_model, request.model_details
     asked = requested.model_id or details.model_id
     if not manners.cursor_catalogue:
         return Choice(asked)
+    shape = shape_of(request)
+    if shape in manners.refused_shapes:
+        return faults.SCRIPTED["bare"]
+    if shape in manners.empty_shapes:
+        return Choice(asked, empty=True)
     params = {parameter.id: parameter.value for parameter in requested.parameters}
     found = _find(asked, params, manners)
     if isinstance(found, ConnectError):

@@ -17,6 +17,7 @@ from ..wire.messages import pb
 from . import admission, faults, updates
 from .exchange import SimExchange
 from .history import HistoryError
+from .model_shapes import Choice, choose, shape_of
 from .pending import Pending
 from .play_steps import Dropped, Left, Performance
 from .shared import Shared
@@ -128,6 +129,8 @@ class SimRun:
             raise
 
     async def _serve(self, request: pb.AgentRunRequest) -> None:
+        chosen = choose(request, self._world.manners)
+        self._world.asked.append((shape_of(request), chosen.label if isinstance(chosen, Choice) else ""))
         if self._world.manners.poisons and request.conversation_id in self._world.poisoned:
             raise RunRefused(faults.SCRIPTED["bare"])
         stats = self._world.stats

@@ -8,7 +8,7 @@ import asyncio
 import socket
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, cast
 
 from .exchange import Accept
@@ -46,6 +46,11 @@ class Simulator:
     @property
     def stats(self) -> Stats:
         return self._world.stats
+
+    @property
+    def asked(self) -> Sequence[tuple[str, str]]:
+        """How the last runs asked for their model: the shape, and what ran, empty when nothing did."""
+        return tuple(self._world.asked)
 
     @property
     def open_runs(self) -> int:

@@ -54,7 +54,6 @@ PUBLIC_MODELS: Final = "/v1/models"
 PUBLIC_ME: Final = "/v1/me"
 RENEWAL: Final = "/auth/token"
 PERIOD_USAGE: Final = "/aiserver.v1.DashboardService/GetCurrentPeriodUsage"
-AVAILABLE_MODELS: Final = "/aiserver.v1.AiService/AvailableModels"
 
 _ANALYTICS: Final = "/aiserver.v1.AnalyticsService/"
 
@@ -81,7 +80,7 @@ class Service:
             PERIOD_USAGE: lambda request, _: period_usage(request, self._accounts.spent(request.bearer)),
         }
         if self._manners.cursor_catalogue:
-            self._calls[AVAILABLE_MODELS] = available_models
+            self._calls[paths.AVAILABLE_MODELS] = available_models
         self._pages: dict[tuple[str, str], Callable[[Request, bytes], Reply]] = {
             ("POST", paths.EXCHANGE_KEY): lambda request, _: as_tokens(self._accounts.exchange(request.bearer)),
             ("POST", paths.REFRESH): lambda request, _: as_tokens(self._accounts.refresh(request.bearer)),

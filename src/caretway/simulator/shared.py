@@ -1,7 +1,7 @@
 """What all runs of one simulator share. The only place with a clock, so that everything else stays deterministic."""
 
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Literal
@@ -11,6 +11,7 @@ from .stats import Stats, Steps
 from .tokens import PrefixCache
 
 MAX_DROP_KEYS: Final = 10_000
+MAX_ASKED: Final = 100
 
 Prefer = Literal["h1", "h2"]
 
@@ -58,3 +59,5 @@ class Shared:
     cache: PrefixCache = field(default_factory=PrefixCache)
     drops: Drops = field(default_factory=Drops)
     poisoned: Poisoned = field(default_factory=Poisoned)
+    asked: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=MAX_ASKED))
+    """How the last runs asked for their model: the shape, and what ran, empty when nothing did."""

@@ -79,6 +79,8 @@ class _At(Enum):
 
 
 class OutputFormatStage:
+    spent = False
+
     def __init__(self, wanted: OutputFormat) -> None:
         self._wanted = wanted
         self._at = _At.START

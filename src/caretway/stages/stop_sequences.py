@@ -31,6 +31,8 @@ def stop_sequences(request: TurnRequest) -> Stage | None:
 
 
 class StopSequences:
+    spent = False
+
     def __init__(self, sequences: tuple[str, ...]) -> None:
         self._matchers = [_Matcher(sequence) for sequence in sequences]
         self._open_calls = 0

@@ -115,6 +115,12 @@ class Parser:
             at = self._steps[self._state](text, at, out)
         return out
 
+    @property
+    def plain(self) -> bool:
+        """Whatever comes from now on is text."""
+        decided = self._state is _State.PROSE and self._spoke and not self._rest
+        return decided and not self._trigger and not self._thinks_anywhere
+
     def finish(self) -> list[Piece]:
         """The answer is over: what was held back as a possible tag is given out as text."""
         out: list[Piece] = []

@@ -30,9 +30,13 @@ def with_thinking(models: Sequence[ModelInfo]) -> list[ModelInfo]:
 
 
 def _derived(model: ModelInfo) -> ModelInfo:
-    aliases = tuple(alias + SUFFIX for alias in model.aliases)
     return replace(
-        model, id=model.id + SUFFIX, name=f"{model.name or model.id} (thinking)", aliases=aliases, reasoning=True
+        model,
+        id=model.id + SUFFIX,
+        name=f"{model.name or model.id} (thinking)",
+        aliases=tuple(alias + SUFFIX for alias in model.aliases),
+        reasoning=True,
+        stands_for=model.stands_for and model.stands_for + SUFFIX,
     )
 
 
@@ -67,6 +71,8 @@ def thinking(mode: ThinkingMode) -> StageFactory:
 
 
 class HideThinking:
+    spent = False
+
     def feed(self, event: Event) -> list[Event]:
         return [] if isinstance(event, ReasoningDelta) else [event]
 
@@ -77,6 +83,8 @@ _ASIDE: Final = (Note, UsageReported, TurnStarted, ToolCallDelta)
 
 class InlineThinking:
     """Thinking as text between <think> and </think>. Remembered: whether the tag is open."""
+
+    spent = False
 
     def __init__(self) -> None:
         self._open = False

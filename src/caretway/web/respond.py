@@ -58,14 +58,17 @@ class Responder:
         http.drop_headers()
         upstream = await self._models.fit(request)
         upstream = await aside(self._prepare, upstream) if upstream.large else self._prepare(upstream)
-        if upstream.model != request.model:
-            common.append((b"x-caretway-model", header_text(upstream.model)))
+        chosen = upstream.choice
+        if (exactly := chosen.exactly or upstream.model) != request.model:
+            common.append((b"x-caretway-model", header_text(exactly)))
+            if chosen.why:
+                common.append((b"x-caretway-model-reason", header_text(chosen.why)))
         if upstream.ignored:
             common.append((b"x-caretway-ignored", header_text(", ".join(upstream.ignored))))
         response = await self._sessions.open(upstream)
         if request.stream:
             response.shorten(dialect.repeats)
-        meta = ResponseMeta(urandom(16).hex(), int(time.time()), request.model)
+        meta = ResponseMeta(urandom(16).hex(), int(time.time()), chosen.answers_as or request.model)
         kind = StreamedAnswer if request.stream else WholeAnswer
         answer = kind(dialect, response, meta, common, writer, self._pace)
         try:

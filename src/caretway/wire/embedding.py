@@ -11,6 +11,7 @@ from google.protobuf.message import Message
 
 _LENGTH_DELIMITED: Final = 2
 _SHORT: Final = tuple(bytes((size,)) for size in range(128))
+_LONG: Final = tuple(bytes((size | 128,)) for size in range(128))
 
 
 def tag(of: type[Message], field: str) -> bytes:
@@ -37,13 +38,13 @@ def embed_deep(parts: Sequence[tuple[bytes, bytes]], payload: bytes) -> bytes:
 
 def around(field_tag: bytes, parts: list[bytes]) -> list[bytes]:
     """The same for a payload in parts, which nobody has joined yet: large ones are copied once, at the very end."""
-    return [field_tag, _varint(sum(map(len, parts))), *parts]
+    size = sum(map(len, parts))
+    return [field_tag, _SHORT[size] if size < 128 else _varint(size), *parts]
 
 
 def _varint(number: int) -> bytes:
-    out = bytearray()
+    out = b""
     while number >= 128:
-        out.append(number & 127 | 128)
+        out += _LONG[number & 127]
         number >>= 7
-    out.append(number)
-    return bytes(out)
+    return out + _SHORT[number]

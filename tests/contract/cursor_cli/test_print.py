@@ -406,8 +406,11 @@ async def test_models(tmp_path: Path) -> None:
             row["id"] for row in rows
         }
         assert all(row["object"] == "model" and row["owned_by"] == "cursor" and row["created"] for row in rows)
-        assert (await client.chat("sim: say x", model="gpt-4o")).text == "x"
+        alias = await client.chat("sim: say x", model="gpt-4o")
+        assert (alias.text, alias.headers["x-caretway-model"]) == ("x", "auto")
         assert client.stand_in.starts("-p")[-1]["argv"][-1] == "auto"
+        thinking = await client.chat("sim: say x", model="gpt-4o-thinking")
+        assert (thinking.text, thinking.headers["x-caretway-model"]) == ("x", "auto-thinking")
         assert (await client.chat("sim: say x", model="some-new-model")).text == "x"
         assert client.stand_in.starts("-p")[-1]["argv"][-1] == "some-new-model"
         unknown = await client.chat("sim: say x", model="no-such-model")

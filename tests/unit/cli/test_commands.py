@@ -249,7 +249,10 @@ def test_models_json() -> None:
         "aliases": [],
         "reasoning": True,
         "context_window": 1000,
+        "max_context_window": None,
+        "images": None,
         "parameters": {"effort": ["low", "high"]},
+        "variants": [],
     }
 
 

@@ -4,11 +4,14 @@ from collections.abc import Sequence
 from typing import Literal
 
 import pytest
+from msgspec import structs
 
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.request import Message, Role, Text, TurnRequest
 from caretway.core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Turn
-from caretway.models.catalogue import FRESH_S, ModelCatalogue
+from caretway.models.catalogue import FRESH_S, MAX_MEANT, MAX_MEANT_CHARS, ModelCatalogue
+from unit.models.cursor_list import BASES, SLUGS
+from unit.models.lists import LISTED
 
 THINKER = ModelInfo("thinker", aliases=("deep",), parameters=(("effort", ("low", "high")),))
 
@@ -116,3 +119,101 @@ async def test_without_a_login_there_is_what_the_settings_name() -> None:
     listing = Listing()
     listing.down = True
     assert [model.id for model in await catalogue(listing, extra=["mine"]).models()] == ["mine"]
+
+
+# ---- a list like Cursor's
+
+
+class CursorListing(Listing):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found = list(LISTED)
+
+
+CHOICES = [
+    # asked, effort, thinking -> answers as, exactly
+    ("gpt-5.4", None, None, "gpt-5.4", "gpt-5.4"),
+    ("gpt-5.4", "high", None, "gpt-5.4", "gpt-5.4@context=272k,reasoning=high,fast=false"),
+    ("gpt-5.4-high", None, None, "gpt-5.4-high", "gpt-5.4@context=272k,reasoning=high,fast=false"),
+    ("gpt-5.4-high", "low", None, "gpt-5.4-high", "gpt-5.4@context=272k,reasoning=high,fast=false"),
+    ("openai/gpt-5.4", None, None, "gpt-5.4", "gpt-5.4"),
+    ("composer-2.5", None, None, "composer-2.5", "composer-2.5@fast=false"),
+    ("gpt-5-codex", None, None, "gpt-5.1-codex", "gpt-5.1-codex"),
+    ("claude-haiku-4-5-20251001", None, None, "claude-4.5-haiku", "claude-4.5-haiku"),
+    ("claude-opus-5", None, False, "claude-opus-5", "claude-opus-5@thinking=false,context=200k,effort=high,fast=false"),
+    ("claude-opus-5-thinking", None, None, "claude-opus-5-thinking", "claude-opus-5"),
+    ("gpt-5.4@effort=max", None, None, *("gpt-5.4@context=272k,reasoning=xhigh,fast=false",) * 2),
+    ("gpt-99-imaginary", None, None, "", "gpt-99-imaginary"),
+]
+
+
+@pytest.mark.parametrize(("asked", "effort", "thinking", "answers_as", "exactly"), CHOICES)
+async def test_what_a_client_is_told(
+    asked: str, effort: str | None, thinking: bool | None, answers_as: str, exactly: str
+) -> None:
+    request = structs.replace(asking(asked, effort), thinking=thinking)
+    for _ in range(2):  # the second time from memory
+        fitted = await catalogue(CursorListing()).fit(request)
+        assert (fitted.choice.answers_as, fitted.choice.exactly) == (answers_as, exactly)
+        assert fitted.choice.why
+
+
+INEXACT = ["gpt-5-codex", "gpt-5.4@effort=max", "gpt-99-imaginary", "gpt-5.4-minimal", "gpt-4o@fast"]
+EXACT = ["gpt-5.4", "gpt-5.4-high", "claude-opus-4-6", "gpt-5.4@effort=high", "openai/gpt-5.4"]
+
+
+@pytest.mark.parametrize("name", INEXACT)
+async def test_strict_takes_nothing_but_what_is_meant(name: str) -> None:
+    with pytest.raises(GatewayError) as refused:
+        await catalogue(CursorListing(), strict=True).fit(asking(name))
+    assert refused.value.kind is ErrorKind.MODEL_UNKNOWN
+    assert refused.value.hint
+
+
+@pytest.mark.parametrize("name", EXACT)
+async def test_strict_takes_every_spelling_of_it(name: str) -> None:
+    await catalogue(CursorListing(), strict=True).fit(asking(name))
+
+
+async def test_base_models_are_listed_and_thinking_ones_twice() -> None:
+    listed = {model.id: model for model in await catalogue(CursorListing()).models()}
+    assert "gpt-5.4-high" not in listed
+    assert listed["claude-opus-5-thinking"].stands_for == "claude-opus-5"
+    assert "composer-2.5-thinking" not in listed
+    assert sum(not model.stands_for for model in listed.values()) == len(BASES)
+
+
+async def test_the_settings_can_be_the_whole_catalogue() -> None:
+    named = ["gpt-5.4", "claude-opus-5@effort=low"]
+    desk = ModelCatalogue(CursorListing(), extra=named, aliases={}, strict=False, clock=Clock(), only=True)
+    assert [model.id for model in await desk.models()] == named
+    assert (await desk.models())[1].variants
+    for allowed in (*named, "gpt-5.4-high", "openai/gpt-5.4@fast"):
+        await desk.fit(asking(allowed))
+    for other in ("claude-opus-5", "gpt-5.5", "gpt-99-imaginary"):
+        with pytest.raises(GatewayError):
+            await desk.fit(asking(other))
+        assert await desk.find(other) is None
+
+
+async def test_settings_choose_where_a_request_does_not() -> None:
+    usual = {"effort": "low", "fast": "true"}
+    desk = ModelCatalogue(CursorListing(), extra=(), aliases={}, strict=False, clock=Clock(), usual=usual)
+    assert (await desk.fit(asking("gpt-5.4"))).choice.exactly == "gpt-5.4@context=272k,reasoning=low,fast=true"
+    assert (await desk.fit(asking("gpt-5.4", "high"))).choice.exactly == "gpt-5.4@context=272k,reasoning=high,fast=true"
+
+
+async def test_every_flat_id_is_found() -> None:
+    desk = catalogue(CursorListing())
+    for slug, (base, _) in SLUGS.items():
+        found = await desk.find(slug)
+        assert found is not None
+        assert found.id.removesuffix("-thinking") == base.id
+
+
+async def test_what_is_remembered_is_bounded() -> None:
+    desk = catalogue(CursorListing())
+    for number in range(MAX_MEANT * 2):
+        await desk.fit(asking(f"model-{number}"))
+        await desk.fit(asking("x" * (MAX_MEANT_CHARS + number)))
+    assert len(desk._fitted) == MAX_MEANT

@@ -31,6 +31,8 @@ REQUIRED = ToolChoice("required")
 class Shout:
     """A stage: loud, and over at the first `!`."""
 
+    spent = False
+
     def feed(self, event: Event) -> list[Event]:
         if not isinstance(event, TextDelta):
             return [event]

@@ -3,10 +3,10 @@
 The simulator backend is this one with another `Transport` under it and another name: the real client code, always.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Literal
+from typing import Literal
 
 from ...builtin_tools.policy import ToolPolicy
 from ...core.errors import ErrorKind, GatewayError
@@ -15,21 +15,20 @@ from ...core.turn import Abilities, BackendStatus, ModelInfo, Snapshot
 from ...cursor_transport.faults import fault_from_status
 from ...cursor_transport.heads import REQUEST_ID
 from ...cursor_transport.identity import Identity, TokenSource, checksum, new_id
-from ...cursor_transport.ports import RunHandler, RunStream, Transport
+from ...cursor_transport.ports import RunHandler, RunStream, Transport, UnaryResponse
 from ...tasks import aside
 from ...wire import paths
 from ...wire.messages import pb
 from .compose import Composer, RunContext
 from .conversation import Conversation
+from .model_lists import ASK_BASES, BaseSource, base_models, joined, read_usable
+from .model_shapes import ModelShape, ShapeMemory, shapes_for
 from .snapshots import blob_source, no_blobs, read_snapshot
-from .turn import AgentTurn
+from .turn import AgentTurn, QuotaCheck
 from .turn_clock import ConversationLimits
 from .unseen import UnseenTokens
 
-MAX_MODELS: Final = 2000
-Parameters = Sequence[tuple[str, tuple[str, ...]]]
-ParameterSource = Callable[[], Awaitable[Mapping[str, Parameters]]]
-"""Model id -> its settable parameters; they come from another place than the model list."""
+ShapeName = Literal["auto", "base", "details", "both", "requested"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +42,11 @@ class AgentSetup:
     surroundings: RunContext
     buffer_bytes: int
     tools: ToolPolicy
+    model_shape: ShapeName = "auto"
+    account: Callable[[str], str] = str
+    """Whose token this is: what was learned of one account is not true of another."""
+    quota: QuotaCheck | None = None
+    """Asked before a refusal without a reason is taken for a matter of the model."""
 
 
 class AgentBackend:
@@ -54,7 +58,7 @@ class AgentBackend:
         transport: Transport,
         tokens: TokenSource,
         clock: Callable[[], float],
-        parameters: ParameterSource | None = None,
+        bases: BaseSource | None = None,
     ) -> None:
         self.name = setup.name
         self.standing = setup.standing
@@ -63,14 +67,17 @@ class AgentBackend:
         self._unseen = UnseenTokens()
         self._transport = transport
         self._tokens = tokens
-        self._caller = _Caller(setup.identity, transport, tokens, clock)
-        self._parameters = parameters
+        self._shapes = ShapeMemory()
+        self._fixed_shape = () if setup.model_shape == "auto" else (ModelShape(setup.model_shape),)
+        self._caller = _Caller(setup, transport, tokens, clock, self._shapes)
+        self._bases = bases
 
     async def start(self, request: TurnRequest, snapshot: Snapshot | None = None) -> AgentTurn:
         conversation_id, checkpoint = read_snapshot(snapshot) if snapshot else (new_id(), None)
         setup = self._setup
         rules = setup.tools(request)
         run_id = new_id()
+        shapes = self._fixed_shape or shapes_for(request, self._shapes.known(request.model))
         unseen = self._unseen.expected(request)
         compose = partial(
             self._composer.compose,
@@ -79,6 +86,7 @@ class AgentBackend:
             run_id=run_id,
             checkpoint=checkpoint,
             workspace=rules.workspace,
+            shapes=shapes,
             unseen=unseen,
         )
         opening = await aside(compose) if request.large else compose()
@@ -99,23 +107,35 @@ class AgentBackend:
             renewable=self._tokens.renewable,
             buffer_bytes=setup.buffer_bytes,
             jobs=rules.jobs,
+            learn=partial(self._learn, request.model, shapes),
+            quota=setup.quota,
         )
         turn.start()
         return turn
 
+    def _learn(self, model: str, shapes: tuple[ModelShape, ...], found: int) -> None:
+        self._shapes.worked(model, shapes[found])
+
     async def models(self) -> Sequence[ModelInfo]:
+        """Both lists: what is asked for by its base, and the flat ids of the same."""
+        response = await self._call(paths.USABLE_MODELS)
+        if response.status != 200:
+            raise fault_from_status(response.status, response.headers, response.body)
+        flat = read_usable(pb.GetUsableModelsResponse.FromString(response.body))
+        bases: Sequence[ModelInfo] = await base_models(lambda: self._call(paths.AVAILABLE_MODELS, ASK_BASES))
+        if not bases and self._bases is not None:
+            bases = await self._bases()
+        return joined(bases, flat)
+
+    async def _call(self, path: str, body: bytes = b"") -> UnaryResponse:
         token = await self._tokens.token()
         headers = self._caller.headers(token)
         headers |= {REQUEST_ID: new_id(), "content-type": paths.UNARY_TYPE, "connect-protocol-version": "1"}
-        response = await self._transport.call("POST", paths.USABLE_MODELS, headers)
+        response = await self._transport.call("POST", path, headers, body)
         if response.status == 401 and self._tokens.renewable:
             headers["authorization"] = f"Bearer {await self._tokens.token(refused=token)}"
-            response = await self._transport.call("POST", paths.USABLE_MODELS, headers)
-        if response.status != 200:
-            raise fault_from_status(response.status, response.headers, response.body)
-        listed = pb.GetUsableModelsResponse.FromString(response.body)
-        known = await self._parameters() if self._parameters is not None else {}
-        return [_model(model, known.get(model.model_id, ())) for model in listed.models[:MAX_MODELS]]
+            response = await self._transport.call("POST", path, headers, body)
+        return response
 
     async def status(self) -> BackendStatus:
         try:
@@ -134,10 +154,19 @@ class _Caller:
     """Who calls Cursor, with which token, over what."""
 
     def __init__(
-        self, identity: Identity, transport: Transport, tokens: TokenSource, clock: Callable[[], float]
+        self,
+        setup: AgentSetup,
+        transport: Transport,
+        tokens: TokenSource,
+        clock: Callable[[], float],
+        shapes: ShapeMemory,
     ) -> None:
+        identity = setup.identity
         self.transport = transport
         self.tokens = tokens
+        self._shapes = shapes
+        self._account = setup.account
+        self._token = ""
         self._checksum = identity.checksum
         self._clock = clock
         self._known = {
@@ -150,6 +179,9 @@ class _Caller:
             self._known["x-cursor-timezone"] = identity.time_zone
 
     def headers(self, token: str) -> dict[str, str]:
+        if token != self._token:
+            self._token = token
+            self._shapes.belongs_to(self._account(token))
         headers = {"authorization": f"Bearer {token}", **self._known}
         if self._checksum:
             headers["x-cursor-checksum"] = checksum(token, self._clock())
@@ -187,13 +219,3 @@ class _Opener:
         headers = self._caller.headers(token)
         headers["x-cursor-agent-allowed-tools"] = self._allowed
         return headers
-
-
-def _model(model: pb.ModelDetails, parameters: Parameters) -> ModelInfo:
-    return ModelInfo(
-        id=model.model_id,
-        name=model.display_name or model.model_id,
-        aliases=tuple(model.aliases),
-        reasoning=model.HasField("thinking_details"),
-        parameters=tuple(parameters),
-    )

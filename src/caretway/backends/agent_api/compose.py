@@ -20,6 +20,7 @@ from ...core.request import Image, Message, Reasoning, Role, Text, ToolCall, Too
 from ...wire.blobs import blob_id, image_part, text_part, tool_call_part, tool_result_part, write_message
 from ...wire.embedding import around, embed, tag
 from ...wire.messages import pb
+from .model_shapes import ModelShape, model_fields
 from .offered_tools import OfferedTools
 
 GO_ON: Final = "Continue."
@@ -29,7 +30,6 @@ _RUN_REQUEST: Final = tag(pb.AgentClientMessage, "run_request")
 _STATE: Final = tag(pb.AgentRunRequest, "conversation_state")
 _ACTION: Final = tag(pb.AgentRunRequest, "action")
 _CONVERSATION: Final = tag(pb.AgentRunRequest, "conversation_id")
-_MODEL: Final = tag(pb.AgentRunRequest, "requested_model")
 _RUN: Final = tag(pb.AgentRunRequest, "run_id")
 _NO_QUERIES: Final = pb.AgentRunRequest(next_interaction_query_id=0).SerializeToString()
 _SAY: Final = tag(pb.ConversationAction, "user_message_action")
@@ -61,8 +61,10 @@ class Opening(msgspec.Struct, frozen=True):
     when they are sent: what many runs have in common, such as an agent's tools, is held once by all of them."""
 
     conversation_id: str
-    name: bytes
-    """Of an AgentRunRequest: its ids and its model."""
+    ids: tuple[bytes, bytes]
+    """Of an AgentRunRequest: the conversation's, and those of the run."""
+    models: tuple[tuple[bytes, bytes], ...]
+    """The same, its two fields for the model: in the way in which it is asked for first, and in others to try."""
     state: bytes
     """ConversationStateStructure."""
     words: bytes | None
@@ -75,12 +77,22 @@ class Opening(msgspec.Struct, frozen=True):
     """Of an AgentRunRequest: its tools."""
     blobs: dict[bytes, bytes]
     """The pieces of the state by their ids; the conversation takes them over."""
+    fresh: bool
+    """It begins a conversation, and goes on with none."""
     context_tokens: int
     """About what the model is going to read: what a continued conversation holds already, as Cursor counted it, and
     what is new; else everything that was sent, and what Cursor puts before it. For usage estimates only."""
 
-    def run_request(self, checkpoint: bytes | None = None) -> bytes:
-        """The AgentClientMessage that opens an attempt; with a checkpoint it resumes from there."""
+    def renamed(self, conversation_id: str) -> "Opening":
+        """The same as another conversation; one that goes on keeps its name."""
+        if not self.fresh:
+            return self
+        ids = embed(_CONVERSATION, conversation_id.encode()), self.ids[1]
+        return msgspec.structs.replace(self, conversation_id=conversation_id, ids=ids)
+
+    def run_request(self, checkpoint: bytes | None = None, model: int = 0) -> bytes:
+        """The AgentClientMessage that opens an attempt; with a checkpoint it resumes from there. `model`: which of
+        the ways to ask for it."""
         context = [*self.context]
         if self.words is None or checkpoint is not None:
             action = around(_RESUME, around(_RESUME_CONTEXT, context))
@@ -88,7 +100,9 @@ class Opening(msgspec.Struct, frozen=True):
             action = around(_SAY, [*around(_WORDS, [self.words]), *around(_CONTEXT, context), self.history])
         # Present even when empty: without the field the server says "Conversation state is required".
         state = around(_STATE, [self.state if checkpoint is None else checkpoint])
-        return b"".join(around(_RUN_REQUEST, [*state, *around(_ACTION, action), self.tools, self.name]))
+        (details, requested), (conversation, run) = self.models[model], self.ids
+        rest = details, self.tools, conversation, requested, run
+        return b"".join(around(_RUN_REQUEST, [*state, *around(_ACTION, action), *rest]))
 
 
 class Composer:
@@ -109,9 +123,11 @@ class Composer:
         checkpoint: bytes | None = None,
         workspace: str | None = None,
         unseen: int = 0,
+        shapes: tuple[ModelShape, ...] = (ModelShape.BASE,),
     ) -> Opening:
         """The opening of a run. With a checkpoint only what follows the last assistant message travels. `workspace`:
-        only when tools run here, inside this directory. `unseen`: tokens that Cursor puts before a new conversation."""
+        only when tools run here, inside this directory. `unseen`: tokens that Cursor puts before a new conversation.
+        `shapes`: how to ask for the model, best first."""
         if request.large:
             check_sizes(request.messages, self._max_message_bytes)
         talk = [message for message in request.messages if message.role is not Role.SYSTEM]
@@ -133,7 +149,6 @@ class Composer:
         offer = self._tools.offer(request.tools if request.tool_choice.mode != "none" else ())
         where = self._nowhere if workspace is None else _environment(self._surroundings, workspace)
         rule = embed(_RULE, system.encode()) if system and as_rule else b""
-        model = embed(_MODEL, _requested_model(request).SerializeToString())
         if known := 0 if checkpoint is None else _used_tokens(checkpoint):
             chars = message_chars([newest] if newest is not None else [])
         else:
@@ -141,13 +156,15 @@ class Composer:
             chars = message_chars(request.messages) + len(offer.in_run)
         return Opening(
             conversation_id=conversation_id,
-            name=embed(_CONVERSATION, conversation_id.encode()) + model + embed(_RUN, run_id.encode()) + _NO_QUERIES,
+            ids=(embed(_CONVERSATION, conversation_id.encode()), embed(_RUN, run_id.encode()) + _NO_QUERIES),
+            models=model_fields(request.model, request.parameters, request.choice, shapes),
             state=state,
             words=_user_message(newest).SerializeToString() if newest is not None else None,
             history=typed,
             context=(where, offer.in_context, rule, _COMPLETE),
             tools=offer.in_run,
             blobs=blobs,
+            fresh=checkpoint is None,
             context_tokens=known + tokens(chars),
         )
 
@@ -193,13 +210,6 @@ def _environment(surroundings: RunContext, workspace: str | None) -> bytes:
         env.workspace_paths.append(workspace)
         env.process_working_directory = workspace
     return embed(_ENVIRONMENT, env.SerializeToString())
-
-
-def _requested_model(request: TurnRequest) -> pb.RequestedModel:
-    model = pb.RequestedModel(model_id=request.model)
-    for name, value in request.parameters:
-        model.parameters.add(id=name, value=value)
-    return model
 
 
 def _system(request: TurnRequest, *, instructed: bool) -> str:

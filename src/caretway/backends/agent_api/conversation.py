@@ -116,7 +116,7 @@ class Conversation(RunLife):
         self.events = [TurnStarted(self._tally.expected)]
         self.outgoing.extend(self._calls.submit(results))
         self.watch.progressed = now
-        self._results_given = True
+        self._results_given = self._heard = True
         self._spoke = False
         self._progress_made()
         if waiting := self._calls.next_waiting():
@@ -137,6 +137,7 @@ class Conversation(RunLife):
     def finish_job(self, call: Call, messages: Sequence[bytes], now: float) -> None:
         """The outcome of a job that ran on this side."""
         self.watch.progressed = now
+        self._heard = True
         self._spoke = False
         self.outgoing.extend(self._calls.ran(call, messages))
 
@@ -256,6 +257,9 @@ class Conversation(RunLife):
             return
         if self._calls.owed or self._calls.writing or self._echo.skip:
             raise Diverged("the model ended its answer before it was where it had been")
+        if not (ended.input_tokens or ended.output_tokens) and self.reshapable:
+            self.nobody_there = True
+            return
         self.events.append(UsageReported(self._tally.ended(read_total(ended))))
         self.events.append(TurnEnded())
         self._ended = True

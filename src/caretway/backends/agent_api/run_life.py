@@ -53,6 +53,7 @@ class RunLife:
         "_checkpoint",
         "_echo",
         "_ended",
+        "_heard",
         "_limits",
         "_moved",
         "_opening",
@@ -65,8 +66,10 @@ class RunLife:
         "aborted_jobs",
         "events",
         "jobs",
+        "nobody_there",
         "outgoing",
         "phase",
+        "shape",
         "visible",
         "watch",
     )
@@ -97,6 +100,11 @@ class RunLife:
         self._results_given = request.messages[-1].role is Role.TOOL
         self._spoke = False  # the model, since it was given results on this attempt
         self._ended = False
+        self.shape = 0
+        """Which of the opening's ways to ask for the model."""
+        self._heard = False  # the model was, before this response or by a tool that ran here
+        self.nobody_there = False
+        """The turn ended with nothing said and nothing counted, and the model can be asked for in another way."""
         self._echo = Echo()
         self._calls = CallTable(parallel=request.tool_choice.parallel)
         self._tally = AgentTally(opening.context_tokens)
@@ -112,12 +120,27 @@ class RunLife:
         if self._attempts > 1:
             self._tally.reopened()
         self.watch.opened(now, again=self._attempts > 1)
-        self.outgoing.append(self._opening.run_request(self._checkpoint))
+        self.outgoing.append(self._opening.run_request(self._checkpoint, self.shape))
 
     @property
     def ended(self) -> bool:
         """The turn came to its proper end upstream."""
         return self.phase is RunPhase.OVER and self._ended
+
+    @property
+    def reshapable(self) -> bool:
+        """Nothing was heard of the model in this turn, and there is another way to ask for it."""
+        unheard = not (self.visible or self._spoke or self._heard or self._calls.step)
+        return unheard and self.shape + 1 < len(self._opening.models)
+
+    def rename(self, conversation_id: str) -> None:
+        """One that was refused without a reason may stay so under its name."""
+        self._opening = self._opening.renamed(conversation_id)
+
+    @property
+    def understood(self) -> bool:
+        """Something was heard of the model."""
+        return self.visible or self.phase is RunPhase.PAUSED
 
     @property
     def fills_window(self) -> bool:
@@ -134,6 +157,10 @@ class RunLife:
         if not retryable:
             self.fail(fault)
             return None
+        if cause is Cause.SHAPE:
+            self.shape += 1
+            self._checkpoint = None  # nothing was said: it begins anew
+            self.nobody_there = False
         step = next_step(self._loss(cause))
         match step.rung:
             case Rung.GIVE_UP:

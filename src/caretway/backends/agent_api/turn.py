@@ -6,7 +6,7 @@ are events. When it does not take them and the buffer is full, only this turn's 
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, Protocol
 
@@ -17,6 +17,7 @@ from ...core.recovery import Cause
 from ...core.request import Text, ToolResult
 from ...core.turn import Snapshot
 from ...cursor_transport.faults import BLOB_NOT_FOUND, fault_from_connect, retryable
+from ...cursor_transport.identity import new_id
 from ...cursor_transport.ports import RunHandler, RunStream
 from ...tasks import spawn
 from ...wire.envelope import End
@@ -24,6 +25,7 @@ from ...wire.errors import ErrorSyntax, read_end
 from ...wire.messages import pb
 from .calls import Call
 from .conversation import Conversation, Retry, RunPhase
+from .model_shapes import is_bare, may_be_shape
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +33,10 @@ LINGER_S: Final = 2.0
 """How long a finished turn may go on storing blobs before its stream is closed."""
 
 RETRYABLE_KINDS: Final = frozenset({ErrorKind.UPSTREAM_DOWN, ErrorKind.TIMEOUT})
+
+
+QuotaCheck = Callable[[], Awaitable[GatewayError | None]]
+"""What to tell the client when the account's usage is spent; None when it is not, or nobody knows."""
 
 
 class Opener(Protocol):
@@ -54,9 +60,11 @@ class AgentTurn:
         "_closed",
         "_conversation",
         "_jobs",
+        "_learn",
         "_loop",
         "_opener",
         "_opening",
+        "_quota",
         "_refused",
         "_renewable",
         "_running",
@@ -75,11 +83,17 @@ class AgentTurn:
         renewable: bool,
         buffer_bytes: int,
         jobs: JobRunner | None = None,
+        learn: Callable[[int], None] | None = None,
+        quota: QuotaCheck | None = None,
     ) -> None:
+        """`learn` is told which of the later ways to ask for the model was understood. `quota` is asked before a
+        refusal without a reason is taken for a matter of the model."""
         self._backend = backend
         self._conversation = conversation
         self._opener = opener
         self._jobs = jobs
+        self._learn = learn
+        self._quota = quota
         self._buffer = EventBuffer(buffer_bytes, self._hold_back, self._go_on)
         self.listen, self.take = self._buffer.listen, self._buffer.take
         self._loop = asyncio.get_running_loop()
@@ -199,6 +213,9 @@ class AgentTurn:
         if type(last) is End:
             messages.pop()
         if conversation.feed(messages, self._loop.time()):
+            if conversation.nobody_there:
+                self._reshape(None)
+                return
             self._after()
         elif conversation.events:
             events, conversation.events = conversation.events, []
@@ -221,8 +238,31 @@ class AgentTurn:
             self._lost(Cause.INCOMPLETE, fault, True)
         elif self._once_more(fault):
             self._lost(Cause.TOKEN, fault, True)
+        elif self._conversation.reshapable and may_be_shape(error):
+            self._ask_otherwise(fault, self._quota if is_bare(error) else None)
         else:
             self._lost(Cause.REFUSED, fault, retryable(error))
+
+    def _reshape(self, fault: GatewayError | None) -> None:
+        self._conversation.rename(new_id())
+        self._lost(Cause.SHAPE, fault, True)
+
+    def _ask_otherwise(self, fault: GatewayError, quota: QuotaCheck | None) -> None:
+        """Ask for the model in another way, unless the refusal was about the quota."""
+        if quota is None:
+            self._reshape(fault)
+        else:
+            self._drop_attempt()
+            self._opening = spawn(self._ask_quota(self._attempt, fault, quota), "agent-quota")
+
+    async def _ask_quota(self, attempt: int, fault: GatewayError, quota: QuotaCheck) -> None:
+        spent = await quota()
+        if attempt == self._attempt and not self._closed:
+            self._opening = None
+            if spent is None:
+                self._reshape(fault)
+            else:
+                self._lost(Cause.REFUSED, spent, False)
 
     def _once_more(self, fault: GatewayError) -> bool:
         """The token may have expired early: once more with a new one, while nothing was shown."""
@@ -242,12 +282,9 @@ class AgentTurn:
                 self._lost(Cause.CUT, error, error is None or error.kind in RETRYABLE_KINDS)
 
     def _lost(self, cause: Cause, fault: GatewayError | None, again: bool) -> None:
-        self._attempt += 1  # nothing more is heard of the attempt that was lost
-        if self._stream is not None:
-            if cause in (Cause.SILENT, Cause.STALLED):
-                self._stream.doubt()
-            self._stream.close()
-            self._stream = None
+        if self._stream is not None and cause in (Cause.SILENT, Cause.STALLED):
+            self._stream.doubt()
+        self._drop_attempt()
         retry = self._conversation.lost(cause, fault, retryable=again)
         if retry is not None and not self._closed:
             log.info("a run was lost (%s) and is opened again in %.2f s: %s", cause.value, retry.delay, fault)
@@ -255,6 +292,13 @@ class AgentTurn:
             self._conversation.open(self._loop.time())
             self._opening = spawn(self._open_attempt(retry), "agent-attempt")
         self._after()
+
+    def _drop_attempt(self) -> None:
+        """Nothing more is heard of the attempt that was lost."""
+        self._attempt += 1
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
 
     # ---- after anything happened
 
@@ -269,6 +313,9 @@ class AgentTurn:
             self._mind_jobs()
         if conversation.watch.due() < self._alarm:
             self._arm()
+        if conversation.shape and self._learn is not None and conversation.understood:
+            self._learn(conversation.shape)
+            self._learn = None
         if conversation.events:
             events, conversation.events = conversation.events, []
             self._buffer.put(events)

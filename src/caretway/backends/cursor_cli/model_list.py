@@ -39,7 +39,7 @@ def with_aliases(models: Sequence[ModelInfo], aliases: Mapping[str, str]) -> tup
     """The list and a row for each alias that leads somewhere and is not itself a model."""
     ids = {model.id for model in models}
     rows = (
-        ModelInfo(alias, f"{alias} ({target})")
+        ModelInfo(alias, f"{alias} ({target})", stands_for=target)
         for alias, target in aliases.items()
         if alias not in ids and (target in ids or target == "auto")
     )

@@ -143,11 +143,6 @@ def _quote(text: str) -> str:
     return "\n".join(f"> {line}" for line in text.splitlines() or [""])
 
 
-def variant_id(model: str, parameters: Sequence[tuple[str, str]]) -> str:
-    """A model with chosen parameters as one id, for clients that can choose nothing but a model."""
-    return f"{model}@{','.join(f'{name}={value}' for name, value in parameters)}" if parameters else model
-
-
 def split_variant(model: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     base, _, chosen = model.partition("@")
     pairs = [piece.partition("=") for piece in chosen.split(",")]

@@ -4,9 +4,9 @@ from typing import Any
 
 from ...core.errors import GatewayError
 from ...core.request import Image, Text, ToolResult
-from ...core.turn import ModelInfo
+from ...core.turn import ModelInfo, ModelVariant
 from .callbacks import ToolAnswer
-from .compose import SdkOpening, variant_id
+from .compose import SdkOpening
 from .faults import fault_from_sdk
 from .layout import Layout
 
@@ -104,16 +104,21 @@ def refusal(reason: str) -> ToolAnswer:
 
 
 def model_infos(models: Any) -> list[ModelInfo]:
-    """Each model with its parameters, and each of its variants but the default one under an id of its own."""
+    """Each model with its parameters, and with the variants that may be asked for."""
     found: list[ModelInfo] = []
     for model in models:
         parameters = tuple((row.id, tuple(value.value for value in row.values)) for row in model.parameters)
+        variants = tuple(
+            ModelVariant(
+                tuple((row.id, row.value) for row in variant.params),
+                max_mode=getattr(variant, "is_max_mode", False) is True,
+                default=variant.is_default is True,
+                name=variant.display_name or "",
+            )
+            for variant in model.variants
+        )
         thinks = any(name in REASONING_PARAMETERS for name, _ in parameters)
         name = model.display_name or model.id
-        found.append(ModelInfo(model.id, name, reasoning=thinks, parameters=parameters))
-        for variant in model.variants:
-            chosen = [(row.id, row.value) for row in variant.params]
-            if chosen and not variant.is_default:
-                shown = variant.display_name or name
-                found.append(ModelInfo(variant_id(model.id, chosen), shown, reasoning=thinks, parameters=parameters))
+        aliases = tuple(getattr(model, "aliases", None) or ())
+        found.append(ModelInfo(model.id, name, aliases, thinks, parameters=parameters, variants=variants))
     return found

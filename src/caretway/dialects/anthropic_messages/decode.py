@@ -81,7 +81,7 @@ def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
     reader = AnthropicMessageReader()
     messages = (*reader.read_system(body.get("system")), *reader.read(body.get("messages")))
     tools = decode_tools(body)
-    thinking, budgeted, ignored_thinking = _thinking(body.get("thinking"))
+    thinks, thinking, budgeted, ignored_thinking = _thinking(body.get("thinking"))
     output_format, effort, ignored_output = _output(body)
     return TurnRequest(
         model=model,
@@ -91,6 +91,7 @@ def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
         stop=_stop(body.get("stop_sequences")),
         output_format=output_format,
         effort=effort or budgeted,
+        thinking=thinks,
         session=session_mode(headers),
         workspace=workspace(headers),
         bridge=bridge(headers),
@@ -136,10 +137,10 @@ def _stop(value: object) -> tuple[str, ...]:
     return stop_sequences(an_array(value, "stop_sequences"), "stop_sequences", MAX_STOP_SEQUENCES)
 
 
-def _thinking(value: object) -> tuple[bool, str | None, list[str]]:
-    """Whether thinking is shown, the effort its budget stands for, and what of it has no effect."""
+def _thinking(value: object) -> tuple[bool | None, bool, str | None, list[str]]:
+    """Whether the model is to think, whether that is shown, the effort of its budget, and what has no effect."""
     if value is None:
-        return False, None, []
+        return None, False, None, []
     wanted = an_object(value, "thinking")
     kind = needed_string(wanted, "type", "thinking")
     shown = optional_string(wanted, "display", "thinking") != "omitted"
@@ -148,9 +149,9 @@ def _thinking(value: object) -> tuple[bool, str | None, list[str]]:
         raise wrong_type("thinking.budget_tokens", "an integer", budget)
     ignored = [f"thinking.{name}" for name in unknown_names(wanted, ("type", "display", "budget_tokens"))]
     if kind not in _THINKS:
-        return False, None, ignored if kind == "disabled" else [*ignored, "thinking.type"]
+        return (False, False, None, ignored) if kind == "disabled" else (None, False, None, [*ignored, "thinking.type"])
     effort = None if budget is None else next((name for most, name in _BUDGETS if budget <= most), "high")
-    return shown, effort, ignored
+    return True, shown, effort, ignored
 
 
 def _output(body: Mapping[str, object]) -> tuple[OutputFormat | None, str | None, list[str]]:

@@ -34,4 +34,9 @@ def _entry(model: ModelInfo, created: int) -> dict[str, object]:
     }
     if model.context_window is not None:
         entry["max_input_tokens"] = model.context_window
+    if model.images is not None or model.reasoning:
+        entry["capabilities"] = {
+            "image_input": {"supported": model.images is not False},
+            "thinking": {"supported": model.reasoning},
+        }
     return entry

@@ -30,6 +30,12 @@ def _entry(model: ModelInfo, created: int) -> dict[str, Any]:
         entry["reasoning"] = True
     if model.context_window is not None:
         entry["context_window"] = model.context_window
+    if model.max_window is not None and model.max_window != model.context_window:
+        entry["max_context_window"] = model.max_window
+    if model.images is not None:
+        entry["input_modalities"] = ["text", "image"] if model.images else ["text"]
     if model.parameters:
         entry["parameters"] = dict(model.parameters)
+    if model.stands_for:
+        entry["stands_for"] = model.stands_for
     return entry

@@ -278,3 +278,67 @@ class StreamChatResponse(_message.Message):
     MSG_FIELD_NUMBER: _ClassVar[int]
     msg: str
     def __init__(self, msg: _Optional[str] = ...) -> None: ...
+
+class AvailableModelsRequest(_message.Message):
+    __slots__ = ("use_model_parameters", "do_not_use_markdown")
+    USE_MODEL_PARAMETERS_FIELD_NUMBER: _ClassVar[int]
+    DO_NOT_USE_MARKDOWN_FIELD_NUMBER: _ClassVar[int]
+    use_model_parameters: bool
+    do_not_use_markdown: bool
+    def __init__(self, use_model_parameters: bool = ..., do_not_use_markdown: bool = ...) -> None: ...
+
+class AvailableModelsResponse(_message.Message):
+    __slots__ = ("model_names", "models")
+    MODEL_NAMES_FIELD_NUMBER: _ClassVar[int]
+    MODELS_FIELD_NUMBER: _ClassVar[int]
+    model_names: _containers.RepeatedScalarFieldContainer[str]
+    models: _containers.RepeatedCompositeFieldContainer[AvailableModel]
+    def __init__(self, model_names: _Optional[_Iterable[str]] = ..., models: _Optional[_Iterable[_Union[AvailableModel, _Mapping]]] = ...) -> None: ...
+
+class AvailableModel(_message.Message):
+    __slots__ = ("name", "supports_thinking", "supports_images", "supports_max_mode", "context_token_limit", "context_token_limit_for_max_mode", "client_display_name", "server_model_name", "supports_non_max_mode", "variants")
+    class Parameter(_message.Message):
+        __slots__ = ("id", "value")
+        ID_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        id: str
+        value: str
+        def __init__(self, id: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class Variant(_message.Message):
+        __slots__ = ("parameter_values", "display_name", "is_max_mode", "is_default_max_config", "is_default_non_max_config", "variant_string_representation", "legacy_slug")
+        PARAMETER_VALUES_FIELD_NUMBER: _ClassVar[int]
+        DISPLAY_NAME_FIELD_NUMBER: _ClassVar[int]
+        IS_MAX_MODE_FIELD_NUMBER: _ClassVar[int]
+        IS_DEFAULT_MAX_CONFIG_FIELD_NUMBER: _ClassVar[int]
+        IS_DEFAULT_NON_MAX_CONFIG_FIELD_NUMBER: _ClassVar[int]
+        VARIANT_STRING_REPRESENTATION_FIELD_NUMBER: _ClassVar[int]
+        LEGACY_SLUG_FIELD_NUMBER: _ClassVar[int]
+        parameter_values: _containers.RepeatedCompositeFieldContainer[AvailableModel.Parameter]
+        display_name: str
+        is_max_mode: bool
+        is_default_max_config: bool
+        is_default_non_max_config: bool
+        variant_string_representation: str
+        legacy_slug: str
+        def __init__(self, parameter_values: _Optional[_Iterable[_Union[AvailableModel.Parameter, _Mapping]]] = ..., display_name: _Optional[str] = ..., is_max_mode: bool = ..., is_default_max_config: bool = ..., is_default_non_max_config: bool = ..., variant_string_representation: _Optional[str] = ..., legacy_slug: _Optional[str] = ...) -> None: ...
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SUPPORTS_THINKING_FIELD_NUMBER: _ClassVar[int]
+    SUPPORTS_IMAGES_FIELD_NUMBER: _ClassVar[int]
+    SUPPORTS_MAX_MODE_FIELD_NUMBER: _ClassVar[int]
+    CONTEXT_TOKEN_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    CONTEXT_TOKEN_LIMIT_FOR_MAX_MODE_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_DISPLAY_NAME_FIELD_NUMBER: _ClassVar[int]
+    SERVER_MODEL_NAME_FIELD_NUMBER: _ClassVar[int]
+    SUPPORTS_NON_MAX_MODE_FIELD_NUMBER: _ClassVar[int]
+    VARIANTS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    supports_thinking: bool
+    supports_images: bool
+    supports_max_mode: bool
+    context_token_limit: int
+    context_token_limit_for_max_mode: int
+    client_display_name: str
+    server_model_name: str
+    supports_non_max_mode: bool
+    variants: _containers.RepeatedCompositeFieldContainer[AvailableModel.Variant]
+    def __init__(self, name: _Optional[str] = ..., supports_thinking: bool = ..., supports_images: bool = ..., supports_max_mode: bool = ..., context_token_limit: _Optional[int] = ..., context_token_limit_for_max_mode: _Optional[int] = ..., client_display_name: _Optional[str] = ..., server_model_name: _Optional[str] = ..., supports_non_max_mode: bool = ..., variants: _Optional[_Iterable[_Union[AvailableModel.Variant, _Mapping]]] = ...) -> None: ...

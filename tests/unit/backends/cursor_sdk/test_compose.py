@@ -9,7 +9,6 @@ from caretway.backends.cursor_sdk.compose import (
     UNFINISHED_FOOT,
     compose,
     split_variant,
-    variant_id,
 )
 from caretway.core.request import (
     Image,
@@ -130,7 +129,6 @@ def test_tool_choice_is_a_rule() -> None:
 )
 def test_variants_are_ids(id_: str, base: str, chosen: tuple[tuple[str, str], ...]) -> None:
     assert split_variant(id_) == (base, chosen)
-    assert variant_id(base, chosen) == id_
 
 
 def test_an_asked_for_effort_wins_over_the_variants() -> None:

@@ -28,10 +28,13 @@ def test_a_plain_model() -> None:
 def test_parameters_and_variants() -> None:
     efforts = parameter("effort", "low", "high")
     variants = (variant("M", default=True, effort="low"), variant("M High", effort="high"), variant("M again"))
-    known = (("effort", ("low", "high")),)
-    assert model_infos([model(parameters=(efforts,), variants=variants)]) == [
-        ModelInfo("m", "M", reasoning=True, parameters=known),
-        ModelInfo("m@effort=high", "M High", reasoning=True, parameters=known),
+    (found,) = model_infos([model(parameters=(efforts,), variants=variants)])
+    assert (found.id, found.name, found.reasoning) == ("m", "M", True)
+    assert found.parameters == (("effort", ("low", "high")),)
+    assert [(one.parameters, one.default) for one in found.variants] == [
+        ((("effort", "low"),), True),
+        ((("effort", "high"),), False),
+        ((), False),
     ]
 
 

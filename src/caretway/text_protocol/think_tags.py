@@ -1,0 +1,55 @@
+"""Thinking that a model puts in front of its answer in tags, told as thinking. For every backend.
+
+In: events. Out: the same, with `<think>` and `<thinking>` in front of the text taken out, and what stands between them
+as reasoning. Behind the first visible word tags are text, and the stage has nothing more to do.
+"""
+
+from typing import Final
+
+from ..core.events import TERMINAL, Event, ReasoningDelta, TextDelta, ToolCallStarted
+from ..core.request import TurnRequest
+from ..core.turn import Stage
+from .parser import Parser, Piece, TextPiece, ThinkingPiece
+
+_MAYBE: Final = frozenset(("", "<", " ", "\n", "\r", "\t"))
+"""How a text begins that may begin with a tag."""
+_FLUSHES: Final = (ToolCallStarted, *TERMINAL)
+
+
+def think_tags(_: TurnRequest) -> Stage:
+    return ThinkTags()
+
+
+class ThinkTags:
+    """Remembered: the parser, once the text begins with what may be a tag."""
+
+    spent = False
+    _parser: Parser | None = None
+
+    def feed(self, event: Event) -> list[Event]:
+        parser = self._parser
+        if type(event) is TextDelta:
+            if parser is None:
+                if event.text[:1] not in _MAYBE:
+                    self.spent = True
+                    return [event]
+                self._parser = parser = Parser()
+            told = _events(parser.feed(event.text))
+            self.spent = parser.plain
+            return told
+        if parser is not None and isinstance(event, _FLUSHES):
+            return [*_events(parser.finish()), event]
+        return [event]
+
+
+def _events(pieces: list[Piece]) -> list[Event]:
+    told: list[Event] = []
+    for piece in pieces:
+        match piece:
+            case TextPiece(text=text):
+                told.append(TextDelta(text))
+            case ThinkingPiece(text=text):
+                told.append(ReasoningDelta(text))
+            case _:
+                pass  # without a trigger there are no calls
+    return told

@@ -1,0 +1,250 @@
+"""Models as Cursor lists them and takes them: gateway against a simulator with Cursor's catalogue, on real sockets.
+
+Tests of a row of the recorded facts carry its name.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from caretway.backends.agent_api.backend import AgentBackend
+from caretway.core.errors import ErrorKind, GatewayError
+from caretway.simulator import Simulator
+from caretway.simulator.catalogue import BASES, BY_ID, slugs
+from caretway.simulator.manners import LIVE
+from contract.gateways import CHAT, Client, gateway_to
+
+SLUGS = {slug: (base, variant) for slug, base, variant in slugs()}
+
+
+@asynccontextmanager
+async def cursor(
+    transport: str = "auto", *, bare: Sequence[str] = (), empty: Sequence[str] = (), **settings: Any
+) -> AsyncIterator[Client]:
+    simulator = Simulator(manners=replace(LIVE, refused_shapes=frozenset(bare), empty_shapes=frozenset(empty)))
+    try:
+        port = await simulator.listen("127.0.0.1", 0)
+        async with gateway_to(simulator, port, transport, **settings) as client:
+            yield client
+    finally:
+        await simulator.aclose()
+
+
+@pytest.fixture
+async def desk(transport: str) -> AsyncIterator[Client]:
+    async with cursor(transport) as client:
+        yield client
+
+
+def ran(client: Client) -> str:
+    """What the last run talked to: the base id, its parameters in brackets."""
+    return client.simulator.asked[-1][1]
+
+
+def shapes(client: Client) -> list[str]:
+    return [shape for shape, _ in client.simulator.asked]
+
+
+async def rows(client: Client) -> dict[str, dict[str, Any]]:
+    return {row["id"]: row for row in (await client.http.get("/v1/models")).json()["data"]}
+
+
+async def test_m1_m2_181_flat_ids_and_the_list_shows_base_models(desk: Client) -> None:
+    flat = len(SLUGS)
+    assert flat == 181
+    listed = await rows(desk)
+    shown = {key for key, row in listed.items() if "stands_for" not in row}
+    assert shown == {base.id for base in BASES}
+    print(f"{flat} flat ids, {len(shown)} base models, {len(listed) - len(shown)} -thinking ids")
+    for slug, (base, _) in SLUGS.items():
+        found = await desk.http.get(f"/v1/models/{slug}")
+        assert (found.status_code, found.json()["id"].removesuffix("-thinking")) == (200, base.id)
+
+
+async def test_the_list_tells_windows_and_abilities(desk: Client) -> None:
+    listed = await rows(desk)
+    assert listed["claude-opus-4-8"]["context_window"] == 200_000
+    assert listed["claude-opus-4-8"]["max_context_window"] == 1_000_000
+    assert listed["gpt-5.4"]["context_window"] == 272_000
+    assert listed["gpt-5.4"]["reasoning"] is True
+    assert listed["gpt-5.4"]["parameters"]["reasoning"] == ["low", "medium", "high", "xhigh"]
+    assert listed["composer-2.5"]["input_modalities"] == ["text"]
+    assert listed["composer-2.5"]["name"] == "Composer 2.5 (simulated)"
+    anthropic = await desk.http.get("/v1/models/claude-opus-4-8", headers={"anthropic-version": "2023-06-01"})
+    assert anthropic.json()["max_input_tokens"] == 200_000
+    assert anthropic.json()["capabilities"]["thinking"] == {"supported": True}
+
+
+@pytest.mark.parametrize("slug", [slug for slug, (_, variant) in SLUGS.items() if not variant.dead][::9])
+async def test_m3_m4_a_flat_id_becomes_its_base_and_the_whole_variant(slug: str, desk: Client) -> None:
+    answer = await desk.chat("sim: say hello", model=slug)
+    assert (answer.status, answer.text) == (200, "hello")
+    model, variant = SLUGS[slug]
+    assert shapes(desk) == ["base"]
+    assert ran(desk).partition("[")[0] == model.id
+    if slug not in BY_ID:
+        assert ran(desk) == variant.bracket(model.id)
+
+
+TOLD = [
+    # asked for, what the body says, what the header says
+    ("gpt-5.4", "gpt-5.4", None),
+    ("gpt-5.4-high", "gpt-5.4-high", "gpt-5.4@context=272k,reasoning=high,fast=false"),
+    ("composer-2.5", "composer-2.5", "composer-2.5@fast=false"),
+    ("claude-sonnet-4-6-20260217", "claude-4.6-sonnet", "claude-4.6-sonnet"),
+    ("claude-sonnet-4-1", "claude-4.5-sonnet", "claude-4.5-sonnet"),
+    ("gpt-5-codex", "gpt-5.2-codex", "gpt-5.2-codex"),
+    ("gpt-5.4@effort=max", *("gpt-5.4@context=272k,reasoning=xhigh,fast=false",) * 2),
+    (
+        "claude-opus-4-8-thinking",
+        "claude-opus-4-8-thinking",
+        "claude-opus-4-8@thinking=true,context=200k,effort=low,fast=false",
+    ),
+]
+
+
+@pytest.mark.parametrize(("asked", "body", "header"), TOLD)
+async def test_m5_the_answer_tells_which_one_answered(
+    asked: str, body: str, header: str | None, stream: bool, desk: Client
+) -> None:
+    request = {"model": asked, "messages": [{"role": "user", "content": "sim: say hi"}], "stream": stream}
+    response = await desk.http.post(CHAT, json=request)
+    assert response.status_code == 200
+    assert f'"model":"{body}"' in response.text
+    assert response.headers.get("x-caretway-model") == header
+    assert ("x-caretway-model-reason" in response.headers) is (header is not None)
+
+
+async def test_m6_max_mode_comes_from_the_variant(desk: Client) -> None:
+    assert (await desk.chat("sim: say big", model="claude-opus-4-8@1m")).text == "big"
+    assert "context=1m" in ran(desk)
+    assert (await desk.chat("sim: say fast", model="claude-opus-4-8-high-fast")).text == "fast"
+
+
+async def test_efforts_from_every_side(desk: Client) -> None:
+    await desk.chat("sim: say x", model="claude-opus-4-8", reasoning_effort="low")
+    assert ran(desk) == "claude-opus-4-8[thinking=true,context=200k,effort=low,fast=false]"
+    messages = [{"role": "user", "content": "sim: say x"}]
+    for thinking, expected in (
+        ({"type": "enabled", "budget_tokens": 16_000}, "thinking=true,context=200k,effort=medium"),
+        ({"type": "disabled"}, "thinking=false,context=200k,effort=low"),
+    ):
+        body = {"model": "claude-opus-4-8", "max_tokens": 10, "messages": messages, "thinking": thinking}
+        assert (await desk.http.post("/v1/messages", json=body)).status_code == 200
+        assert expected in ran(desk)
+    body = {"model": "gpt-5.5", "input": "sim: say x", "reasoning": {"effort": "xhigh"}}
+    assert (await desk.http.post("/v1/responses", json=body)).status_code == 200
+    assert "reasoning=extra-high" in ran(desk)
+
+
+async def test_settings_choose_and_the_settings_can_be_the_whole_catalogue() -> None:
+    named = ("gpt-5.4", "composer-2.5")
+    async with cursor(models=named, models_only=True, model_parameters={"fast": "true"}) as client:
+        assert list(await rows(client)) == list(named)
+        await client.chat("sim: say x", model="composer-2.5")
+        assert ran(client) == "composer-2.5[fast=true]"
+        refused = await client.chat("sim: say x", model="gpt-5.5")
+        assert (refused.status, refused.error and refused.error["code"]) == (400, "model_not_found")
+
+
+async def test_strict_means_it() -> None:
+    async with cursor(strict_models=True) as client:
+        for name in ("gpt-99-imaginary", "gpt-5-codex", "gpt-5.4@effort=max", "gpt-4o"):
+            refused = await client.chat("sim: say x", model=name)
+            assert (refused.status, refused.error and refused.error["code"]) == (400, "model_not_found"), name
+        assert not client.simulator.asked
+        assert (await client.chat("sim: say x", model="gpt-5.4-high")).text == "x"
+
+
+async def test_m4_the_other_shape_is_tried_once_and_remembered(transport: str) -> None:
+    async with cursor(transport, bare=["base"]) as client:
+        for _ in range(2):
+            assert (await client.chat("sim: say hello", model="gpt-5.4-high")).text == "hello"
+        assert (await client.chat("sim: say hello", model="gpt-5.2-low")).text == "hello"
+        # The first request finds out; the second knows, and so does the account's next model.
+        assert shapes(client) == ["base", "details", "details", "details"]
+
+
+async def test_m4_an_empty_turn_is_asked_again_in_the_other_shape(transport: str, stream: bool) -> None:
+    async with cursor(transport, empty=["base"]) as client:
+        answer = await client.chat("sim: say hello", model="gpt-5.4-high", stream=stream)
+        assert (answer.text, answer.finish) == ("hello", "stop")
+        assert shapes(client) == ["base", "details"]
+
+
+async def test_m4_what_nobody_answers_in_any_shape_is_an_empty_answer(transport: str) -> None:
+    async with cursor(transport, agent_model_shape="requested") as client:
+        empty = await client.chat("sim: say hello", model="gpt-5.4-high")
+        assert (empty.status, empty.text, shapes(client)) == (200, "", ["requested"])
+
+
+@pytest.mark.parametrize("spent", [True, False])
+async def test_the_quota_is_asked_before_a_bare_refusal_is_taken_for_a_matter_of_the_model(spent: bool) -> None:
+    asked = []
+
+    async def quota() -> GatewayError | None:
+        asked.append(True)
+        return GatewayError(ErrorKind.QUOTA, "The pool is empty.") if spent else None
+
+    async with cursor(bare=["base"]) as client:
+        backend = client.gateway.backend
+        assert isinstance(backend, AgentBackend)
+        backend._setup = replace(backend._setup, quota=quota)
+        answer = await client.chat("sim: say hello", model="gpt-5.4-high")
+        assert len(asked) == 1
+        if spent:
+            assert (answer.status, answer.error and answer.error["code"]) == (402, "insufficient_quota")
+            assert len(client.simulator.asked) == 1
+        else:
+            assert answer.text == "hello"
+
+
+async def test_m4_every_shape_can_be_chosen(transport: str) -> None:
+    for shape in ("base", "details", "both"):
+        async with cursor(transport, agent_model_shape=shape) as client:
+            assert (await client.chat("sim: say hello", model="gpt-5.4-high")).text == "hello"
+            assert shapes(client) == [shape]
+
+
+async def test_m5_a_dead_model_is_refused_after_two_tries(desk: Client) -> None:
+    refused = await desk.chat("sim: say x", model="claude-opus-5-high")
+    assert refused.status >= 400
+    assert shapes(desk) == ["base", "details"]
+
+
+async def test_an_unknown_name_goes_by_its_flat_id(desk: Client) -> None:
+    refused = await desk.chat("sim: say x", model="gpt-99-imaginary")
+    assert refused.status >= 400
+    assert shapes(desk) == ["details", "both"]
+
+
+async def test_another_account_starts_anew() -> None:
+    async with cursor(bare=["base"], auth_mode="passthrough", access_token=None) as client:
+        for key in ("key-one", "key-two"):
+            bearer = {"authorization": f"Bearer {key}"}
+            for _ in range(2):
+                assert (await client.chat("sim: say x", model="gpt-5.4", headers=bearer)).text == "x"
+        assert shapes(client) == ["base", "details", "details"] * 2
+
+
+async def test_tools_work_on_a_named_model_in_both_shapes() -> None:
+    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+    for bare in ([], ["base"]):
+        async with cursor(bare=bare) as client:
+            answer = await client.chat("sim: call look {}\nsim: say done", model="gpt-5.4-low", tools=[tool])
+            assert answer.calls, answer
+            messages = [
+                {"role": "user", "content": "sim: call look {}\nsim: say done"},
+                answer.message,
+                {"role": "tool", "tool_call_id": answer.calls[0]["id"], "content": "seen"},
+            ]
+            done = await client.chat(messages, model="gpt-5.4-low", tools=[tool])
+            assert (done.text, done.session) == ("done", "resumed")
+
+
+async def test_tags_in_text_are_thinking_on_this_backend_too(desk: Client, stream: bool) -> None:
+    answer = await desk.chat("sim: say <think>hm</think>yes", model="gpt-5.4", stream=stream)
+    assert (answer.text, answer.reasoning) == ("yes", "hm")

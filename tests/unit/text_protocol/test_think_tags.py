@@ -1,0 +1,53 @@
+"""Thinking in tags in front of an answer, whichever backend it came from."""
+
+import pytest
+
+from caretway.core.events import Event, ReasoningDelta, TextDelta, ToolCallStarted, TurnEnded, TurnStarted
+from caretway.text_protocol.think_tags import ThinkTags
+
+CASES = [
+    ("plain words", "plain words", ""),
+    ("<think>hm</think>\n\nanswer", "answer", "hm"),
+    ("<thinking>hm</thinking>answer", "answer", "hm"),
+    ("\n<think>hm</think> answer <think>no</think>", "\nanswer <think>no</think>", "hm"),
+    ("<b>bold</b> <think>no</think>", "<b>bold</b> <think>no</think>", ""),
+    ("<thin air", "<thin air", ""),
+    ("<think>never closed", "", "never closed"),
+    ("<", "<", ""),
+    ("   ", "   ", ""),
+    ("", "", ""),
+]
+
+
+def told(events: list[Event]) -> tuple[str, str]:
+    text = "".join(event.text for event in events if isinstance(event, TextDelta))
+    return text, "".join(event.text for event in events if isinstance(event, ReasoningDelta))
+
+
+@pytest.mark.parametrize(("said", "text", "thought"), CASES)
+@pytest.mark.parametrize("size", [1, 2, 3, 1000])
+def test_tags(said: str, text: str, thought: str, size: int) -> None:
+    stage = ThinkTags()
+    events: list[Event] = [TurnStarted(0)]
+    for at in range(0, len(said), size):
+        events += stage.feed(TextDelta(said[at : at + size]))
+    events += stage.feed(TurnEnded())
+    assert told(events) == (text, thought)
+    assert isinstance(events[-1], TurnEnded)
+
+
+def test_it_has_nothing_to_do_behind_the_first_word() -> None:
+    stage = ThinkTags()
+    stage.feed(TextDelta("Hello"))
+    assert stage.spent
+    stage = ThinkTags()
+    stage.feed(TextDelta("<think>a</think>b"))
+    assert stage.spent
+    assert not ThinkTags().spent
+
+
+def test_what_is_held_back_comes_before_a_call() -> None:
+    stage = ThinkTags()
+    assert stage.feed(TextDelta("<thi")) == []
+    call = ToolCallStarted("call_1", "look")
+    assert stage.feed(call) == [TextDelta("<thi"), call]
