@@ -30,7 +30,10 @@ class Drain:
         response = self._response
         if response is None:
             return
-        self._said += sum(map(_size, response.take()))
+        events = response.take()
+        if not events:
+            return  # also when the turn is being closed by what is just being taken: another one may follow it
+        self._said += sum(map(_size, events))
         if response.over:
             self._stop()
         elif self._said > DRAINED_BYTES:

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol, cast
 
 import httptools
 
-from ..core.errors import ErrorKind, GatewayError
+from ..core.errors import ErrorKind, GatewayError, bad_request
 from .body import Bodies, too_slow
 from .deadlines import NEVER, Deadlines
 from .early_errors import early_error, not_http
@@ -29,6 +29,9 @@ log = logging.getLogger(__name__)
 LINGER_S: Final = 2.0
 """How long a refused client may go on talking before the socket is closed: closing at once would reset the connection,
 and the client would lose the answer."""
+MAX_AT_ONCE: Final = 16
+"""Requests of one read. One that is refused at its head is answered within the callback that read it, so that a read
+full of them would hold up everybody else."""
 PROBE_S: Final = 0.05
 """Between two signs to a client that may be gone; longer than a reset takes on this machine."""
 
@@ -83,6 +86,7 @@ class ServerState(Protocol):
 
 class ClientConnection(asyncio.Protocol):
     __slots__ = (
+        "_at_once",
         "_body_until",
         "_deadlines",
         "_deaf",
@@ -118,6 +122,8 @@ class ClientConnection(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
         """Makes the answer."""
         self._body_until = NEVER
+        self._at_once = 0
+        """Requests that began in this read."""
         self._deaf = False
         self._lingers = False
         self._half_closed = False
@@ -155,7 +161,7 @@ class ClientConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._deaf:
             return
-        reader = self._reader
+        self._at_once, reader = 0, self._reader
         try:
             reader.feed(data)
         except httptools.HttpParserError as broken:
@@ -192,6 +198,14 @@ class ClientConnection(asyncio.Protocol):
         if self._response is not None:
             self._response.close_after()
             self._deaf = True
+            return False
+        self._at_once += 1
+        if self._at_once > MAX_AT_ONCE:
+            self._reader.refusal = bad_request(
+                f"More than {MAX_AT_ONCE} requests came in one piece.",
+                code="invalid_http",
+                hint="Wait for the answer to each request.",
+            )
             return False
         self._deadlines.due = NEVER
         return True

@@ -113,16 +113,24 @@ class RequestReader:
     def feed(self, data: bytes) -> None:
         """Raises httptools.HttpParserError: nothing more can be read then."""
         self.unseen += len(data)
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            version, method = self._parser.get_http_version(), self._parser.get_method()
-            head = without_upgrade(method, self.url, version, self._lines)
-            self._upgrading = False
-            self._parser = httptools.HttpRequestParser(self)
-            self._parser.feed_data(head + data[upgrade.args[0] :])
+        rest: bytes | memoryview = data
+        while rest:
+            try:
+                self._parser.feed_data(rest)
+                break
+            except httptools.HttpParserUpgrade as upgrade:  # no HttpParserError, and there may be another one behind it
+                rest = memoryview(rest)[upgrade.args[0] :]
+                self._stay()
         if self.unseen > self._limits.head_bytes:
             self.refusal = _too_large(self._limits)
+
+    def _stay(self) -> None:
+        """The head that asked for another protocol is read once more, without that wish."""
+        version, method = self._parser.get_http_version(), self._parser.get_method()
+        head = without_upgrade(method, self.url, version, self._lines)
+        self._upgrading = False
+        self._parser = httptools.HttpRequestParser(self)
+        self._parser.feed_data(head)
 
     def drop_body(self) -> None:
         """What has come of it is not wanted any more, or somebody else holds it now."""

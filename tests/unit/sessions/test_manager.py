@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import Literal
 
 import pytest
 from msgspec.structs import replace
@@ -19,7 +20,7 @@ from caretway.core.events import (
     Usage,
     UsageReported,
 )
-from caretway.core.request import Message, Role, SessionMode, Text, ToolCall, ToolResult, TurnRequest
+from caretway.core.request import Message, Role, SessionMode, Text, ToolCall, ToolChoice, ToolResult, TurnRequest
 from caretway.core.turn import Snapshot
 from caretway.sessions.manager import Guard, SessionLimits, Sessions
 from caretway.sessions.response import Response
@@ -224,6 +225,25 @@ async def test_the_turn_of_a_client_that_hung_up(name: str, events: list[Event],
     assert (house.sessions.live, turn.closed) == (1, 0)
     turn.say(*events)
     assert (house.sessions.live, house.sessions.parked, turn.closed) == (live, parked, 1 - live)
+
+
+@pytest.mark.parametrize(
+    ("choice", "events"),
+    [("auto", [TurnFailed(GONE)]), ("required", [TextDelta("words"), TurnEnded()])],
+    ids=["lost", "no call"],
+)
+async def test_a_turn_that_is_started_anew_after_its_client_hung_up_ends_too(
+    choice: Literal["auto", "required"], events: list[Event]
+) -> None:
+    first, second = PlayedTurn(), PlayedTurn(TextDelta("nearly there"), TurnEnded())
+    house = House(first, second, disconnect_grace=3600.0)
+    response = await house.sessions.open(ask(HI, choice=ToolChoice(choice)))
+    response.close()
+    first.say(TurnStarted(), *events)
+    async with asyncio.timeout(5):
+        while house.sessions.live or not second.closed:
+            await asyncio.sleep(0)
+    assert (first.closed, second.closed) == (1, 1)
 
 
 async def test_the_grace_of_a_turn_ends() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from caretway.core.errors import GatewayError
 from caretway.web.body import Bodies, BodyLimits
-from caretway.web.connection import LINGER_S, ClientConnection, RequestHandler
+from caretway.web.connection import LINGER_S, MAX_AT_ONCE, ClientConnection, RequestHandler
 from caretway.web.exchange import HttpRequest, ResponseWriter
 from caretway.web.limits import ConnectionLimits
 
@@ -197,6 +197,22 @@ async def test_a_client_that_asks_before_it_sends(line: Line, version: str, leng
     connection.data_received(head.encode())
     assert socket.said[9:12] == expected
     assert (b"connection: close" in socket.said) == (expected == b"400")
+
+
+async def test_a_flood_of_requests_that_are_refused_at_once_ends_soon(line: Line) -> None:
+    """They are answered within the callback that read them, which nobody else can do anything in."""
+    _, socket, connection = line
+    refused = b"GET / HTTP/1.1\r\nHost: a\r\nContent-Encoding: gzip\r\n\r\n"
+    connection.data_received(refused * MAX_AT_ONCE)
+    assert socket.said.count(b"HTTP/1.1 400 ") == MAX_AT_ONCE
+    assert b"connection: close" not in socket.said
+    connection.data_received(refused * 1000)
+    assert socket.said.count(b"HTTP/1.1 400 ") == 2 * MAX_AT_ONCE + 1
+    assert socket.said.endswith(f"More than {MAX_AT_ONCE} requests came in one piece.".encode())
+    connection.data_received(refused)
+    assert socket.said.count(b"HTTP/1.1 400 ") == 2 * MAX_AT_ONCE + 1
+    connection.check(now() + LINGER_S + 1)
+    assert socket.end == "aborted"
 
 
 async def test_no_content_has_no_length(line: Line) -> None:

@@ -87,6 +87,13 @@ def test_two_requests_in_one_piece() -> None:
     assert [each[1] for each in sink.read] == ["/v1/x", "/c"]
 
 
+def test_several_requests_to_change_the_protocol_in_one_piece() -> None:
+    sink = Sink()
+    sink.reader.feed(UPGRADE + UPGRADE + POST + UPGRADE + POST[:-2])
+    sink.reader.feed(POST[-2:] + UPGRADE)
+    assert [each[1] for each in sink.read] == ["/w", "/w", "/v1/x", "/w", "/v1/x", "/w"]
+
+
 def test_a_request_that_comes_too_early_is_not_read() -> None:
     sink = Sink()
     sink.reader.feed(POST)
