@@ -22,6 +22,8 @@ from ...wire.messages import ai, pb
 log = logging.getLogger(__name__)
 
 REST_PATH: Final = "/v1/models"
+NOT_SERVED: Final = 404
+"""Not every host has the list of base models. That is no news."""
 MAX_MODELS: Final = 2000
 MAX_VARIANTS: Final = 512
 _THOUGHT: Final = frozenset({"thinking", "effort", "reasoning", "reasoning_effort"})
@@ -54,7 +56,8 @@ async def base_models(call: Callable[[], Awaitable[UnaryResponse]]) -> list[Mode
     try:
         response = await call()
         if response.status != 200:
-            log.info("the base models could not be fetched: HTTP %d", response.status)
+            level = logging.DEBUG if response.status == NOT_SERVED else logging.INFO
+            log.log(level, "the base models could not be fetched: HTTP %d", response.status)
             return []
         return read_available(response.body)
     except (GatewayError, DecodeError) as failure:
