@@ -2,7 +2,8 @@
 
 As long as the client has seen nothing, a turn that cannot go on is started anew with the whole request. So is one that
 was to call a tool and answered in words; until it calls, nothing of its answer is shown. Every run counts against one
-retry budget (`core/recovery.py`), those that the turn itself opened included.
+retry budget (`core/recovery.py`), those that the turn itself opened included. Where a tool ran without the client there
+is no second try: another run would run it again.
 """
 
 import asyncio
@@ -10,7 +11,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from ..core.errors import ErrorKind, GatewayError
-from ..core.events import Event, Recovered, ToolCallStarted, TurnEnded, TurnFailed, TurnPaused, TurnStarted
+from ..core.events import (
+    AgentActivity,
+    Event,
+    Recovered,
+    ToolCallStarted,
+    TurnEnded,
+    TurnFailed,
+    TurnPaused,
+    TurnStarted,
+)
 from ..core.recovery import RETRY_BUDGET, Cause, Rung
 from ..core.request import TurnRequest
 from ..tasks import spawn
@@ -44,6 +54,7 @@ class SecondTry:
         "_reopened",
         "_restart",
         "_words",
+        "_worked",
         "must_call",
         "recoveries",
         "shown",
@@ -65,6 +76,8 @@ class SecondTry:
         """Why the turn itself has decided for a fresh run, and counted it."""
         self._words = 0
         """How many runs answered in words where a call was demanded."""
+        self._worked = False
+        """A tool ran without the client."""
         self._held: list[Event] = []
 
     def recovered(self, event: Recovered) -> None:
@@ -77,6 +90,7 @@ class SecondTry:
         """Why a fresh run is to answer instead of showing these events, the next of the response; None: it is not. What
         is seen is counted, so each batch is judged once."""
         last = events[-1]
+        self._worked = self._worked or AgentActivity in map(type, events)
         if type(last) is TurnFailed and last.error.kind is ErrorKind.TURN_GONE:
             return self._gone()
         if self.must_call:
@@ -103,7 +117,7 @@ class SecondTry:
 
     @property
     def _allowed(self) -> bool:
-        return self._reopened <= RETRY_BUDGET and self._restart is not None
+        return self._reopened <= RETRY_BUDGET and self._restart is not None and not self._worked
 
     def _keep(self, rung: str, cause: str) -> None:
         if len(self.recoveries) < MAX_RECOVERIES:
@@ -147,7 +161,7 @@ class SecondTry:
             self.must_call = False
             self.shown = True
         elif isinstance(last, TurnEnded):
-            self._held = [TurnStarted(), TurnFailed(no_call())]
+            self._held = [TurnStarted(), TurnFailed(no_call(worked=self._worked))]
         elif not isinstance(last, TurnFailed | TurnPaused):
             return []
         held, self._held = self._held, []
@@ -158,9 +172,11 @@ def has_call(events: Sequence[Event]) -> bool:
     return any(isinstance(event, ToolCallStarted) for event in events)
 
 
-def no_call() -> GatewayError:
-    return GatewayError(
+def no_call(*, worked: bool) -> GatewayError:
+    """`worked`: a tool ran without the client, so that it was not tried twice."""
+    error = GatewayError(
         ErrorKind.UPSTREAM_ERROR,
-        "The request demands a tool call, and the model answered in text twice.",
+        f"The request demands a tool call, and the model answered in text{'' if worked else ' twice'}.",
         hint="Use `tool_choice: auto`, or say in the prompt which tool to call.",
     )
+    return error.after_work() if worked else error

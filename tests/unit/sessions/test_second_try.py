@@ -7,6 +7,7 @@ import pytest
 
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import (
+    AgentActivity,
     Event,
     Recovered,
     TextDelta,
@@ -24,6 +25,7 @@ from .played import GONE, PlayedTurn, ask, called, live
 
 START = TurnStarted()
 LOST = TurnFailed(GONE)
+RAN = AgentActivity("bash make deploy")
 DOWN = TurnFailed(GatewayError(ErrorKind.UPSTREAM_DOWN, "down"))
 REQUIRED = ToolChoice("required")
 NO_CALL = "the model did not call a tool at first"
@@ -57,6 +59,9 @@ CASES = [
     Case("a demanded call comes", [[START], called("1"), [TurnPaused()]], [None, None, None], REQUIRED),
     Case("words instead of a call", [[START, TextDelta("no"), TurnEnded()]], [NO_CALL], REQUIRED),
     Case("twice", [[TextDelta("no"), TurnEnded()]] * 2, [NO_CALL, None], REQUIRED),
+    Case("words after a tool that ran here", [[START, RAN], [TextDelta("no"), TurnEnded()]], [None, None], REQUIRED),
+    Case("gone after such a tool", [[START, RAN], [LOST]], [None, None], REQUIRED),
+    Case("gone with such a tool", [[START, RAN, LOST]], [None]),
     Case("a call in the last batch", [[*called("1"), TurnEnded()]], [None], REQUIRED),
     Case("gone, and then no call", [[LOST], [LOST], [TurnEnded()]], [INCOMPLETE, INCOMPLETE, None], REQUIRED),
 ]
@@ -123,6 +128,16 @@ def test_an_end_without_a_call_is_an_error_and_the_words_are_gone() -> None:
     assert begun == START
     assert isinstance(failed, TurnFailed)
     assert failed.error.kind is ErrorKind.UPSTREAM_ERROR
+
+
+def test_a_tool_that_ran_without_the_client_is_not_run_again_by_a_retry() -> None:
+    one = second(REQUIRED)
+    batch: list[Event] = [START, RAN, TextDelta("done"), TurnEnded()]
+    one.judge(batch)
+    failed = one.hold(batch)[-1]
+    assert isinstance(failed, TurnFailed)
+    assert "answered in text." in failed.error.message
+    assert not failed.error.may_repeat
 
 
 def test_what_is_held_is_bounded() -> None:
