@@ -34,13 +34,13 @@ TURN = (LiveTurn, AgentTurn, Conversation, H2Run, Http1Run, StreamedAnswer, Whol
 PATIENCE_S = 20.0
 
 
-_earlier: set[int] = set()
-"""Objects from before the story: another test's gateway may still be letting go of them."""
+_earlier: dict[int, object] = {}
+"""Objects from before the story, by id: another test's gateway may still be letting go of them. They are held for as long
+as the story goes on, so that no new object gets the id of an old one."""
 
 
 def kept(kinds: tuple[type, ...]) -> dict[str, int]:
     objects = [one for one in gc.get_objects() if type(one) in kinds]
-    _earlier.intersection_update(map(id, objects))
     return dict(Counter(type(one).__name__ for one in objects if id(one) not in _earlier))
 
 
@@ -48,7 +48,7 @@ def kept(kinds: tuple[type, ...]) -> dict[str, int]:
 def no_collector() -> Iterator[None]:
     gc.collect()
     gc.disable()
-    _earlier.update(id(one) for one in gc.get_objects() if type(one) in (*ANSWER, *TURN))
+    _earlier.update((id(one), one) for one in gc.get_objects() if type(one) in (*ANSWER, *TURN))
     try:
         yield
     finally:
