@@ -186,7 +186,9 @@ async def _asked(backend: Backend) -> SignInState:
         async with asyncio.timeout(_PATIENCE):
             status = await backend.status()
             facts = SignInState(status.signed_in, status.detail)
-            return SignInState(status.signed_in, status.detail, tuple(m.id for m in await backend.models()))
+            return SignInState(
+                status.signed_in, status.detail, tuple(m.id for m in await backend.models() if not m.flat)
+            )
     except GatewayError as failure:
         return SignInState(facts.signed_in, facts.detail, trouble=str(failure))
     except TimeoutError:
