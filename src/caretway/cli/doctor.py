@@ -119,7 +119,9 @@ async def _at_cursor(settings: Settings) -> list[Finding]:
             except GatewayError as failure:
                 findings.append(_failed("Cursor", failure))
             else:
-                findings.append(Finding("Cursor", True, f"answers, with {len(models)} models"))
+                findings.append(
+                    Finding("Cursor", True, f"answers, with {sum(not model.flat for model in models)} models")
+                )
             if backend.name == "cli":
                 findings.insert(1, check_agent_files(process_cursor_agent_files()))
             if backend.name in WITH_OUR_CREDENTIALS:
