@@ -35,8 +35,8 @@ PATIENCE_S = 20.0
 
 
 _earlier: dict[int, object] = {}
-"""Objects from before the story, by id: another test's gateway may still be letting go of them. They are held for as long
-as the story goes on, so that no new object gets the id of an old one."""
+"""Objects from before the story, by id: constants of other tests, or a gateway that is still letting go. They are held
+while the story goes on, so that no new object gets the id of an old one."""
 
 
 def kept(kinds: tuple[type, ...]) -> dict[str, int]:
