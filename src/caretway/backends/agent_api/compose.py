@@ -79,6 +79,8 @@ class Opening(msgspec.Struct, frozen=True):
     """The pieces of the state by their ids; the conversation takes them over."""
     fresh: bool
     """It begins a conversation, and goes on with none."""
+    model: str
+    """As it is asked for first, for errors."""
     context_tokens: int
     """About what the model is going to read: what a continued conversation holds already, as Cursor counted it, and
     what is new; else everything that was sent, and what Cursor puts before it. For usage estimates only."""
@@ -165,6 +167,7 @@ class Composer:
             tools=offer.in_run,
             blobs=blobs,
             fresh=checkpoint is None,
+            model=request.model,
             context_tokens=known + tokens(chars),
         )
 
