@@ -260,9 +260,10 @@ def _kind_of_connect(error: ConnectError, run: AskedRun | None) -> ErrorKind:
 
 def _row_of(error: ConnectError, run: AskedRun | None) -> Refusal | None:
     """Only the end of a run has a row. One that fills the window is too long, if nothing else is said."""
-    row = refusal_of(error) if run is not None else None
-    too_long = row is not None and row.kind is ErrorKind.REFUSED and run is not None and run.fills_window
-    return None if too_long else row
+    row = refusal_of(error)
+    if row is None or run is None or (row.unheard and run.heard):
+        return None
+    return None if row.kind is ErrorKind.REFUSED and run.fills_window else row
 
 
 def _kind_of_status(status: int) -> ErrorKind:

@@ -77,15 +77,15 @@ SUSPECTS: Final = {
 """The known causes of a bare `resource_exhausted`, the likeliest first."""
 
 TELLS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
-    (("region", "usage", "plan"), "ask the model `composer-2.5`: if it answers, it is {}"),
-    (("shape",), "start with `--agent-model-shape details`, then `both`: if one answers, it was {}"),
+    (("region", "usage", "plan"), "ask {other}: if it answers, it is {numbers}"),
+    (("shape",), "start with `--agent-model-shape details`, then `both`: if one answers, it was {numbers}"),
     (
         ("version",),
-        "if no model answers at all, start with `--agent-client-version` and a version that Cursor ships: {}",
+        "if no model answers at all, start with `--agent-client-version` and a version that Cursor ships: {numbers}",
     ),
-    (("schema",), "ask without tools: if that is answered, it is {}"),
-    (("ids", "conversation"), "ask in a new conversation: if that is answered, it is {}"),
-    (("capacity",), "if the same is answered in half an hour, it was {}"),
+    (("schema",), "ask without tools: if that is answered, it is {numbers}"),
+    (("ids", "conversation"), "ask in a new conversation: if that is answered, it is {numbers}"),
+    (("capacity",), "if the same is answered in half an hour, it was {numbers}"),
 )
 """How causes are told apart: by which of them, and what to type."""
 
@@ -101,10 +101,11 @@ def without_reason(run: AskedRun) -> str:
     named = "; ".join(f"({number}) {SUSPECTS[name].what}" for name, number in numbers.items())
     if len(numbers) == 1:
         return f"The only known cause left is {SUSPECTS[next(iter(numbers))].what}; it has lasted half an hour."
+    other = "another model of `caretway models`" if is_own(run.model) else "the model `composer-2.5`"
     tells = []
     for about, words in TELLS:
         if found := [f"({numbers[name]})" for name in about if name in numbers]:
-            tells.append(words.format(" or ".join(found)))
+            tells.append(words.format(other=other, numbers=" or ".join(found)))
     return f"Known causes, the likeliest first: {named}. To tell them apart: {'; '.join(tells)}."
 
 
@@ -122,6 +123,8 @@ class Refusal:
     words: str = ""
     """A pattern for what Cursor says, in lower case."""
     info: tuple[str, str] | None = None
+    unheard: bool = False
+    """Nothing of the model was heard before it."""
     silent: bool = False
     """It says nothing but its code."""
     code: str | None = None
@@ -234,6 +237,7 @@ REFUSALS: Final = (
         "`caretway models` lists the ids your account can use; a listed one can be dead too, then choose another. If "
         "it answered a moment ago, begin a new conversation.",
         connect="not_found",
+        unheard=True,
         silent=True,
         message="Cursor knows no such model, or no longer knows the conversation (not_found)",
     ),

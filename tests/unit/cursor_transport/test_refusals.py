@@ -180,6 +180,16 @@ def test_every_cause_is_named_in_order_and_has_a_way_to_tell() -> None:
         assert "wait a little" not in hint.lower()
 
 
+def test_another_model_is_asked_than_the_one_that_was_refused() -> None:
+    error = ConnectError("resource_exhausted")
+    assert "ask the model `composer-2.5`" in fault_from_connect(error, RUN).hint
+    assert "ask another model of `caretway models`" in fault_from_connect(error, AskedRun("composer-2.5")).hint
+
+
+def test_not_found_in_the_middle_of_an_answer_is_no_unknown_model() -> None:
+    assert fault_from_connect(ConnectError("not_found"), AskedRun("gpt-5.4", heard=True)).kind is K.UPSTREAM_ERROR
+
+
 def test_own_models() -> None:
     assert is_own("composer-2.5") and is_own("auto") and is_own("default")
     assert not is_own("claude-fable-5")
