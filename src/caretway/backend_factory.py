@@ -309,6 +309,7 @@ def _setup(settings: Settings, name: str, standing: Any) -> AgentSetup:
         ),
         buffer_bytes=settings.stream_buffer_bytes,
         model_shape=settings.agent_model_shape,
+        check_limits=settings.agent_check_limits,
         account=subject,
         tools=tool_policy(
             LocalSetup(

@@ -362,6 +362,14 @@ class Settings:
             PAIRS, "Parameters for requests that choose none: effort, thinking, fast, context, max; as in effort=high."
         ),
     )
+    agent_check_limits: bool = field(
+        default=True,
+        metadata=_cursor(
+            SWITCH,
+            "Refuse tools and messages beyond what Cursor takes, and join the oldest messages of a long history.",
+            advanced=True,
+        ),
+    )
     agent_model_shape: ModelShapeName = field(
         default="auto",
         metadata=_cursor(

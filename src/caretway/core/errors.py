@@ -39,6 +39,8 @@ class ErrorKind(Enum):
     """Cursor does not accept the credentials."""
     FORBIDDEN = "forbidden"
     """Cursor knows the user and refuses: plan, region, team rule, blocked model."""
+    REFUSED = "refused"
+    """Cursor refuses and gives no reason. The hint names the known causes; repeating the request will not help."""
     MODEL_UNKNOWN = "model_unknown"
     """Cursor has no such model."""
     CONTEXT_TOO_LONG = "context_too_long"

@@ -33,6 +33,10 @@ class Cause(Enum):
     """Cursor may not have understood which model is meant; it is asked for in another way."""
     INCOMPLETE = "incomplete"
     """A part of the stored conversation is missing."""
+    STALE = "stale"
+    """Cursor refuses to go on with the conversation, and may take its history under a new id."""
+    UNHEARD = "unheard"
+    """The stream ended without a message: a passing fault, or a host that does not serve this account."""
 
 
 class Rung(Enum):
@@ -43,9 +47,9 @@ class Rung(Enum):
     GIVE_UP = "give up"
 
 
-BROKEN: Final = frozenset({Cause.CUT, Cause.SILENT, Cause.STALLED})
+BROKEN: Final = frozenset({Cause.CUT, Cause.SILENT, Cause.STALLED, Cause.UNHEARD})
 """Causes that put the connection in doubt: the next attempt gets one of its own."""
-_NO_WAY_BACK: Final = frozenset({Cause.DIVERGED, Cause.INCOMPLETE})
+_NO_WAY_BACK: Final = frozenset({Cause.DIVERGED, Cause.INCOMPLETE, Cause.STALE})
 _LONG: Final = frozenset({Cause.SILENT, Cause.STALLED})
 
 
@@ -71,6 +75,8 @@ class Loss:
     """The output since the checkpoint is remembered, so it can be left out the second time."""
     waited: bool = False
     """A long wait was already repeated once for this request."""
+    before: Cause | None = None
+    """Why the attempt before this one was lost, if it was this turn's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +91,8 @@ def next_step(loss: Loss) -> Step:
         return Step(Rung.HAND_OVER, "the client has the calls; its results start a fresh run")
     if loss.reopened >= loss.budget:
         return Step(Rung.GIVE_UP, f"{loss.reopened} runs were reopened without progress")
+    if loss.cause is loss.before is Cause.UNHEARD:
+        return Step(Rung.GIVE_UP, "a second connection brought nothing either")
     fresh = _fresh(loss)
     if loss.cause in _NO_WAY_BACK:
         return fresh

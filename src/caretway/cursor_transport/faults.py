@@ -1,7 +1,8 @@
 """What Cursor's refusals mean to a user: Connect errors and HTTP statuses -> `GatewayError`, as tables.
 
 Evidence is weighed in one order: Cursor's own error enum, then the Connect code, then the words of the message, and
-those only where the first two are vague. Knows nothing of sockets and of who will read the error.
+those only where the first two are vague. What a run's end means beyond its kind is a row of `refusals.py`. Knows
+nothing of sockets and of who will read the error.
 """
 
 import re
@@ -10,8 +11,9 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Final
 
-from ..core.errors import ErrorKind, GatewayError, bounded_wait, said
+from ..core.errors import RETRYABLE, ErrorKind, GatewayError, bounded_wait, said
 from ..wire.errors import ConnectError, read_unary
+from .refusals import EMPTY_STREAM, AskedRun, Refusal, refusal_of
 
 RETRY_AFTER_INFO: Final = "retryAfterMs"
 """The key of `additional_info` in which Cursor says how long to wait."""
@@ -146,6 +148,7 @@ HINTS: Final[Mapping[ErrorKind, str]] = {
     ErrorKind.BAD_REQUEST: "Cursor refused the content of the request; change it before trying again.",
     ErrorKind.SIGNED_OUT: "Run `caretway login` or set CURSOR_API_KEY.",
     ErrorKind.FORBIDDEN: "Your plan, team or region does not allow this; `caretway models` lists what you can use.",
+    ErrorKind.REFUSED: "Ask another model and a new conversation without tools, to see which of them is refused.",
     ErrorKind.MODEL_UNKNOWN: "Run `caretway models` to see the ids your account can use.",
     ErrorKind.CONTEXT_TOO_LONG: "Shorten or compact the conversation, or choose a model with a larger window.",
     ErrorKind.QUOTA: "Your Cursor usage is spent; https://cursor.com/dashboard shows when it resets.",
@@ -158,12 +161,22 @@ HINTS: Final[Mapping[ErrorKind, str]] = {
     ErrorKind.CANCELLED: "The request was cancelled.",
 }
 
-RETRIED_CODES: Final = frozenset({"unavailable", "invalid_argument"})
-"""What the official client tries again when the details do not say whether to."""
+STATUS_HINTS: Final[Mapping[int, str]] = {
+    464: "Cursor takes this call over HTTP/2 only, and something on the way speaks HTTP/1.1 to it: start with "
+    "`--agent-transport http1`, which uses other calls.",
+}
+"""Where the status says more than its kind."""
+
+RETRIED_CODES: Final = frozenset({"unavailable"})
+"""What is tried again when the details do not say whether to. The official client repeats `invalid_argument` too;
+others saw that it never gets better."""
+_CALLED_TEMPORARY: Final = re.compile(r"exhausted|unavailable", re.IGNORECASE)
+"""Words for which some clients repeat a request, whatever the status says."""
 NEVER_RETRIED: Final = frozenset(
     {
         ErrorKind.SIGNED_OUT,
         ErrorKind.FORBIDDEN,
+        ErrorKind.REFUSED,
         ErrorKind.MODEL_UNKNOWN,
         ErrorKind.CONTEXT_TOO_LONG,
         ErrorKind.QUOTA,
@@ -175,20 +188,22 @@ NEVER_RETRIED: Final = frozenset(
 """Waiting a few seconds changes none of these, and the client has better answers to them than we have."""
 
 
-def fault_from_connect(error: ConnectError, *, fills_window: bool = False) -> GatewayError:
-    """`fills_window`: the caller's own estimate says that the prompt takes most of the model's window. It decides the
-    one case that Cursor leaves open, a `resource_exhausted` without a word about limits."""
-    kind = _kind_of_connect(error, fills_window=fills_window)
-    words = _words(error)
+def fault_from_connect(error: ConnectError, run: AskedRun | None = None) -> GatewayError:
+    """`run`: the run that the error ended; None when it answers another call."""
+    kind = _kind_of_connect(error, run)
+    row = _row_of(error, run)
     message = ": ".join(dict.fromkeys(part for part in (error.title, error.detail or error.message) if part))
     label = said(error.name or error.code)
-    return GatewayError(
-        kind,
-        f"Cursor: {said(message)} ({label})" if message else f"Cursor answered {label}",
-        hint=HINTS[kind],
-        code=BLOB_NOT_FOUND if _BLOB_WORDS.search(words) else None,
-        retry_after=_retry_after_info(error),
-    )
+    if kind not in RETRYABLE and _CALLED_TEMPORARY.search(label):
+        label = ""
+    told = f"Cursor: {said(message)}" if message else f"Cursor answered {label or 'with an error'}"
+    if message and label:
+        told += f" ({label})"
+    hint, code = HINTS[kind], BLOB_NOT_FOUND if _BLOB_WORDS.search(_words(error)) else None
+    if row is not None and run is not None:
+        hint = row.hint if isinstance(row.hint, str) else row.hint(run)
+        told, code = row.message or told, code or row.code
+    return GatewayError(kind, told, hint=hint, code=code, retry_after=_retry_after_info(error))
 
 
 def fault_from_status(status: int, headers: Mapping[str, str], body: bytes) -> GatewayError:
@@ -201,12 +216,16 @@ def fault_from_status(status: int, headers: Mapping[str, str], body: bytes) -> G
             fault.retry_after = wait
         return fault
     kind = _kind_of_status(status)
-    return GatewayError(kind, f"Cursor answered HTTP {status}{_glimpse(body)}", hint=HINTS[kind], retry_after=wait)
+    hint = STATUS_HINTS.get(status, HINTS[kind])
+    return GatewayError(kind, f"Cursor answered HTTP {status}{_glimpse(body)}", hint=hint, retry_after=wait)
 
 
 def retryable(error: ConnectError) -> bool:
-    """Would the official client open the run again after this?"""
-    if error.retryable is False or _kind_of_connect(error, fills_window=False) in NEVER_RETRIED:
+    """Is the run worth opening again, unchanged?"""
+    row = refusal_of(error)
+    if row is not None and row.kind not in RETRYABLE:
+        return False
+    if error.retryable is False or _kind_of_connect(error, AskedRun()) in NEVER_RETRIED:
         return False
     return error.retryable is True or error.code in RETRIED_CODES
 
@@ -222,7 +241,10 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     return bounded_wait(max(0.0, (until - now).total_seconds())) if until and now else None
 
 
-def _kind_of_connect(error: ConnectError, *, fills_window: bool) -> ErrorKind:
+def _kind_of_connect(error: ConnectError, run: AskedRun | None) -> ErrorKind:
+    row = _row_of(error, run)
+    if row is not None:
+        return row.kind
     known = BY_NAME.get(error.name)
     if known is not None:
         return known
@@ -231,9 +253,17 @@ def _kind_of_connect(error: ConnectError, *, fills_window: bool) -> ErrorKind:
         for pattern, kind in BY_WORDS:
             if pattern.search(words):
                 return kind
-    if error.code == "resource_exhausted" and fills_window:
+    if error.code == "resource_exhausted" and run is not None and run.fills_window:
         return ErrorKind.CONTEXT_TOO_LONG
     return BY_CODE.get(error.code, ErrorKind.UPSTREAM_ERROR)
+
+
+def _row_of(error: ConnectError, run: AskedRun | None) -> Refusal | None:
+    """Only the end of a run has a row. One that fills the window is too long, if nothing else is said."""
+    row = refusal_of(error)
+    if row is None or run is None or (row.unheard and run.heard):
+        return None
+    return None if row.kind is ErrorKind.REFUSED and run.fills_window else row
 
 
 def _kind_of_status(status: int) -> ErrorKind:
@@ -267,6 +297,19 @@ def _glimpse(body: bytes) -> str:
     text = re.sub(r"<[^>]*>", " ", body[:2000].decode("utf-8", "replace"))
     words = " ".join(text.split())[:200]
     return f": {words}" if words and words.isprintable() else ""
+
+
+def unheard() -> GatewayError:
+    """Two connections were answered with a stream that ended before its first message."""
+    return GatewayError(
+        ErrorKind.UPSTREAM_DOWN,
+        "Cursor accepted the run and ended its stream without a word.",
+        hint="That is how a host answers that does not serve this account or region. Members of a team: start with "
+        "`--agent-url https://HOST`; cursor-agent keeps their host in its cli-config.json, as `agentnUrl`. Others: "
+        "check a VPN or proxy of this machine; `caretway doctor` tests the connection.",
+        code=EMPTY_STREAM,
+        repeatable=False,
+    )
 
 
 def cut(what: str) -> GatewayError:

@@ -44,6 +44,8 @@ _FRESH_BECAUSE: Final = {
     Cause.DIVERGED.value: "the model took another way after its run was lost",
     Cause.SHAPE.value: "Cursor may not have understood which model is meant",
     Cause.INCOMPLETE.value: "the kept conversation was incomplete",
+    Cause.STALE.value: "Cursor refused to go on with the kept conversation",
+    Cause.UNHEARD.value: "the run was answered with nothing",
 }
 
 

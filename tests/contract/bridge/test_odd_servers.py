@@ -84,8 +84,15 @@ async def test_one_tool_that_is_spelled_wrong_does_not_cost_the_others(caplog: p
     assert "wrong_0: it has no inputSchema" in caplog.text
 
 
-async def test_500_tools() -> None:
+async def test_500_tools_are_more_than_cursor_takes() -> None:
     async with bridged({"odd": odd("many")}) as client:
+        answer = await client.chat("sim: call mcp__odd__tool_499 {}\nsim: result")
+        assert (answer.status, answer.error and answer.error["code"]) == (400, "too_many_tools")
+        assert answer.error and "500 tools" in answer.error["message"]
+
+
+async def test_500_tools() -> None:
+    async with bridged({"odd": odd("many")}, agent_check_limits=False) as client:
         answer = await client.chat("sim: call mcp__odd__tool_499 {}\nsim: result")
         assert "tool_499 done" in answer.text
         assert len((await tools(client))["data"]) == 500

@@ -60,6 +60,7 @@ def test_retrying_helps_only_where_nothing_has_to_change(kind: ErrorKind) -> Non
         ErrorKind.ACCESS_DENIED,
         ErrorKind.SIGNED_OUT,
         ErrorKind.FORBIDDEN,
+        ErrorKind.REFUSED,
         ErrorKind.MODEL_UNKNOWN,
         ErrorKind.CONTEXT_TOO_LONG,
         ErrorKind.QUOTA,

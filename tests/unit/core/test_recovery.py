@@ -36,6 +36,19 @@ TABLE = [
     (Loss(Cause.DIVERGED, reopened=2), GIVE_UP),
     (Loss(Cause.INCOMPLETE), FRESH),
     (Loss(Cause.INCOMPLETE, visible=True), GIVE_UP),
+    (Loss(Cause.STALE), FRESH),
+    (Loss(Cause.STALE, reopened=1), FRESH),
+    (Loss(Cause.STALE, reopened=2), GIVE_UP),
+    (Loss(Cause.STALE, results_given=True), FRESH),
+    (Loss(Cause.STALE, worked_here=True), GIVE_UP),
+    (Loss(Cause.STALE, visible=True), GIVE_UP),
+    # a stream without a message
+    (Loss(Cause.UNHEARD), SAME),
+    (Loss(Cause.UNHEARD, reopened=1, before=Cause.UNHEARD), GIVE_UP),
+    (Loss(Cause.UNHEARD, reopened=1, before=Cause.CUT), SAME),
+    (Loss(Cause.UNHEARD, results_given=True, reopened=1, before=Cause.CUT), FRESH),
+    (Loss(Cause.UNHEARD, reopened=2, before=Cause.CUT), GIVE_UP),
+    (Loss(Cause.CUT, reopened=1, before=Cause.UNHEARD), SAME),
     # the client has calls
     (Loss(Cause.CUT, visible=True, calls_out=True), HAND_OVER),
     (Loss(Cause.STALLED, visible=True, calls_out=True, reopened=2), HAND_OVER),
@@ -74,8 +87,9 @@ def test_what_holds_in_every_situation(cause: Cause) -> None:
 
 def test_it_ends_whatever_happens() -> None:
     for cause, flags in product(Cause, FLAGS):
-        _, calls_out, call_open, *rest = flags
+        visible, calls_out, call_open, results, worked, repeatable, waited = flags
         rungs = [
-            next_step(Loss(cause, reopened, 2, flags[0], calls_out, call_open, *rest)).rung for reopened in range(3)
+            next_step(Loss(cause, reopened, 2, visible, calls_out, call_open, results, worked, repeatable, waited)).rung
+            for reopened in range(3)
         ]
         assert rungs[-1] in (GIVE_UP, HAND_OVER)

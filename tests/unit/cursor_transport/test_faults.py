@@ -15,6 +15,7 @@ from caretway.cursor_transport.faults import (
     retry_after,
     retryable,
 )
+from caretway.cursor_transport.refusals import AskedRun
 from caretway.wire.errors import ConnectError, write_unary
 from caretway.wire.messages import ai
 
@@ -80,9 +81,10 @@ def test_the_message_carries_what_cursor_said_and_its_name() -> None:
 
 
 def test_a_prompt_that_fills_the_window_decides_the_case_that_cursor_leaves_open() -> None:
+    full = AskedRun(fills_window=True)
     for message, kind in [("", K.CONTEXT_TOO_LONG), ("usage limit", K.QUOTA), ("rate limit", K.RATE_LIMITED)]:
-        assert fault_from_connect(ConnectError("resource_exhausted", message), fills_window=True).kind is kind
-    assert fault_from_connect(ConnectError("internal"), fills_window=True).kind is K.UPSTREAM_ERROR
+        assert fault_from_connect(ConnectError("resource_exhausted", message), full).kind is kind
+    assert fault_from_connect(ConnectError("internal"), full).kind is K.UPSTREAM_ERROR
 
 
 def test_a_missing_blob_has_a_code_of_its_own() -> None:
@@ -143,6 +145,12 @@ def test_http_statuses(status: int, body: bytes, kind: ErrorKind) -> None:
     assert fault.hint == HINTS[kind]
 
 
+def test_a_run_over_http1_is_told_which_transport_to_use() -> None:
+    fault = fault_from_status(464, {}, b"")
+    assert fault.kind is K.UPSTREAM_PROTOCOL
+    assert "--agent-transport http1" in fault.hint
+
+
 def test_a_page_is_shown_as_its_first_words() -> None:
     page = b"<html><head><title>Blocked</title></head>\n<body>by  the\tfirewall</body></html>" + b"x" * 10_000
     assert fault_from_status(403, {}, page).message.startswith("Cursor answered HTTP 403: Blocked by the firewall")
@@ -179,7 +187,11 @@ def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
     ("error", "again"),
     [
         (ConnectError("unavailable"), True),
-        (ConnectError("invalid_argument"), True),
+        (ConnectError("invalid_argument"), False),
+        (ConnectError("invalid_argument", retryable=True), False),
+        (ConnectError("invalid_argument", "try again", retryable=True), True),
+        (ConnectError("resource_exhausted", "Error", retryable=True), False),
+        (ConnectError("not_found", "Error"), False),
         (ConnectError("unavailable", retryable=False), False),
         (ConnectError("invalid_argument", error=36, retryable=False), False),
         (ConnectError("internal"), False),

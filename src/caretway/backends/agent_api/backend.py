@@ -43,6 +43,8 @@ class AgentSetup:
     buffer_bytes: int
     tools: ToolPolicy
     model_shape: ShapeName = "auto"
+    check_limits: bool = True
+    """What Cursor is known to refuse is not sent."""
     account: Callable[[str], str] = str
     """Whose token this is: what was learned of one account is not true of another."""
     quota: QuotaCheck | None = None
@@ -63,7 +65,7 @@ class AgentBackend:
         self.name = setup.name
         self.standing = setup.standing
         self._setup = setup
-        self._composer = Composer(setup.surroundings, setup.limits.max_message_bytes)
+        self._composer = Composer(setup.surroundings, setup.limits.max_message_bytes, check_limits=setup.check_limits)
         self._unseen = UnseenTokens()
         self._transport = transport
         self._tokens = tokens

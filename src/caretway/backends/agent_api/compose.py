@@ -22,6 +22,7 @@ from ...wire.embedding import around, embed, tag
 from ...wire.messages import pb
 from .model_shapes import ModelShape, model_fields
 from .offered_tools import OfferedTools
+from .sent_limits import check_tools, check_user_text, fit_history
 
 GO_ON: Final = "Continue."
 """A run needs words of the user. A history that ends with the assistant's own says only this."""
@@ -79,6 +80,8 @@ class Opening(msgspec.Struct, frozen=True):
     """The pieces of the state by their ids; the conversation takes them over."""
     fresh: bool
     """It begins a conversation, and goes on with none."""
+    model: str
+    """As it is asked for first, for errors."""
     context_tokens: int
     """About what the model is going to read: what a continued conversation holds already, as Cursor counted it, and
     what is new; else everything that was sent, and what Cursor puts before it. For usage estimates only."""
@@ -108,7 +111,11 @@ class Opening(msgspec.Struct, frozen=True):
 class Composer:
     """Writes openings. Remembered: what is the same in many of them."""
 
-    def __init__(self, surroundings: RunContext, max_message_bytes: int = 15 * 1024 * 1024) -> None:
+    def __init__(
+        self, surroundings: RunContext, max_message_bytes: int = 15 * 1024 * 1024, *, check_limits: bool = True
+    ) -> None:
+        """`check_limits`: what Cursor is known to refuse is not sent (`sent_limits.py`)."""
+        self._check_limits = check_limits
         self._surroundings = surroundings
         self._max_message_bytes = max_message_bytes
         self._nowhere = _environment(surroundings, None)
@@ -141,12 +148,17 @@ class Composer:
             if self._surroundings.history_carrier == "typed" and newest is not None:
                 typed = embed(_HISTORY, typed_history(history).SerializeToString())
             else:
-                root += root_messages(history)
+                root += root_messages(fit_history(history, request.model) if self._check_limits else history)
             if root:
                 ids = [blob_id(data) for data in root]
                 blobs = dict(zip(ids, root, strict=True))
                 state = pb.ConversationStateStructure(root_prompt_messages_json=ids).SerializeToString()
-        offer = self._tools.offer(request.tools if request.tool_choice.mode != "none" else ())
+        tools = request.tools if request.tool_choice.mode != "none" else ()
+        offer = self._tools.offer(tools)
+        if self._check_limits:
+            check_tools(len(tools), offer.size)
+            if newest is not None:
+                check_user_text(newest.text)
         where = self._nowhere if workspace is None else _environment(self._surroundings, workspace)
         rule = embed(_RULE, system.encode()) if system and as_rule else b""
         if known := 0 if checkpoint is None else _used_tokens(checkpoint):
@@ -165,6 +177,7 @@ class Composer:
             tools=offer.in_run,
             blobs=blobs,
             fresh=checkpoint is None,
+            model=request.model,
             context_tokens=known + tokens(chars),
         )
 

@@ -117,6 +117,7 @@ class Conversation(RunLife):
         self.outgoing.extend(self._calls.submit(results))
         self.watch.progressed = now
         self._results_given = self._heard = True
+        self._known_there = False
         self._spoke = False
         self._progress_made()
         if waiting := self._calls.next_waiting():
@@ -138,6 +139,7 @@ class Conversation(RunLife):
         """The outcome of a job that ran on this side."""
         self.watch.progressed = now
         self._heard = True
+        self._known_there = False
         self._spoke = False
         self.outgoing.extend(self._calls.ran(call, messages))
 

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 from ...core.request import ModelChoice, TurnRequest
+from ...cursor_transport.refusals import says_nothing
 from ...wire.embedding import embed, tag
 from ...wire.errors import ConnectError
 from ...wire.messages import pb
@@ -86,8 +87,7 @@ def may_be_shape(error: ConnectError) -> str:
 
 def is_bare(error: ConnectError) -> bool:
     """`resource_exhausted` and nothing else: a spent quota is one of its many reasons."""
-    silent = error.message.strip().lower() in ("", "error", "resource_exhausted") and not error.detail
-    return error.code == "resource_exhausted" and not error.name and silent
+    return error.code == "resource_exhausted" and says_nothing(error)
 
 
 class ShapeMemory:

@@ -33,6 +33,8 @@ class ToolOffer(msgspec.Struct, frozen=True, gc=False):
     """Of an AgentRunRequest: the field with all of them, present even when empty."""
     in_context: bytes
     """Of a RequestContext: the field for each of them."""
+    size: int
+    """Of all of them in the run's field, without its head."""
 
 
 class OfferedTools:
@@ -71,13 +73,14 @@ def _size(key: bytes, offer: ToolOffer) -> int:
 
 def _written(tools: Sequence[ToolSpec]) -> ToolOffer:
     written = [_definition(tool) for tool in tools]
-    return ToolOffer(
-        embed(_OF_RUN, b"".join([embed(_IN_RUN, definition) for definition in written])),
-        b"".join([embed(_IN_CONTEXT, definition) for definition in written]),
-    )
+    inside = b"".join([embed(_IN_RUN, definition) for definition in written])
+    in_context = b"".join([embed(_IN_CONTEXT, definition) for definition in written])
+    return ToolOffer(embed(_OF_RUN, inside), in_context, len(inside))
 
 
 _NOTHING: Final = _written(())
+EMPTY_TOOLS: Final = len(_NOTHING.in_run)
+"""The size of the run's field without a tool."""
 
 
 def _definition(tool: ToolSpec) -> bytes:

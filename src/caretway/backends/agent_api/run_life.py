@@ -6,7 +6,7 @@ rung comes next is decided by `core.recovery`, and the reason travels with it.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
@@ -15,12 +15,14 @@ from ...core.errors import ErrorKind, GatewayError
 from ...core.events import Event, Recovered, TurnFailed, TurnPaused, TurnStarted, UsageReported
 from ...core.recovery import BROKEN, Cause, Loss, Rung, next_step
 from ...core.request import Role, TurnRequest
+from ...cursor_transport.refusals import AskedRun
 from ...wire.messages import pb
 from .blob_store import BlobStore
 from .calls import Call, CallTable
 from .compose import Opening
 from .echo import Echo
 from .held import held_results
+from .offered_tools import EMPTY_TOOLS
 from .tally import AgentTally
 from .turn_clock import ConversationLimits, GivenUp, Watch
 
@@ -54,7 +56,9 @@ class RunLife:
         "_echo",
         "_ended",
         "_heard",
+        "_known_there",
         "_limits",
+        "_lost_by",
         "_moved",
         "_opening",
         "_reopened",
@@ -102,6 +106,8 @@ class RunLife:
         self._ended = False
         self.shape = 0
         """Which of the opening's ways to ask for the model."""
+        self._lost_by: Cause | None = None  # the attempt before this one
+        self._known_there = False  # this attempt goes on with a conversation that Cursor has
         self._heard = False  # the model was, before this response or by a tool that ran here
         self.nobody_there = False
         """The turn ended with nothing said and nothing counted, and the model can be asked for in another way."""
@@ -119,6 +125,7 @@ class RunLife:
         self._spoke = False
         if self._attempts > 1:
             self._tally.reopened()
+        self._known_there = not self._opening.fresh or self._checkpoint is not None
         self.watch.opened(now, again=self._attempts > 1)
         self.outgoing.append(self._opening.run_request(self._checkpoint, self.shape))
 
@@ -130,8 +137,16 @@ class RunLife:
     @property
     def reshapable(self) -> bool:
         """Nothing was heard of the model in this turn, and there is another way to ask for it."""
-        unheard = not (self.visible or self._spoke or self._heard or self._calls.step)
-        return unheard and self.shape + 1 < len(self._opening.models)
+        return self._quiet and not self._heard and self.shape + 1 < len(self._opening.models)
+
+    @property
+    def may_be_stale(self) -> bool:
+        """This attempt goes on with a conversation that Cursor has, and brought nothing of the model."""
+        return self._known_there and self._quiet
+
+    @property
+    def _quiet(self) -> bool:
+        return not (self.visible or self._spoke or self._calls.step)
 
     def rename(self, conversation_id: str) -> None:
         """One that was refused without a reason may stay so under its name."""
@@ -143,8 +158,16 @@ class RunLife:
         return self.visible or self.phase is RunPhase.PAUSED
 
     @property
-    def fills_window(self) -> bool:
-        return self._tally.fills_window
+    def asked(self) -> AskedRun:
+        """What a refusal of this attempt can be about."""
+        return AskedRun(
+            self._opening.model,
+            tools=len(self._opening.tools) > EMPTY_TOOLS,
+            history=bool(self._opening.blobs or self._opening.history),
+            continued=self._known_there,
+            heard=not self._quiet or self._heard,
+            fills_window=self._tally.fills_window,
+        )
 
     def lost(self, cause: Cause, fault: GatewayError | None, *, retryable: bool) -> Retry | None:
         """The attempt is over before the turn was. The next attempt, or None: it is settled."""
@@ -162,10 +185,11 @@ class RunLife:
             self._checkpoint = None  # nothing was said: it begins anew
             self.nobody_there = False
         step = next_step(self._loss(cause))
+        self._lost_by = cause
         match step.rung:
             case Rung.GIVE_UP:
                 said = f"{fault.message.rstrip()} (Not tried again: {step.reason}.)"
-                self.fail(GatewayError(fault.kind, said, fault.hint, code=fault.code, retry_after=fault.retry_after))
+                self.fail(replace(fault, message=said))
                 return None
             case Rung.HAND_OVER:
                 self._recovered(step.rung, cause)
@@ -199,6 +223,7 @@ class RunLife:
             worked_here=self._worked_here,
             repeatable=self._echo.replayable,
             waited=self._waited,
+            before=self._lost_by,
         )
 
     def _recovered(self, rung: Rung, cause: Cause) -> None:

@@ -16,12 +16,13 @@ from ...core.event_buffer import EventBuffer
 from ...core.recovery import Cause
 from ...core.request import Text, ToolResult
 from ...core.turn import Snapshot
-from ...cursor_transport.faults import BLOB_NOT_FOUND, fault_from_connect, retryable
+from ...cursor_transport.faults import BLOB_NOT_FOUND, fault_from_connect, retryable, unheard
 from ...cursor_transport.identity import new_id
 from ...cursor_transport.ports import RunHandler, RunStream
+from ...cursor_transport.refusals import may_be_conversation
 from ...tasks import spawn
 from ...wire.envelope import End
-from ...wire.errors import ErrorSyntax, read_end
+from ...wire.errors import ConnectError, ErrorSyntax, read_end
 from ...wire.messages import pb
 from .calls import Call
 from .conversation import Conversation, Retry, RunPhase
@@ -214,7 +215,7 @@ class AgentTurn:
             messages.pop()
         if conversation.feed(messages, self._loop.time()):
             if conversation.nobody_there:
-                self._reshape(None)
+                self._refused_run(Cause.SHAPE, None)
                 return
             self._after()
         elif conversation.events:
@@ -233,36 +234,42 @@ class AgentTurn:
         if error is None:
             self._lost(Cause.CUT, None, True)
             return
-        fault = fault_from_connect(error, fills_window=self._conversation.fills_window)
+        conversation = self._conversation
+        fault = fault_from_connect(error, conversation.asked)
         if fault.code == BLOB_NOT_FOUND:  # the kept conversation has a hole; its history can be told anew
             self._lost(Cause.INCOMPLETE, fault, True)
         elif self._once_more(fault):
             self._lost(Cause.TOKEN, fault, True)
-        elif self._conversation.reshapable and may_be_shape(error):
-            self._ask_otherwise(fault, self._quota if is_bare(error) else None)
+        elif conversation.may_be_stale and may_be_conversation(error):
+            self._ask_otherwise(Cause.STALE, fault, error)
+        elif conversation.reshapable and may_be_shape(error):
+            self._ask_otherwise(Cause.SHAPE, fault, error)
+        elif is_bare(error):
+            self._ask_otherwise(Cause.REFUSED, fault, error)
         else:
             self._lost(Cause.REFUSED, fault, retryable(error))
 
-    def _reshape(self, fault: GatewayError | None) -> None:
-        self._conversation.rename(new_id())
-        self._lost(Cause.SHAPE, fault, True)
-
-    def _ask_otherwise(self, fault: GatewayError, quota: QuotaCheck | None) -> None:
-        """Ask for the model in another way, unless the refusal was about the quota."""
-        if quota is None:
-            self._reshape(fault)
+    def _ask_otherwise(self, cause: Cause, fault: GatewayError, error: ConnectError) -> None:
+        """What may help is tried, unless the refusal was about the quota; `REFUSED`: nothing may."""
+        if self._quota is None or not is_bare(error):
+            self._refused_run(cause, fault)
         else:
             self._drop_attempt()
-            self._opening = spawn(self._ask_quota(self._attempt, fault, quota), "agent-quota")
+            self._opening = spawn(self._ask_quota(self._attempt, cause, fault, self._quota), "agent-quota")
 
-    async def _ask_quota(self, attempt: int, fault: GatewayError, quota: QuotaCheck) -> None:
+    async def _ask_quota(self, attempt: int, cause: Cause, fault: GatewayError, quota: QuotaCheck) -> None:
         spent = await quota()
         if attempt == self._attempt and not self._closed:
             self._opening = None
             if spent is None:
-                self._reshape(fault)
+                self._refused_run(cause, fault)
             else:
                 self._lost(Cause.REFUSED, spent, False)
+
+    def _refused_run(self, cause: Cause, fault: GatewayError | None) -> None:
+        if cause is Cause.SHAPE:
+            self._conversation.rename(new_id())
+        self._lost(cause, fault, cause is not Cause.REFUSED)
 
     def _once_more(self, fault: GatewayError) -> bool:
         """The token may have expired early: once more with a new one, while nothing was shown."""
@@ -278,6 +285,8 @@ class AgentTurn:
                 return
             if error is not None and self._once_more(error):
                 self._lost(Cause.TOKEN, error, True)
+            elif error is None and self._conversation.watch.unheard:
+                self._lost(Cause.UNHEARD, unheard(), True)
             else:
                 self._lost(Cause.CUT, error, error is None or error.kind in RETRYABLE_KINDS)
 

@@ -55,6 +55,11 @@ class Watch:
         self.heartbeat_at = now + self._limits.client_heartbeat
         self.exec_heartbeat_at = now + self._limits.exec_heartbeat
 
+    @property
+    def unheard(self) -> bool:
+        """Nothing came since the attempt was opened."""
+        return self.heard == self._opened
+
     def due(self) -> float:
         at = min(self.heartbeat_at, self.exec_heartbeat_at)
         return at if self.pause_at is None else min(at, self.pause_at)
@@ -78,7 +83,7 @@ class Watch:
 
     def silent(self, now: float) -> GivenUp | None:
         limit = self._limits.silence
-        if self._again and self.heard == self._opened:
+        if self._again and self.unheard:
             limit /= 2  # a second attempt that hears nothing at all: the client has waited long enough
         if now - self.heard < limit:
             return None

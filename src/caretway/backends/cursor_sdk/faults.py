@@ -10,6 +10,7 @@ from typing import Final
 
 from ...core.errors import KEYS_PAGE, ErrorKind, GatewayError, bounded_wait, said
 from ...cursor_transport.faults import BY_CODE, HINTS, fault_from_connect
+from ...cursor_transport.refusals import AskedRun
 from ...wire.errors import ConnectError
 
 SDK_WORDS: Final[tuple[tuple[re.Pattern[str], ErrorKind], ...]] = (
@@ -78,7 +79,7 @@ def _kind(code: str, message: str) -> ErrorKind:
     for pattern, kind in SDK_WORDS:
         if pattern.search(words):
             return kind
-    return fault_from_connect(ConnectError(code if code in BY_CODE else "unknown", message)).kind
+    return fault_from_connect(ConnectError(code if code in BY_CODE else "unknown", message), AskedRun()).kind
 
 
 def _fault(kind: ErrorKind, message: str) -> GatewayError:

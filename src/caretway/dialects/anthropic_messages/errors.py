@@ -36,6 +36,7 @@ ERRORS: Final[dict[ErrorKind, MessagesErrorRow]] = {
     ErrorKind.ACCESS_DENIED: MessagesErrorRow(401, "authentication_error", "invalid_api_key"),
     ErrorKind.SIGNED_OUT: MessagesErrorRow(401, "authentication_error", "not_authenticated"),
     ErrorKind.FORBIDDEN: MessagesErrorRow(403, "permission_error", "forbidden"),
+    ErrorKind.REFUSED: MessagesErrorRow(403, "permission_error", "refused_without_reason"),
     ErrorKind.MODEL_UNKNOWN: MessagesErrorRow(400, "invalid_request_error", "model_not_found"),
     # Claude Code knows by these words that the conversation has to be compacted.
     ErrorKind.CONTEXT_TOO_LONG: MessagesErrorRow(

@@ -28,6 +28,7 @@ ERRORS: Final[dict[ErrorKind, ChatErrorRow]] = {
     ErrorKind.ACCESS_DENIED: ChatErrorRow(401, "authentication_error", "invalid_api_key"),
     ErrorKind.SIGNED_OUT: ChatErrorRow(401, "authentication_error", "not_authenticated"),
     ErrorKind.FORBIDDEN: ChatErrorRow(403, "permission_error", "forbidden"),
+    ErrorKind.REFUSED: ChatErrorRow(403, "permission_error", "refused_without_reason"),
     ErrorKind.MODEL_UNKNOWN: ChatErrorRow(400, "invalid_request_error", "model_not_found"),
     ErrorKind.CONTEXT_TOO_LONG: ChatErrorRow(400, "invalid_request_error", "context_length_exceeded"),
     ErrorKind.QUOTA: ChatErrorRow(402, "insufficient_quota", "insufficient_quota"),

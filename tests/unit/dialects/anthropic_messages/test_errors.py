@@ -15,6 +15,7 @@ DOCUMENTED = {
     ErrorKind.ACCESS_DENIED: (401, "authentication_error", "invalid_api_key"),
     ErrorKind.SIGNED_OUT: (401, "authentication_error", "not_authenticated"),
     ErrorKind.FORBIDDEN: (403, "permission_error", "forbidden"),
+    ErrorKind.REFUSED: (403, "permission_error", "refused_without_reason"),
     ErrorKind.MODEL_UNKNOWN: (400, "invalid_request_error", "model_not_found"),
     ErrorKind.CONTEXT_TOO_LONG: (400, "invalid_request_error", "context_length_exceeded"),
     ErrorKind.QUOTA: (402, "billing_error", "insufficient_quota"),

@@ -9,6 +9,7 @@ from caretway.dialects.openai_chat.errors import ERRORS
 
 DOCUMENTED = {
     ErrorKind.BAD_REQUEST: (400, "invalid_request_error", "invalid_request"),
+    ErrorKind.REFUSED: (403, "permission_error", "refused_without_reason"),
     ErrorKind.MODEL_UNKNOWN: (400, "invalid_request_error", "model_not_found"),
     ErrorKind.CONTEXT_TOO_LONG: (400, "invalid_request_error", "context_length_exceeded"),
     ErrorKind.SIGNED_OUT: (401, "authentication_error", "not_authenticated"),
