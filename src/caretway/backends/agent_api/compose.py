@@ -2,10 +2,10 @@
 
 The history travels as the conversation state: one content-addressed JSON blob for each earlier message, so that the
 same history always has the same ids and the upstream cache stays warm. The newest user message is the run's action.
-A history that ends with tool results has no new user message: its action is `resume_action`, as after a drop.
+A history that ends with tool results has none: it is asked to go on in words, because some models answer nothing to
+`resume_action` without a checkpoint; the setting `replay_action` chooses.
 """
 
-import base64
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -15,16 +15,17 @@ from google.protobuf.message import DecodeError
 
 from ...core.errors import ErrorKind, GatewayError
 from ...core.estimate import message_chars, tokens
-from ...core.json_bounds import crowded
-from ...core.request import Image, Message, Reasoning, Role, Text, ToolCall, ToolResult, TurnRequest
-from ...wire.blobs import blob_id, image_part, text_part, tool_call_part, tool_result_part, write_message
+from ...core.request import Image, Message, Role, Text, ToolResult, TurnRequest
+from ...wire.blobs import blob_id, write_message
 from ...wire.embedding import around, embed, tag
 from ...wire.messages import pb
 from .model_shapes import ModelShape, model_fields
 from .offered_tools import OfferedTools
+from .replayed_history import root_messages, sendable, typed_history
 
 GO_ON: Final = "Continue."
 """A run needs words of the user. A history that ends with the assistant's own says only this."""
+GO_ON_WITH_RESULTS: Final = "Continue with the results of the tools above."
 
 _RUN_REQUEST: Final = tag(pb.AgentClientMessage, "run_request")
 _STATE: Final = tag(pb.AgentRunRequest, "conversation_state")
@@ -45,6 +46,9 @@ _COMPLETE: Final = pb.RequestContext(
 ).SerializeToString()
 
 
+_WITH_RESULTS: Final = Message(Role.USER, (Text(GO_ON_WITH_RESULTS),))
+
+
 @dataclass(frozen=True, slots=True)
 class RunContext:
     """What the gateway says about itself in a run: nothing about the client's machine that the client did not say."""
@@ -54,6 +58,8 @@ class RunContext:
     time_zone: str = ""
     system_delivery: Literal["rule", "root"] = "rule"
     history_carrier: Literal["root", "typed"] = "root"
+    replay_action: Literal["message", "resume"] = "message"
+    """How a replayed history that ends with tool results is asked to go on."""
 
 
 class Opening(msgspec.Struct, frozen=True):
@@ -137,6 +143,9 @@ class Composer:
         as_rule = self._surroundings.system_delivery == "rule"
         state, typed, blobs = b"" if checkpoint is None else checkpoint, b"", {}
         if checkpoint is None:
+            if newest is None and self._surroundings.replay_action == "message":
+                newest = _WITH_RESULTS
+            history = sendable(history)
             root = [] if as_rule or not system else [write_message("system", system)]
             if self._surroundings.history_carrier == "typed" and newest is not None:
                 typed = embed(_HISTORY, typed_history(history).SerializeToString())
@@ -262,84 +271,3 @@ def _user_message(message: Message) -> pb.UserMessage:
             uuid=f"{blob_id(image.data).hex()[:32]}-{number}", mime_type=image.mime_type, data=image.data
         )
     return user
-
-
-def root_messages(history: Sequence[Message]) -> list[bytes]:
-    """One JSON message for each message of the history; consecutive tool messages stay one each."""
-    names: dict[str, str] = {}
-    written: list[bytes] = []
-    for message in history:
-        parts: list[dict[str, Any]] = []
-        for part in message.parts:
-            match part:
-                case Text(text=text):
-                    if text:
-                        parts.append(text_part(text))
-                case Image(data=data, mime_type=mime_type):
-                    parts.append(image_part(mime_type, base64.b64encode(data).decode()))
-                case ToolCall(id=call, name=name, arguments=arguments):
-                    names[call] = name
-                    parts.append(tool_call_part(call, name, read_arguments(arguments)))
-                case ToolResult(call_id=call, is_error=failed):
-                    parts.append(tool_result_part(call, names.get(call, ""), result_text(part), is_error=failed))
-                    parts.extend(
-                        image_part(image.mime_type, base64.b64encode(image.data).decode())
-                        for image in part.content
-                        if isinstance(image, Image)
-                    )
-                case Reasoning():
-                    pass  # a client's copy of old thinking has no signature Cursor would accept
-        written.append(write_message(message.role.value, parts))
-    return written
-
-
-def typed_history(history: Sequence[Message]) -> pb.ConversationHistory:
-    """The same history in the typed fields of newer clients; unverified against the real service."""
-    typed = pb.ConversationHistory()
-    names: dict[str, str] = {}
-    for message in history:
-        for part in message.parts:
-            if isinstance(part, ToolCall):
-                names[part.id] = part.name
-        match message.role:
-            case Role.USER:
-                user = typed.messages.add().user
-                for part in message.parts:
-                    if isinstance(part, Text):
-                        user.content.add().text.text = part.text
-                    elif isinstance(part, Image):
-                        image = user.content.add().image
-                        image.data, image.mime_type = base64.b64encode(part.data).decode(), part.mime_type
-            case Role.ASSISTANT:
-                assistant = typed.messages.add().assistant
-                for part in message.parts:
-                    if isinstance(part, Text):
-                        assistant.content.add().text.text = part.text
-                    elif isinstance(part, ToolCall):
-                        call = assistant.content.add().tool_call
-                        call.tool_call_id, call.tool_name, call.args_json = part.id, part.name, part.arguments
-            case Role.TOOL:
-                for part in message.parts:
-                    if isinstance(part, ToolResult):
-                        tool = typed.messages.add().tool
-                        tool.tool_call_id, tool.tool_name = part.call_id, names.get(part.call_id, "")
-                        tool.is_error = part.is_error
-                        tool.content.add().text.text = result_text(part)
-            case Role.SYSTEM:
-                pass
-    return typed
-
-
-def read_arguments(arguments: str) -> Any:
-    """What an earlier call was made with; a model's broken JSON is told as it was, it must not end the conversation.
-    So is what would take long to read."""
-    if crowded(arguments):
-        return arguments
-    try:
-        return msgspec.json.decode(arguments or "{}")
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return arguments
-
-
-def result_text(result: ToolResult) -> str:
-    return "\n".join(part.text for part in result.content if isinstance(part, Text))

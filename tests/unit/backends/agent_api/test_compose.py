@@ -1,13 +1,13 @@
 """The opening of a run is the message that protobuf would write; what is the same in many of them is written once."""
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from google.protobuf.json_format import ParseDict
 from google.protobuf.struct_pb2 import Value
 
 from caretway.backends.agent_api import offered_tools
-from caretway.backends.agent_api.compose import Composer, RunContext
+from caretway.backends.agent_api.compose import GO_ON_WITH_RESULTS, Composer, RunContext
 from caretway.backends.agent_api.offered_tools import OfferedTools
 from caretway.builtin_tools import execs
 from caretway.core.request import Message, Role, Text, ToolCall, ToolResult, ToolSpec, TurnRequest
@@ -42,12 +42,15 @@ def definition(tool: ToolSpec) -> pb.McpToolDefinition:
     return pb.McpToolDefinition(description=tool.description, input_schema=schema, **names)
 
 
+@pytest.mark.parametrize("replay", ["message", "resume"])
 @pytest.mark.parametrize("workspace", [None, "/work"])
 @pytest.mark.parametrize("tools", [(), TOOLS], ids=["no tools", "tools"])
 @pytest.mark.parametrize("messages", [(ASKED,), (SYSTEM, ASKED), (SYSTEM, ASKED, *ANSWERED)], ids=len)
-def test_what_is_sent(messages: tuple[Message, ...], tools: tuple[ToolSpec, ...], workspace: str | None) -> None:
+def test_what_is_sent(
+    messages: tuple[Message, ...], tools: tuple[ToolSpec, ...], workspace: str | None, replay: Literal["message", "resume"]
+) -> None:
     request = TurnRequest("model", messages, tools=tools, parameters=(("effort", "high"),))
-    composer = Composer(RunContext(os_version="linux"))
+    composer = Composer(RunContext(os_version="linux", replay_action=replay))
     opening = composer.compose(request, conversation_id="conv", run_id="run", workspace=workspace)
 
     said = context("be kind" if SYSTEM in messages else "", tools, workspace)
@@ -58,8 +61,9 @@ def test_what_is_sent(messages: tuple[Message, ...], tools: tuple[ToolSpec, ...]
     run.mcp_tools.SetInParent()
     run.conversation_state.root_prompt_messages_json.extend(map(blob_id, opening.blobs.values()))
     run.conversation_state.SetInParent()
-    if messages[-1] is ASKED:
-        run.action.user_message_action.user_message.text = "hello"
+    if messages[-1] is ASKED or replay == "message":
+        said_last = "hello" if messages[-1] is ASKED else GO_ON_WITH_RESULTS
+        run.action.user_message_action.user_message.text = said_last
         run.action.user_message_action.request_context.CopyFrom(said)
     else:
         run.action.resume_action.request_context.CopyFrom(said)
