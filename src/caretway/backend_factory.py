@@ -293,6 +293,8 @@ def _setup(settings: Settings, name: str, standing: Any) -> AgentSetup:
         ),
         limits=ConversationLimits(
             max_message_bytes=settings.max_frame_bytes // 16 * 15,
+            max_tools=settings.max_tools,
+            max_tool_bytes=settings.max_tool_bytes,
             client_heartbeat=settings.client_heartbeat,
             exec_heartbeat=settings.exec_heartbeat,
             silence=settings.silence_timeout,

@@ -317,6 +317,14 @@ class Settings:
             advanced=True,
         ),
     )
+    max_tools: int = field(
+        default=330,
+        metadata=_cursor(integer(1), "How many tools one run may offer; others saw more refused.", advanced=True),
+    )
+    max_tool_bytes: int = field(
+        default=120_000,
+        metadata=_cursor(integer(1), "How large the tools of one run may be, as they are sent.", advanced=True),
+    )
     replay_action: ReplayAction = field(
         default="message",
         metadata=_cursor(

@@ -63,7 +63,7 @@ class AgentBackend:
         self.name = setup.name
         self.standing = setup.standing
         self._setup = setup
-        self._composer = Composer(setup.surroundings, setup.limits.max_message_bytes)
+        self._composer = Composer(setup.surroundings, setup.limits)
         self._unseen = UnseenTokens()
         self._transport = transport
         self._tokens = tokens

@@ -20,8 +20,10 @@ from ...wire.blobs import blob_id, write_message
 from ...wire.embedding import around, embed, tag
 from ...wire.messages import pb
 from .model_shapes import ModelShape, model_fields
-from .offered_tools import OfferedTools
+from .offered_tools import NOTHING, OfferedTools
 from .replayed_history import root_messages, sendable, typed_history
+from .tool_schemas import rules_for
+from .turn_clock import ConversationLimits
 
 GO_ON: Final = "Continue."
 """A run needs words of the user. A history that ends with the assistant's own says only this."""
@@ -88,6 +90,8 @@ class Opening(msgspec.Struct, frozen=True):
     context_tokens: int
     """About what the model is going to read: what a continued conversation holds already, as Cursor counted it, and
     what is new; else everything that was sent, and what Cursor puts before it. For usage estimates only."""
+    adapted: str = ""
+    """What of the request was changed for the model."""
 
     def renamed(self, conversation_id: str) -> "Opening":
         """The same as another conversation; one that goes on keeps its name."""
@@ -114,11 +118,12 @@ class Opening(msgspec.Struct, frozen=True):
 class Composer:
     """Writes openings. Remembered: what is the same in many of them."""
 
-    def __init__(self, surroundings: RunContext, max_message_bytes: int = 15 * 1024 * 1024) -> None:
+    def __init__(self, surroundings: RunContext, limits: ConversationLimits | None = None) -> None:
+        limits = limits or ConversationLimits()
         self._surroundings = surroundings
-        self._max_message_bytes = max_message_bytes
+        self._max_message_bytes = limits.max_message_bytes
         self._nowhere = _environment(surroundings, None)
-        self._tools = OfferedTools()
+        self._tools = OfferedTools(max_tools=limits.max_tools, max_tool_bytes=limits.max_tool_bytes)
 
     def compose(
         self,
@@ -155,7 +160,8 @@ class Composer:
                 ids = [blob_id(data) for data in root]
                 blobs = dict(zip(ids, root, strict=True))
                 state = pb.ConversationStateStructure(root_prompt_messages_json=ids).SerializeToString()
-        offer = self._tools.offer(request.tools if request.tool_choice.mode != "none" else ())
+        offered = request.tools if request.tool_choice.mode != "none" else ()
+        offer = self._tools.offer(offered, rules_for(request.model)) if offered else NOTHING
         where = self._nowhere if workspace is None else _environment(self._surroundings, workspace)
         rule = embed(_RULE, system.encode()) if system and as_rule else b""
         if known := 0 if checkpoint is None else _used_tokens(checkpoint):
@@ -175,6 +181,7 @@ class Composer:
             blobs=blobs,
             fresh=checkpoint is None,
             context_tokens=known + tokens(chars),
+            adapted=offer.told,
         )
 
 

@@ -113,7 +113,7 @@ class Conversation(RunLife):
         self.visible = False
         self._tally.next_response(results)
         # Whatever the last response left unread is not this response's business.
-        self.events = [TurnStarted(self._tally.expected)]
+        self.events = [TurnStarted(self._tally.expected, self._opening.adapted)]
         self.outgoing.extend(self._calls.submit(results))
         self.watch.progressed = now
         self._results_given = self._heard = True

@@ -1,8 +1,9 @@
 """The client's tools as they stand in the opening of a run, twice: as the run's tools and in its context.
 
-A schema is slow to write (a JSON value as protobuf has it), and an agent offers the same tools with every request of a
-session. So what was written is remembered, bounded in bytes; those used last stay. Large requests are composed in
-another thread, so what is remembered has a lock.
+Schemas are fitted to the model's family first (`tool_schemas.py`). A schema is slow to fit and to write (a JSON value
+as protobuf has it), and an agent offers the same tools with every request of a session. So what was written is
+remembered, bounded in bytes; those used last stay. Large requests are composed in another thread, so what is remembered
+has a lock.
 """
 
 from collections.abc import Sequence
@@ -11,10 +12,12 @@ from typing import Final
 
 import msgspec
 
+from ...core.errors import ErrorKind, GatewayError
 from ...core.request import ToolSpec
 from ...wire.embedding import embed, tag
 from ...wire.json_values import write_value
 from ...wire.messages import pb
+from .tool_schemas import NO_RULES, SchemaRules, fit_tools
 
 PROVIDER: Final = "caretway"
 """The MCP server name under which the client's tools are offered."""
@@ -33,28 +36,44 @@ class ToolOffer(msgspec.Struct, frozen=True, gc=False):
     """Of an AgentRunRequest: the field with all of them, present even when empty."""
     in_context: bytes
     """Of a RequestContext: the field for each of them."""
+    told: str = ""
+    """What was changed in the schemas, for people."""
 
 
 class OfferedTools:
-    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, max_bytes: int = MAX_BYTES, *, max_tools: int = 330, max_tool_bytes: int = 120_000) -> None:
+        """`max_bytes`: of what is remembered. The others: what may be offered in one run."""
         self._known: dict[bytes, ToolOffer] = {}
         self._bytes = 0
         self._max_bytes = max_bytes
+        self._max_tools = max_tools
+        self._max_tool_bytes = max_tool_bytes
         self._lock = Lock()
 
-    def offer(self, tools: Sequence[ToolSpec]) -> ToolOffer:
+    def offer(self, tools: Sequence[ToolSpec], rules: SchemaRules = NO_RULES) -> ToolOffer:
+        """`rules`: of the model's family."""
         if not tools:
-            return _NOTHING
+            return NOTHING
+        if len(tools) > self._max_tools:
+            raise _too_many(f"{len(tools)} tools", f"{self._max_tools} in one run", "max_tools")
+        offer = self._remembered(tools, rules)
+        if (size := len(offer.in_run)) > self._max_tool_bytes:
+            raise _too_many(f"tools of {size:,} bytes", f"{self._max_tool_bytes:,} bytes", "max_tool_bytes")
+        return offer
+
+    def _remembered(self, tools: Sequence[ToolSpec], rules: SchemaRules) -> ToolOffer:
         try:
             key = msgspec.json.encode(tools)
         except (TypeError, ValueError, OverflowError):  # a number that is no JSON for everybody
-            return _written(tools)
+            return _written(tools, rules)
+        if rules.any:
+            key = rules.name.encode() + key
         with self._lock:
             offer = self._known.pop(key, None)
             if offer is not None:
                 self._known[key] = offer
                 return offer
-        offer = _written(tools)
+        offer = _written(tools, rules)
         with self._lock:
             if key not in self._known:
                 self._known[key] = offer
@@ -69,15 +88,26 @@ def _size(key: bytes, offer: ToolOffer) -> int:
     return len(key) + len(offer.in_run) + len(offer.in_context)
 
 
-def _written(tools: Sequence[ToolSpec]) -> ToolOffer:
-    written = [_definition(tool) for tool in tools]
-    return ToolOffer(
-        embed(_OF_RUN, b"".join([embed(_IN_RUN, definition) for definition in written])),
-        b"".join([embed(_IN_CONTEXT, definition) for definition in written]),
+def _too_many(what: str, limit: str, setting: str) -> GatewayError:
+    return GatewayError(
+        ErrorKind.BAD_REQUEST,
+        f"The request offers {what}; Cursor takes at most {limit}.",
+        hint=f"Offer fewer tools or shorter descriptions, or raise `{setting}` if your account takes more.",
+        code="too_many_tools",
     )
 
 
-_NOTHING: Final = _written(())
+def _written(tools: Sequence[ToolSpec], rules: SchemaRules = NO_RULES) -> ToolOffer:
+    fitted = fit_tools(tools, rules)
+    written = [_definition(tool) for tool in fitted.tools]
+    return ToolOffer(
+        embed(_OF_RUN, b"".join([embed(_IN_RUN, definition) for definition in written])),
+        b"".join([embed(_IN_CONTEXT, definition) for definition in written]),
+        fitted.told,
+    )
+
+
+NOTHING: Final = _written(())
 
 
 def _definition(tool: ToolSpec) -> bytes:

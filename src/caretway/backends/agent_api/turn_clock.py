@@ -25,6 +25,10 @@ class ConversationLimits:
     max_blob_bytes: int = 64 * 1024 * 1024
     max_message_bytes: int = 15 * 1024 * 1024
     """Of one message of the conversation, images as base64: Cursor hands it back to be stored, in one frame."""
+    max_tools: int = 330
+    """Tools of one run."""
+    max_tool_bytes: int = 120_000
+    """The same, as they are sent."""
 
 
 @dataclass(frozen=True, slots=True)
