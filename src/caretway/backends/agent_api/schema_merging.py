@@ -28,10 +28,20 @@ _UPPER: Final = {
     "maxProperties": "object",
 }
 _OF_TYPE: Final = {
-    **{"multipleOf": "number", "pattern": "string", "format": "string", "contentEncoding": "string"},
-    **{"contentMediaType": "string", "uniqueItems": "array", "prefixItems": "array", "contains": "array"},
-    **{"minContains": "array", "propertyNames": "object", "dependentRequired": "object", "patternProperties": "object"},
-    **{"dependentSchemas": "object", "dependencies": "object"},
+    "multipleOf": "number",
+    "pattern": "string",
+    "format": "string",
+    "contentEncoding": "string",
+    "contentMediaType": "string",
+    "uniqueItems": "array",
+    "prefixItems": "array",
+    "contains": "array",
+    "minContains": "array",
+    "propertyNames": "object",
+    "dependentRequired": "object",
+    "patternProperties": "object",
+    "dependentSchemas": "object",
+    "dependencies": "object",
 }
 _ANNOTATIONS: Final = frozenset(
     {*("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"), "$comment", "$schema"}
@@ -160,9 +170,7 @@ def _able(several: Sequence[Schema], kinds: Sequence[list[str] | None], wanted: 
     """The branches that may take a value of this type."""
     also = ("number", "integer") if wanted == "number" else (wanted,)
     return [
-        branch
-        for branch, kind in zip(several, kinds, strict=True)
-        if kind is None or any(one in kind for one in also)
+        branch for branch, kind in zip(several, kinds, strict=True) if kind is None or any(one in kind for one in also)
     ]
 
 

@@ -42,6 +42,7 @@ class Value:
     need: Need = Need.MUST
 
 
+_MAX_BRANCHES: Final = 8
 LABELS: Final = frozenset({"description", "explanation"})
 
 
@@ -55,6 +56,10 @@ def fit(
 ) -> dict[str, object] | None:
     """The arguments. None when a value of need `least` or stronger has no place, or the schema requires more than
     these and `fills`."""
+    branches = _branches(schema)
+    if branches:
+        made = (fit(branch, values, least=least, label=label, fills=fills) for branch in branches)
+        return next((one for one in made if one is not None and _Checker(schema).valid(one)), None)
     check = _Checker(schema)
     declared = _declared(schema)
     arguments: dict[str, object] = {}
@@ -69,6 +74,20 @@ def fit(
         if name not in arguments and not _complete(arguments, name, declared, check, label, fills):
             return None
     return arguments if check.valid(arguments) else None
+
+
+def _branches(schema: Mapping[str, object]) -> list[Mapping[str, object]]:
+    """The forms of a tool that takes one of several and declares no argument outside of them."""
+    for word in ("anyOf", "oneOf"):
+        several = schema.get(word)
+        if isinstance(several, list | tuple) and "properties" not in schema:
+            rest = {key: of for key, of in schema.items() if key != word}
+            return [{**rest, **one} for one in several[:_MAX_BRANCHES] if isinstance(one, Mapping) and _plain(one)]
+    return []
+
+
+def _plain(branch: Mapping[str, object]) -> bool:
+    return branch.get("type", "object") == "object" and "anyOf" not in branch and "oneOf" not in branch
 
 
 def _declared(schema: Mapping[str, object]) -> Mapping[str, object] | None:

@@ -52,9 +52,7 @@ class Redirector:
             for way in able:
                 for tool in self._tools.tools(way.intent.role, namespaced=namespaced):
                     intent = way.intent
-                    arguments = fit(
-                        tool.schema, intent.values, least=way.least, label=intent.label, fills=intent.fills
-                    )
+                    arguments = fit(tool.schema, intent.values, least=way.least, label=intent.label, fills=intent.fills)
                     if arguments is not None:
                         listed = any(isinstance(value, list) for value in arguments.values())
                         convert = partial(_convert, way, listed)

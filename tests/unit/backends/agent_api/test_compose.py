@@ -47,7 +47,10 @@ def definition(tool: ToolSpec) -> pb.McpToolDefinition:
 @pytest.mark.parametrize("tools", [(), TOOLS], ids=["no tools", "tools"])
 @pytest.mark.parametrize("messages", [(ASKED,), (SYSTEM, ASKED), (SYSTEM, ASKED, *ANSWERED)], ids=len)
 def test_what_is_sent(
-    messages: tuple[Message, ...], tools: tuple[ToolSpec, ...], workspace: str | None, replay: Literal["message", "resume"]
+    messages: tuple[Message, ...],
+    tools: tuple[ToolSpec, ...],
+    workspace: str | None,
+    replay: Literal["message", "resume"],
 ) -> None:
     request = TurnRequest("model", messages, tools=tools, parameters=(("effort", "high"),))
     composer = Composer(RunContext(os_version="linux", replay_action=replay))

@@ -45,7 +45,11 @@ HISTORIES: list[tuple[str, list[Message], list[Message] | None]] = [
     ("no call", [ASKED, result("a")], [ASKED, user(Text(f"{ORPHAN}\nfound"))]),
     ("a call that comes later", [result("a"), called("a")], [user(Text(f"{ORPHAN}\nfound")), called("a")]),
     ("an error", [result("a", failed=True)], [user(Text(f"{FAILED_ORPHAN}\nfound"))]),
-    ("told twice", [called("a"), result("a"), result("a", "b")], [called("a"), result("a"), user(Text(f"{ORPHAN}\nb"))]),
+    (
+        "told twice",
+        [called("a"), result("a"), result("a", "b")],
+        [called("a"), result("a"), user(Text(f"{ORPHAN}\nb"))],
+    ),
     ("an id used again", [called("a"), result("a"), called("a"), result("a")], None),
     (
         "among results",
