@@ -9,6 +9,7 @@ What cannot be fitted within the budget becomes the bare list of its arguments.
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from msgspec import Struct
@@ -21,7 +22,7 @@ from .schema_merging import both, either, is_open, with_words
 
 MAX_STEPS: Final = 20_000
 """For one tool."""
-MAX_LIST_STEPS: Final = 80_000
+MAX_LIST_STEPS: Final = 50_000
 """For all tools of a request."""
 MAX_DEPTH: Final = 60
 MAX_TOLD: Final = 1_000
@@ -64,6 +65,7 @@ RULES: Final = {
 """A word in a model's name -> its rules. Nothing was reported of other families."""
 
 
+@lru_cache(maxsize=256)
 def rules_for(model: str) -> SchemaRules:
     return next((RULES[word] for word in re.split(r"[^a-z]+", model.lower()) if word in RULES), NO_RULES)
 
@@ -194,7 +196,7 @@ class _Fitting:
             elif word in _VALUES or _is_flat(value):
                 made[word] = value
             else:
-                self._change("unknown words", looser=False)
+                self._change("annotations", looser=False)
         if "if" not in made:
             made.pop("then", None)
             made.pop("else", None)

@@ -127,7 +127,7 @@ CASES: list[tuple[str, str, Schema, Schema, str]] = [
     ("names are no words", "fable", args(anyOf=TEXT, enum=TEXT), args(anyOf=TEXT, enum=TEXT), ""),
     ("values are no words", "fable", {"default": {"anyOf": [1]}}, {"default": {"anyOf": [1]}}, ""),
 ]
-CHANGES = {"u": "unions", "e": "enums", "t": "tuples", "w": "unknown words"}
+CHANGES = {"u": "unions", "e": "enums", "t": "tuples", "w": "annotations"}
 
 
 def within(wanted: Any, found: Any) -> bool:
