@@ -7,7 +7,7 @@ bounds and in words.
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from .schema_merging import key_of, type_of, types_of, values_of, with_words
+from .schema_merging import key_of, spelled, type_of, types_of, values_of, with_words
 
 _MAX_WORDS: Final = 400
 
@@ -51,8 +51,7 @@ def _told_values(values: Sequence[Any]) -> str:
     odd = [value for value in values if value is not None and not isinstance(value, str)]
     if not odd or {key_of(True), key_of(False)} <= set(map(key_of, odd[:4])):
         return ""
-    words = ", ".join("null" if value is None else str(value)[:60] for value in values[:60])
-    words = words.replace("True", "true").replace("False", "false")
+    words = ", ".join(map(spelled, values[:60]))
     return f"One of: {words}."[:_MAX_WORDS] if len(values) > 1 else f"Always {words}."
 
 

@@ -6,6 +6,7 @@ declare is not expected there, though JSON schema would allow it. `both` is for 
 cannot be one, the first is kept. Every step is counted: a schema is a foreign program.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -39,7 +40,6 @@ _OF_TYPE: Final = {
     "minContains": "array",
     "propertyNames": "object",
     "dependentRequired": "object",
-    "patternProperties": "object",
     "dependentSchemas": "object",
     "dependencies": "object",
 }
@@ -58,7 +58,9 @@ def is_open(schema: object) -> bool:
 
 
 def key_of(value: object) -> str:
-    """Equal for equal values: 1 and true are not."""
+    """Equal for equal values: 1 and true are not, 1 and 1.0 are."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     return f"{type(value).__name__}:{value!r}"
 
 
@@ -104,6 +106,11 @@ def values_of(schema: Schema) -> list[Any] | None:
     if "const" in schema:
         return [schema["const"]]
     return [None] if schema.get("type") in ("null", ["null"]) else None
+
+
+def spelled(value: object) -> str:
+    """A value in a description."""
+    return (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))[:60]
 
 
 def with_words(schema: Schema, words: str) -> dict[str, Any]:
@@ -195,12 +202,13 @@ def _is_number(value: object) -> bool:
 def _object(made: dict[str, Any], objects: Sequence[Schema], budget: Budget) -> None:
     if not objects:
         return
-    declared: dict[str, list[Any]] = {}
-    for branch in objects:
-        for name, schema in _mapping(branch.get("properties")).items():
-            declared.setdefault(name, []).append(schema)
-    if declared:
-        made["properties"] = {name: either(schemas, budget) for name, schemas in declared.items()}
+    for word in ("properties", "patternProperties"):
+        declared: dict[str, list[Any]] = {}
+        for branch in objects:
+            for name, schema in _mapping(branch.get(word)).items():
+                declared.setdefault(name, []).append(schema)
+        if declared:
+            made[word] = {name: either(schemas, budget) for name, schemas in declared.items()}
     required = [_names(branch.get("required")) for branch in objects]
     if always := [name for name in required[0] if all(name in names for names in required[1:])]:
         made["required"] = always
@@ -246,7 +254,7 @@ def _told(branch: Schema) -> str:
         inside = ", ".join(_told_property(branch, name, required) for name in dict.fromkeys([*names, *required]))
         words = f"{{{inside}}}"
     elif (values := values_of(branch)) is not None:
-        words = " | ".join(str(value)[:60] for value in values[:20])
+        words = " | ".join(spelled(value) for value in values[:20])
     else:
         words = " or ".join(types_of(branch) or ["anything"])
     said = branch.get("description") or branch.get("title")
@@ -256,8 +264,8 @@ def _told(branch: Schema) -> str:
 def _told_property(branch: Schema, name: str, required: Sequence[str]) -> str:
     schema = _mapping(_mapping(branch.get("properties")).get(name))
     values = values_of(schema)
-    spelled = name if name in required else f"{name}?"
-    return f"{spelled}: {values[0]!s:.60}" if values is not None and len(values) == 1 else spelled
+    named = name if name in required else f"{name}?"
+    return f"{named}: {spelled(values[0])}" if values is not None and len(values) == 1 else named
 
 
 # ---------------------------------------------------------------------------------------------- what must all hold

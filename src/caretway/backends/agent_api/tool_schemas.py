@@ -36,7 +36,7 @@ _SINGLE: Final = frozenset(
         *("propertyNames", "not", "if", "then", "else", "contentSchema"),
     }
 )
-_VALUES: Final = frozenset({"type", "enum", "const", "default", "examples", "required", "dependentRequired"})
+_VALUES: Final = frozenset({"enum", "const", "default", "examples", "required", "dependentRequired"})
 _PLACES: Final = frozenset({"$defs", "definitions", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor"})
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _INVERTED: Final = ("not", "if")
@@ -175,7 +175,7 @@ class _Fitting:
         made: dict[str, Any] = {}
         for word, value in schema.items():
             if word in _REFERENCES or word in _PLACES:
-                if isinstance(value, Mapping):  # definitions: what refers to them has got them
+                if word in _PLACES and not _is_flat(value):  # definitions: what refers to them has got them
                     self._change("references", looser=False)
             elif word in _NAMED and isinstance(value, Mapping):
                 made[word] = {name: self._named(word, of, base) for name, of in value.items()}
@@ -205,25 +205,23 @@ class _Fitting:
     def _named(self, word: str, of: Any, base: str) -> Any:
         return of if word == "dependencies" and isinstance(of, list) else self._schema(of, base)
 
-    def _whole(self, made: dict[str, Any], schema: Mapping[str, Any], base: str) -> Any:
-        for word in _REFERENCES:
-            if word in schema:
-                self._change("references", looser=False)
-                made = self._joined(made, self._target(schema[word], base))
-        if self._rules.unions:
-            made = self._merged(made)
-        if self._rules.values and isinstance(made, Mapping):
+    def _whole(self, made: Any, schema: Mapping[str, Any], base: str) -> Any:
+        if self._rules.values:
             for plain, what in ((plain_enum, "enums"), (plain_tuple, "tuples")):
                 other = plain(made)
                 if other is not None:
                     self._change(what)
                     made = other
-        return made
+        for word in _REFERENCES:
+            if word in schema:
+                self._change("references", looser=False)
+                made = self._joined(made, self._target(schema[word], base))
+        return self._merged(made) if self._rules.unions and isinstance(made, dict) else made
 
-    def _joined(self, made: dict[str, Any], target: Any) -> Any:
-        if self._rules.unions or is_open(made):
+    def _joined(self, made: Any, target: Any) -> Any:
+        if self._rules.unions or is_open(made) or is_open(target):
             return both(made, target, self._budget)
-        return target if not made else {"allOf": [made, target]}
+        return {"allOf": [made, target]}
 
     def _target(self, reference: object, base: str) -> Any:
         name = f"{base} {reference}"

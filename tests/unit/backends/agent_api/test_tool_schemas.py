@@ -4,6 +4,8 @@ import sys
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from jsonschema.validators import validator_for
 
@@ -304,3 +306,76 @@ def test_what_is_told_has_a_limit() -> None:
     told = fit_tools(tools, RULES["fable"]).told
     assert len(told) <= tool_schemas.MAX_TOLD
     assert told.startswith("fitted for fable: ")
+
+
+# ---------------------------------------------------------------------------------------------- any schema, any value
+
+NAMES = st.sampled_from(["a", "b", "c"])
+SCALARS = st.one_of(st.none(), st.booleans(), st.integers(0, 3), st.sampled_from(["x", "y", 0.5, 2.0]))
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3), max_leaves=6
+)
+TYPES = st.sampled_from(["string", "integer", "number", "boolean", "null", "object", "array"])
+LEAVES: st.SearchStrategy[Any] = st.one_of(
+    TYPES.map(lambda one: {"type": one}),
+    st.lists(SCALARS, min_size=1, max_size=3).map(lambda several: {"enum": several}),
+    SCALARS.map(lambda one: {"const": one}),
+    st.sampled_from([{}, True, {"type": "integer", "minimum": 1}, {"type": ["string", "null"]}, {"$ref": "#/$defs/D"}]),
+)
+
+
+def closed(properties: Schema) -> Schema:
+    """Alternatives say which arguments they have."""
+    return {"type": "object", "properties": properties, "additionalProperties": False, "required": [*properties][:1]}
+
+
+def tuple_of(elements: list[Any]) -> Schema:
+    return {"type": "array", "prefixItems": elements, "minItems": 1, "maxItems": len(elements)}
+
+
+def nest(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    several = st.lists(inner, min_size=1, max_size=3)
+    return st.one_of(
+        st.tuples(st.sampled_from(["anyOf", "oneOf", "allOf"]), several).map(lambda two: {two[0]: two[1]}),
+        st.dictionaries(NAMES, inner, max_size=3).map(closed),
+        inner.map(lambda one: {"type": "array", "items": one}),
+        several.map(tuple_of),
+        inner.map(lambda one: {"not": one}),
+        st.tuples(inner, inner).map(lambda two: {"if": two[0], "then": two[1]}),
+        st.tuples(LEAVES, several).map(lambda two: two[0] if two[0] is True else {**two[0], "anyOf": two[1]}),
+    )
+
+
+SCHEMAS = st.recursive(LEAVES, nest, max_leaves=8)
+
+
+@given(st.dictionaries(NAMES, SCHEMAS, max_size=3), SCHEMAS, st.dictionaries(NAMES, VALUES, max_size=3))
+@settings(max_examples=200, deadline=None)
+def test_whatever_a_client_takes_can_be_said(properties: Schema, shared: Any, value: Schema) -> None:
+    own = closed(properties) | {"$defs": {"D": shared if "$ref" not in str(shared) else {}}}
+    good = takes(own, value)
+    for family in ("fable", "gemini"):
+        fitted, _ = fit_schema(own, RULES[family])
+        assert refused(fitted, family) == ""
+        assert not good or takes(fitted, value), fitted
+
+
+WORDS = st.sampled_from(
+    [
+        *("anyOf", "oneOf", "allOf", "not", "if", "then", "else", "items", "prefixItems", "properties", "required"),
+        *("type", "enum", "const", "$ref", "$defs", "additionalProperties", "minimum", "description"),
+        *("patternProperties", "$id", "id", "$anchor", "unevaluatedProperties", "contains", "x-odd"),
+    ]
+)
+JUNK = st.recursive(
+    SCALARS | st.sampled_from(["#", "#/$defs/a", "object"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(st.dictionaries(WORDS, JUNK, max_size=5))
+@settings(max_examples=200, deadline=None)
+def test_any_json_becomes_a_schema_that_is_taken(junk: Schema) -> None:
+    for family in ("fable", "gemini"):
+        assert refused(fit_schema(junk, RULES[family])[0], family) == ""
