@@ -9,6 +9,7 @@ A history that ends with tool results has none: it is asked to go on in words, b
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
+from uuid import UUID
 
 import msgspec
 from google.protobuf.message import DecodeError
@@ -271,10 +272,15 @@ def _tool_rule(request: TurnRequest) -> str:
             return ""
 
 
+def _picture_id(data: bytes, number: int) -> str:
+    """A UUID, the same for the same picture in the same place."""
+    return str(UUID(bytes=blob_id(blob_id(data) + number.to_bytes(4, "big"))[:16], version=4))
+
+
 def _user_message(message: Message) -> pb.UserMessage:
     user = pb.UserMessage(text=message.text)
     for number, image in enumerate([part for part in message.parts if isinstance(part, Image)]):
         user.selected_context.selected_images.add(
-            uuid=f"{blob_id(image.data).hex()[:32]}-{number}", mime_type=image.mime_type, data=image.data
+            uuid=_picture_id(image.data, number), mime_type=image.mime_type, data=image.data
         )
     return user

@@ -1,6 +1,7 @@
 """The opening of a run is the message that protobuf would write; what is the same in many of them is written once."""
 
 from typing import Any, Literal
+from uuid import UUID
 
 import pytest
 from google.protobuf.json_format import ParseDict
@@ -10,7 +11,7 @@ from caretway.backends.agent_api import offered_tools
 from caretway.backends.agent_api.compose import GO_ON_WITH_RESULTS, Composer, RunContext
 from caretway.backends.agent_api.offered_tools import OfferedTools
 from caretway.builtin_tools import execs
-from caretway.core.request import Message, Role, Text, ToolCall, ToolResult, ToolSpec, TurnRequest
+from caretway.core.request import Image, Message, Role, Text, ToolCall, ToolResult, ToolSpec, TurnRequest
 from caretway.wire.blobs import blob_id
 from caretway.wire.messages import pb
 
@@ -78,6 +79,20 @@ def test_what_is_sent(
 
     reply = pb.AgentClientMessage.FromString(execs.context_answer(7, b"".join(opening.context))).exec_client_message
     assert (reply.id, reply.request_context_result.success.request_context) == (7, said)
+
+
+def test_pictures_have_ids_of_their_own() -> None:
+    picture = Image(b"\x89PNG", "image/png")
+    request = TurnRequest("model", (Message(Role.USER, (Text("see"), picture, picture)),))
+
+    def ids() -> list[str]:
+        opening = Composer(RunContext()).compose(request, conversation_id="conv", run_id="run")
+        sent = pb.AgentClientMessage.FromString(opening.run_request()).run_request.action.user_message_action
+        return [image.uuid for image in sent.user_message.selected_context.selected_images]
+
+    assert ids() == ids()
+    assert len(set(ids())) == 2
+    assert all(str(UUID(one, version=4)) == one for one in ids())
 
 
 def test_tools_are_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
