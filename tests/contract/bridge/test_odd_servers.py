@@ -85,7 +85,13 @@ async def test_one_tool_that_is_spelled_wrong_does_not_cost_the_others(caplog: p
 
 
 async def test_500_tools() -> None:
+    """More than others saw Cursor take: it is said so, with the setting that lets them pass."""
     async with bridged({"odd": odd("many")}) as client:
+        refused = await client.chat("sim: call mcp__odd__tool_499 {}\nsim: result")
+        assert refused.status == 400
+        assert "500 tools" in str(refused.error)
+        assert "max_tools" in str(refused.error)
+    async with bridged({"odd": odd("many")}, max_tools=500) as client:
         answer = await client.chat("sim: call mcp__odd__tool_499 {}\nsim: result")
         assert "tool_499 done" in answer.text
         assert len((await tools(client))["data"]) == 500

@@ -92,7 +92,7 @@ def _too_many(what: str, limit: str, setting: str) -> GatewayError:
     return GatewayError(
         ErrorKind.BAD_REQUEST,
         f"The request offers {what}; Cursor takes at most {limit}.",
-        hint=f"Offer fewer tools or shorter descriptions, or raise `{setting}` if your account takes more.",
+        hint=f"Offer fewer tools (MCP servers count, too) or shorter descriptions, or raise `{setting}`.",
         code="too_many_tools",
     )
 
