@@ -306,6 +306,7 @@ def _setup(settings: Settings, name: str, standing: Any) -> AgentSetup:
             time_zone=settings.agent_timezone,
             system_delivery=settings.system_delivery,
             history_carrier=settings.history_carrier,
+            replay_action=settings.replay_action,
         ),
         buffer_bytes=settings.stream_buffer_bytes,
         model_shape=settings.agent_model_shape,

@@ -243,7 +243,7 @@ async def test_l2_too_many_tools(transport: str) -> None:
         message = told(await client.chat("sim: say hi", tools=[*few, tool("more")]), 400, "too_many_tools")
         assert "331 tools" in message and "330" in message
         large = [tool("t") | {"function": {"name": "t", "description": "d" * 120_000}}]
-        assert "120000 bytes" in told(await client.chat("sim: say hi", tools=large), 400, "tools_too_large")
+        assert "120,000 bytes" in told(await client.chat("sim: say hi", tools=large), 400, "too_many_tools")
         assert client.stats()["runs_opened"] == 1
 
 

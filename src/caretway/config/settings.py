@@ -44,6 +44,7 @@ ThinkingName = Literal["visible", "hide", "inline"]
 PromptStyle = Literal["tags", "transcript"]
 SystemDelivery = Literal["rule", "root"]
 HistoryCarrier = Literal["root", "typed"]
+ReplayAction = Literal["message", "resume"]
 SdkSystemDelivery = Literal["message", "rules"]
 CliTransport = Literal["auto", "acp", "print"]
 CliMode = Literal["ask", "plan", "agent"]
@@ -313,6 +314,14 @@ class Settings:
         metadata=_cursor(
             choice(get_args(HistoryCarrier)),
             "How to send earlier messages: in the root prompt, or as typed turns.",
+            advanced=True,
+        ),
+    )
+    replay_action: ReplayAction = field(
+        default="message",
+        metadata=_cursor(
+            choice(get_args(ReplayAction)),
+            "How a replayed history that ends with tool results goes on: asked in words, or resumed.",
             advanced=True,
         ),
     )

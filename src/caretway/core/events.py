@@ -55,6 +55,8 @@ class TurnStarted(Struct, frozen=True, gc=False):
 
     context_tokens: int | None = None
     """Estimated input tokens, for clients that need a figure at the start."""
+    adapted: str = ""
+    """What of the request was changed so that the model's makers take it; for people."""
 
 
 class TextDelta(Struct, frozen=True, gc=False):

@@ -52,6 +52,7 @@ _HEADERS: Final = frozenset(
         "x-caretway-ignored",
         "x-caretway-session",
         "x-caretway-session-reason",
+        "x-caretway-tools",
         "x-request-id",
         "x-should-retry",
         "x-stainless-lang",

@@ -79,6 +79,7 @@ class Response:
         "_stages",
         "_started",
         "_whole",
+        "adapted",
         "label",
         "live",
         "over",
@@ -105,6 +106,8 @@ class Response:
         self.live = live
         self.request = request
         self.over = False
+        self.adapted = ""
+        """What of the request was changed for the model."""
         self._keeper = keeper
         self._factories = stages
         self._second_try = SecondTry(request, restart)
@@ -261,6 +264,7 @@ class Response:
                 if type(event) in _CALLS:
                     self._note_call(event)
                 elif type(event) is TurnStarted:
+                    self.adapted = event.adapted
                     if self._started:  # by a run that was lost before it said anything
                         self._fold.feed(event)
                         continue

@@ -130,11 +130,14 @@ class Answer(ABC):
 
     def _headers(self) -> list[Header]:
         response = self._response
-        return [
+        headers = [
             *self._common,
             (b"x-caretway-session", response.label.encode()),
             (b"x-caretway-session-reason", header_text(response.reason)),
         ]
+        if response.adapted:
+            headers.append((b"x-caretway-tools", header_text(response.adapted)))
+        return headers
 
     def _too_late(self) -> GatewayError:
         self.late = True

@@ -37,4 +37,5 @@ def tool_result_part(call_id: str, name: str, result: str, *, is_error: bool = F
 
 
 def image_part(mime_type: str, base64_data: str) -> dict[str, Any]:
-    return {"type": "image", "mimeType": mime_type, "image": base64_data}
+    """A data URI: bare base64 with `mimeType` was refused ("Unable to parse image")."""
+    return {"type": "image", "mediaType": mime_type, "image": f"data:{mime_type};base64,{base64_data}"}

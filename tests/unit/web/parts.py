@@ -146,6 +146,7 @@ class Told:
 
     label = "fresh"
     reason = "a test"
+    adapted = ""
 
     def __init__(self, request: TurnRequest) -> None:
         self.request = request

@@ -77,7 +77,7 @@ def test_turns_are_readable_down_to_their_steps() -> None:
         ),
         (
             [image_part("image/png", "iVBO")],
-            '{"content":[{"image":"iVBO","mimeType":"image/png","type":"image"}],"role":"user"}',
+            '{"content":[{"image":"data:image/png;base64,iVBO","mediaType":"image/png","type":"image"}],"role":"user"}',
         ),
         ("größer ☂", '{"content":"größer ☂","role":"user"}'),
     ],

@@ -2,30 +2,33 @@
 
 The history travels as the conversation state: one content-addressed JSON blob for each earlier message, so that the
 same history always has the same ids and the upstream cache stays warm. The newest user message is the run's action.
-A history that ends with tool results has no new user message: its action is `resume_action`, as after a drop.
+A history that ends with tool results has none: it is asked to go on in words, because some models answer nothing to
+`resume_action` without a checkpoint; the setting `replay_action` chooses.
 """
 
-import base64
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
+from uuid import UUID
 
 import msgspec
 from google.protobuf.message import DecodeError
 
 from ...core.errors import ErrorKind, GatewayError
 from ...core.estimate import message_chars, tokens
-from ...core.json_bounds import crowded
-from ...core.request import Image, Message, Reasoning, Role, Text, ToolCall, ToolResult, TurnRequest
-from ...wire.blobs import blob_id, image_part, text_part, tool_call_part, tool_result_part, write_message
+from ...core.request import Image, Message, Role, Text, ToolResult, TurnRequest
+from ...wire.blobs import blob_id, write_message
 from ...wire.embedding import around, embed, tag
 from ...wire.messages import pb
 from .model_shapes import ModelShape, model_fields
 from .offered_tools import OfferedTools
+from .replayed_history import root_messages, sendable, typed_history
 from .sent_limits import check_tools, check_user_text, fit_history
+from .tool_schemas import rules_for
 
 GO_ON: Final = "Continue."
 """A run needs words of the user. A history that ends with the assistant's own says only this."""
+GO_ON_WITH_RESULTS: Final = "Continue with the results of the tools above."
 
 _RUN_REQUEST: Final = tag(pb.AgentClientMessage, "run_request")
 _STATE: Final = tag(pb.AgentRunRequest, "conversation_state")
@@ -46,6 +49,9 @@ _COMPLETE: Final = pb.RequestContext(
 ).SerializeToString()
 
 
+_WITH_RESULTS: Final = Message(Role.USER, (Text(GO_ON_WITH_RESULTS),))
+
+
 @dataclass(frozen=True, slots=True)
 class RunContext:
     """What the gateway says about itself in a run: nothing about the client's machine that the client did not say."""
@@ -55,6 +61,8 @@ class RunContext:
     time_zone: str = ""
     system_delivery: Literal["rule", "root"] = "rule"
     history_carrier: Literal["root", "typed"] = "root"
+    replay_action: Literal["message", "resume"] = "message"
+    """How a replayed history that ends with tool results is asked to go on."""
 
 
 class Opening(msgspec.Struct, frozen=True):
@@ -85,6 +93,8 @@ class Opening(msgspec.Struct, frozen=True):
     context_tokens: int
     """About what the model is going to read: what a continued conversation holds already, as Cursor counted it, and
     what is new; else everything that was sent, and what Cursor puts before it. For usage estimates only."""
+    adapted: str = ""
+    """What of the request was changed for the model."""
 
     def renamed(self, conversation_id: str) -> "Opening":
         """The same as another conversation; one that goes on keeps its name."""
@@ -144,6 +154,9 @@ class Composer:
         as_rule = self._surroundings.system_delivery == "rule"
         state, typed, blobs = b"" if checkpoint is None else checkpoint, b"", {}
         if checkpoint is None:
+            if newest is None and self._surroundings.replay_action == "message":
+                newest = _WITH_RESULTS
+            history = sendable(history)
             root = [] if as_rule or not system else [write_message("system", system)]
             if self._surroundings.history_carrier == "typed" and newest is not None:
                 typed = embed(_HISTORY, typed_history(history).SerializeToString())
@@ -154,7 +167,7 @@ class Composer:
                 blobs = dict(zip(ids, root, strict=True))
                 state = pb.ConversationStateStructure(root_prompt_messages_json=ids).SerializeToString()
         tools = request.tools if request.tool_choice.mode != "none" else ()
-        offer = self._tools.offer(tools)
+        offer = self._tools.offer(tools, rules_for(request.model))
         if self._check_limits:
             check_tools(len(tools), offer.size)
             if newest is not None:
@@ -179,6 +192,7 @@ class Composer:
             fresh=checkpoint is None,
             model=request.model,
             context_tokens=known + tokens(chars),
+            adapted=offer.told,
         )
 
 
@@ -268,91 +282,15 @@ def _tool_rule(request: TurnRequest) -> str:
             return ""
 
 
+def _picture_id(data: bytes, number: int) -> str:
+    """A UUID, the same for the same picture in the same place."""
+    return str(UUID(bytes=blob_id(blob_id(data) + number.to_bytes(4, "big"))[:16], version=4))
+
+
 def _user_message(message: Message) -> pb.UserMessage:
     user = pb.UserMessage(text=message.text)
     for number, image in enumerate([part for part in message.parts if isinstance(part, Image)]):
         user.selected_context.selected_images.add(
-            uuid=f"{blob_id(image.data).hex()[:32]}-{number}", mime_type=image.mime_type, data=image.data
+            uuid=_picture_id(image.data, number), mime_type=image.mime_type, data=image.data
         )
     return user
-
-
-def root_messages(history: Sequence[Message]) -> list[bytes]:
-    """One JSON message for each message of the history; consecutive tool messages stay one each."""
-    names: dict[str, str] = {}
-    written: list[bytes] = []
-    for message in history:
-        parts: list[dict[str, Any]] = []
-        for part in message.parts:
-            match part:
-                case Text(text=text):
-                    if text:
-                        parts.append(text_part(text))
-                case Image(data=data, mime_type=mime_type):
-                    parts.append(image_part(mime_type, base64.b64encode(data).decode()))
-                case ToolCall(id=call, name=name, arguments=arguments):
-                    names[call] = name
-                    parts.append(tool_call_part(call, name, read_arguments(arguments)))
-                case ToolResult(call_id=call, is_error=failed):
-                    parts.append(tool_result_part(call, names.get(call, ""), result_text(part), is_error=failed))
-                    parts.extend(
-                        image_part(image.mime_type, base64.b64encode(image.data).decode())
-                        for image in part.content
-                        if isinstance(image, Image)
-                    )
-                case Reasoning():
-                    pass  # a client's copy of old thinking has no signature Cursor would accept
-        written.append(write_message(message.role.value, parts))
-    return written
-
-
-def typed_history(history: Sequence[Message]) -> pb.ConversationHistory:
-    """The same history in the typed fields of newer clients; unverified against the real service."""
-    typed = pb.ConversationHistory()
-    names: dict[str, str] = {}
-    for message in history:
-        for part in message.parts:
-            if isinstance(part, ToolCall):
-                names[part.id] = part.name
-        match message.role:
-            case Role.USER:
-                user = typed.messages.add().user
-                for part in message.parts:
-                    if isinstance(part, Text):
-                        user.content.add().text.text = part.text
-                    elif isinstance(part, Image):
-                        image = user.content.add().image
-                        image.data, image.mime_type = base64.b64encode(part.data).decode(), part.mime_type
-            case Role.ASSISTANT:
-                assistant = typed.messages.add().assistant
-                for part in message.parts:
-                    if isinstance(part, Text):
-                        assistant.content.add().text.text = part.text
-                    elif isinstance(part, ToolCall):
-                        call = assistant.content.add().tool_call
-                        call.tool_call_id, call.tool_name, call.args_json = part.id, part.name, part.arguments
-            case Role.TOOL:
-                for part in message.parts:
-                    if isinstance(part, ToolResult):
-                        tool = typed.messages.add().tool
-                        tool.tool_call_id, tool.tool_name = part.call_id, names.get(part.call_id, "")
-                        tool.is_error = part.is_error
-                        tool.content.add().text.text = result_text(part)
-            case Role.SYSTEM:
-                pass
-    return typed
-
-
-def read_arguments(arguments: str) -> Any:
-    """What an earlier call was made with; a model's broken JSON is told as it was, it must not end the conversation.
-    So is what would take long to read."""
-    if crowded(arguments):
-        return arguments
-    try:
-        return msgspec.json.decode(arguments or "{}")
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return arguments
-
-
-def result_text(result: ToolResult) -> str:
-    return "\n".join(part.text for part in result.content if isinstance(part, Text))

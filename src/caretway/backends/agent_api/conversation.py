@@ -113,7 +113,7 @@ class Conversation(RunLife):
         self.visible = False
         self._tally.next_response(results)
         # Whatever the last response left unread is not this response's business.
-        self.events = [TurnStarted(self._tally.expected)]
+        self.events = [TurnStarted(self._tally.expected, self._opening.adapted)]
         self.outgoing.extend(self._calls.submit(results))
         self.watch.progressed = now
         self._results_given = self._heard = True
@@ -248,10 +248,12 @@ class Conversation(RunLife):
         ids = wire_ids(call, partial.call_id)
         if not ids:
             return
-        if call.WhichOneof("tool") == "mcp_tool_call" and (name := client_name(call.mcp_tool_call.args)) in self._tools:
-            self._show(self._calls.begin(ids, name, mcp_answer))
-            if self._calls.writing:
-                self.watch.pause_at = None  # the step has one more call
+        if call.WhichOneof("tool") == "mcp_tool_call":
+            name = client_name(call.mcp_tool_call.args, self._tools)
+            if name in self._tools:
+                self._show(self._calls.begin(ids, name, mcp_answer))
+                if self._calls.writing:
+                    self.watch.pause_at = None  # the step has one more call
         self._show(self._calls.grow(ids, partial.args_text_delta))
 
     def _turn_ended(self, ended: pb.TurnEndedUpdate) -> None:
@@ -277,7 +279,7 @@ class Conversation(RunLife):
                 self.outgoing += [execs.context_answer(exec_.id, context), execs.stream_close(exec_.id)]
             case "mcp_args":
                 args = exec_.mcp_args
-                name = client_name(args)
+                name = client_name(args, self._tools)
                 if name in self._tools:
                     arguments = arguments_json(args.args)
                     if len(arguments) > MAX_ARGUMENT_CHARS:
@@ -295,7 +297,7 @@ class Conversation(RunLife):
         """Its arguments are more than can be worked on. When the model's own text of the call was told and is whole,
         that is the call; else the model hears that it was too large."""
         self.watch.progressed = now
-        name, call_id = client_name(exec_.mcp_args), exec_.mcp_args.tool_call_id
+        name, call_id = client_name(exec_.mcp_args, self._tools), exec_.mcp_args.tool_call_id
         text, begun = self._calls.written(call_id)
         if name in self._tools and len(text) <= MAX_ARGUMENT_CHARS and whole(text):
             self._ask(exec_, call_id, name, text, mcp_answer, now)

@@ -1,8 +1,9 @@
 """The client's tools as they stand in the opening of a run, twice: as the run's tools and in its context.
 
-A schema is slow to write (a JSON value as protobuf has it), and an agent offers the same tools with every request of a
-session. So what was written is remembered, bounded in bytes; those used last stay. Large requests are composed in
-another thread, so what is remembered has a lock.
+Schemas are fitted to the model's family first (`tool_schemas.py`). A schema is slow to fit and to write (a JSON value
+as protobuf has it), and an agent offers the same tools with every request of a session. So what was written is
+remembered, bounded in bytes; those used last stay. Large requests are composed in another thread, so what is remembered
+has a lock.
 """
 
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from ...core.request import ToolSpec
 from ...wire.embedding import embed, tag
 from ...wire.json_values import write_value
 from ...wire.messages import pb
+from .tool_schemas import NO_RULES, SchemaRules, fit_tools
 
 PROVIDER: Final = "caretway"
 """The MCP server name under which the client's tools are offered."""
@@ -35,6 +37,8 @@ class ToolOffer(msgspec.Struct, frozen=True, gc=False):
     """Of a RequestContext: the field for each of them."""
     size: int
     """Of all of them in the run's field, without its head."""
+    told: str = ""
+    """What was changed in the schemas, for people."""
 
 
 class OfferedTools:
@@ -44,19 +48,22 @@ class OfferedTools:
         self._max_bytes = max_bytes
         self._lock = Lock()
 
-    def offer(self, tools: Sequence[ToolSpec]) -> ToolOffer:
+    def offer(self, tools: Sequence[ToolSpec], rules: SchemaRules = NO_RULES) -> ToolOffer:
+        """`rules`: of the model's family."""
         if not tools:
             return _NOTHING
         try:
             key = msgspec.json.encode(tools)
         except (TypeError, ValueError, OverflowError):  # a number that is no JSON for everybody
-            return _written(tools)
+            return _written(tools, rules)
+        if rules.any:
+            key = rules.name.encode() + key
         with self._lock:
             offer = self._known.pop(key, None)
             if offer is not None:
                 self._known[key] = offer
                 return offer
-        offer = _written(tools)
+        offer = _written(tools, rules)
         with self._lock:
             if key not in self._known:
                 self._known[key] = offer
@@ -71,11 +78,12 @@ def _size(key: bytes, offer: ToolOffer) -> int:
     return len(key) + len(offer.in_run) + len(offer.in_context)
 
 
-def _written(tools: Sequence[ToolSpec]) -> ToolOffer:
-    written = [_definition(tool) for tool in tools]
+def _written(tools: Sequence[ToolSpec], rules: SchemaRules = NO_RULES) -> ToolOffer:
+    fitted = fit_tools(tools, rules)
+    written = [_definition(tool) for tool in fitted.tools]
     inside = b"".join([embed(_IN_RUN, definition) for definition in written])
     in_context = b"".join([embed(_IN_CONTEXT, definition) for definition in written])
-    return ToolOffer(embed(_OF_RUN, inside), in_context, len(inside))
+    return ToolOffer(embed(_OF_RUN, inside), in_context, len(inside), fitted.told)
 
 
 _NOTHING: Final = _written(())

@@ -34,10 +34,10 @@ def check_tools(count: int, size: int) -> None:
         return
     raise GatewayError(
         ErrorKind.BAD_REQUEST,
-        f"The request offers {count} tools in {size} bytes; Cursor takes {MAX_TOOLS} in {MAX_TOOL_BYTES} bytes.",
-        hint=f"Offer fewer tools (switch off MCP servers that are not needed) or shorten their texts. {_ANYWAY}",
+        f"The request offers {count} tools of {size:,} bytes; Cursor takes {MAX_TOOLS} of {MAX_TOOL_BYTES:,} bytes.",
+        hint=f"Offer fewer tools (MCP servers' tools count, too) or shorten their texts. {_ANYWAY}",
         param="tools",
-        code="too_many_tools" if count > MAX_TOOLS else "tools_too_large",
+        code="too_many_tools",
     )
 
 

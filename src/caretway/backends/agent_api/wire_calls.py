@@ -1,11 +1,15 @@
 """Calls of a client's tools as the wire tells them: their names, their ids, their answers. Pure."""
 
+import re
 from typing import Any, Final
 
 from ...builtin_tools import execs
 from ...core.request import ToolResult, TurnRequest
 from ...wire.messages import pb
+from .offered_tools import PROVIDER
 
+_PREFIX: Final = re.compile(rf"(?:mcp(?:__?|[-./:]))?(?:user[-_])?{PROVIDER}(?:__?|[-./:])", re.IGNORECASE)
+"""What models put before a tool's name: that of the server which offers it, and that it is one for tools."""
 _NONE: Final[frozenset[Any]] = frozenset()  # shared: most turns have no tools, and a set is large
 
 
@@ -15,7 +19,15 @@ def offered_names(request: TurnRequest) -> frozenset[str]:
     return frozenset([tool.name for tool in request.tools])
 
 
-def client_name(args: pb.McpArgs) -> str:
+def client_name(args: pb.McpArgs, offered: frozenset[str]) -> str:
+    """The offered tool that a call means. A name that was not offered is given back as it came."""
+    for name in (args.tool_name, args.name):
+        if name in offered:
+            return name
+    for name in (args.tool_name, args.name):
+        bare = _PREFIX.sub("", name, count=1) if _PREFIX.match(name) else ""
+        if bare in offered:
+            return bare
     return args.tool_name or args.name
 
 

@@ -3,6 +3,7 @@ clients use. Tables of names; one short function per exec. Knows no schema and n
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,6 +20,8 @@ class Intent:
     """The text for a required free-text label."""
     ranged: bool = False
     """Only a part of a file is asked for."""
+    fills: tuple[Form, ...] = ()
+    """What may be said where a tool requires it, though nobody asked for it."""
 
 
 PATH: Final = (
@@ -46,6 +49,12 @@ GLOB: Final = ("pattern", "glob_pattern", "glob", "query")
 INCLUDE: Final = ("include", "glob", "glob_pattern", "file_pattern", "include_pattern", "includes")
 CONTENT: Final = ("content", "contents", "file_text", "text", "file_content", "data")
 URL: Final = ("url", "uri", "link")
+ENTRIES: Final = ("files", "requests", "reads")
+"""Lists of objects, one for each thing that is wanted."""
+_APPROVAL: Final = Form(("requires_approval", "needs_approval"), True)
+"""Whether a person is to be asked is the client's business: it may."""
+_FORMATS: Final = tuple(Form(("format", "output_format"), name) for name in ("markdown", "text"))
+_WHOLE_PAGE: Final = "Return the content of the page."
 
 _IN_MS: Final = re.compile(r"milli|\bms\b", re.IGNORECASE)
 _IN_SECONDS: Final = re.compile(r"second|\bsecs?\b", re.IGNORECASE)
@@ -57,13 +66,21 @@ def _one(names: tuple[str, ...], value: object, need: Need = Need.MUST) -> Value
 
 
 def _file(path: str) -> Value:
-    return Value((Form(PATH, path), Form(PATHS, [path])))
+    return Value((Form(PATH, path), Form(PATHS, [path]), *_entries(path)))
+
+
+def _entries(path: str, **more: object) -> Iterator[Form]:
+    """A list with one object that names the file; strict tools want to hear that there are no ranges."""
+    for name in ("path", "file_path", "filePath"):
+        yield Form(ENTRIES, [{name: path, **more}])
+        if not more:
+            yield Form(ENTRIES, [{name: path, "line_ranges": None}])
 
 
 def command(text: str, label: str = "") -> Intent:
     """A shell that runs `text` in its current directory. Some tools take an argument vector."""
     forms = (Form(COMMAND, text), Form(("command", "cmd", "argv"), ["bash", "-lc", text]), Form(("commands",), [text]))
-    return Intent(ToolRole.SHELL, (Value(forms),), label=label or text)
+    return Intent(ToolRole.SHELL, (Value(forms),), label=label or text, fills=(_APPROVAL,))
 
 
 def shell(args: pb.ShellArgs, *, folder: str = "", text: str = "") -> Intent:
@@ -78,7 +95,7 @@ def shell(args: pb.ShellArgs, *, folder: str = "", text: str = "") -> Intent:
         values.append(_timeout(args.timeout))
     if args.description:
         values.append(_one(("description", "explanation"), args.description, Need.MAY))
-    return Intent(ToolRole.SHELL, tuple(values), label=intent.label)
+    return Intent(ToolRole.SHELL, tuple(values), label=intent.label, fills=intent.fills)
 
 
 def _timeout(milliseconds: int) -> Value:
@@ -106,11 +123,19 @@ def read(args: pb.ReadArgs) -> Intent:
     return Intent(ToolRole.READ, tuple(values), ranged=len(values) > 1)
 
 
+def read_entry(args: pb.ReadArgs) -> Intent:
+    """A part of a file, for tools that take a list of files with their ranges."""
+    start = max(1, args.offset)
+    end = start + args.limit - 1
+    forms = [*_entries(args.path, start_line=start, end_line=end), *_entries(args.path, line_ranges=[[start, end]])]
+    return Intent(ToolRole.READ, (Value(tuple(forms)),), ranged=True)
+
+
 def ls(args: pb.LsArgs) -> Intent:
     values = [_one(FOLDER, args.path) if args.path else _one(FOLDER, ".", Need.MAY)]
     if args.ignore:
         values.append(_one(("ignore", "ignore_patterns", "exclude"), list(args.ignore), Need.MAY))
-    return Intent(ToolRole.LIST, tuple(values))
+    return Intent(ToolRole.LIST, tuple(values), fills=(Form(("recursive",), False),))
 
 
 def glob(args: pb.GrepArgs) -> Intent:
@@ -123,7 +148,7 @@ def glob(args: pb.GrepArgs) -> Intent:
 
 
 def grep(args: pb.GrepArgs) -> Intent:
-    values = [_one(PATTERN, args.pattern)]
+    values = [Value((Form(PATTERN, args.pattern), Form(("queries", "patterns"), [args.pattern])))]
     if args.path:
         values.append(_one(SEARCHED, args.path))
     if args.glob:
@@ -155,7 +180,8 @@ def grep(args: pb.GrepArgs) -> Intent:
 
 
 def write(args: pb.WriteArgs, text: str) -> Intent:
-    return Intent(ToolRole.WRITE, (_file(args.path), _one(CONTENT, text)))
+    lines = Form(("line_count",), text.count("\n") + (not text.endswith("\n")))
+    return Intent(ToolRole.WRITE, (_file(args.path), _one(CONTENT, text)), fills=(lines,))
 
 
 def delete(args: pb.DeleteArgs) -> Intent:
@@ -163,7 +189,9 @@ def delete(args: pb.DeleteArgs) -> Intent:
 
 
 def fetch(args: pb.FetchArgs) -> Intent:
-    return Intent(ToolRole.FETCH, (Value((Form(URL, args.url), Form(("urls",), [args.url]))),))
+    request = {"url": args.url, "prompt": _WHOLE_PAGE}
+    forms = Form(URL, args.url), Form(("urls",), [args.url]), Form(("requests",), [request])
+    return Intent(ToolRole.FETCH, (Value(forms),), fills=_FORMATS)
 
 
 def written_text(args: pb.WriteArgs) -> str | None:

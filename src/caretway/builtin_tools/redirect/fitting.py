@@ -1,8 +1,9 @@
 """Fits arguments to a JSON schema: our values under the names that the schema declares, or no fit at all.
 
 Values may be renamed or left out, never made up. If a schema requires something that we do not have, it does not fit.
-Three exceptions add no information: null where null is allowed (in strict mode it means "not given"), the schema's own
-default, and a free-text label (the description of a command is the command). Knows nothing about tools or execs.
+Four exceptions add no information: null where null is allowed (in strict mode it means "not given"), the schema's own
+default, a free-text label (the description of a command is the command), and what the caller gives for the case that
+it is required (`fills`). Knows nothing about tools or execs.
 """
 
 import re
@@ -41,13 +42,24 @@ class Value:
     need: Need = Need.MUST
 
 
+_MAX_BRANCHES: Final = 8
 LABELS: Final = frozenset({"description", "explanation"})
 
 
 def fit(
-    schema: Mapping[str, object], values: Sequence[Value], *, least: Need = Need.SHOULD, label: str | None = None
+    schema: Mapping[str, object],
+    values: Sequence[Value],
+    *,
+    least: Need = Need.SHOULD,
+    label: str | None = None,
+    fills: Sequence[Form] = (),
 ) -> dict[str, object] | None:
-    """The arguments. None when a value of need `least` or stronger has no place, or the schema requires more."""
+    """The arguments. None when a value of need `least` or stronger has no place, or the schema requires more than
+    these and `fills`."""
+    branches = _branches(schema)
+    if branches:
+        made = (fit(branch, values, least=least, label=label, fills=fills) for branch in branches)
+        return next((one for one in made if one is not None and _Checker(schema).valid(one)), None)
     check = _Checker(schema)
     declared = _declared(schema)
     arguments: dict[str, object] = {}
@@ -59,9 +71,23 @@ def fit(
         elif value.need <= least:
             return None
     for name in _required(schema):
-        if name not in arguments and not _complete(arguments, name, declared, check, label):
+        if name not in arguments and not _complete(arguments, name, declared, check, label, fills):
             return None
     return arguments if check.valid(arguments) else None
+
+
+def _branches(schema: Mapping[str, object]) -> list[Mapping[str, object]]:
+    """The forms of a tool that takes one of several and declares no argument outside of them."""
+    for word in ("anyOf", "oneOf"):
+        several = schema.get(word)
+        if isinstance(several, list | tuple) and "properties" not in schema:
+            rest = {key: of for key, of in schema.items() if key != word}
+            return [{**rest, **one} for one in several[:_MAX_BRANCHES] if isinstance(one, Mapping) and _plain(one)]
+    return []
+
+
+def _plain(branch: Mapping[str, object]) -> bool:
+    return branch.get("type", "object") == "object" and "anyOf" not in branch and "oneOf" not in branch
 
 
 def _declared(schema: Mapping[str, object]) -> Mapping[str, object] | None:
@@ -115,6 +141,7 @@ def _complete(
     declared: Mapping[str, object] | None,
     check: "_Checker",
     label: str | None,
+    fills: Sequence[Form],
 ) -> bool:
     """Fill in required properties where that adds no information."""
     of = declared.get(name) if declared is not None else None
@@ -125,6 +152,7 @@ def _complete(
         if "default" in of:
             offers.append(of["default"])
         offers.append(None)
+    offers += [form.value for form in fills if plain(name) in map(plain, form.names)]
     for offer in offers:
         if check.takes(name, offer):
             arguments[name] = offer

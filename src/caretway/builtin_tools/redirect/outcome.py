@@ -9,7 +9,10 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from ...core.request import Image, ToolResult
+import msgspec
+
+from ...core.json_bounds import crowded
+from ...core.request import Image, Text, ToolResult
 
 _ERROR: Final = re.compile(
     r"(?:error\b|failed\b|enoent\b|eacces\b|file not found|file does not exist|no such file|permission denied"
@@ -26,6 +29,7 @@ _REFUSED: Final = re.compile(
     r" (?:the )?user|permission to use .{1,80} (?:was|has been) denied",
     re.IGNORECASE,
 )
+MAX_ENTRY_CHARS: Final = 4 * 1024 * 1024
 _SHORT: Final = 1000
 """The longest text, in characters, that may be an error message."""
 
@@ -54,6 +58,27 @@ def sayable(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode(errors="replace").decode()
     return text
+
+
+def only_entry(result: ToolResult) -> ToolResult:
+    """Of a tool that was given a list with one thing: what it says of that thing. Some answer with a JSON list that
+    has an object for each."""
+    text = result.text
+    if len(text) > MAX_ENTRY_CHARS or not text.lstrip().startswith(("[{", "[\n")) or crowded(text):
+        return result
+    try:
+        entries = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return result
+    entry = entries[0] if isinstance(entries, list) and len(entries) == 1 else None
+    if not isinstance(entry, dict) or not isinstance(entry.get("success"), bool):
+        return result
+    failed = not entry["success"]
+    said = entry.get("error") if failed and entry.get("error") else entry.get("result")
+    if not isinstance(said, str):
+        return result
+    pictures = [part for part in result.content if isinstance(part, Image)]
+    return ToolResult(result.call_id, (Text(said), *pictures), failed or result.is_error)
 
 
 def read_outcome(result: ToolResult) -> Outcome:

@@ -20,7 +20,7 @@ from . import answers, by_shell, exec_intent
 from .answers import Reply
 from .exec_intent import Intent
 from .fitting import Need, fit
-from .outcome import Outcome, read_outcome
+from .outcome import Outcome, only_entry, read_outcome
 from .roles import ClientToolbox, ToolRole
 from .shell_text import read_shell_outcome
 
@@ -51,13 +51,18 @@ class Redirector:
         for namespaced in (False, True):
             for way in able:
                 for tool in self._tools.tools(way.intent.role, namespaced=namespaced):
-                    arguments = fit(tool.schema, way.intent.values, least=way.least, label=way.intent.label)
+                    intent = way.intent
+                    arguments = fit(tool.schema, intent.values, least=way.least, label=intent.label, fills=intent.fills)
                     if arguments is not None:
-                        return Redirect(tool.name, msgspec.json.encode(arguments).decode(), partial(_convert, way))
+                        listed = any(isinstance(value, list) for value in arguments.values())
+                        convert = partial(_convert, way, listed)
+                        return Redirect(tool.name, msgspec.json.encode(arguments).decode(), convert)
         return None
 
 
-def _convert(way: RedirectRoute, exec_id: int, result: ToolResult) -> list[bytes]:
+def _convert(way: RedirectRoute, listed: bool, exec_id: int, result: ToolResult) -> list[bytes]:
+    if listed:
+        result = only_entry(result)
     outcome = (read_shell_outcome if way.intent.role is ToolRole.SHELL else read_outcome)(result)
     messages: list[bytes] = []
     for reply in way.answer(outcome):
@@ -87,9 +92,11 @@ def _read(args: pb.ReadArgs, answer: Callable[..., list[Reply]]) -> Iterator[Red
     if not args.path:
         return
     intent = exec_intent.read(args)
-    for way in _routes(intent, by_shell.read(args), partial(answer, args, ranged=intent.ranged)):
+    for number, way in enumerate(_routes(intent, by_shell.read(args), partial(answer, args, ranged=intent.ranged))):
         # With less than all of it, the client reads more of the file than the range.
         yield way if way.least is not Need.MUST else RedirectRoute(intent, partial(answer, args), Need.MUST)
+        if number == 0 and intent.ranged and args.limit:
+            yield RedirectRoute(exec_intent.read_entry(args), partial(answer, args, ranged=True))
 
 
 def _ls(args: pb.LsArgs) -> Iterator[RedirectRoute]:

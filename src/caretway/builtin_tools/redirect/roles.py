@@ -27,7 +27,7 @@ NAMES: Final[dict[ToolRole, tuple[str, ...]]] = {
     ToolRole.SHELL: (
         *("bash", "shell", "exec_command", "shell_command", "run_shell_command", "run_terminal_cmd"),
         *("run_terminal_command", "run_in_terminal", "local_shell", "developer__shell", "run_command"),
-        *("execute_command", "execute_bash", "run_bash", "bash_command", "terminal", "execute", "exec"),
+        *("run_commands", "execute_command", "execute_bash", "run_bash", "bash_command", "terminal", "execute", "exec"),
     ),
     ToolRole.READ: ("read", "read_file", "view_file", "file_read", "open_file", "read_files", "view", "cat"),
     ToolRole.LIST: (
@@ -36,7 +36,7 @@ NAMES: Final[dict[ToolRole, tuple[str, ...]]] = {
     ),
     ToolRole.GREP: (
         *("grep", "ripgrep", "rg", "grep_search", "search_file_content", "search_files", "search_code"),
-        *("search_text", "content_search", "code_search", "search"),
+        *("search_text", "search_codebase", "content_search", "code_search", "search"),
     ),
     ToolRole.GLOB: ("glob", "glob_file_search", "glob_search", "find_files", "file_search", "file_glob_search"),
     ToolRole.WRITE: (
@@ -49,7 +49,10 @@ NAMES: Final[dict[ToolRole, tuple[str, ...]]] = {
         "save_file",
     ),
     ToolRole.DELETE: ("delete", "delete_file", "remove_file", "file_delete", "rm", "remove"),
-    ToolRole.FETCH: ("webfetch", "web_fetch", "fetch", "fetch_url", "fetch_webpage", "url_fetch", "read_url"),
+    ToolRole.FETCH: (
+        *("webfetch", "web_fetch", "fetch", "fetch_url", "fetch_webpage", "fetch_web_content", "url_fetch"),
+        "read_url",
+    ),
 }
 """The clearest names first. Case, `_` and `-` do not matter: `readFile` is `read_file`."""
 
@@ -63,10 +66,12 @@ VAGUE: Final = frozenset(
 
 EVIDENCE: Final[dict[str, frozenset[str]]] = {
     "search": frozenset({"path", "directory", "dir", "glob", "include", "filepattern", "searchpath"}),
+    "searchcodebase": frozenset({"queries", "patterns", "pattern", "regex"}),
 }
-"""Names that also have other meanings (searching the web): the tool must declare one of these arguments."""
+"""Names that also have other meanings (searching the web, or by meaning): the tool must declare one of these
+arguments."""
 
-_NAMESPACE: Final = re.compile(r"__|[./:]")
+_NAMESPACE: Final = re.compile(r"__|[./:-]")
 
 
 def plain(name: str) -> str:
@@ -94,12 +99,14 @@ class ClientToolbox:
 
     def _sort_in(self, tool: ToolSpec) -> None:
         name = plain(tool.name)
-        last = plain(_NAMESPACE.split(tool.name)[-1])
+        inner = [plain(tool.name[found.end() :]) for found in _NAMESPACE.finditer(tool.name)]
         for role, ranks in _RANKS.items():
             if name in ranks and _has_evidence(name, tool):
                 self._direct.setdefault(role, []).append((ranks[name], tool))
-            elif last != name and last in ranks and last not in _VAGUE:
-                self._namespaced.setdefault(role, []).append((ranks[last], tool))
+                continue
+            rank = next((ranks[one] for one in inner if one in ranks and one != name and one not in _VAGUE), None)
+            if rank is not None:
+                self._namespaced.setdefault(role, []).append((rank, tool))
 
     def tools(self, role: ToolRole, *, namespaced: bool) -> list[ToolSpec]:
         shelf = self._namespaced if namespaced else self._direct

@@ -1,16 +1,17 @@
 """The opening of a run is the message that protobuf would write; what is the same in many of them is written once."""
 
-from typing import Any
+from typing import Any, Literal
+from uuid import UUID
 
 import pytest
 from google.protobuf.json_format import ParseDict
 from google.protobuf.struct_pb2 import Value
 
 from caretway.backends.agent_api import offered_tools
-from caretway.backends.agent_api.compose import Composer, RunContext
+from caretway.backends.agent_api.compose import GO_ON_WITH_RESULTS, Composer, RunContext
 from caretway.backends.agent_api.offered_tools import OfferedTools
 from caretway.builtin_tools import execs
-from caretway.core.request import Message, Role, Text, ToolCall, ToolResult, ToolSpec, TurnRequest
+from caretway.core.request import Image, Message, Role, Text, ToolCall, ToolResult, ToolSpec, TurnRequest
 from caretway.wire.blobs import blob_id
 from caretway.wire.messages import pb
 
@@ -42,12 +43,18 @@ def definition(tool: ToolSpec) -> pb.McpToolDefinition:
     return pb.McpToolDefinition(description=tool.description, input_schema=schema, **names)
 
 
+@pytest.mark.parametrize("replay", ["message", "resume"])
 @pytest.mark.parametrize("workspace", [None, "/work"])
 @pytest.mark.parametrize("tools", [(), TOOLS], ids=["no tools", "tools"])
 @pytest.mark.parametrize("messages", [(ASKED,), (SYSTEM, ASKED), (SYSTEM, ASKED, *ANSWERED)], ids=len)
-def test_what_is_sent(messages: tuple[Message, ...], tools: tuple[ToolSpec, ...], workspace: str | None) -> None:
+def test_what_is_sent(
+    messages: tuple[Message, ...],
+    tools: tuple[ToolSpec, ...],
+    workspace: str | None,
+    replay: Literal["message", "resume"],
+) -> None:
     request = TurnRequest("model", messages, tools=tools, parameters=(("effort", "high"),))
-    composer = Composer(RunContext(os_version="linux"))
+    composer = Composer(RunContext(os_version="linux", replay_action=replay))
     opening = composer.compose(request, conversation_id="conv", run_id="run", workspace=workspace)
 
     said = context("be kind" if SYSTEM in messages else "", tools, workspace)
@@ -58,8 +65,9 @@ def test_what_is_sent(messages: tuple[Message, ...], tools: tuple[ToolSpec, ...]
     run.mcp_tools.SetInParent()
     run.conversation_state.root_prompt_messages_json.extend(map(blob_id, opening.blobs.values()))
     run.conversation_state.SetInParent()
-    if messages[-1] is ASKED:
-        run.action.user_message_action.user_message.text = "hello"
+    if messages[-1] is ASKED or replay == "message":
+        said_last = "hello" if messages[-1] is ASKED else GO_ON_WITH_RESULTS
+        run.action.user_message_action.user_message.text = said_last
         run.action.user_message_action.request_context.CopyFrom(said)
     else:
         run.action.resume_action.request_context.CopyFrom(said)
@@ -71,6 +79,20 @@ def test_what_is_sent(messages: tuple[Message, ...], tools: tuple[ToolSpec, ...]
 
     reply = pb.AgentClientMessage.FromString(execs.context_answer(7, b"".join(opening.context))).exec_client_message
     assert (reply.id, reply.request_context_result.success.request_context) == (7, said)
+
+
+def test_pictures_have_ids_of_their_own() -> None:
+    picture = Image(b"\x89PNG", "image/png")
+    request = TurnRequest("model", (Message(Role.USER, (Text("see"), picture, picture)),))
+
+    def ids() -> list[str]:
+        opening = Composer(RunContext()).compose(request, conversation_id="conv", run_id="run")
+        sent = pb.AgentClientMessage.FromString(opening.run_request()).run_request.action.user_message_action
+        return [image.uuid for image in sent.user_message.selected_context.selected_images]
+
+    assert ids() == ids()
+    assert len(set(ids())) == 2
+    assert all(str(UUID(one, version=4)) == one for one in ids())
 
 
 def test_tools_are_written_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,7 +62,7 @@ TOOLS = [
     Limit(0, 0, None),
     Limit(MAX_TOOLS, MAX_TOOL_BYTES, None),
     Limit(MAX_TOOLS + 1, 10, "too_many_tools"),
-    Limit(3, MAX_TOOL_BYTES + 1, "tools_too_large"),
+    Limit(3, MAX_TOOL_BYTES + 1, "too_many_tools"),
 ]
 
 
@@ -76,7 +76,7 @@ def test_l2_tools(limit: Limit) -> None:
     error = refused.value
     assert (error.kind, error.code, error.param) == (ErrorKind.BAD_REQUEST, limit.code, "tools")
     for number in (limit.count, limit.size, MAX_TOOLS, MAX_TOOL_BYTES):
-        assert str(number) in error.message
+        assert f"{number:,}" in error.message
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,9 @@ CHAT_BODIES = {
     "vercel-ai": "vercel-ai/tool-001-POST-v1_chat_completions.json",
     "langchain": "langchain/tool-001-POST-v1_chat_completions.json",
 }
-TOOL_LISTS = ("claude-code", "codex", "goose-responses", "anthropic-python")
+TOOL_LISTS = ("claude-code", "codex", "goose-responses", "anthropic-python", "cline", "kilo")
 CLIENTS = (*CHAT_BODIES, *TOOL_LISTS)
+MADE_LISTS = ("pydantic", "zod")
 
 
 def tools_of(client: str) -> list[ToolSpec]:

@@ -225,3 +225,29 @@ def test_a_large_result_is_passed_whole() -> None:
     text = "x" * 80 + "\n"
     redirect = translate(tools_of("opencode"), "shell", command="x")
     assert reply(redirect, text * 100_000).shell_result.success.stdout == text * 100_000
+
+
+LISTED = tool("run_commands", {"commands": {"type": "array", "items": {"type": "string"}}})
+
+
+@pytest.mark.parametrize(
+    ("text", "stdout", "code"),
+    [
+        ('[{"query": "ls", "result": "a\\nb", "success": true, "duration": 3}]', "a\nb", 0),
+        ('[\n  {"query": "ls", "result": "", "error": "no such thing", "success": false}\n]', "no such thing", 1),
+        ('[{"query": "ls", "result": ""}]', '[{"query": "ls", "result": ""}]', 0),
+        ('[{"success": true, "result": 1}, {}]', '[{"success": true, "result": 1}, {}]', 0),
+        ('[{"success": true, "result": 7}]', '[{"success": true, "result": 7}]', 0),
+        ("[{ not json", "[{ not json", 0),
+        ("plain", "plain", 0),
+    ],
+)
+def test_a_list_with_one_answer_is_that_answer(text: str, stdout: str, code: int) -> None:
+    answered = reply(translate([LISTED], "shell", command="ls"), text).shell_result
+    ended = answered.failure if code else answered.success
+    assert (ended.stdout, ended.exit_code) == (stdout, code)
+
+
+def test_a_file_that_looks_like_one_stays_a_file() -> None:
+    text = '[{"success": true, "result": "x"}]'
+    assert reply(translate([tool("read")], "read", path="a"), text).read_result.success.content == text

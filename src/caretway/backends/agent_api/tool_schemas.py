@@ -1,0 +1,264 @@
+"""Tools' schemas as the makers of a model take them. Pure, bounded, and nothing is fetched.
+
+Some makers refuse a whole run for one schema: with `anyOf`, `oneOf` or `allOf` anywhere in it, or with an enum of
+something else than texts, or with a tuple. So the schema is fitted to the model's family: references are resolved,
+unions merged, and what an enum or a tuple said is said in other rules and in words. The fitted schema takes every call
+that the client's own takes, with the same values, so what the model answers needs no way back; the client checks it.
+What cannot be fitted within the budget becomes the bare list of its arguments.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+from msgspec import Struct
+
+from ...core.json_schema import Unreadable
+from ...core.json_schema.document import Budget, Document
+from ...core.request import ToolSpec
+from .plain_values import plain_enum, plain_tuple
+from .schema_merging import both, either, is_open, with_words
+
+MAX_STEPS: Final = 20_000
+"""For one tool."""
+MAX_LIST_STEPS: Final = 50_000
+"""For all tools of a request."""
+MAX_DEPTH: Final = 60
+MAX_TOLD: Final = 1_000
+_MAX_NAMES: Final = 200
+
+_NAMED: Final = ("properties", "patternProperties", "dependentSchemas", "dependencies")
+_SEVERAL: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
+_SINGLE: Final = frozenset(
+    {
+        *("items", "additionalItems", "additionalProperties", "unevaluatedItems", "unevaluatedProperties", "contains"),
+        *("propertyNames", "not", "if", "then", "else", "contentSchema"),
+    }
+)
+_VALUES: Final = frozenset({"enum", "const", "default", "examples", "required", "dependentRequired"})
+_PLACES: Final = frozenset({"$defs", "definitions", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor"})
+_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+_INVERTED: Final = ("not", "if")
+"""A looser rule in these would make the whole stricter."""
+_UNIONS: Final = ("anyOf", "oneOf", "allOf")
+
+
+class SchemaRules(Struct, frozen=True, gc=False):
+    """What the makers of a family refuse."""
+
+    name: str = ""
+    unions: bool = False
+    values: bool = False
+    """Enums of something else than texts, and tuples."""
+
+    @property
+    def any(self) -> bool:
+        return self.unions or self.values
+
+
+NO_RULES: Final = SchemaRules()
+RULES: Final = {
+    "fable": SchemaRules("fable", unions=True),
+    **{name: SchemaRules(name, values=True) for name in ("gemini", "grok", "kimi")},
+}
+"""A word in a model's name -> its rules. Nothing was reported of other families."""
+
+
+@lru_cache(maxsize=256)
+def rules_for(model: str) -> SchemaRules:
+    return next((RULES[word] for word in re.split(r"[^a-z]+", model.lower()) if word in RULES), NO_RULES)
+
+
+class FittedTools(Struct, frozen=True):
+    tools: Sequence[ToolSpec]
+    told: str = ""
+    """What was changed, for people; empty: nothing."""
+
+
+def fit_tools(tools: Sequence[ToolSpec], rules: SchemaRules) -> FittedTools:
+    if not rules.any:
+        return FittedTools(tools)
+    left = MAX_LIST_STEPS
+    made: list[ToolSpec] = []
+    changed: list[str] = []
+    for tool in tools:
+        budget = Budget(min(MAX_STEPS, left))
+        schema, changes = fit_schema(tool.schema, rules, budget)
+        left = max(0, left - (min(MAX_STEPS, left) - max(0, budget.left)))
+        if changes:
+            changed.append(f"{tool.name} ({', '.join(changes)})")
+            tool = ToolSpec(tool.name, tool.description, schema)
+        made.append(tool)
+    return FittedTools(made, f"fitted for {rules.name}: {_listed(changed)}" if changed else "")
+
+
+def _listed(changed: Sequence[str], shown: int = 20) -> str:
+    more = f" and {len(changed) - shown} more" if len(changed) > shown else ""
+    return ", ".join(changed[:shown])[: MAX_TOLD - 60] + more
+
+
+def fit_schema(
+    schema: Mapping[str, Any], rules: SchemaRules, budget: Budget | None = None
+) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+    """(the fitted schema, what was changed); the schema itself when there is nothing to change."""
+    if not schema:
+        return schema, ()
+    try:
+        fitting = _Fitting(schema, rules, budget or Budget(MAX_STEPS))
+        made = fitting.whole()
+    except (Unreadable, RecursionError):
+        return _bare(schema), ("arguments only",)
+    return (made, tuple(sorted(fitting.changes))) if fitting.changes else (schema, ())
+
+
+def _bare(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The names of the arguments, and which are required."""
+    properties, required = schema.get("properties"), schema.get("required")
+    names = [name for name in properties if isinstance(name, str)] if isinstance(properties, Mapping) else []
+    made: dict[str, Any] = {"type": "object"}
+    if names:
+        made["properties"] = {name: {} for name in names[:_MAX_NAMES]}
+    needed = [name for name in required if name in names[:_MAX_NAMES]] if isinstance(required, list) else []
+    return {**made, "required": needed} if needed else made
+
+
+def _is_flat(value: object) -> bool:
+    several = value if isinstance(value, list | tuple) else [value]
+    return not any(isinstance(one, Mapping | list | tuple) for one in several)
+
+
+class _Fitting:
+    """One schema on its way."""
+
+    def __init__(self, schema: Mapping[str, Any], rules: SchemaRules, budget: Budget) -> None:
+        self._root = schema
+        self._rules = rules
+        self._budget = budget
+        self._document = Document(schema, budget)
+        self._followed: list[str] = []
+        self._depth = 0
+        self._loosened = 0
+        self.changes: set[str] = set()
+
+    def whole(self) -> Mapping[str, Any]:
+        made = self._schema(self._root, self._document.base)
+        if not isinstance(made, Mapping):
+            return {"type": "object"}
+        if self.changes and "type" not in made and self._root.get("type") is None:
+            return {"type": "object", **made}
+        return made
+
+    def _change(self, what: str, *, looser: bool = True) -> None:
+        self.changes.add(what)
+        self._loosened += looser
+
+    def _schema(self, schema: Any, base: str) -> Any:
+        if isinstance(schema, bool):
+            return schema
+        if not isinstance(schema, Mapping):
+            self._change("unreadable parts")
+            return {}
+        self._budget.spend(2 + len(schema))
+        if self._depth >= MAX_DEPTH:
+            self._change("depth")
+            return {}
+        self._depth += 1
+        try:
+            base = self._document.inside(base, schema)
+            return self._whole(self._parts(schema, base), schema, base)
+        finally:
+            self._depth -= 1
+
+    def _parts(self, schema: Mapping[str, Any], base: str) -> dict[str, Any]:
+        """The schema without its references, each schema inside it fitted."""
+        made: dict[str, Any] = {}
+        for word, value in schema.items():
+            if word in _REFERENCES or word in _PLACES:
+                if word in _PLACES and not _is_flat(value):  # definitions: what refers to them has got them
+                    self._change("references", looser=False)
+            elif word in _NAMED and isinstance(value, Mapping):
+                made[word] = {name: self._named(word, of, base) for name, of in value.items()}
+            elif word in _SEVERAL and not isinstance(value, list | tuple):
+                self._change("unreadable parts")
+            elif isinstance(value, list | tuple) and (word in _SEVERAL or word == "items"):
+                before = self._loosened
+                several = [self._schema(one, base) for one in value]
+                if word != "oneOf" or self._loosened == before:
+                    made[word] = several
+                elif "anyOf" not in schema:  # looser ones overlap: several may fit where one did
+                    made["anyOf"] = several
+            elif word in _SINGLE:
+                before = self._loosened
+                fitted = self._schema(value, base)
+                if word not in _INVERTED or self._loosened == before:
+                    made[word] = fitted
+            elif word in _VALUES or _is_flat(value):
+                made[word] = value
+            else:
+                self._change("annotations", looser=False)
+        if "if" not in made:
+            made.pop("then", None)
+            made.pop("else", None)
+        return made
+
+    def _named(self, word: str, of: Any, base: str) -> Any:
+        return of if word == "dependencies" and isinstance(of, list) else self._schema(of, base)
+
+    def _whole(self, made: Any, schema: Mapping[str, Any], base: str) -> Any:
+        if self._rules.values:
+            for plain, what in ((plain_enum, "enums"), (plain_tuple, "tuples")):
+                other = plain(made)
+                if other is not None:
+                    self._change(what)
+                    made = other
+        for word in _REFERENCES:
+            if word in schema:
+                self._change("references", looser=False)
+                made = self._joined(made, self._target(schema[word], base))
+        return self._merged(made) if self._rules.unions and isinstance(made, dict) else made
+
+    def _joined(self, made: Any, target: Any) -> Any:
+        if self._rules.unions or is_open(made) or is_open(target):
+            return both(made, target, self._budget)
+        return {"allOf": [made, target]}
+
+    def _target(self, reference: object, base: str) -> Any:
+        name = f"{base} {reference}"
+        if name in self._followed:
+            self._loosened += 1
+            return with_words(self._again(reference, base), "Again what stands around it.")
+        try:
+            schema, inside = self._document.target(reference, base)
+        except Unreadable:
+            if self._budget.left < 0:
+                raise
+            self._loosened += 1
+            return {}  # nobody can follow it: anything
+        self._followed.append(name)
+        try:
+            return self._schema(schema, inside)
+        finally:
+            self._followed.pop()
+
+    def _again(self, reference: object, base: str) -> dict[str, Any]:
+        """A schema inside itself ends here, with its type."""
+        schema, _ = self._document.target(reference, base)
+        kind = schema.get("type") if isinstance(schema, Mapping) else None
+        return {"type": kind} if isinstance(kind, str) else {}
+
+    def _merged(self, made: dict[str, Any]) -> Any:
+        unions = [made.pop(word) for word in _UNIONS if word in made and word != "allOf"]
+        every = made.pop("allOf", None)
+        if every is None and not unions:
+            return made
+        self._change("unions")
+        made.pop("unevaluatedProperties", None)
+        made.pop("unevaluatedItems", None)
+        whole: Any = made
+        for one in every if isinstance(every, list) else ():
+            whole = both(whole, one, self._budget)
+        for branches in unions:
+            if isinstance(branches, list):
+                whole = both(whole, either(branches, self._budget), self._budget)
+        return whole
