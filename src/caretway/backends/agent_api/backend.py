@@ -24,6 +24,7 @@ from .conversation import Conversation
 from .model_lists import ASK_BASES, BaseSource, base_models, joined, read_usable
 from .model_shapes import ModelShape, ShapeMemory, shapes_for
 from .snapshots import blob_source, no_blobs, read_snapshot
+from .step_end import StepPaces
 from .turn import AgentTurn, QuotaCheck
 from .turn_clock import ConversationLimits
 from .unseen import UnseenTokens
@@ -65,6 +66,7 @@ class AgentBackend:
         self._setup = setup
         self._composer = Composer(setup.surroundings, setup.limits.max_message_bytes)
         self._unseen = UnseenTokens()
+        self._paces = StepPaces(setup.limits.sibling_quiet, setup.limits.sibling_cap)
         self._transport = transport
         self._tokens = tokens
         self._shapes = ShapeMemory()
@@ -99,6 +101,7 @@ class AgentBackend:
             parent=snapshot.parent if snapshot else None,
             unseen=unseen,
             learn=self._unseen.learner(request) if snapshot is None else None,
+            pace=self._paces.of(request.model),
         )
         turn = AgentTurn(
             self.name,

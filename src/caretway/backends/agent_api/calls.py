@@ -44,8 +44,10 @@ class CallTable:
     __slots__ = (
         "_bytes",
         "_calls",
+        "_closed",
         "_drafted",
         "_drafts",
+        "_given",
         "_ids",
         "_listed",
         "_parallel",
@@ -71,7 +73,8 @@ class CallTable:
         self._listed = self._round = 0
         self._bytes = 0
         self._step: list[Call] = []  # whole calls that this response has shown
-        self._waiting: list[Call] = []  # asked for, not shown: the client takes one call at a time
+        self._waiting: list[Call] = []  # asked for, to be shown in a later response
+        self._closed = self._given = False  # the response has ended with calls; its results are here
 
     # ---- what the server tells
 
@@ -175,6 +178,7 @@ class CallTable:
         """`spoke`: the model said something after the newest results and before this checkpoint."""
         if not self._calls:
             return
+        self.went_on()
         for call in list(self._calls.values()):
             if call.state is not CallState.ANSWERED or call.exec_id is None:
                 continue  # on this attempt nobody has its result
@@ -244,7 +248,28 @@ class CallTable:
         """True when nothing more can be expected of this step; False when only silence can tell."""
         if not self._step or self.writing:
             return False
-        return not self._parallel or (self._listed > 0 and len(self._step) + len(self._waiting) >= self._listed)
+        return not self._parallel or (self._listed > 0 and not self.missing)
+
+    @property
+    def missing(self) -> bool:
+        """More calls were announced than have come."""
+        return len(self._step) + len(self._waiting) < self._listed
+
+    @property
+    def waits(self) -> bool:
+        """Calls came that the client is to see in a later response."""
+        return bool(self._waiting)
+
+    def close_step(self) -> None:
+        """The client is asked to run what it was shown. Calls that come from now on wait for its next response."""
+        self._closed = True
+
+    def went_on(self) -> None:
+        """There was a sign of the model after the results: what it calls from now on is another step. Without one, a
+        call may be a late sibling of those that were answered."""
+        if self._given and not self._waiting:
+            self._given = False
+            self._round += 1
 
     # ---- what the client answers
 
@@ -262,7 +287,7 @@ class CallTable:
             if call.exec_id is not None and call.convert is not None:
                 messages.extend(call.convert(call.exec_id, result))
         self._step = []
-        self._round += 1
+        self._closed, self._given = False, True
         self._listed = 0
         return messages
 
@@ -274,8 +299,10 @@ class CallTable:
         return () if call.exec_id is None else readdressed(replies, call.exec_id)
 
     def next_waiting(self) -> Sequence[Event]:
-        """A call that had to wait because the client takes one at a time."""
-        return self._show(self._waiting.pop(0)) if self._waiting else ()
+        """Calls that had to wait: late siblings, or one when the client takes one at a time."""
+        count = len(self._waiting) if self._parallel else 1
+        shown, self._waiting = self._waiting[:count], self._waiting[count:]
+        return [event for call in shown for event in self._show(call)]
 
     # ---- which call is it
 
@@ -377,7 +404,7 @@ class CallTable:
         return events
 
     def _may_show(self) -> bool:
-        return self._parallel or not (self._step or self.writing)
+        return not self._closed and (self._parallel or not (self._step or self.writing))
 
 
 def _too_much(what: str) -> GatewayError:

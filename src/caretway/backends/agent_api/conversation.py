@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError
 from ...builtin_tools import execs
 from ...builtin_tools.decisions import Convert, Policy, Redirect, Refuse, RunHere
 from ...core.errors import ErrorKind, GatewayError
+from ...core.event_buffer import weight
 from ...core.events import Event, ReasoningDelta, TextDelta, ToolCallReady, TurnEnded, TurnStarted, UsageReported
 from ...core.recovery import Cause
 from ...core.request import Text, ToolResult, TurnRequest
@@ -30,6 +31,7 @@ from .held import NAMELESS
 from .oversized import MAX_OVERSIZED, cannot_go_on, too_large, whole
 from .run_life import Retry, RunLife, RunPhase
 from .snapshots import write_state
+from .step_end import StepPace
 from .tally import read_total
 from .turn_clock import ConversationLimits
 from .unseen import Learn
@@ -38,6 +40,8 @@ from .wire_calls import client_name, mcp_answer, offered_names, wire_ids
 __all__ = ["NO_PERSON", "Conversation", "Retry", "RunPhase"]
 
 NO_PERSON: Final = "Nobody can be asked: this client answers through an API. Decide yourself and go on."
+MAX_LATER_BYTES: Final = 1024 * 1024
+"""What is said after a response has ended with calls, until the next one begins."""
 _READ_ONLY: Final = frozenset({"read_args", "redacted_read_args", "ls_args", "grep_args", "diagnostics_args"})
 
 
@@ -45,7 +49,18 @@ class Conversation(RunLife):
     """What comes out stands in `events`, `outgoing`, `jobs` and `aborted_jobs`; the caller takes it and leaves them
     empty. `feed` says whether there is more to do than to report events: for a delta there is not, so it is cheap."""
 
-    __slots__ = ("_kept", "_learn", "_oversized", "_parent", "_policy", "_tools", "_unseen")
+    __slots__ = (
+        "_broke",
+        "_kept",
+        "_later",
+        "_later_bytes",
+        "_learn",
+        "_oversized",
+        "_parent",
+        "_policy",
+        "_tools",
+        "_unseen",
+    )
 
     def __init__(
         self,
@@ -58,9 +73,11 @@ class Conversation(RunLife):
         parent: bytes | None = None,
         unseen: int = 0,
         learn: Learn | None = None,
+        pace: StepPace | None = None,
     ) -> None:
-        """`unseen`: what the opening counts for Cursor's own instructions; `learn` is told what they really are."""
-        super().__init__(opening, request, limits, fetch_blob)
+        """`unseen`: what the opening counts for Cursor's own instructions; `learn` is told what they really are.
+        `pace`: what is known of the model's steps."""
+        super().__init__(opening, request, limits, fetch_blob, pace)
         self._tools = offered_names(request)
         self._policy = policy
         self._parent = parent
@@ -68,6 +85,9 @@ class Conversation(RunLife):
         self._learn = learn
         self._kept = True  # the newest checkpoint is the one we have
         self._oversized = 0
+        self._later: list[Event] = []  # said while the client had calls to run: for its next response
+        self._later_bytes = 0
+        self._broke: float | None = None  # the silence before the first sign of more since the step was closed
 
     def feed(self, payloads: Sequence[bytes], now: float) -> bool:
         """Messages of one read. True: there may be more to do now than to tell `events`. May end the turn; never
@@ -113,7 +133,7 @@ class Conversation(RunLife):
         self.visible = False
         self._tally.next_response(results)
         # Whatever the last response left unread is not this response's business.
-        self.events = [TurnStarted(self._tally.expected)]
+        self.events = [TurnStarted(self._tally.expected), *self._take_later()]
         self.outgoing.extend(self._calls.submit(results))
         self.watch.progressed = now
         self._results_given = self._heard = True
@@ -133,6 +153,18 @@ class Conversation(RunLife):
         content = (*last.content, Text(f"\n\n[The user adds:]\n{said}"))
         changed = ToolResult(last.call_id, content, last.is_error)
         return [changed if result is last else result for result in results]
+
+    def _take_later(self) -> list[Event]:
+        """What was said after the last response had ended."""
+        if not (self._later or self._calls.waits or self._broke is not None):
+            self._pace.clean()
+        self._broke = None
+        later, self._later, self._later_bytes = self._later, [], 0
+        for event in later:
+            if isinstance(event, TextDelta | ReasoningDelta):
+                self.visible = self._moved = True
+                self._tally.spoken_chars += len(event.text)
+        return later
 
     def finish_job(self, call: Call, messages: Sequence[bytes], now: float) -> None:
         """The outcome of a job that ran on this side."""
@@ -191,19 +223,21 @@ class Conversation(RunLife):
     def _update(self, update: pb.InteractionUpdate, now: float) -> None:
         match update.WhichOneof("message"):
             case "text_delta":
-                self._delta(deltas.TEXT, update.text_delta.text, now)
+                self._words(deltas.TEXT, update.text_delta.text, now)
             case "thinking_delta":
-                self._delta(deltas.THINKING, update.thinking_delta.text, now)
+                self._words(deltas.THINKING, update.thinking_delta.text, now)
             case "token_delta":
-                self.watch.progressed = now  # long reasoning may tell nothing else for minutes
+                self._more_comes(now)  # long reasoning may tell nothing else for minutes
                 self._tally.counted(update.token_delta.tokens)
             case "heartbeat" | None:
                 pass
             case "tool_call_started":
-                self.watch.progressed = now
+                self._more_comes(now)
                 self._tally.calling()
+            case "tool_call_delta":
+                self._more_comes(now)
             case "partial_tool_call":
-                self.watch.progressed = now
+                self._more_comes(now)
                 self._tally.calling()
                 self._partial(update.partial_tool_call)
             case "tool_call_completed":
@@ -219,8 +253,29 @@ class Conversation(RunLife):
             case _:
                 self.watch.progressed = now
 
+    def _more_comes(self, now: float) -> None:
+        """A sign that the model is writing."""
+        watch = self.watch
+        if self.phase is RunPhase.PAUSED and self._broke is None:
+            self._broke = watch.hush(now)
+        watch.progressed = watch.spoken = now
+
+    def _words(self, kind: int, words: str, now: float) -> None:
+        if self.phase is not RunPhase.PAUSED:
+            self._delta(kind, words, now)
+            return
+        before = len(self.events)
+        self._delta(kind, words, now)
+        late = self.events[before:]
+        del self.events[before:]
+        self._later += late
+        self._later_bytes += sum(map(weight, late))
+        if self._later_bytes > MAX_LATER_BYTES:
+            self.lost(Cause.INCOMPLETE, None, retryable=True)  # the client's results are told to a fresh run
+
     def _delta(self, kind: int, words: str, now: float) -> None:
-        self.watch.progressed = now
+        watch = self.watch
+        watch.progressed = watch.spoken = now
         self._spoke = True
         if kind == deltas.TEXT:
             if text := self._echo.text(words):
@@ -247,6 +302,7 @@ class Conversation(RunLife):
         if not ids:
             return
         if call.WhichOneof("tool") == "mcp_tool_call" and (name := client_name(call.mcp_tool_call.args)) in self._tools:
+            self._next_step()
             self._show(self._calls.begin(ids, name, mcp_answer))
             if self._calls.writing:
                 self.watch.pause_at = None  # the step has one more call
@@ -328,6 +384,7 @@ class Conversation(RunLife):
         typed: bool = False,
     ) -> None:
         call_id = call_id or f"{NAMELESS}{self._attempts}_{exec_.id}"
+        self._next_step()
         asked = self._calls.ask((call_id,), exec_.id, name, arguments, convert, typed=typed)
         if asked.replies:
             self._spoke = False
@@ -335,13 +392,13 @@ class Conversation(RunLife):
         self._show(asked.events)
         if asked.run:
             self.jobs = (*self.jobs, (asked.call, exec_))
+        elif not asked.replies:
+            if self.phase is RunPhase.PAUSED:
+                self._pace.late(self.watch.hush(now) if self._broke is None else self._broke)
+                self._broke = None
+            self.watch.called = now
         self._settle_step(now)
 
-    def _settle_step(self, now: float) -> None:
-        """Pause when the step's calls are all out; when nobody says how many there are, a short quiet decides."""
-        if self.phase is not RunPhase.RUNNING or not self._calls.step or self._calls.writing:
-            self.watch.pause_at = None
-        elif self._calls.complete():
-            self._pause()
-        else:
-            self.watch.pause_at = now + self._limits.sibling_quiet
+    def _next_step(self) -> None:
+        if self._spoke:
+            self._calls.went_on()
