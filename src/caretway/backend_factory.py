@@ -299,6 +299,7 @@ def _setup(settings: Settings, name: str, standing: Any) -> AgentSetup:
             progress=settings.progress_timeout,
             tool_progress=settings.tool_progress_timeout,
             sibling_quiet=settings.sibling_quiet,
+            sibling_cap=settings.sibling_cap,
             retries=settings.agent_retries,
         ),
         surroundings=RunContext(

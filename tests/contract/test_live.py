@@ -12,7 +12,7 @@ from caretway.simulator.manners import LIVE, Manners
 from caretway.wire import paths
 from caretway.wire.blobs import blob_id, write_message
 from caretway.wire.messages import pb
-from contract.gateways import MET, gateway, result, simulated, tool
+from contract.gateways import gateway, result, simulated, tool
 from contract.sim_peer import H2, PROTO, STREAM, Peer, offer, say
 
 MODEL = pb.RequestedModel(model_id="sim-auto")
@@ -106,7 +106,7 @@ FLIPPED: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("name", "flip"), FLIPPED, ids=[row[0] for row in FLIPPED])
 async def test_a_tool_loop_with_one_switch_flipped(name: str, flip: dict[str, Any], transport: str) -> None:
-    manners: Manners = replace(MET, **flip)
+    manners: Manners = replace(LIVE, **flip)
     messages = [{"role": "user", "content": f'sim: call lookup {{"key": "{"k" * 80}"}}\nsim: result'}]
     async with gateway(transport, manners=manners) as client:
         first = await client.chat(messages, tools=TOOLS)

@@ -432,7 +432,16 @@ class Settings:
         ),
     )
     sibling_quiet: float = field(
-        default=0.15, metadata=_sessions(_GRACE, "How long to wait for more parallel tool calls.", advanced=True)
+        default=0.2,
+        metadata=_sessions(
+            _GRACE, "A silence that ends a step of tool calls when nobody says how many it has.", advanced=True
+        ),
+    )
+    sibling_cap: float = field(
+        default=1.5,
+        metadata=_sessions(
+            _GRACE, "How long to wait for another parallel tool call while upstream is not silent.", advanced=True
+        ),
     )
     parked_timeout: float = field(
         default=900.0,
