@@ -307,9 +307,11 @@ def _setup(settings: Settings, name: str, standing: Any) -> AgentSetup:
             time_zone=settings.agent_timezone,
             system_delivery=settings.system_delivery,
             history_carrier=settings.history_carrier,
+            web=settings.web_search == "cursor",
         ),
         buffer_bytes=settings.stream_buffer_bytes,
         model_shape=settings.agent_model_shape,
+        web_search=settings.web_search,
         account=subject,
         tools=tool_policy(
             LocalSetup(

@@ -49,6 +49,7 @@ CliTransport = Literal["auto", "acp", "print"]
 CliMode = Literal["ask", "plan", "agent"]
 CliToolEvents = Literal["hidden", "reasoning", "tool_calls"]
 LocalTools = Literal["read-only", "all", "off"]
+WebSearchBy = Literal["off", "client", "cursor"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 AuthMode = Literal["own", "passthrough"]
 TokenStore = Literal["file", "keyring"]
@@ -368,6 +369,13 @@ class Settings:
             choice(get_args(ModelShapeName)),
             "How a run names its model: base id with parameters, flat id in one field or both; auto finds out.",
             advanced=True,
+        ),
+    )
+    web_search: WebSearchBy = field(
+        default="client",
+        metadata=_cursor(
+            choice(get_args(WebSearchBy)),
+            "Who searches the web on agent: nobody, the client's own tools, or Cursor on the account's quota.",
         ),
     )
 

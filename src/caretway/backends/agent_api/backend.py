@@ -9,6 +9,7 @@ from functools import partial
 from typing import Literal
 
 from ...builtin_tools.policy import ToolPolicy
+from ...builtin_tools.queries import WebSearch
 from ...core.errors import ErrorKind, GatewayError
 from ...core.request import TurnRequest
 from ...core.turn import Abilities, BackendStatus, ModelInfo, Snapshot
@@ -44,6 +45,7 @@ class AgentSetup:
     buffer_bytes: int
     tools: ToolPolicy
     model_shape: ShapeName = "auto"
+    web_search: WebSearch = "client"
     account: Callable[[str], str] = str
     """Whose token this is: what was learned of one account is not true of another."""
     quota: QuotaCheck | None = None
@@ -102,6 +104,7 @@ class AgentBackend:
             unseen=unseen,
             learn=self._unseen.learner(request) if snapshot is None else None,
             pace=self._paces.of(request.model),
+            web=setup.web_search,
         )
         turn = AgentTurn(
             self.name,

@@ -40,9 +40,6 @@ _HISTORY: Final = tag(pb.UserMessageAction, "conversation_history")
 _RESUME_CONTEXT: Final = tag(pb.ResumeAction, "request_context")
 _ENVIRONMENT: Final = tag(pb.RequestContext, "env")
 _RULE: Final = tag(pb.RequestContext, "cloud_rule")
-_COMPLETE: Final = pb.RequestContext(
-    rules_info_complete=True, env_info_complete=True, mcp_info_complete=True
-).SerializeToString()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +51,8 @@ class RunContext:
     time_zone: str = ""
     system_delivery: Literal["rule", "root"] = "rule"
     history_carrier: Literal["root", "typed"] = "root"
+    web: bool = False
+    """Cursor may search the web by itself."""
 
 
 class Opening(msgspec.Struct, frozen=True):
@@ -113,6 +112,7 @@ class Composer:
         self._max_message_bytes = max_message_bytes
         self._nowhere = _environment(surroundings, None)
         self._tools = OfferedTools()
+        self._rest = _rest_of_context(surroundings)
 
     def compose(
         self,
@@ -161,7 +161,7 @@ class Composer:
             state=state,
             words=_user_message(newest).SerializeToString() if newest is not None else None,
             history=typed,
-            context=(where, offer.in_context, rule, _COMPLETE),
+            context=(where, offer.in_context, rule, self._rest),
             tools=offer.in_run,
             blobs=blobs,
             fresh=checkpoint is None,
@@ -210,6 +210,16 @@ def _environment(surroundings: RunContext, workspace: str | None) -> bytes:
         env.workspace_paths.append(workspace)
         env.process_working_directory = workspace
     return embed(_ENVIRONMENT, env.SerializeToString())
+
+
+def _rest_of_context(surroundings: RunContext) -> bytes:
+    return pb.RequestContext(
+        web_search_enabled=surroundings.web,
+        web_fetch_enabled=surroundings.web,
+        rules_info_complete=True,
+        env_info_complete=True,
+        mcp_info_complete=True,
+    ).SerializeToString()
 
 
 def _system(request: TurnRequest, *, instructed: bool) -> str:

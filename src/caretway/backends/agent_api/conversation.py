@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError
 
 from ...builtin_tools import execs
 from ...builtin_tools.decisions import Convert, Policy, Redirect, Refuse, RunHere
+from ...builtin_tools.queries import WebSearch, answer_query
 from ...core.errors import ErrorKind, GatewayError
 from ...core.event_buffer import weight
 from ...core.events import Event, ReasoningDelta, TextDelta, ToolCallReady, TurnEnded, TurnStarted, UsageReported
@@ -37,9 +38,8 @@ from .turn_clock import ConversationLimits
 from .unseen import Learn
 from .wire_calls import client_name, mcp_answer, offered_names, wire_ids
 
-__all__ = ["NO_PERSON", "Conversation", "Retry", "RunPhase"]
+__all__ = ["Conversation", "Retry", "RunPhase"]
 
-NO_PERSON: Final = "Nobody can be asked: this client answers through an API. Decide yourself and go on."
 MAX_LATER_BYTES: Final = 1024 * 1024
 """What is said after a response has ended with calls, until the next one begins."""
 _READ_ONLY: Final = frozenset({"read_args", "redacted_read_args", "ls_args", "grep_args", "diagnostics_args"})
@@ -60,6 +60,7 @@ class Conversation(RunLife):
         "_policy",
         "_tools",
         "_unseen",
+        "_web",
     )
 
     def __init__(
@@ -74,15 +75,17 @@ class Conversation(RunLife):
         unseen: int = 0,
         learn: Learn | None = None,
         pace: StepPace | None = None,
+        web: WebSearch = "client",
     ) -> None:
         """`unseen`: what the opening counts for Cursor's own instructions; `learn` is told what they really are.
-        `pace`: what is known of the model's steps."""
+        `pace`: what is known of the model's steps. `web`: who searches it."""
         super().__init__(opening, request, limits, fetch_blob, pace)
         self._tools = offered_names(request)
         self._policy = policy
         self._parent = parent
         self._unseen = unseen
         self._learn = learn
+        self._web = web
         self._kept = True  # the newest checkpoint is the one we have
         self._oversized = 0
         self._later: list[Event] = []  # said while the client had calls to run: for its next response
@@ -201,7 +204,7 @@ class Conversation(RunLife):
             case "interaction_query":
                 self._tally.calling()
                 self._tally.answered()
-                self.outgoing.append(execs.refuse_query(message.interaction_query, NO_PERSON))
+                self.outgoing.append(answer_query(message.interaction_query, self._web, self._tools))
             case _:
                 pass  # newer servers say more than we know; silence is what the official client answers too
 
@@ -329,10 +332,16 @@ class Conversation(RunLife):
             case "request_context_args":
                 context = b"".join(self._opening.context)
                 self.outgoing += [execs.context_answer(exec_.id, context), execs.stream_close(exec_.id)]
+            case "mcp_state_exec_args":
+                wanted = exec_.mcp_state_exec_args.server_identifiers
+                state = execs.mcp_state(exec_.id, wanted, b"".join(self._opening.context))
+                self.outgoing += [execs.answer(state), execs.stream_close(exec_.id)]
             case "mcp_args":
                 args = exec_.mcp_args
                 name = client_name(args)
-                if name in self._tools:
+                if name in self._tools and args.smart_mode_approval_only:
+                    self.outgoing += [execs.answer(execs.mcp_approved(exec_.id)), execs.stream_close(exec_.id)]
+                elif name in self._tools:
                     arguments = arguments_json(args.args)
                     if len(arguments) > MAX_ARGUMENT_CHARS:
                         self._too_large(exec_, now)

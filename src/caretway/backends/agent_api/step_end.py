@@ -24,26 +24,26 @@ def step_ends_at(called: float, spoken: float, quiet: float, cap: float) -> floa
     return min(max(called, spoken) + quiet, called + cap)
 
 
-class Pace(NamedTuple):
+class StepWait(NamedTuple):
     quiet: float
     why: str
 
 
-def after_late_sibling(quiet: float, silence: float, cap: float) -> Pace:
+def after_late_sibling(quiet: float, silence: float, cap: float) -> StepWait:
     """A call of the step came when the step was closed: `silence` is what had been heard before it."""
     wanted, most = silence * MARGIN, min(MAX_QUIET_S, cap)
     if wanted > most:
-        return Pace(quiet, f"a silence of {silence:.2f} s is longer than is ever waited")
+        return StepWait(quiet, f"a silence of {silence:.2f} s is longer than is ever waited")
     if wanted <= quiet:
-        return Pace(quiet, "the silence was not longer than usual")
-    return Pace(wanted, f"a sibling came after a silence of {silence:.2f} s")
+        return StepWait(quiet, "the silence was not longer than usual")
+    return StepWait(wanted, f"a sibling came after a silence of {silence:.2f} s")
 
 
-def after_clean_step(quiet: float, usual: float) -> Pace:
+def after_clean_step(quiet: float, usual: float) -> StepWait:
     eased = quiet - (quiet - usual) * EASE
     if eased - usual < NEAR_S:
-        return Pace(usual, "no sibling was late")
-    return Pace(eased, "no sibling was late this time")
+        return StepWait(usual, "no sibling was late")
+    return StepWait(eased, "no sibling was late this time")
 
 
 class StepPace:

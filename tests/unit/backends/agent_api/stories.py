@@ -50,7 +50,9 @@ class Story:
             tool_choice=ToolChoice(parallel=parallel),
         )
         opening = Composer(RunContext()).compose(self.request, conversation_id="conv", run_id="run")
-        self.conversation = Conversation(opening, self.request, policy=policy, limits=limits, fetch_blob=fetch, pace=pace)
+        self.conversation = Conversation(
+            opening, self.request, policy=policy, limits=limits, fetch_blob=fetch, pace=pace
+        )
         self.conversation.open(self.now)
 
     def hear(self, *messages: pb.AgentServerMessage) -> None:

@@ -193,7 +193,9 @@ class Play:
         state = start = self._told()
         while cause := self._attempt(story, Server(self.steps, dict(state), self.manner, self.attempts, self.states)):
             retry = story.lose(cause)
-            if client.read(story) or client.works:  # the client has calls: it runs them, and its results start a fresh run
+            if (
+                client.read(story) or client.works
+            ):  # the client has calls: it runs them, and its results start a fresh run
                 self.history += [result.text for result in client.run()]
                 client.works = 0
                 return True

@@ -30,9 +30,7 @@ def tokens() -> pb.AgentServerMessage:
 
 
 def story(pace: StepPace | None = None, *, parallel: bool = True) -> Story:
-    return Story(
-        "read", parallel=parallel, limits=replace(LIMITS, sibling_quiet=0.2, sibling_cap=1.5), pace=pace
-    )
+    return Story("read", parallel=parallel, limits=replace(LIMITS, sibling_quiet=0.2, sibling_cap=1.5), pace=pace)
 
 
 def pass_time(told: Story, seconds: float, *, every: float | None = None) -> float | None:
@@ -211,7 +209,7 @@ def test_a_late_sibling_teaches_and_clean_steps_ease() -> None:
     told.hear(text("."))  # the next step
     told.hear(mcp(3, "c", "read"))
     assert pass_time(told, 3) == pytest.approx(0.5)
-    answer(told, *[call for call in ("b", "c")])
+    answer(told, "b", "c")
     assert pace.quiet < 0.5
 
 
