@@ -21,6 +21,7 @@ from ...core.events import Event, ToolCallDelta, ToolCallReady, ToolCallStarted
 from ...core.request import ToolResult
 from .arguments import complete, grown, rest, same_meaning, spellings
 from .call_rows import Asked, Call, CallState, Saved, means
+from .drafts import MAX_DRAFT_CHARS, MAX_ID_CHARS, Drafts
 from .echo import Diverged
 
 __all__ = ["MAX_ARGUMENT_CHARS", "Call", "CallState", "CallTable"]
@@ -33,9 +34,6 @@ MAX_WIRE_IDS: Final = 8
 """Of one call: each attempt may use others."""
 MAX_ARGUMENT_CHARS: Final = 1024 * 1024
 """Of one call, as JSON. It is quoted in the answer, some dialects say it several times, and all of that at once."""
-MAX_ID_CHARS: Final = 1024
-MAX_DRAFT_CHARS: Final = 4 * 1024 * 1024
-"""What is told of calls that the client does not see yet."""
 MAX_REMEMBERED_BYTES: Final = 64 * 1024 * 1024
 """Arguments and results that are kept until a checkpoint holds them. Of more, the oldest results are forgotten."""
 
@@ -45,7 +43,6 @@ class CallTable:
         "_bytes",
         "_calls",
         "_closed",
-        "_drafted",
         "_drafts",
         "_given",
         "_ids",
@@ -63,8 +60,7 @@ class CallTable:
         self._parallel = parallel
         self._calls: dict[str, Call] = {}  # in the order in which they began
         self._ids: dict[str, Call] = {}  # by the ids that this attempt uses
-        self._drafts: dict[str, str] = {}  # of calls of which it is not known yet which they are
-        self._drafted = 0
+        self._drafts = Drafts()
         self.writing = 0
         """Calls of which the client has a part."""
         self.owed: list[Call] = []
@@ -84,17 +80,17 @@ class CallTable:
 
     def begin(self, ids: Sequence[str], name: str, convert: Convert) -> Sequence[Event]:
         """The server began to write a call: the client sees it grow."""
-        if any(one in self._ids or one in self._drafts for one in ids):
+        if self._drafts.knows(ids) or any(one in self._ids for one in ids):
             return ()
         if self.owed:
             first = self.owed[0]
             if first.state is CallState.WRITING and first.name == name:
                 self._bind(ids, self.owed.pop(0))  # the one that was cut
             else:
-                self._draft(ids)
+                self._drafts.begin(ids)
             return ()
         if not self._may_show():
-            self._draft(ids)
+            self._drafts.begin(ids)
             return ()
         call = self._new(ids, name, convert)
         call.begun = True
@@ -104,12 +100,7 @@ class CallTable:
     def grow(self, ids: Sequence[str], piece: str) -> Sequence[Event]:
         call = next((self._ids[one] for one in ids if one in self._ids), None)
         if call is None:
-            for one in ids:
-                if one in self._drafts:
-                    before = self._drafts[one]
-                    self._drafts[one] = draft = grown(before, piece)
-                    self._drafted += len(draft) - len(before)
-            if self._drafted > MAX_DRAFT_CHARS:
+            if not self._drafts.grow(ids, piece):
                 raise _too_much(f"tool calls of more than {MAX_DRAFT_CHARS} characters")
             return ()
         if call.state is not CallState.WRITING or not piece:
@@ -135,8 +126,7 @@ class CallTable:
         if len(arguments) > MAX_ARGUMENT_CHARS:
             raise _too_much(f"a tool call with arguments of {len(arguments)} characters")
         may_show = self._may_show()
-        draft = next((self._drafts.pop(one) for one in ids if one in self._drafts), "")
-        self._drafted -= len(draft)
+        draft = self._drafts.take(ids)
         call = self._asked_for(ids, name, arguments, draft)
         if call is None:
             call = self._new(ids, name, convert)
@@ -165,7 +155,7 @@ class CallTable:
         call = self._ids.get(call_id)
         if call is not None and call.state is CallState.WRITING:
             return call.draft, call.begun
-        return self._drafts.get(call_id, ""), False
+        return self._drafts.text(call_id), False
 
     def taken(self, ids: Sequence[str]) -> None:
         """The server shows a call with its result: the next checkpoint holds it."""
@@ -220,7 +210,6 @@ class CallTable:
         self._waiting.clear()
         self._ids.clear()
         self._drafts.clear()
-        self._drafted = 0
         self._listed = 0
         self.owed = list(self._calls.values())
 
@@ -363,10 +352,6 @@ class CallTable:
             self._ids[one] = call
             if one not in call.wire_ids:
                 call.wire_ids = (*call.wire_ids[-MAX_WIRE_IDS:], one)
-
-    def _draft(self, ids: Sequence[str]) -> None:
-        if len(self._drafts) < MAX_OPEN_CALLS and len(ids[0]) <= MAX_ID_CHARS:
-            self._drafts[ids[0]] = ""
 
     def _forget(self, call: Call) -> None:
         self._calls.pop(call.id, None)

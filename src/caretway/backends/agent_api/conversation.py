@@ -15,7 +15,6 @@ from ...builtin_tools import execs
 from ...builtin_tools.decisions import Convert, Policy, Redirect, Refuse, RunHere
 from ...builtin_tools.queries import WebSearch, answer_query
 from ...core.errors import ErrorKind, GatewayError
-from ...core.event_buffer import weight
 from ...core.events import Event, ReasoningDelta, TextDelta, ToolCallReady, TurnEnded, TurnStarted, UsageReported
 from ...core.recovery import Cause
 from ...core.request import Text, ToolResult, TurnRequest
@@ -29,6 +28,7 @@ from .calls import MAX_ARGUMENT_CHARS, Call
 from .compose import Opening, message_bytes
 from .echo import Diverged, diverged_fault
 from .held import NAMELESS
+from .late_words import LateWords
 from .oversized import MAX_OVERSIZED, cannot_go_on, too_large, whole
 from .run_life import Retry, RunLife, RunPhase
 from .snapshots import write_state
@@ -36,12 +36,10 @@ from .step_end import StepPace
 from .tally import read_total
 from .turn_clock import ConversationLimits
 from .unseen import Learn
-from .wire_calls import client_name, mcp_answer, offered_names, wire_ids
+from .wire_calls import client_name, mcp_answer, offered_names, ready_answer, wire_ids
 
 __all__ = ["Conversation", "Retry", "RunPhase"]
 
-MAX_LATER_BYTES: Final = 1024 * 1024
-"""What is said after a response has ended with calls, until the next one begins."""
 _READ_ONLY: Final = frozenset({"read_args", "redacted_read_args", "ls_args", "grep_args", "diagnostics_args"})
 
 
@@ -52,8 +50,7 @@ class Conversation(RunLife):
     __slots__ = (
         "_broke",
         "_kept",
-        "_later",
-        "_later_bytes",
+        "_late_words",
         "_learn",
         "_oversized",
         "_parent",
@@ -88,8 +85,7 @@ class Conversation(RunLife):
         self._web = web
         self._kept = True  # the newest checkpoint is the one we have
         self._oversized = 0
-        self._later: list[Event] = []  # said while the client had calls to run: for its next response
-        self._later_bytes = 0
+        self._late_words = LateWords()
         self._broke: float | None = None  # the silence before the first sign of more since the step was closed
 
     def feed(self, payloads: Sequence[bytes], now: float) -> bool:
@@ -136,7 +132,7 @@ class Conversation(RunLife):
         self.visible = False
         self._tally.next_response(results)
         # Whatever the last response left unread is not this response's business.
-        self.events = [TurnStarted(self._tally.expected), *self._take_later()]
+        self.events = [TurnStarted(self._tally.expected), *self._said_late()]
         self.outgoing.extend(self._calls.submit(results))
         self.watch.progressed = now
         self._results_given = self._heard = True
@@ -157,17 +153,16 @@ class Conversation(RunLife):
         changed = ToolResult(last.call_id, content, last.is_error)
         return [changed if result is last else result for result in results]
 
-    def _take_later(self) -> list[Event]:
+    def _said_late(self) -> Sequence[Event]:
         """What was said after the last response had ended."""
-        if not (self._later or self._calls.waits or self._broke is not None):
+        events, chars = self._late_words.take()
+        if events:
+            self.visible = self._moved = True
+            self._tally.spoken_chars += chars
+        elif not self._calls.waits and self._broke is None:
             self._pace.clean()
         self._broke = None
-        later, self._later, self._later_bytes = self._later, [], 0
-        for event in later:
-            if isinstance(event, TextDelta | ReasoningDelta):
-                self.visible = self._moved = True
-                self._tally.spoken_chars += len(event.text)
-        return later
+        return events
 
     def finish_job(self, call: Call, messages: Sequence[bytes], now: float) -> None:
         """The outcome of a job that ran on this side."""
@@ -271,9 +266,7 @@ class Conversation(RunLife):
         self._delta(kind, words, now)
         late = self.events[before:]
         del self.events[before:]
-        self._later += late
-        self._later_bytes += sum(map(weight, late))
-        if self._later_bytes > MAX_LATER_BYTES:
+        if not self._late_words.keep(late):
             self.lost(Cause.INCOMPLETE, None, retryable=True)  # the client's results are told to a fresh run
 
     def _delta(self, kind: int, words: str, now: float) -> None:
@@ -328,31 +321,18 @@ class Conversation(RunLife):
 
     def _exec(self, exec_: pb.ExecServerMessage, now: float) -> None:
         self.watch.progressed = now
-        match exec_.WhichOneof("message"):
-            case "request_context_args":
-                context = b"".join(self._opening.context)
-                self.outgoing += [execs.context_answer(exec_.id, context), execs.stream_close(exec_.id)]
-            case "mcp_state_exec_args":
-                wanted = exec_.mcp_state_exec_args.server_identifiers
-                state = execs.mcp_state(exec_.id, wanted, b"".join(self._opening.context))
-                self.outgoing += [execs.answer(state), execs.stream_close(exec_.id)]
-            case "mcp_args":
-                args = exec_.mcp_args
-                name = client_name(args)
-                if name in self._tools and args.smart_mode_approval_only:
-                    self.outgoing += [execs.answer(execs.mcp_approved(exec_.id)), execs.stream_close(exec_.id)]
-                elif name in self._tools:
-                    arguments = arguments_json(args.args)
-                    if len(arguments) > MAX_ARGUMENT_CHARS:
-                        self._too_large(exec_, now)
-                    else:
-                        self._ask(exec_, args.tool_call_id, name, arguments, mcp_answer, now)
-                else:
-                    self._tally.calling()
-                    reply = execs.tool_not_found(exec_.id, name, sorted(self._tools))
-                    self.outgoing += [execs.answer(reply), execs.stream_close(exec_.id)]
-            case _:
-                self._built_in(exec_, now)
+        ready = ready_answer(exec_, self._tools, self._opening.context)
+        if ready is not None:
+            if exec_.HasField("mcp_args"):
+                self._tally.calling()
+            self.outgoing += ready
+        elif not exec_.HasField("mcp_args"):
+            self._built_in(exec_, now)
+        elif len(arguments := arguments_json(exec_.mcp_args.args)) > MAX_ARGUMENT_CHARS:
+            self._too_large(exec_, now)
+        else:
+            args = exec_.mcp_args
+            self._ask(exec_, args.tool_call_id, client_name(args), arguments, mcp_answer, now)
 
     def _too_large(self, exec_: pb.ExecServerMessage, now: float) -> None:
         """Its arguments are more than can be worked on. When the model's own text of the call was told and is whole,
