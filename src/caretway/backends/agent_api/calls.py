@@ -20,7 +20,7 @@ from ...core.errors import ErrorKind, GatewayError
 from ...core.events import Event, ToolCallDelta, ToolCallReady, ToolCallStarted
 from ...core.request import ToolResult
 from .arguments import complete, grown, rest, same_meaning, spellings
-from .call_rows import Asked, Call, CallState, Saved, means
+from .call_rows import Asked, Call, CallState, Saved, answered_again, means
 from .drafts import MAX_DRAFT_CHARS, MAX_ID_CHARS, Drafts
 from .echo import Diverged
 
@@ -133,8 +133,9 @@ class CallTable:
             call.draft = draft
         self._bind(ids, call)
         call.exec_id = exec_id
+        call.early = False
         if call.state is CallState.ANSWERED:
-            return Asked(call, replies=self._again(call, convert))
+            return Asked(call, replies=answered_again(call, exec_id, convert))
         if call.state is CallState.ASKED:
             return Asked(call)  # the client has it, or it runs: only the exec id is new
         if call.begun:
@@ -249,6 +250,17 @@ class CallTable:
         """Calls came that the client is to see in a later response."""
         return bool(self._waiting)
 
+    def take_written(self) -> Sequence[Event] | None:
+        """Some servers ask for the calls of a step one after the other, each after the result of the one before. So
+        those that are written whole are taken as asked for. None: one is not whole."""
+        written = [call for call in self._calls.values() if call.state is CallState.WRITING]
+        if not all(complete(call.streamed) for call in written):
+            return None
+        for call in written:
+            call.state, call.arguments, call.early = CallState.ASKED, call.streamed, True
+        self.writing = 0
+        return [event for call in written for event in self._show(call)]
+
     def close_step(self) -> None:
         """The client is asked to run what it was shown. Calls that come from now on wait for its next response."""
         self._closed = True
@@ -300,7 +312,7 @@ class CallTable:
         if (
             known is not None
             and known.name == name
-            and (known.state is CallState.WRITING or same_meaning(known.arguments, arguments))
+            and (known.state is CallState.WRITING or known.early or same_meaning(known.arguments, arguments))
         ):
             return known
         for expected in self.owed:
@@ -312,8 +324,8 @@ class CallTable:
         if known is not None or draft:
             return None
         # Told of under another id: some servers use two for one call.
-        growing = (call for call in self._calls.values() if call.state is CallState.WRITING)
-        return next((call for call in growing if means(call, name, arguments, call.draft)), None)
+        told = [call for call in self._calls.values() if call.state is CallState.WRITING or call.early]
+        return next((call for call in told if means(call, name, arguments, call.draft)), None)
 
     def _claim(self, call: Call) -> None:
         """The attempt repeats an expected call. What came in earlier steps it would have repeated before: that is in
@@ -322,15 +334,6 @@ class CallTable:
             if old.step < call.step:
                 self._forget(old)
         self.owed = [other for other in self.owed if other is not call and other.step >= call.step]
-
-    def _again(self, call: Call, convert: Convert | None) -> Sequence[bytes]:
-        """The answer to a call that was answered before."""
-        assert call.exec_id is not None
-        if call.forgotten:
-            raise Diverged("the result of a call is no longer remembered")
-        if call.result is None or convert is None:
-            return readdressed(call.replies, call.exec_id)
-        return convert(call.exec_id, call.result)
 
     # ---- the rows
 

@@ -15,7 +15,7 @@ from ...builtin_tools import execs
 from ...builtin_tools.decisions import Convert, Policy, Redirect, Refuse, RunHere
 from ...builtin_tools.queries import WebSearch, answer_query
 from ...core.errors import ErrorKind, GatewayError
-from ...core.events import Event, ReasoningDelta, TextDelta, ToolCallReady, TurnEnded, TurnStarted, UsageReported
+from ...core.events import Event, ReasoningDelta, TextDelta, TurnEnded, TurnStarted, UsageReported
 from ...core.recovery import Cause
 from ...core.request import Text, ToolResult, TurnRequest
 from ...core.turn import Snapshot
@@ -237,7 +237,7 @@ class Conversation(RunLife):
             case "partial_tool_call":
                 self._more_comes(now)
                 self._tally.calling()
-                self._partial(update.partial_tool_call)
+                self._partial(update.partial_tool_call, now)
             case "tool_call_completed":
                 self.watch.progressed = now
                 self._tally.answered()
@@ -285,14 +285,7 @@ class Conversation(RunLife):
             self.visible = self._moved = True
             self.events.append(ReasoningDelta(thought))
 
-    def _show(self, events: Sequence[Event]) -> None:
-        for event in events:
-            if isinstance(event, ToolCallReady):
-                self._tally.called(event.name, event.arguments)
-            self.visible = self._moved = True
-            self.events.append(event)
-
-    def _partial(self, partial: pb.PartialToolCallUpdate) -> None:
+    def _partial(self, partial: pb.PartialToolCallUpdate, now: float) -> None:
         call = partial.tool_call
         ids = wire_ids(call, partial.call_id)
         if not ids:
@@ -300,9 +293,9 @@ class Conversation(RunLife):
         if call.WhichOneof("tool") == "mcp_tool_call" and (name := client_name(call.mcp_tool_call.args)) in self._tools:
             self._next_step()
             self._show(self._calls.begin(ids, name, mcp_answer))
-            if self._calls.writing:
-                self.watch.pause_at = None  # the step has one more call
         self._show(self._calls.grow(ids, partial.args_text_delta))
+        if self._calls.writing:
+            self._settle_step(now)  # the step has one more call
 
     def _turn_ended(self, ended: pb.TurnEndedUpdate) -> None:
         if self.phase is not RunPhase.RUNNING:

@@ -12,7 +12,7 @@ from typing import Final
 
 from ...builtin_tools import execs
 from ...core.errors import ErrorKind, GatewayError
-from ...core.events import Event, Recovered, TurnFailed, TurnPaused, TurnStarted, UsageReported
+from ...core.events import Event, Recovered, ToolCallReady, TurnFailed, TurnPaused, TurnStarted, UsageReported
 from ...core.recovery import BROKEN, Cause, Loss, Rung, next_step
 from ...core.request import Role, TurnRequest
 from ...wire.messages import pb
@@ -254,8 +254,15 @@ class RunLife:
     def _settle_step(self, now: float) -> None:
         """Pause when the step's calls are all out; when nobody says how many there are, silence decides."""
         watch, calls = self.watch, self._calls
-        if self.phase is not RunPhase.RUNNING or not calls.step or calls.writing:
+        if self.phase is not RunPhase.RUNNING or not calls.step:
             watch.pause_at = None
+        elif calls.writing:
+            watch.pause_at = max(watch.called, watch.spoken) + self._limits.sibling_cap
+            if now >= watch.pause_at:
+                watch.pause_at = None  # until it is written on
+                if written := calls.take_written():
+                    self._show(written)
+                    self._pause()
         elif calls.complete():
             self._pause()
         else:
@@ -265,6 +272,13 @@ class RunLife:
                 self._pause()
             else:
                 watch.pause_at = ends
+
+    def _show(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if isinstance(event, ToolCallReady):
+                self._tally.called(event.name, event.arguments)
+            self.visible = self._moved = True
+            self.events.append(event)
 
     def _pause(self) -> None:
         self.watch.pause_at = None

@@ -42,6 +42,8 @@ class Manner:
     completes: bool = True
     apart: bool = False
     """Each call is asked for after a silence in which the client may take the one before for the whole step."""
+    serial: bool = False
+    """All calls are written, then each is asked for after the result of the one before."""
     readable: bool = True
     """The pieces of its checkpoints are stored with us in a form that we can read."""
 
@@ -106,6 +108,8 @@ class Server:
                 yield listed(len(todo))
             for _, _, message in execs if not manner.apart else ():
                 yield message
+                while manner.serial and message.exec_server_message.id not in self.answers:
+                    yield None
             if manner.early_checkpoint:
                 yield from self.save()
             while not all(message.exec_server_message.id in self.answers for _, _, message in execs):
@@ -264,6 +268,7 @@ MANNERS = st.builds(
     two_ids=st.booleans(),
     early_checkpoint=st.booleans(),
     apart=st.booleans(),
+    serial=st.booleans(),
     checkpoints=st.booleans(),
     completes=st.booleans(),
     readable=st.booleans(),
@@ -297,6 +302,7 @@ TWO_STEPS = [[Use("deploy", "a")], [Use("read", "b"), Use("read", "b"), Use("dep
 def test_one_cut_anywhere_ends_with_the_right_answer() -> None:
     """The common servers; with a cut, two steps (one parallel, with twins) still end right."""
     manners = [Manner(), Manner(pieces=0, announces=False), Manner(early_checkpoint=True), Manner(checkpoints=False)]
+    manners += [Manner(serial=True), Manner(serial=True, announces=False, two_ids=True)]
     for manner in manners:
         whole = Play(TWO_STEPS, manner, [])
         assert (whole.runs, whole.attempts) == (1, 1)

@@ -168,6 +168,28 @@ def test_a_sibling_whose_text_began_while_the_client_worked_is_whole() -> None:
     assert calls_of(told) == ["b"]
 
 
+def test_calls_that_are_asked_for_one_after_the_other_do_not_wait_for_each_other() -> None:
+    """The second is written and will be asked for when the first has its result: both are given to the client."""
+    told = story()
+    told.hear(partial("a", "read", "{}"), partial("b", "read", '{"key": "k"}'), mcp(1, "a", "read"))
+    assert pass_time(told, 5) == pytest.approx(1.5)
+    assert calls_of(told) == ["a", "b"]
+    answer(told, "a", "b")
+    told.said()
+    told.hear(mcp(2, "b", "read", key="k"))
+    assert [message.exec_client_message.id for message in told.said() if message.HasField("exec_client_message")] == [2]
+    assert calls_of(told) == []
+
+
+def test_half_a_call_is_never_handed_over() -> None:
+    told = story()
+    told.hear(partial("b", "read", '{"key": '), mcp(1, "a", "read"))
+    assert pass_time(told, 60) is None
+    told.hear(partial("b", "read", '{"key": "k"}'))
+    assert pass_time(told, 60) == pytest.approx(1.5)
+    assert calls_of(told) == ["a", "b"]
+
+
 RULES = [
     ("a longer silence earns a longer wait", after_late_sibling(0.2, 0.4, 1.5), 0.5),
     ("a silence that was waited for changes nothing", after_late_sibling(0.5, 0.3, 1.5), 0.5),
