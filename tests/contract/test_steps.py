@@ -104,6 +104,13 @@ async def test_r26_siblings_that_come_while_the_client_works(transport: str, spe
         assert client.stats()["runs_opened"] == 1
 
 
+@pytest.mark.parametrize("listed", [False, True], ids=["unannounced", "announced"])
+async def test_r22_calls_that_are_asked_for_in_turn_do_not_wait_for_each_other(transport: str, listed: bool) -> None:
+    in_turn = replace(LIVE, sibling_gaps_ms=(), asks_in_turn=True, lists_calls=listed)
+    for loop in await in_all_dialects(transport, in_turn, 3):
+        assert len(loop.steps) == 1
+
+
 async def test_r26_a_single_call_waits_at_most_a_quarter_of_a_second(transport: str) -> None:
     """From the whole call to the end of the response, as a client measures it; the best of several, because a busy
     machine can only add to it."""
