@@ -375,7 +375,7 @@ class Conversation(RunLife):
         if asked.run:
             self.jobs = (*self.jobs, (asked.call, exec_))
         elif not asked.replies:
-            if self.phase is RunPhase.PAUSED:
+            if self.phase is RunPhase.PAUSED and not asked.call.shown:
                 self._pace.late(self.watch.hush(now) if self._broke is None else self._broke)
                 self._broke = None
             self.watch.called = now

@@ -8,7 +8,10 @@ A model whose siblings came after a longer silence is given more time, within bo
 sibling brings it back towards the usual wait.
 """
 
+import logging
 from typing import Final, NamedTuple
+
+log = logging.getLogger(__name__)
 
 MAX_QUIET_S: Final = 0.75
 """The longest wait that a model can earn: half of the time that is waited for a call at all."""
@@ -49,19 +52,22 @@ def after_clean_step(quiet: float, usual: float) -> StepWait:
 class StepPace:
     """Of one model: how long a silence ends its steps."""
 
-    __slots__ = ("_cap", "_usual", "quiet", "why")
+    __slots__ = ("_cap", "_usual", "quiet")
 
     def __init__(self, usual: float, cap: float) -> None:
         self._usual, self._cap = usual, cap
         self.quiet = usual
-        self.why = "the usual wait"
 
     def late(self, silence: float) -> None:
-        self.quiet, self.why = after_late_sibling(self.quiet, silence, self._cap)
+        self._move(after_late_sibling(self.quiet, silence, self._cap))
 
     def clean(self) -> None:
         if self.quiet != self._usual:
-            self.quiet, self.why = after_clean_step(self.quiet, self._usual)
+            self._move(after_clean_step(self.quiet, self._usual))
+
+    def _move(self, wait: StepWait) -> None:
+        self.quiet = wait.quiet
+        log.debug("the end of a step is waited for %.2f s: %s", wait.quiet, wait.why)
 
 
 class StepPaces:
