@@ -299,6 +299,7 @@ def _setup(settings: Settings, name: str, standing: Any) -> AgentSetup:
             progress=settings.progress_timeout,
             tool_progress=settings.tool_progress_timeout,
             sibling_quiet=settings.sibling_quiet,
+            sibling_cap=settings.sibling_cap,
             retries=settings.agent_retries,
         ),
         surroundings=RunContext(
@@ -307,10 +308,12 @@ def _setup(settings: Settings, name: str, standing: Any) -> AgentSetup:
             system_delivery=settings.system_delivery,
             history_carrier=settings.history_carrier,
             replay_action=settings.replay_action,
+            web=settings.web_search == "cursor",
         ),
         buffer_bytes=settings.stream_buffer_bytes,
         model_shape=settings.agent_model_shape,
         check_limits=settings.agent_check_limits,
+        web_search=settings.web_search,
         account=subject,
         tools=tool_policy(
             LocalSetup(

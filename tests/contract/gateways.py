@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -16,9 +16,7 @@ from caretway.simulator import Simulator
 from caretway.simulator.manners import CLASSIC, LIVE, Manners
 
 CHAT = "/v1/chat/completions"
-MET: Final = replace(LIVE, sibling_gaps_ms=())
-"""Cursor's manners as far as the gateway copes with them; docs/like-cursor.md has the list of what is open."""
-BOTH: Final = (CLASSIC, MET)
+BOTH: Final = (CLASSIC, LIVE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """The profile `live` on real sockets: what it does that the classic one does not, and what the gateway makes of it."""
 
+import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
@@ -7,12 +8,14 @@ from typing import Any
 import httpx
 import pytest
 
+from caretway.builtin_tools.queries import NO_WEB
 from caretway.simulator import Simulator, raw_fields
 from caretway.simulator.manners import LIVE, Manners
+from caretway.simulator.script_words import EXEC_KINDS
 from caretway.wire import paths
 from caretway.wire.blobs import blob_id, write_message
 from caretway.wire.messages import pb
-from contract.gateways import MET, gateway, result, simulated, tool
+from contract.gateways import gateway, result, simulated, tool
 from contract.sim_peer import H2, PROTO, STREAM, Peer, offer, say
 
 MODEL = pb.RequestedModel(model_id="sim-auto")
@@ -106,7 +109,7 @@ FLIPPED: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("name", "flip"), FLIPPED, ids=[row[0] for row in FLIPPED])
 async def test_a_tool_loop_with_one_switch_flipped(name: str, flip: dict[str, Any], transport: str) -> None:
-    manners: Manners = replace(MET, **flip)
+    manners: Manners = replace(LIVE, **flip)
     messages = [{"role": "user", "content": f'sim: call lookup {{"key": "{"k" * 80}"}}\nsim: result'}]
     async with gateway(transport, manners=manners) as client:
         first = await client.chat(messages, tools=TOOLS)
@@ -125,3 +128,81 @@ async def test_r7_reasoning_that_only_counts_tokens(transport: str) -> None:
 async def test_r9_an_end_without_turn_ended_is_a_cut(transport: str) -> None:
     async with gateway(transport, manners=LIVE) as client:
         assert (await client.chat("sim: say a\nsim: leave\nsim: say b")).text == "a\nb"
+
+
+QUESTIONS = {
+    "setup_vm": "success",
+    "pull_request": "rejected: Nobody can be asked",
+    "mcp_auth": "rejected: Nobody can be asked",
+    "generate_image": "rejected: Nobody can be asked",
+    "kind_13": "failure: Nobody can be asked",
+    "connect_scm": "rejected: Nobody can be asked",
+    "web_search": "rejected: Web search is turned off",
+    "web_fetch": "rejected: Web search is turned off",
+    "ask_question": "rejected: Nobody can be asked",
+    "switch_mode": "rejected: Nobody can be asked",
+    "create_plan": "error: Nobody can be asked",
+}
+
+
+async def test_every_question_gets_a_typed_answer(transport: str) -> None:
+    async with gateway(transport, manners=LIVE) as client:
+        for kind, wanted in QUESTIONS.items():
+            assert (await client.chat(f"sim: query {kind}\nsim: result")).text.startswith(wanted), kind
+        assert client.stats()["queries_answered"] == len(QUESTIONS)
+
+
+@pytest.mark.parametrize(
+    ("by", "wanted"), [("off", NO_WEB), ("client", "Call one of these tools: WebSearch."), ("cursor", "approved")]
+)
+async def test_web_search_is_a_choice(by: str, wanted: str) -> None:
+    async with gateway(manners=LIVE, web_search=by) as client:
+        for kind in ("web_search", "web_fetch"):
+            answer = await client.chat(f"sim: query {kind}\nsim: result", tools=[*TOOLS, tool("WebSearch", "query")])
+            assert answer.text.endswith(wanted)
+            assert not answer.calls
+
+
+EXECS = {
+    "subagent": "answered in field 28",
+    "shell_precheck": "answered in field 41",
+    "mcp_precheck": "answered in field 42",
+    "web_fetch_precheck": "answered in field 43",
+    "git_diff": "error: this client cannot do that",
+}
+
+
+async def test_every_exec_gets_an_answer(transport: str) -> None:
+    async with gateway(transport, manners=LIVE) as client:
+        for kind in sorted(EXEC_KINDS):
+            answer = await client.chat(f"sim: exec {kind}\nsim: result", tools=TOOLS)
+            assert answer.text.startswith(EXECS.get(kind, "")), kind
+            assert (answer.finish, answer.calls) == ("stop", ()), kind
+        stats = client.stats()
+        assert stats["execs_answered"] == stats["execs_asked"]
+
+
+async def test_mcp_state_tells_of_the_tools(transport: str) -> None:
+    async with gateway(transport, manners=LIVE) as client:
+        answer = await client.chat("sim: exec mcp_state\nsim: result", tools=TOOLS)
+        (server,) = json.loads(answer.text.removeprefix("success "))["servers"]
+        assert (server["server_name"], server["status"]) == ("caretway", "connected")
+        (offered,) = server["tools"]
+        assert (offered["tool_name"], offered["provider_identifier"]) == ("lookup", "caretway")
+        assert "key" in offered["input_schema"]["properties"]
+        asked = 'sim: exec mcp_state {"server_identifiers": ["other"]}\nsim: result'
+        assert (await client.chat(asked, tools=TOOLS)).text == "success {}"
+        assert (await client.chat("sim: exec mcp_state\nsim: result")).text == "success {}"
+
+
+async def test_r23_an_approval_probe_runs_nothing(transport: str, stream: bool) -> None:
+    async with gateway(transport, manners=LIVE) as client:
+        answer = await client.chat('sim: probe lookup {"key": "k"}\nsim: result', tools=TOOLS, stream=stream)
+        assert (answer.text, answer.finish, answer.calls) == ("approved", "stop", ())
+        messages = [
+            {"role": "user", "content": 'sim: probe lookup {"key": "k"}\nsim: call lookup {"key": "k"}\nsim: result'}
+        ]
+        first = await client.chat(messages, tools=TOOLS, stream=stream)
+        assert len(first.calls) == 1, "the call that follows the probe runs once"
+        second = await client.chat([*messages, first.message, result(first.calls[0], "VALUE")], tools=TOOLS)
+        assert (second.session, second.text) == ("resumed", "VALUE")

@@ -12,7 +12,7 @@ import pytest
 from caretway.backends.agent_api.backend import AgentBackend
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.simulator.manners import LIVE
-from contract.gateways import MET, Answer, Client, gateway, result, tool
+from contract.gateways import Answer, Client, gateway, result, tool
 
 MODEL = "gpt-5.4"
 TOOLS = [tool("lookup", "key")]
@@ -223,7 +223,7 @@ async def test_r16_nothing_is_replayed_when_the_session_must_be_kept(transport: 
 
 async def test_r16_no_call_runs_twice(transport: str, stream: bool) -> None:
     """A continued conversation whose model called a tool is not replayed: it was heard of."""
-    async with gateway(transport, manners=MET) as client:
+    async with gateway(transport, manners=LIVE) as client:
         first = await client.chat("sim: say one")
         talk = [*user("sim: say one"), first.message, *user('sim: call lookup {"key": "k"}\nsim: fail bare')]
         asked = await client.chat(talk, tools=TOOLS, stream=stream)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from contract.gateways import MET, Client, gateway, result, tool
+from caretway.simulator.manners import LIVE
+from contract.gateways import Client, gateway, result, tool
 from contract.test_chat import PIXEL
 
 TOOLS = [tool("lookup", "key")]
@@ -17,7 +18,7 @@ PICTURE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{ba
 
 @pytest.fixture
 async def live(transport: str) -> AsyncIterator[Client]:
-    async with gateway(transport, manners=replace(MET, lingers_ms=0)) as client:
+    async with gateway(transport, manners=replace(LIVE, lingers_ms=0)) as client:
         yield client
 
 
@@ -49,10 +50,10 @@ async def test_r4_r14_ids_of_other_makers(live: Client, call: str, model: str) -
 
 async def test_r14_composer_answers_nothing_to_a_bare_resume(transport: str) -> None:
     history = [user(SCRIPT), called("a"), answered("a")]
-    async with gateway(transport, manners=replace(MET, lingers_ms=0), replay_action="resume") as client:
+    async with gateway(transport, manners=replace(LIVE, lingers_ms=0), replay_action="resume") as client:
         slow = await client.chat(history, tools=TOOLS, model="composer-2.5@fast=false")
         assert (await client.chat(history, tools=TOOLS, model="sim-auto")).text == "VALUE"
-    async with gateway(transport, manners=replace(MET, lingers_ms=0)) as client:
+    async with gateway(transport, manners=replace(LIVE, lingers_ms=0)) as client:
         assert (await client.chat(history, tools=TOOLS, model="composer-2.5@fast=false")).text == "VALUE"
     assert slow.text == ""
 

@@ -10,8 +10,9 @@ import pytest
 from caretway.backends.agent_api.tool_schemas import RULES
 from caretway.core.request import ToolSpec
 from caretway.simulator import catalogue
+from caretway.simulator.manners import LIVE
 from caretway.simulator.schema_rules import refused
-from contract.gateways import MET, Client, gateway, result
+from contract.gateways import Client, gateway, result
 from unit.builtin_tools.redirect.client_tools import CLIENTS, MADE_LISTS, tools_of
 
 FAMILIES = {base.family: base.id for base in catalogue.BASES if not any(variant.dead for variant in base.variants)}
@@ -19,7 +20,7 @@ FAMILIES = {base.family: base.id for base in catalogue.BASES if not any(variant.
 
 @pytest.fixture
 async def live() -> AsyncIterator[Client]:
-    async with gateway(manners=replace(MET, lingers_ms=0)) as client:
+    async with gateway(manners=replace(LIVE, lingers_ms=0)) as client:
         yield client
 
 
@@ -67,7 +68,10 @@ async def test_l1_arguments_come_back_as_the_client_knows_them(
 
 @pytest.mark.parametrize(
     ("count", "size", "told"),
-    [(331, 1, ["331 tools", "330", "--no-agent-check-limits"]), (30, 4_100, ["120,000 bytes", "--no-agent-check-limits"])],
+    [
+        (331, 1, ["331 tools", "330", "--no-agent-check-limits"]),
+        (30, 4_100, ["120,000 bytes", "--no-agent-check-limits"]),
+    ],
 )
 async def test_l2_more_tools_than_cursor_takes(live: Client, count: int, size: int, told: list[str]) -> None:
     tools = [function(ToolSpec(f"t{number}", "d" * size)) for number in range(count)]

@@ -72,6 +72,26 @@ def tool_not_found(exec_id: int, name: str, available: Sequence[str]) -> ExecRep
     return ExecReply(id=exec_id, mcp_result=pb.McpResult(tool_not_found=missing))
 
 
+def mcp_approved(exec_id: int) -> ExecReply:
+    """The answer to a probe: the call would be let through. Nothing is run for it."""
+    return ExecReply(id=exec_id, mcp_result=pb.McpResult(approved=pb.McpApproved()))
+
+
+def mcp_state(exec_id: int, wanted: Sequence[str], context: bytes) -> ExecReply:
+    """Which servers there are, with the tools of this serialised RequestContext. `wanted`: the servers that are asked
+    about; empty: all."""
+    success = pb.McpStateSuccess()
+    servers: dict[str, pb.McpStateServer] = {}
+    for tool in pb.RequestContext.FromString(context).tools:
+        name = tool.provider_identifier
+        if wanted and name not in wanted:
+            continue
+        if name not in servers:
+            servers[name] = success.servers.add(server_name=name, server_identifier=name, status="connected")
+        servers[name].tools.append(tool)
+    return ExecReply(id=exec_id, mcp_state_exec_result=pb.McpStateExecResult(success=success))
+
+
 def context_answer(exec_id: int, context: bytes) -> bytes:
     """`context` is a serialised RequestContext: an agent's tools make it large."""
     result = embed(_RESULT_SUCCESS, embed(_SUCCESS_CONTEXT, context))
@@ -152,6 +172,12 @@ def _mcp_state(exec_: pb.ExecServerMessage, reason: str) -> ExecReply:
     return ExecReply(mcp_state_exec_result=pb.McpStateExecResult(error=pb.McpStateError(error=reason)))
 
 
+def _subagent(exec_: pb.ExecServerMessage, reason: str) -> ExecReply:
+    return ExecReply(subagent_result=pb.SubagentResult(error=pb.SubagentError(error=reason)))
+
+
+_NOT_LISTED: Final = pb.AllowlistPrecheckResult(allowlisted=False)
+
 REFUSALS: Final[dict[str, Refuse]] = {
     "shell_args": _shell,
     "shell_stream_args": _shell_stream,
@@ -168,6 +194,10 @@ REFUSALS: Final[dict[str, Refuse]] = {
     "list_mcp_resources_exec_args": _list_resources,
     "read_mcp_resource_exec_args": _read_resource,
     "mcp_state_exec_args": _mcp_state,
+    "subagent_args": _subagent,
+    "shell_allowlist_precheck_args": lambda *_: ExecReply(shell_allowlist_precheck_result=_NOT_LISTED),
+    "mcp_allowlist_precheck_args": lambda *_: ExecReply(mcp_allowlist_precheck_result=_NOT_LISTED),
+    "web_fetch_allowlist_precheck_args": lambda *_: ExecReply(web_fetch_allowlist_precheck_result=_NOT_LISTED),
 }
 """Exec kind -> how to refuse it."""
 
@@ -197,23 +227,3 @@ def refuse(exec_: pb.ExecServerMessage, reason: str) -> list[bytes]:
     reply = build(exec_, reason)
     reply.id = exec_.id
     return [answer(reply), stream_close(exec_.id)]
-
-
-def refuse_query(query: pb.InteractionQuery, reason: str) -> bytes:
-    """Answers a question to a person, because nobody is here to ask. An unknown kind gets an empty response with its
-    id."""
-    response = pb.InteractionResponse(id=query.id)
-    match query.WhichOneof("query"):
-        case "web_search_request_query":
-            response.web_search_request_response.rejected.reason = reason
-        case "web_fetch_request_query":
-            response.web_fetch_request_response.rejected.reason = reason
-        case "switch_mode_request_query":
-            response.switch_mode_request_response.rejected.reason = reason
-        case "ask_question_interaction_query":
-            response.ask_question_interaction_response.result.rejected.reason = reason
-        case "create_plan_request_query":
-            response.create_plan_request_response.result.error.error = reason
-        case _:
-            pass
-    return pb.AgentClientMessage(interaction_response=response).SerializeToString()

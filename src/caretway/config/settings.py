@@ -50,6 +50,7 @@ CliTransport = Literal["auto", "acp", "print"]
 CliMode = Literal["ask", "plan", "agent"]
 CliToolEvents = Literal["hidden", "reasoning", "tool_calls"]
 LocalTools = Literal["read-only", "all", "off"]
+WebSearchBy = Literal["off", "client", "cursor"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 AuthMode = Literal["own", "passthrough"]
 TokenStore = Literal["file", "keyring"]
@@ -387,6 +388,13 @@ class Settings:
             advanced=True,
         ),
     )
+    web_search: WebSearchBy = field(
+        default="client",
+        metadata=_cursor(
+            choice(get_args(WebSearchBy)),
+            "Who searches the web on agent: nobody, the client's own tools, or Cursor on the account's quota.",
+        ),
+    )
 
     session: SessionName = field(
         default="auto",
@@ -449,7 +457,16 @@ class Settings:
         ),
     )
     sibling_quiet: float = field(
-        default=0.15, metadata=_sessions(_GRACE, "How long to wait for more parallel tool calls.", advanced=True)
+        default=0.2,
+        metadata=_sessions(
+            _GRACE, "A silence that ends a step of tool calls when nobody says how many it has.", advanced=True
+        ),
+    )
+    sibling_cap: float = field(
+        default=1.5,
+        metadata=_sessions(
+            _GRACE, "How long to wait for another parallel tool call while upstream is not silent.", advanced=True
+        ),
     )
     parked_timeout: float = field(
         default=900.0,

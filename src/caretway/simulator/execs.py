@@ -49,7 +49,7 @@ NEWER: Final = {
     "conversation_search": 53,
     "store_conflict": 54,
 }
-"""Kinds that our schema does not have, by their field (22 is computer use)."""
+"""Newer kinds by their field, asked without our schema, which has few of them (22 is computer use)."""
 _ENVELOPE_FIELDS: Final = (1, 15, 39, 45)
 """Of an ExecClientMessage: everything that is no result."""
 
@@ -112,7 +112,7 @@ class ExecOutcome:
         if not self.messages:
             return "error: the exec was closed without a result"
         kind = self.messages[-1].WhichOneof("message")
-        if kind is None:
+        if kind is None or self.messages[-1].DESCRIPTOR.fields_by_name[kind].number in NEWER.values():
             fields = [field for field, _ in raw_fields.read(self.messages[-1].SerializeToString())]
             newer = [field for field in fields if field not in _ENVELOPE_FIELDS]
             return f"answered in field {newer[0]}" if newer else "error: the result has no content"

@@ -52,6 +52,8 @@ class Manners:
     """Between the calls of one step; the gaps come in this order, again and again."""
     tokens_in_gaps: bool = False
     """`token_delta` keeps coming between the calls of one step."""
+    asks_in_turn: bool = False
+    """All calls of a step are written, and then each is asked for after the result of the one before."""
     checkpoint_after_call_ms: int | None = None
     """A checkpoint this long after the last call of a step, before any result."""
 

@@ -77,12 +77,14 @@ class CallPlayer:
             if index:
                 await self._gap(gap_before(self.manners, index))
             written.append(self._write(use, tool, model_call))
-            if not self.manners.lists_calls:
+            if not self.manners.lists_calls and not self.manners.asks_in_turn:
                 made.append(self._ask(*written[-1]))
-        if self.manners.lists_calls:
-            if len(written) > 1:
-                self.exchange.write(updates.calls_listed(len(written)))
-            made = [self._ask(*one) for one in written]
+        if self.manners.lists_calls and len(written) > 1:
+            self.exchange.write(updates.calls_listed(len(written)))
+        for one in written[len(made) :]:
+            made.append(self._ask(*one))
+            if self.manners.asks_in_turn:
+                await asyncio.wait([made[-1].outcome])
         self.given.results = ()
         if made:
             await self._settle(made, model_call)

@@ -25,7 +25,7 @@ _NEWER: Final = {
     "kind_13": (13, {2: "failure"}),
     "connect_scm": (14, {2: "rejected"}),
 }
-"""Kinds that our schema does not have: their field, and what the fields of a typed answer mean."""
+"""Read without our schema, so that a mistake in it shows: their field, and what the fields of a typed answer mean."""
 _ANSWERS: Final = dict(_NEWER.values())
 _ID: Final = 1
 
@@ -50,7 +50,7 @@ def request(kind: str, args: dict[str, Any], number: int, call_id: str) -> pb.In
 def text(response: pb.InteractionResponse) -> str:
     """`approved`, `rejected: REASON`, `error: ...` or `success`."""
     kind = response.WhichOneof("result")
-    if kind is None:
+    if kind is None or response.DESCRIPTOR.fields_by_name[kind].number in _ANSWERS:
         return _newer_text(response.SerializeToString())
     answer = getattr(response, kind)
     if kind in ("ask_question_interaction_response", "create_plan_request_response"):
@@ -73,7 +73,7 @@ def agreed(text: str) -> bool:
 
 
 def _newer_text(response: bytes) -> str:
-    """The answer to a kind that our schema does not have."""
+    """The answer to one of the newer kinds."""
     for field, meanings in _ANSWERS.items():
         answer = raw_fields.embedded(response, field)
         for number, meaning in meanings.items() if answer is not None else ():

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Literal
 
 from ...builtin_tools.policy import ToolPolicy
+from ...builtin_tools.queries import WebSearch
 from ...core.errors import ErrorKind, GatewayError
 from ...core.request import TurnRequest
 from ...core.turn import Abilities, BackendStatus, ModelInfo, Snapshot
@@ -24,6 +25,7 @@ from .conversation import Conversation
 from .model_lists import ASK_BASES, BaseSource, base_models, joined, read_usable
 from .model_shapes import ModelShape, ShapeMemory, shapes_for
 from .snapshots import blob_source, no_blobs, read_snapshot
+from .step_end import StepPaces
 from .turn import AgentTurn, QuotaCheck
 from .turn_clock import ConversationLimits
 from .unseen import UnseenTokens
@@ -45,6 +47,7 @@ class AgentSetup:
     model_shape: ShapeName = "auto"
     check_limits: bool = True
     """What Cursor is known to refuse is not sent."""
+    web_search: WebSearch = "client"
     account: Callable[[str], str] = str
     """Whose token this is: what was learned of one account is not true of another."""
     quota: QuotaCheck | None = None
@@ -67,6 +70,7 @@ class AgentBackend:
         self._setup = setup
         self._composer = Composer(setup.surroundings, setup.limits.max_message_bytes, check_limits=setup.check_limits)
         self._unseen = UnseenTokens()
+        self._paces = StepPaces(setup.limits.sibling_quiet, setup.limits.sibling_cap)
         self._transport = transport
         self._tokens = tokens
         self._shapes = ShapeMemory()
@@ -101,6 +105,8 @@ class AgentBackend:
             parent=snapshot.parent if snapshot else None,
             unseen=unseen,
             learn=self._unseen.learner(request) if snapshot is None else None,
+            pace=self._paces.of(request.model),
+            web=setup.web_search,
         )
         turn = AgentTurn(
             self.name,

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ...builtin_tools.decisions import Convert
+from ...builtin_tools.execs import readdressed
 from ...core.events import Event
 from ...core.request import Image, ToolResult
 from .arguments import rest, same_meaning, spellings
+from .echo import Diverged
 
 
 class CallState(Enum):
@@ -44,6 +46,8 @@ class Call:
     """The answer has a fixed shape (a redirected exec) and no room for other words."""
     shown: bool = False
     """The client has the whole call."""
+    early: bool = False
+    """And the server has written it, but not asked for it yet."""
     result: ToolResult | None = None
     replies: Sequence[bytes] = ()
     """What answered a call that ran on this side."""
@@ -87,3 +91,12 @@ def means(call: Call, name: str, arguments: str, draft: str) -> bool:
     if call.state is CallState.WRITING:
         return rest(call.streamed, spellings(draft, arguments)) is not None
     return same_meaning(call.arguments, arguments)
+
+
+def answered_again(call: Call, exec_id: int, convert: Convert | None) -> Sequence[bytes]:
+    """The answer to a call that was answered before."""
+    if call.forgotten:
+        raise Diverged("the result of a call is no longer remembered")
+    if call.result is None or convert is None:
+        return readdressed(call.replies, exec_id)
+    return convert(exec_id, call.result)

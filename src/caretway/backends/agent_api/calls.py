@@ -20,7 +20,8 @@ from ...core.errors import ErrorKind, GatewayError
 from ...core.events import Event, ToolCallDelta, ToolCallReady, ToolCallStarted
 from ...core.request import ToolResult
 from .arguments import complete, grown, rest, same_meaning, spellings
-from .call_rows import Asked, Call, CallState, Saved, means
+from .call_rows import Asked, Call, CallState, Saved, answered_again, means
+from .drafts import MAX_DRAFT_CHARS, MAX_ID_CHARS, Drafts
 from .echo import Diverged
 
 __all__ = ["MAX_ARGUMENT_CHARS", "Call", "CallState", "CallTable"]
@@ -33,9 +34,6 @@ MAX_WIRE_IDS: Final = 8
 """Of one call: each attempt may use others."""
 MAX_ARGUMENT_CHARS: Final = 1024 * 1024
 """Of one call, as JSON. It is quoted in the answer, some dialects say it several times, and all of that at once."""
-MAX_ID_CHARS: Final = 1024
-MAX_DRAFT_CHARS: Final = 4 * 1024 * 1024
-"""What is told of calls that the client does not see yet."""
 MAX_REMEMBERED_BYTES: Final = 64 * 1024 * 1024
 """Arguments and results that are kept until a checkpoint holds them. Of more, the oldest results are forgotten."""
 
@@ -44,8 +42,9 @@ class CallTable:
     __slots__ = (
         "_bytes",
         "_calls",
-        "_drafted",
+        "_closed",
         "_drafts",
+        "_given",
         "_ids",
         "_listed",
         "_parallel",
@@ -61,8 +60,7 @@ class CallTable:
         self._parallel = parallel
         self._calls: dict[str, Call] = {}  # in the order in which they began
         self._ids: dict[str, Call] = {}  # by the ids that this attempt uses
-        self._drafts: dict[str, str] = {}  # of calls of which it is not known yet which they are
-        self._drafted = 0
+        self._drafts = Drafts()
         self.writing = 0
         """Calls of which the client has a part."""
         self.owed: list[Call] = []
@@ -71,7 +69,8 @@ class CallTable:
         self._listed = self._round = 0
         self._bytes = 0
         self._step: list[Call] = []  # whole calls that this response has shown
-        self._waiting: list[Call] = []  # asked for, not shown: the client takes one call at a time
+        self._waiting: list[Call] = []  # asked for, to be shown in a later response
+        self._closed = self._given = False  # the response has ended with calls; its results are here
 
     # ---- what the server tells
 
@@ -81,17 +80,17 @@ class CallTable:
 
     def begin(self, ids: Sequence[str], name: str, convert: Convert) -> Sequence[Event]:
         """The server began to write a call: the client sees it grow."""
-        if any(one in self._ids or one in self._drafts for one in ids):
+        if self._drafts.knows(ids) or any(one in self._ids for one in ids):
             return ()
         if self.owed:
             first = self.owed[0]
             if first.state is CallState.WRITING and first.name == name:
                 self._bind(ids, self.owed.pop(0))  # the one that was cut
             else:
-                self._draft(ids)
+                self._drafts.begin(ids)
             return ()
         if not self._may_show():
-            self._draft(ids)
+            self._drafts.begin(ids)
             return ()
         call = self._new(ids, name, convert)
         call.begun = True
@@ -101,12 +100,7 @@ class CallTable:
     def grow(self, ids: Sequence[str], piece: str) -> Sequence[Event]:
         call = next((self._ids[one] for one in ids if one in self._ids), None)
         if call is None:
-            for one in ids:
-                if one in self._drafts:
-                    before = self._drafts[one]
-                    self._drafts[one] = draft = grown(before, piece)
-                    self._drafted += len(draft) - len(before)
-            if self._drafted > MAX_DRAFT_CHARS:
+            if not self._drafts.grow(ids, piece):
                 raise _too_much(f"tool calls of more than {MAX_DRAFT_CHARS} characters")
             return ()
         if call.state is not CallState.WRITING or not piece:
@@ -132,16 +126,16 @@ class CallTable:
         if len(arguments) > MAX_ARGUMENT_CHARS:
             raise _too_much(f"a tool call with arguments of {len(arguments)} characters")
         may_show = self._may_show()
-        draft = next((self._drafts.pop(one) for one in ids if one in self._drafts), "")
-        self._drafted -= len(draft)
+        draft = self._drafts.take(ids)
         call = self._asked_for(ids, name, arguments, draft)
         if call is None:
             call = self._new(ids, name, convert)
             call.draft = draft
         self._bind(ids, call)
         call.exec_id = exec_id
+        call.early = False
         if call.state is CallState.ANSWERED:
-            return Asked(call, replies=self._again(call, convert))
+            return Asked(call, replies=answered_again(call, exec_id, convert))
         if call.state is CallState.ASKED:
             return Asked(call)  # the client has it, or it runs: only the exec id is new
         if call.begun:
@@ -162,7 +156,7 @@ class CallTable:
         call = self._ids.get(call_id)
         if call is not None and call.state is CallState.WRITING:
             return call.draft, call.begun
-        return self._drafts.get(call_id, ""), False
+        return self._drafts.text(call_id), False
 
     def taken(self, ids: Sequence[str]) -> None:
         """The server shows a call with its result: the next checkpoint holds it."""
@@ -175,6 +169,7 @@ class CallTable:
         """`spoke`: the model said something after the newest results and before this checkpoint."""
         if not self._calls:
             return
+        self.went_on()
         for call in list(self._calls.values()):
             if call.state is not CallState.ANSWERED or call.exec_id is None:
                 continue  # on this attempt nobody has its result
@@ -216,7 +211,6 @@ class CallTable:
         self._waiting.clear()
         self._ids.clear()
         self._drafts.clear()
-        self._drafted = 0
         self._listed = 0
         self.owed = list(self._calls.values())
 
@@ -244,7 +238,39 @@ class CallTable:
         """True when nothing more can be expected of this step; False when only silence can tell."""
         if not self._step or self.writing:
             return False
-        return not self._parallel or (self._listed > 0 and len(self._step) + len(self._waiting) >= self._listed)
+        return not self._parallel or (self._listed > 0 and not self.missing)
+
+    @property
+    def missing(self) -> bool:
+        """More calls were announced than have come."""
+        return len(self._step) + len(self._waiting) < self._listed
+
+    @property
+    def waits(self) -> bool:
+        """Calls came that the client is to see in a later response."""
+        return bool(self._waiting)
+
+    def take_written(self) -> Sequence[Event] | None:
+        """Some servers ask for the calls of a step one after the other, each after the result of the one before. So
+        those that are written whole are taken as asked for. None: one is not whole."""
+        written = [call for call in self._calls.values() if call.state is CallState.WRITING]
+        if not all(complete(call.streamed) for call in written):
+            return None
+        for call in written:
+            call.state, call.arguments, call.early = CallState.ASKED, call.streamed, True
+        self.writing = 0
+        return [event for call in written for event in self._show(call)]
+
+    def close_step(self) -> None:
+        """The client is asked to run what it was shown. Calls that come from now on wait for its next response."""
+        self._closed = True
+
+    def went_on(self) -> None:
+        """There was a sign of the model after the results: what it calls from now on is another step. Without one, a
+        call may be a late sibling of those that were answered."""
+        if self._given and not self._waiting:
+            self._given = False
+            self._round += 1
 
     # ---- what the client answers
 
@@ -262,7 +288,7 @@ class CallTable:
             if call.exec_id is not None and call.convert is not None:
                 messages.extend(call.convert(call.exec_id, result))
         self._step = []
-        self._round += 1
+        self._closed, self._given = False, True
         self._listed = 0
         return messages
 
@@ -274,8 +300,10 @@ class CallTable:
         return () if call.exec_id is None else readdressed(replies, call.exec_id)
 
     def next_waiting(self) -> Sequence[Event]:
-        """A call that had to wait because the client takes one at a time."""
-        return self._show(self._waiting.pop(0)) if self._waiting else ()
+        """Calls that had to wait: late siblings, or one when the client takes one at a time."""
+        count = len(self._waiting) if self._parallel else 1
+        shown, self._waiting = self._waiting[:count], self._waiting[count:]
+        return [event for call in shown for event in self._show(call)]
 
     # ---- which call is it
 
@@ -284,7 +312,7 @@ class CallTable:
         if (
             known is not None
             and known.name == name
-            and (known.state is CallState.WRITING or same_meaning(known.arguments, arguments))
+            and (known.state is CallState.WRITING or known.early or same_meaning(known.arguments, arguments))
         ):
             return known
         for expected in self.owed:
@@ -296,8 +324,8 @@ class CallTable:
         if known is not None or draft:
             return None
         # Told of under another id: some servers use two for one call.
-        growing = (call for call in self._calls.values() if call.state is CallState.WRITING)
-        return next((call for call in growing if means(call, name, arguments, call.draft)), None)
+        told = [call for call in self._calls.values() if call.state is CallState.WRITING or call.early]
+        return next((call for call in told if means(call, name, arguments, call.draft)), None)
 
     def _claim(self, call: Call) -> None:
         """The attempt repeats an expected call. What came in earlier steps it would have repeated before: that is in
@@ -306,15 +334,6 @@ class CallTable:
             if old.step < call.step:
                 self._forget(old)
         self.owed = [other for other in self.owed if other is not call and other.step >= call.step]
-
-    def _again(self, call: Call, convert: Convert | None) -> Sequence[bytes]:
-        """The answer to a call that was answered before."""
-        assert call.exec_id is not None
-        if call.forgotten:
-            raise Diverged("the result of a call is no longer remembered")
-        if call.result is None or convert is None:
-            return readdressed(call.replies, call.exec_id)
-        return convert(call.exec_id, call.result)
 
     # ---- the rows
 
@@ -336,10 +355,6 @@ class CallTable:
             self._ids[one] = call
             if one not in call.wire_ids:
                 call.wire_ids = (*call.wire_ids[-MAX_WIRE_IDS:], one)
-
-    def _draft(self, ids: Sequence[str]) -> None:
-        if len(self._drafts) < MAX_OPEN_CALLS and len(ids[0]) <= MAX_ID_CHARS:
-            self._drafts[ids[0]] = ""
 
     def _forget(self, call: Call) -> None:
         self._calls.pop(call.id, None)
@@ -377,7 +392,7 @@ class CallTable:
         return events
 
     def _may_show(self) -> bool:
-        return self._parallel or not (self._step or self.writing)
+        return not self._closed and (self._parallel or not (self._step or self.writing))
 
 
 def _too_much(what: str) -> GatewayError:

@@ -44,9 +44,6 @@ _HISTORY: Final = tag(pb.UserMessageAction, "conversation_history")
 _RESUME_CONTEXT: Final = tag(pb.ResumeAction, "request_context")
 _ENVIRONMENT: Final = tag(pb.RequestContext, "env")
 _RULE: Final = tag(pb.RequestContext, "cloud_rule")
-_COMPLETE: Final = pb.RequestContext(
-    rules_info_complete=True, env_info_complete=True, mcp_info_complete=True
-).SerializeToString()
 
 
 _WITH_RESULTS: Final = Message(Role.USER, (Text(GO_ON_WITH_RESULTS),))
@@ -63,6 +60,8 @@ class RunContext:
     history_carrier: Literal["root", "typed"] = "root"
     replay_action: Literal["message", "resume"] = "message"
     """How a replayed history that ends with tool results is asked to go on."""
+    web: bool = False
+    """Cursor may search the web by itself."""
 
 
 class Opening(msgspec.Struct, frozen=True):
@@ -130,6 +129,7 @@ class Composer:
         self._max_message_bytes = max_message_bytes
         self._nowhere = _environment(surroundings, None)
         self._tools = OfferedTools()
+        self._rest = _rest_of_context(surroundings)
 
     def compose(
         self,
@@ -186,7 +186,7 @@ class Composer:
             state=state,
             words=_user_message(newest).SerializeToString() if newest is not None else None,
             history=typed,
-            context=(where, offer.in_context, rule, _COMPLETE),
+            context=(where, offer.in_context, rule, self._rest),
             tools=offer.in_run,
             blobs=blobs,
             fresh=checkpoint is None,
@@ -237,6 +237,16 @@ def _environment(surroundings: RunContext, workspace: str | None) -> bytes:
         env.workspace_paths.append(workspace)
         env.process_working_directory = workspace
     return embed(_ENVIRONMENT, env.SerializeToString())
+
+
+def _rest_of_context(surroundings: RunContext) -> bytes:
+    return pb.RequestContext(
+        web_search_enabled=surroundings.web,
+        web_fetch_enabled=surroundings.web,
+        rules_info_complete=True,
+        env_info_complete=True,
+        mcp_info_complete=True,
+    ).SerializeToString()
 
 
 def _system(request: TurnRequest, *, instructed: bool) -> str:

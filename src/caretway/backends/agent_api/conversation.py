@@ -13,8 +13,9 @@ from google.protobuf.message import DecodeError
 
 from ...builtin_tools import execs
 from ...builtin_tools.decisions import Convert, Policy, Redirect, Refuse, RunHere
+from ...builtin_tools.queries import WebSearch, answer_query
 from ...core.errors import ErrorKind, GatewayError
-from ...core.events import Event, ReasoningDelta, TextDelta, ToolCallReady, TurnEnded, TurnStarted, UsageReported
+from ...core.events import Event, ReasoningDelta, TextDelta, TurnEnded, TurnStarted, UsageReported
 from ...core.recovery import Cause
 from ...core.request import Text, ToolResult, TurnRequest
 from ...core.turn import Snapshot
@@ -27,17 +28,18 @@ from .calls import MAX_ARGUMENT_CHARS, Call
 from .compose import Opening, message_bytes
 from .echo import Diverged, diverged_fault
 from .held import NAMELESS
+from .late_words import LateWords
 from .oversized import MAX_OVERSIZED, cannot_go_on, too_large, whole
 from .run_life import Retry, RunLife, RunPhase
 from .snapshots import write_state
+from .step_end import StepPace
 from .tally import read_total
 from .turn_clock import ConversationLimits
 from .unseen import Learn
-from .wire_calls import client_name, mcp_answer, offered_names, wire_ids
+from .wire_calls import client_name, mcp_answer, offered_names, ready_answer, wire_ids
 
-__all__ = ["NO_PERSON", "Conversation", "Retry", "RunPhase"]
+__all__ = ["Conversation", "Retry", "RunPhase"]
 
-NO_PERSON: Final = "Nobody can be asked: this client answers through an API. Decide yourself and go on."
 _READ_ONLY: Final = frozenset({"read_args", "redacted_read_args", "ls_args", "grep_args", "diagnostics_args"})
 
 
@@ -45,7 +47,18 @@ class Conversation(RunLife):
     """What comes out stands in `events`, `outgoing`, `jobs` and `aborted_jobs`; the caller takes it and leaves them
     empty. `feed` says whether there is more to do than to report events: for a delta there is not, so it is cheap."""
 
-    __slots__ = ("_kept", "_learn", "_oversized", "_parent", "_policy", "_tools", "_unseen")
+    __slots__ = (
+        "_broke",
+        "_kept",
+        "_late_words",
+        "_learn",
+        "_oversized",
+        "_parent",
+        "_policy",
+        "_tools",
+        "_unseen",
+        "_web",
+    )
 
     def __init__(
         self,
@@ -58,16 +71,22 @@ class Conversation(RunLife):
         parent: bytes | None = None,
         unseen: int = 0,
         learn: Learn | None = None,
+        pace: StepPace | None = None,
+        web: WebSearch = "client",
     ) -> None:
-        """`unseen`: what the opening counts for Cursor's own instructions; `learn` is told what they really are."""
-        super().__init__(opening, request, limits, fetch_blob)
+        """`unseen`: what the opening counts for Cursor's own instructions; `learn` is told what they really are.
+        `pace`: what is known of the model's steps. `web`: who searches it."""
+        super().__init__(opening, request, limits, fetch_blob, pace)
         self._tools = offered_names(request)
         self._policy = policy
         self._parent = parent
         self._unseen = unseen
         self._learn = learn
+        self._web = web
         self._kept = True  # the newest checkpoint is the one we have
         self._oversized = 0
+        self._late_words = LateWords()
+        self._broke: float | None = None  # the silence before the first sign of more since the step was closed
 
     def feed(self, payloads: Sequence[bytes], now: float) -> bool:
         """Messages of one read. True: there may be more to do now than to tell `events`. May end the turn; never
@@ -113,7 +132,7 @@ class Conversation(RunLife):
         self.visible = False
         self._tally.next_response(results)
         # Whatever the last response left unread is not this response's business.
-        self.events = [TurnStarted(self._tally.expected, self._opening.adapted)]
+        self.events = [TurnStarted(self._tally.expected, self._opening.adapted), *self._said_late()]
         self.outgoing.extend(self._calls.submit(results))
         self.watch.progressed = now
         self._results_given = self._heard = True
@@ -134,6 +153,17 @@ class Conversation(RunLife):
         content = (*last.content, Text(f"\n\n[The user adds:]\n{said}"))
         changed = ToolResult(last.call_id, content, last.is_error)
         return [changed if result is last else result for result in results]
+
+    def _said_late(self) -> Sequence[Event]:
+        """What was said after the last response had ended."""
+        events, chars = self._late_words.take()
+        if events:
+            self.visible = self._moved = True
+            self._tally.spoken_chars += chars
+        elif not self._calls.waits and self._broke is None:
+            self._pace.clean()
+        self._broke = None
+        return events
 
     def finish_job(self, call: Call, messages: Sequence[bytes], now: float) -> None:
         """The outcome of a job that ran on this side."""
@@ -171,7 +201,7 @@ class Conversation(RunLife):
             case "interaction_query":
                 self._tally.calling()
                 self._tally.answered()
-                self.outgoing.append(execs.refuse_query(message.interaction_query, NO_PERSON))
+                self.outgoing.append(answer_query(message.interaction_query, self._web, self._tools))
             case _:
                 pass  # newer servers say more than we know; silence is what the official client answers too
 
@@ -193,21 +223,23 @@ class Conversation(RunLife):
     def _update(self, update: pb.InteractionUpdate, now: float) -> None:
         match update.WhichOneof("message"):
             case "text_delta":
-                self._delta(deltas.TEXT, update.text_delta.text, now)
+                self._words(deltas.TEXT, update.text_delta.text, now)
             case "thinking_delta":
-                self._delta(deltas.THINKING, update.thinking_delta.text, now)
+                self._words(deltas.THINKING, update.thinking_delta.text, now)
             case "token_delta":
-                self.watch.progressed = now  # long reasoning may tell nothing else for minutes
+                self._more_comes(now)  # long reasoning may tell nothing else for minutes
                 self._tally.counted(update.token_delta.tokens)
             case "heartbeat" | None:
                 pass
             case "tool_call_started":
-                self.watch.progressed = now
+                self._more_comes(now)
                 self._tally.calling()
+            case "tool_call_delta":
+                self._more_comes(now)
             case "partial_tool_call":
-                self.watch.progressed = now
+                self._more_comes(now)
                 self._tally.calling()
-                self._partial(update.partial_tool_call)
+                self._partial(update.partial_tool_call, now)
             case "tool_call_completed":
                 self.watch.progressed = now
                 self._tally.answered()
@@ -221,8 +253,27 @@ class Conversation(RunLife):
             case _:
                 self.watch.progressed = now
 
+    def _more_comes(self, now: float) -> None:
+        """A sign that the model is writing."""
+        watch = self.watch
+        if self.phase is RunPhase.PAUSED and self._broke is None:
+            self._broke = watch.hush(now)
+        watch.progressed = watch.spoken = now
+
+    def _words(self, kind: int, words: str, now: float) -> None:
+        if self.phase is not RunPhase.PAUSED:
+            self._delta(kind, words, now)
+            return
+        before = len(self.events)
+        self._delta(kind, words, now)
+        late = self.events[before:]
+        del self.events[before:]
+        if not self._late_words.keep(late):
+            self.lost(Cause.INCOMPLETE, None, retryable=True)  # the client's results are told to a fresh run
+
     def _delta(self, kind: int, words: str, now: float) -> None:
-        self.watch.progressed = now
+        watch = self.watch
+        watch.progressed = watch.spoken = now
         self._spoke = True
         if kind == deltas.TEXT:
             if text := self._echo.text(words):
@@ -236,14 +287,7 @@ class Conversation(RunLife):
             self.visible = self._moved = True
             self.events.append(ReasoningDelta(thought))
 
-    def _show(self, events: Sequence[Event]) -> None:
-        for event in events:
-            if isinstance(event, ToolCallReady):
-                self._tally.called(event.name, event.arguments)
-            self.visible = self._moved = True
-            self.events.append(event)
-
-    def _partial(self, partial: pb.PartialToolCallUpdate) -> None:
+    def _partial(self, partial: pb.PartialToolCallUpdate, now: float) -> None:
         call = partial.tool_call
         ids = wire_ids(call, partial.call_id)
         if not ids:
@@ -251,10 +295,11 @@ class Conversation(RunLife):
         if call.WhichOneof("tool") == "mcp_tool_call":
             name = client_name(call.mcp_tool_call.args, self._tools)
             if name in self._tools:
+                self._next_step()
                 self._show(self._calls.begin(ids, name, mcp_answer))
-                if self._calls.writing:
-                    self.watch.pause_at = None  # the step has one more call
         self._show(self._calls.grow(ids, partial.args_text_delta))
+        if self._calls.writing:
+            self._settle_step(now)  # the step has one more call
 
     def _turn_ended(self, ended: pb.TurnEndedUpdate) -> None:
         if self.phase is not RunPhase.RUNNING:
@@ -273,25 +318,18 @@ class Conversation(RunLife):
 
     def _exec(self, exec_: pb.ExecServerMessage, now: float) -> None:
         self.watch.progressed = now
-        match exec_.WhichOneof("message"):
-            case "request_context_args":
-                context = b"".join(self._opening.context)
-                self.outgoing += [execs.context_answer(exec_.id, context), execs.stream_close(exec_.id)]
-            case "mcp_args":
-                args = exec_.mcp_args
-                name = client_name(args, self._tools)
-                if name in self._tools:
-                    arguments = arguments_json(args.args)
-                    if len(arguments) > MAX_ARGUMENT_CHARS:
-                        self._too_large(exec_, now)
-                    else:
-                        self._ask(exec_, args.tool_call_id, name, arguments, mcp_answer, now)
-                else:
-                    self._tally.calling()
-                    reply = execs.tool_not_found(exec_.id, name, sorted(self._tools))
-                    self.outgoing += [execs.answer(reply), execs.stream_close(exec_.id)]
-            case _:
-                self._built_in(exec_, now)
+        ready = ready_answer(exec_, self._tools, self._opening.context)
+        if ready is not None:
+            if exec_.HasField("mcp_args"):
+                self._tally.calling()
+            self.outgoing += ready
+        elif not exec_.HasField("mcp_args"):
+            self._built_in(exec_, now)
+        elif len(arguments := arguments_json(exec_.mcp_args.args)) > MAX_ARGUMENT_CHARS:
+            self._too_large(exec_, now)
+        else:
+            args = exec_.mcp_args
+            self._ask(exec_, args.tool_call_id, client_name(args, self._tools), arguments, mcp_answer, now)
 
     def _too_large(self, exec_: pb.ExecServerMessage, now: float) -> None:
         """Its arguments are more than can be worked on. When the model's own text of the call was told and is whole,
@@ -332,6 +370,7 @@ class Conversation(RunLife):
         typed: bool = False,
     ) -> None:
         call_id = call_id or f"{NAMELESS}{self._attempts}_{exec_.id}"
+        self._next_step()
         asked = self._calls.ask((call_id,), exec_.id, name, arguments, convert, typed=typed)
         if asked.replies:
             self._spoke = False
@@ -339,13 +378,13 @@ class Conversation(RunLife):
         self._show(asked.events)
         if asked.run:
             self.jobs = (*self.jobs, (asked.call, exec_))
+        elif not asked.replies:
+            if self.phase is RunPhase.PAUSED and not asked.call.shown:
+                self._pace.late(self.watch.hush(now) if self._broke is None else self._broke)
+                self._broke = None
+            self.watch.called = now
         self._settle_step(now)
 
-    def _settle_step(self, now: float) -> None:
-        """Pause when the step's calls are all out; when nobody says how many there are, a short quiet decides."""
-        if self.phase is not RunPhase.RUNNING or not self._calls.step or self._calls.writing:
-            self.watch.pause_at = None
-        elif self._calls.complete():
-            self._pause()
-        else:
-            self.watch.pause_at = now + self._limits.sibling_quiet
+    def _next_step(self) -> None:
+        if self._spoke:
+            self._calls.went_on()

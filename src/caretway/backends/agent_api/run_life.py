@@ -12,7 +12,7 @@ from typing import Final
 
 from ...builtin_tools import execs
 from ...core.errors import ErrorKind, GatewayError
-from ...core.events import Event, Recovered, TurnFailed, TurnPaused, TurnStarted, UsageReported
+from ...core.events import Event, Recovered, ToolCallReady, TurnFailed, TurnPaused, TurnStarted, UsageReported
 from ...core.recovery import BROKEN, Cause, Loss, Rung, next_step
 from ...core.request import Role, TurnRequest
 from ...cursor_transport.refusals import AskedRun
@@ -23,6 +23,7 @@ from .compose import Opening
 from .echo import Echo
 from .held import held_results
 from .offered_tools import EMPTY_TOOLS
+from .step_end import StepPace, step_ends_at
 from .tally import AgentTally
 from .turn_clock import ConversationLimits, GivenUp, Watch
 
@@ -61,6 +62,7 @@ class RunLife:
         "_lost_by",
         "_moved",
         "_opening",
+        "_pace",
         "_reopened",
         "_results_given",
         "_spoke",
@@ -84,6 +86,7 @@ class RunLife:
         request: TurnRequest,
         limits: ConversationLimits,
         fetch_blob: Callable[[bytes], bytes | None],
+        pace: StepPace | None,
     ) -> None:
         self.phase = RunPhase.NEW
         self.outgoing: list[bytes] = []
@@ -96,6 +99,7 @@ class RunLife:
         """The client has seen something of this response."""
         self._opening = opening
         self._limits = limits
+        self._pace = pace or StepPace(limits.sibling_quiet, limits.sibling_cap)
         self._blobs = BlobStore(opening.blobs, fetch_blob, limits.max_blob_bytes)
         self._checkpoint: bytes | None = None
         self._attempts = 0
@@ -263,17 +267,47 @@ class RunLife:
             self.outgoing.append(_HEARTBEAT)
         if watch.exec_beats(now):
             self.outgoing.extend(map(execs.heartbeat, self._calls.open))
-        if watch.pause_at is not None and now >= watch.pause_at:
-            self._pause()
         if not reading:
             watch.held_back(now)
+        if watch.pause_at is not None and now >= watch.pause_at:
+            self._settle_step(now)
         verdict = watch.silent(now)
         if verdict is None and self.phase is RunPhase.RUNNING:
             verdict = watch.stalled(now, tool_runs=self._calls.runs_here)
         return verdict
 
+    def _settle_step(self, now: float) -> None:
+        """Pause when the step's calls are all out; when nobody says how many there are, silence decides."""
+        watch, calls = self.watch, self._calls
+        if self.phase is not RunPhase.RUNNING or not calls.step:
+            watch.pause_at = None
+        elif calls.writing:
+            watch.pause_at = max(watch.called, watch.spoken) + self._limits.sibling_cap
+            if now >= watch.pause_at:
+                watch.pause_at = None  # until it is written on
+                if written := calls.take_written():
+                    self._show(written)
+                    self._pause()
+        elif calls.complete():
+            self._pause()
+        else:
+            cap = self._limits.sibling_cap
+            ends = step_ends_at(watch.called, watch.spoken, cap if calls.missing else self._pace.quiet, cap)
+            if now >= ends:
+                self._pause()
+            else:
+                watch.pause_at = ends
+
+    def _show(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if isinstance(event, ToolCallReady):
+                self._tally.called(event.name, event.arguments)
+            self.visible = self._moved = True
+            self.events.append(event)
+
     def _pause(self) -> None:
         self.watch.pause_at = None
+        self._calls.close_step()
         self.phase = RunPhase.PAUSED
         self.events.append(UsageReported(self._tally.paused()))
         self.events.append(TurnPaused())

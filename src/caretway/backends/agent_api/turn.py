@@ -33,6 +33,9 @@ log = logging.getLogger(__name__)
 LINGER_S: Final = 2.0
 """How long a finished turn may go on storing blobs before its stream is closed."""
 
+LATE_S: Final = 0.02
+"""An alarm that rings this much too late was held up by this process: what upstream said meanwhile is read first."""
+
 RETRYABLE_KINDS: Final = frozenset({ErrorKind.UPSTREAM_DOWN, ErrorKind.TIMEOUT})
 
 
@@ -348,10 +351,13 @@ class AgentTurn:
         self._timer = self._loop.call_at(self._alarm, self._tick)
 
     def _tick(self) -> None:
+        now = self._loop.time()
+        if self._alarm and now - self._alarm > LATE_S:
+            self._alarm = 0.0  # once: the next ring counts, whenever it comes
+            self._timer = self._loop.call_at(now + LATE_S, self._tick)
+            return
         self._timer = None
-        given_up = self._conversation.tick(
-            self._loop.time(), reading=not self._buffer.full and self._stream is not None
-        )
+        given_up = self._conversation.tick(now, reading=not self._buffer.full and self._stream is not None)
         if given_up is not None:
             self._lost(given_up.cause, given_up.error, True)
         self._after()

@@ -19,8 +19,10 @@ class ConversationLimits:
     progress: float = 90.0
     tool_progress: float = 600.0
     """The same while a tool runs on this side."""
-    sibling_quiet: float = 0.15
-    """Without another call after which a step is complete."""
+    sibling_quiet: float = 0.2
+    """Without any delta after which a step of calls is complete, when nobody says how many there are."""
+    sibling_cap: float = 1.5
+    """After the last call, however much is heard; and for calls that were announced and do not come."""
     retries: int = RETRY_BUDGET
     max_blob_bytes: int = 64 * 1024 * 1024
     max_message_bytes: int = 15 * 1024 * 1024
@@ -36,16 +38,29 @@ class GivenUp:
 
 
 class Watch:
-    __slots__ = ("_again", "_limits", "_opened", "exec_heartbeat_at", "heard", "heartbeat_at", "pause_at", "progressed")
+    __slots__ = (
+        "_again",
+        "_limits",
+        "_opened",
+        "called",
+        "exec_heartbeat_at",
+        "heard",
+        "heartbeat_at",
+        "pause_at",
+        "progressed",
+        "spoken",
+    )
 
     def __init__(self, limits: ConversationLimits) -> None:
         self._limits = limits
         self._again = False
         self._opened = 0.0
         self.heard = self.progressed = 0.0
+        self.called = self.spoken = 0.0
+        """When the newest call for the client came, and the newest delta of any kind."""
         self.heartbeat_at = self.exec_heartbeat_at = 0.0
         self.pause_at: float | None = None
-        """When the quiet after the newest tool call is long enough."""
+        """When to look whether the step is over."""
 
     def opened(self, now: float, *, again: bool) -> None:
         """An attempt begins; `again`: not the first."""
@@ -79,7 +94,11 @@ class Watch:
 
     def held_back(self, now: float) -> None:
         """Upstream is not being read, so its silence proves nothing."""
-        self.heard = self.progressed = now
+        self.heard = self.progressed = self.called = self.spoken = now
+
+    def hush(self, now: float) -> float:
+        """How long neither a call nor a delta was heard."""
+        return now - max(self.called, self.spoken)
 
     def silent(self, now: float) -> GivenUp | None:
         limit = self._limits.silence

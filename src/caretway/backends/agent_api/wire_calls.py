@@ -1,6 +1,7 @@
 """Calls of a client's tools as the wire tells them: their names, their ids, their answers. Pure."""
 
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 
 from ...builtin_tools import execs
@@ -35,6 +36,24 @@ def wire_ids(call: pb.ToolCall, envelope: str) -> tuple[str, ...]:
     """The ids under which a call is told of. The inner one, which its exec will use, comes first."""
     inner = call.mcp_tool_call.args.tool_call_id if call.WhichOneof("tool") == "mcp_tool_call" else ""
     return tuple(dict.fromkeys(one for one in (inner, call.tool_call_id, envelope) if one))
+
+
+def ready_answer(exec_: pb.ExecServerMessage, offered: frozenset[str], context: Sequence[bytes]) -> list[bytes] | None:
+    """The answer to an exec for which nothing has to be run; None: for this one something has. `context`: a serialised
+    RequestContext, in parts."""
+    match exec_.WhichOneof("message"):
+        case "request_context_args":
+            reply = execs.context_answer(exec_.id, b"".join(context))
+        case "mcp_state_exec_args":
+            wanted = exec_.mcp_state_exec_args.server_identifiers
+            reply = execs.answer(execs.mcp_state(exec_.id, wanted, b"".join(context)))
+        case "mcp_args" if (name := client_name(exec_.mcp_args, offered)) not in offered:
+            reply = execs.answer(execs.tool_not_found(exec_.id, name, sorted(offered)))
+        case "mcp_args" if exec_.mcp_args.smart_mode_approval_only:
+            reply = execs.answer(execs.mcp_approved(exec_.id))
+        case _:
+            return None
+    return [reply, execs.stream_close(exec_.id)]
 
 
 def mcp_answer(exec_id: int, result: ToolResult) -> list[bytes]:

@@ -53,7 +53,7 @@ CANCEL_GRACE_S: Final = 1.0
 class TurnLimits:
     progress: float = 90.0
     tool_progress: float = 600.0
-    sibling_quiet: float = 0.15
+    sibling_quiet: float = 0.2
     announced_quiet: float = 2.0
     """The same while a call is announced whose callback has not come."""
     key_check: float = 2.0

@@ -1101,7 +1101,7 @@ class McpToolError(_message.Message):
     def __init__(self, error: _Optional[str] = ...) -> None: ...
 
 class ExecServerMessage(_message.Message):
-    __slots__ = ("id", "exec_id", "span_context", "accept_hook_additional_contexts", "machine_id", "shell_args", "write_args", "delete_args", "grep_args", "read_args", "ls_args", "diagnostics_args", "request_context_args", "mcp_args", "shell_stream_args", "background_shell_spawn_args", "list_mcp_resources_exec_args", "read_mcp_resource_exec_args", "fetch_args", "write_shell_stdin_args", "redacted_read_args", "mcp_state_exec_args")
+    __slots__ = ("id", "exec_id", "span_context", "accept_hook_additional_contexts", "machine_id", "shell_args", "write_args", "delete_args", "grep_args", "read_args", "ls_args", "diagnostics_args", "request_context_args", "mcp_args", "shell_stream_args", "background_shell_spawn_args", "list_mcp_resources_exec_args", "read_mcp_resource_exec_args", "fetch_args", "write_shell_stdin_args", "subagent_args", "redacted_read_args", "mcp_state_exec_args", "shell_allowlist_precheck_args", "mcp_allowlist_precheck_args", "web_fetch_allowlist_precheck_args")
     ID_FIELD_NUMBER: _ClassVar[int]
     EXEC_ID_FIELD_NUMBER: _ClassVar[int]
     SPAN_CONTEXT_FIELD_NUMBER: _ClassVar[int]
@@ -1122,8 +1122,12 @@ class ExecServerMessage(_message.Message):
     READ_MCP_RESOURCE_EXEC_ARGS_FIELD_NUMBER: _ClassVar[int]
     FETCH_ARGS_FIELD_NUMBER: _ClassVar[int]
     WRITE_SHELL_STDIN_ARGS_FIELD_NUMBER: _ClassVar[int]
+    SUBAGENT_ARGS_FIELD_NUMBER: _ClassVar[int]
     REDACTED_READ_ARGS_FIELD_NUMBER: _ClassVar[int]
     MCP_STATE_EXEC_ARGS_FIELD_NUMBER: _ClassVar[int]
+    SHELL_ALLOWLIST_PRECHECK_ARGS_FIELD_NUMBER: _ClassVar[int]
+    MCP_ALLOWLIST_PRECHECK_ARGS_FIELD_NUMBER: _ClassVar[int]
+    WEB_FETCH_ALLOWLIST_PRECHECK_ARGS_FIELD_NUMBER: _ClassVar[int]
     id: int
     exec_id: str
     span_context: SpanContext
@@ -1144,9 +1148,13 @@ class ExecServerMessage(_message.Message):
     read_mcp_resource_exec_args: ReadMcpResourceExecArgs
     fetch_args: FetchArgs
     write_shell_stdin_args: WriteShellStdinArgs
+    subagent_args: SubagentArgs
     redacted_read_args: ReadArgs
     mcp_state_exec_args: McpStateExecArgs
-    def __init__(self, id: _Optional[int] = ..., exec_id: _Optional[str] = ..., span_context: _Optional[_Union[SpanContext, _Mapping]] = ..., accept_hook_additional_contexts: bool = ..., machine_id: _Optional[str] = ..., shell_args: _Optional[_Union[ShellArgs, _Mapping]] = ..., write_args: _Optional[_Union[WriteArgs, _Mapping]] = ..., delete_args: _Optional[_Union[DeleteArgs, _Mapping]] = ..., grep_args: _Optional[_Union[GrepArgs, _Mapping]] = ..., read_args: _Optional[_Union[ReadArgs, _Mapping]] = ..., ls_args: _Optional[_Union[LsArgs, _Mapping]] = ..., diagnostics_args: _Optional[_Union[DiagnosticsArgs, _Mapping]] = ..., request_context_args: _Optional[_Union[RequestContextArgs, _Mapping]] = ..., mcp_args: _Optional[_Union[McpArgs, _Mapping]] = ..., shell_stream_args: _Optional[_Union[ShellArgs, _Mapping]] = ..., background_shell_spawn_args: _Optional[_Union[BackgroundShellSpawnArgs, _Mapping]] = ..., list_mcp_resources_exec_args: _Optional[_Union[ListMcpResourcesExecArgs, _Mapping]] = ..., read_mcp_resource_exec_args: _Optional[_Union[ReadMcpResourceExecArgs, _Mapping]] = ..., fetch_args: _Optional[_Union[FetchArgs, _Mapping]] = ..., write_shell_stdin_args: _Optional[_Union[WriteShellStdinArgs, _Mapping]] = ..., redacted_read_args: _Optional[_Union[ReadArgs, _Mapping]] = ..., mcp_state_exec_args: _Optional[_Union[McpStateExecArgs, _Mapping]] = ...) -> None: ...
+    shell_allowlist_precheck_args: AllowlistPrecheckArgs
+    mcp_allowlist_precheck_args: AllowlistPrecheckArgs
+    web_fetch_allowlist_precheck_args: AllowlistPrecheckArgs
+    def __init__(self, id: _Optional[int] = ..., exec_id: _Optional[str] = ..., span_context: _Optional[_Union[SpanContext, _Mapping]] = ..., accept_hook_additional_contexts: bool = ..., machine_id: _Optional[str] = ..., shell_args: _Optional[_Union[ShellArgs, _Mapping]] = ..., write_args: _Optional[_Union[WriteArgs, _Mapping]] = ..., delete_args: _Optional[_Union[DeleteArgs, _Mapping]] = ..., grep_args: _Optional[_Union[GrepArgs, _Mapping]] = ..., read_args: _Optional[_Union[ReadArgs, _Mapping]] = ..., ls_args: _Optional[_Union[LsArgs, _Mapping]] = ..., diagnostics_args: _Optional[_Union[DiagnosticsArgs, _Mapping]] = ..., request_context_args: _Optional[_Union[RequestContextArgs, _Mapping]] = ..., mcp_args: _Optional[_Union[McpArgs, _Mapping]] = ..., shell_stream_args: _Optional[_Union[ShellArgs, _Mapping]] = ..., background_shell_spawn_args: _Optional[_Union[BackgroundShellSpawnArgs, _Mapping]] = ..., list_mcp_resources_exec_args: _Optional[_Union[ListMcpResourcesExecArgs, _Mapping]] = ..., read_mcp_resource_exec_args: _Optional[_Union[ReadMcpResourceExecArgs, _Mapping]] = ..., fetch_args: _Optional[_Union[FetchArgs, _Mapping]] = ..., write_shell_stdin_args: _Optional[_Union[WriteShellStdinArgs, _Mapping]] = ..., subagent_args: _Optional[_Union[SubagentArgs, _Mapping]] = ..., redacted_read_args: _Optional[_Union[ReadArgs, _Mapping]] = ..., mcp_state_exec_args: _Optional[_Union[McpStateExecArgs, _Mapping]] = ..., shell_allowlist_precheck_args: _Optional[_Union[AllowlistPrecheckArgs, _Mapping]] = ..., mcp_allowlist_precheck_args: _Optional[_Union[AllowlistPrecheckArgs, _Mapping]] = ..., web_fetch_allowlist_precheck_args: _Optional[_Union[AllowlistPrecheckArgs, _Mapping]] = ...) -> None: ...
 
 class SpanContext(_message.Message):
     __slots__ = ("trace_id", "span_id", "trace_flags", "trace_state")
@@ -1161,7 +1169,7 @@ class SpanContext(_message.Message):
     def __init__(self, trace_id: _Optional[str] = ..., span_id: _Optional[str] = ..., trace_flags: _Optional[int] = ..., trace_state: _Optional[str] = ...) -> None: ...
 
 class ExecClientMessage(_message.Message):
-    __slots__ = ("id", "exec_id", "local_execution_time_ms", "shell_result", "write_result", "delete_result", "grep_result", "read_result", "ls_result", "diagnostics_result", "request_context_result", "mcp_result", "shell_stream", "background_shell_spawn_result", "list_mcp_resources_exec_result", "read_mcp_resource_exec_result", "fetch_result", "write_shell_stdin_result", "redacted_read_result", "mcp_state_exec_result")
+    __slots__ = ("id", "exec_id", "local_execution_time_ms", "shell_result", "write_result", "delete_result", "grep_result", "read_result", "ls_result", "diagnostics_result", "request_context_result", "mcp_result", "shell_stream", "background_shell_spawn_result", "list_mcp_resources_exec_result", "read_mcp_resource_exec_result", "fetch_result", "write_shell_stdin_result", "subagent_result", "redacted_read_result", "mcp_state_exec_result", "shell_allowlist_precheck_result", "mcp_allowlist_precheck_result", "web_fetch_allowlist_precheck_result")
     ID_FIELD_NUMBER: _ClassVar[int]
     EXEC_ID_FIELD_NUMBER: _ClassVar[int]
     LOCAL_EXECUTION_TIME_MS_FIELD_NUMBER: _ClassVar[int]
@@ -1180,8 +1188,12 @@ class ExecClientMessage(_message.Message):
     READ_MCP_RESOURCE_EXEC_RESULT_FIELD_NUMBER: _ClassVar[int]
     FETCH_RESULT_FIELD_NUMBER: _ClassVar[int]
     WRITE_SHELL_STDIN_RESULT_FIELD_NUMBER: _ClassVar[int]
+    SUBAGENT_RESULT_FIELD_NUMBER: _ClassVar[int]
     REDACTED_READ_RESULT_FIELD_NUMBER: _ClassVar[int]
     MCP_STATE_EXEC_RESULT_FIELD_NUMBER: _ClassVar[int]
+    SHELL_ALLOWLIST_PRECHECK_RESULT_FIELD_NUMBER: _ClassVar[int]
+    MCP_ALLOWLIST_PRECHECK_RESULT_FIELD_NUMBER: _ClassVar[int]
+    WEB_FETCH_ALLOWLIST_PRECHECK_RESULT_FIELD_NUMBER: _ClassVar[int]
     id: int
     exec_id: str
     local_execution_time_ms: int
@@ -1200,9 +1212,13 @@ class ExecClientMessage(_message.Message):
     read_mcp_resource_exec_result: ReadMcpResourceExecResult
     fetch_result: FetchResult
     write_shell_stdin_result: WriteShellStdinResult
+    subagent_result: SubagentResult
     redacted_read_result: ReadResult
     mcp_state_exec_result: McpStateExecResult
-    def __init__(self, id: _Optional[int] = ..., exec_id: _Optional[str] = ..., local_execution_time_ms: _Optional[int] = ..., shell_result: _Optional[_Union[ShellResult, _Mapping]] = ..., write_result: _Optional[_Union[WriteResult, _Mapping]] = ..., delete_result: _Optional[_Union[DeleteResult, _Mapping]] = ..., grep_result: _Optional[_Union[GrepResult, _Mapping]] = ..., read_result: _Optional[_Union[ReadResult, _Mapping]] = ..., ls_result: _Optional[_Union[LsResult, _Mapping]] = ..., diagnostics_result: _Optional[_Union[DiagnosticsResult, _Mapping]] = ..., request_context_result: _Optional[_Union[RequestContextResult, _Mapping]] = ..., mcp_result: _Optional[_Union[McpResult, _Mapping]] = ..., shell_stream: _Optional[_Union[ShellStream, _Mapping]] = ..., background_shell_spawn_result: _Optional[_Union[BackgroundShellSpawnResult, _Mapping]] = ..., list_mcp_resources_exec_result: _Optional[_Union[ListMcpResourcesExecResult, _Mapping]] = ..., read_mcp_resource_exec_result: _Optional[_Union[ReadMcpResourceExecResult, _Mapping]] = ..., fetch_result: _Optional[_Union[FetchResult, _Mapping]] = ..., write_shell_stdin_result: _Optional[_Union[WriteShellStdinResult, _Mapping]] = ..., redacted_read_result: _Optional[_Union[ReadResult, _Mapping]] = ..., mcp_state_exec_result: _Optional[_Union[McpStateExecResult, _Mapping]] = ...) -> None: ...
+    shell_allowlist_precheck_result: AllowlistPrecheckResult
+    mcp_allowlist_precheck_result: AllowlistPrecheckResult
+    web_fetch_allowlist_precheck_result: AllowlistPrecheckResult
+    def __init__(self, id: _Optional[int] = ..., exec_id: _Optional[str] = ..., local_execution_time_ms: _Optional[int] = ..., shell_result: _Optional[_Union[ShellResult, _Mapping]] = ..., write_result: _Optional[_Union[WriteResult, _Mapping]] = ..., delete_result: _Optional[_Union[DeleteResult, _Mapping]] = ..., grep_result: _Optional[_Union[GrepResult, _Mapping]] = ..., read_result: _Optional[_Union[ReadResult, _Mapping]] = ..., ls_result: _Optional[_Union[LsResult, _Mapping]] = ..., diagnostics_result: _Optional[_Union[DiagnosticsResult, _Mapping]] = ..., request_context_result: _Optional[_Union[RequestContextResult, _Mapping]] = ..., mcp_result: _Optional[_Union[McpResult, _Mapping]] = ..., shell_stream: _Optional[_Union[ShellStream, _Mapping]] = ..., background_shell_spawn_result: _Optional[_Union[BackgroundShellSpawnResult, _Mapping]] = ..., list_mcp_resources_exec_result: _Optional[_Union[ListMcpResourcesExecResult, _Mapping]] = ..., read_mcp_resource_exec_result: _Optional[_Union[ReadMcpResourceExecResult, _Mapping]] = ..., fetch_result: _Optional[_Union[FetchResult, _Mapping]] = ..., write_shell_stdin_result: _Optional[_Union[WriteShellStdinResult, _Mapping]] = ..., subagent_result: _Optional[_Union[SubagentResult, _Mapping]] = ..., redacted_read_result: _Optional[_Union[ReadResult, _Mapping]] = ..., mcp_state_exec_result: _Optional[_Union[McpStateExecResult, _Mapping]] = ..., shell_allowlist_precheck_result: _Optional[_Union[AllowlistPrecheckResult, _Mapping]] = ..., mcp_allowlist_precheck_result: _Optional[_Union[AllowlistPrecheckResult, _Mapping]] = ..., web_fetch_allowlist_precheck_result: _Optional[_Union[AllowlistPrecheckResult, _Mapping]] = ...) -> None: ...
 
 class ExecClientControlMessage(_message.Message):
     __slots__ = ("stream_close", "throw", "heartbeat")
@@ -1428,14 +1444,56 @@ class McpStateExecResult(_message.Message):
     def __init__(self, success: _Optional[_Union[McpStateSuccess, _Mapping]] = ..., error: _Optional[_Union[McpStateError, _Mapping]] = ...) -> None: ...
 
 class McpStateSuccess(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("servers",)
+    SERVERS_FIELD_NUMBER: _ClassVar[int]
+    servers: _containers.RepeatedCompositeFieldContainer[McpStateServer]
+    def __init__(self, servers: _Optional[_Iterable[_Union[McpStateServer, _Mapping]]] = ...) -> None: ...
+
+class McpStateServer(_message.Message):
+    __slots__ = ("server_name", "server_identifier", "tools", "status")
+    SERVER_NAME_FIELD_NUMBER: _ClassVar[int]
+    SERVER_IDENTIFIER_FIELD_NUMBER: _ClassVar[int]
+    TOOLS_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    server_name: str
+    server_identifier: str
+    tools: _containers.RepeatedCompositeFieldContainer[McpToolDefinition]
+    status: str
+    def __init__(self, server_name: _Optional[str] = ..., server_identifier: _Optional[str] = ..., tools: _Optional[_Iterable[_Union[McpToolDefinition, _Mapping]]] = ..., status: _Optional[str] = ...) -> None: ...
 
 class McpStateError(_message.Message):
     __slots__ = ("error",)
     ERROR_FIELD_NUMBER: _ClassVar[int]
     error: str
     def __init__(self, error: _Optional[str] = ...) -> None: ...
+
+class SubagentArgs(_message.Message):
+    __slots__ = ("tool_call_id",)
+    TOOL_CALL_ID_FIELD_NUMBER: _ClassVar[int]
+    tool_call_id: str
+    def __init__(self, tool_call_id: _Optional[str] = ...) -> None: ...
+
+class SubagentResult(_message.Message):
+    __slots__ = ("error",)
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    error: SubagentError
+    def __init__(self, error: _Optional[_Union[SubagentError, _Mapping]] = ...) -> None: ...
+
+class SubagentError(_message.Message):
+    __slots__ = ("error",)
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    error: str
+    def __init__(self, error: _Optional[str] = ...) -> None: ...
+
+class AllowlistPrecheckArgs(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class AllowlistPrecheckResult(_message.Message):
+    __slots__ = ("allowlisted",)
+    ALLOWLISTED_FIELD_NUMBER: _ClassVar[int]
+    allowlisted: bool
+    def __init__(self, allowlisted: bool = ...) -> None: ...
 
 class ListMcpResourcesExecArgs(_message.Message):
     __slots__ = ("server",)
@@ -2405,36 +2463,153 @@ class Error(_message.Message):
     def __init__(self, message: _Optional[str] = ...) -> None: ...
 
 class InteractionQuery(_message.Message):
-    __slots__ = ("id", "web_search_request_query", "ask_question_interaction_query", "switch_mode_request_query", "create_plan_request_query", "web_fetch_request_query")
+    __slots__ = ("id", "web_search_request_query", "ask_question_interaction_query", "switch_mode_request_query", "create_plan_request_query", "setup_vm_environment_args", "web_fetch_request_query", "pr_management_request_query", "mcp_auth_request_query", "generate_image_request_query", "replace_env_args", "connect_scm_request_query")
     ID_FIELD_NUMBER: _ClassVar[int]
     WEB_SEARCH_REQUEST_QUERY_FIELD_NUMBER: _ClassVar[int]
     ASK_QUESTION_INTERACTION_QUERY_FIELD_NUMBER: _ClassVar[int]
     SWITCH_MODE_REQUEST_QUERY_FIELD_NUMBER: _ClassVar[int]
     CREATE_PLAN_REQUEST_QUERY_FIELD_NUMBER: _ClassVar[int]
+    SETUP_VM_ENVIRONMENT_ARGS_FIELD_NUMBER: _ClassVar[int]
     WEB_FETCH_REQUEST_QUERY_FIELD_NUMBER: _ClassVar[int]
+    PR_MANAGEMENT_REQUEST_QUERY_FIELD_NUMBER: _ClassVar[int]
+    MCP_AUTH_REQUEST_QUERY_FIELD_NUMBER: _ClassVar[int]
+    GENERATE_IMAGE_REQUEST_QUERY_FIELD_NUMBER: _ClassVar[int]
+    REPLACE_ENV_ARGS_FIELD_NUMBER: _ClassVar[int]
+    CONNECT_SCM_REQUEST_QUERY_FIELD_NUMBER: _ClassVar[int]
     id: int
     web_search_request_query: WebSearchRequestQuery
     ask_question_interaction_query: AskQuestionInteractionQuery
     switch_mode_request_query: SwitchModeRequestQuery
     create_plan_request_query: CreatePlanRequestQuery
+    setup_vm_environment_args: SetupVmEnvironmentArgs
     web_fetch_request_query: WebFetchRequestQuery
-    def __init__(self, id: _Optional[int] = ..., web_search_request_query: _Optional[_Union[WebSearchRequestQuery, _Mapping]] = ..., ask_question_interaction_query: _Optional[_Union[AskQuestionInteractionQuery, _Mapping]] = ..., switch_mode_request_query: _Optional[_Union[SwitchModeRequestQuery, _Mapping]] = ..., create_plan_request_query: _Optional[_Union[CreatePlanRequestQuery, _Mapping]] = ..., web_fetch_request_query: _Optional[_Union[WebFetchRequestQuery, _Mapping]] = ...) -> None: ...
+    pr_management_request_query: PrManagementRequestQuery
+    mcp_auth_request_query: McpAuthRequestQuery
+    generate_image_request_query: GenerateImageRequestQuery
+    replace_env_args: ReplaceEnvArgs
+    connect_scm_request_query: ConnectScmRequestQuery
+    def __init__(self, id: _Optional[int] = ..., web_search_request_query: _Optional[_Union[WebSearchRequestQuery, _Mapping]] = ..., ask_question_interaction_query: _Optional[_Union[AskQuestionInteractionQuery, _Mapping]] = ..., switch_mode_request_query: _Optional[_Union[SwitchModeRequestQuery, _Mapping]] = ..., create_plan_request_query: _Optional[_Union[CreatePlanRequestQuery, _Mapping]] = ..., setup_vm_environment_args: _Optional[_Union[SetupVmEnvironmentArgs, _Mapping]] = ..., web_fetch_request_query: _Optional[_Union[WebFetchRequestQuery, _Mapping]] = ..., pr_management_request_query: _Optional[_Union[PrManagementRequestQuery, _Mapping]] = ..., mcp_auth_request_query: _Optional[_Union[McpAuthRequestQuery, _Mapping]] = ..., generate_image_request_query: _Optional[_Union[GenerateImageRequestQuery, _Mapping]] = ..., replace_env_args: _Optional[_Union[ReplaceEnvArgs, _Mapping]] = ..., connect_scm_request_query: _Optional[_Union[ConnectScmRequestQuery, _Mapping]] = ...) -> None: ...
 
 class InteractionResponse(_message.Message):
-    __slots__ = ("id", "web_search_request_response", "ask_question_interaction_response", "switch_mode_request_response", "create_plan_request_response", "web_fetch_request_response")
+    __slots__ = ("id", "web_search_request_response", "ask_question_interaction_response", "switch_mode_request_response", "create_plan_request_response", "setup_vm_environment_result", "web_fetch_request_response", "pr_management_result", "mcp_auth_request_response", "generate_image_request_response", "replace_env_result", "connect_scm_request_response")
     ID_FIELD_NUMBER: _ClassVar[int]
     WEB_SEARCH_REQUEST_RESPONSE_FIELD_NUMBER: _ClassVar[int]
     ASK_QUESTION_INTERACTION_RESPONSE_FIELD_NUMBER: _ClassVar[int]
     SWITCH_MODE_REQUEST_RESPONSE_FIELD_NUMBER: _ClassVar[int]
     CREATE_PLAN_REQUEST_RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    SETUP_VM_ENVIRONMENT_RESULT_FIELD_NUMBER: _ClassVar[int]
     WEB_FETCH_REQUEST_RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    PR_MANAGEMENT_RESULT_FIELD_NUMBER: _ClassVar[int]
+    MCP_AUTH_REQUEST_RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    GENERATE_IMAGE_REQUEST_RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    REPLACE_ENV_RESULT_FIELD_NUMBER: _ClassVar[int]
+    CONNECT_SCM_REQUEST_RESPONSE_FIELD_NUMBER: _ClassVar[int]
     id: int
     web_search_request_response: WebSearchRequestResponse
     ask_question_interaction_response: AskQuestionInteractionResponse
     switch_mode_request_response: SwitchModeRequestResponse
     create_plan_request_response: CreatePlanRequestResponse
+    setup_vm_environment_result: SetupVmEnvironmentResult
     web_fetch_request_response: WebFetchRequestResponse
-    def __init__(self, id: _Optional[int] = ..., web_search_request_response: _Optional[_Union[WebSearchRequestResponse, _Mapping]] = ..., ask_question_interaction_response: _Optional[_Union[AskQuestionInteractionResponse, _Mapping]] = ..., switch_mode_request_response: _Optional[_Union[SwitchModeRequestResponse, _Mapping]] = ..., create_plan_request_response: _Optional[_Union[CreatePlanRequestResponse, _Mapping]] = ..., web_fetch_request_response: _Optional[_Union[WebFetchRequestResponse, _Mapping]] = ...) -> None: ...
+    pr_management_result: PrManagementResult
+    mcp_auth_request_response: McpAuthRequestResponse
+    generate_image_request_response: GenerateImageRequestResponse
+    replace_env_result: ReplaceEnvResult
+    connect_scm_request_response: ConnectScmRequestResponse
+    def __init__(self, id: _Optional[int] = ..., web_search_request_response: _Optional[_Union[WebSearchRequestResponse, _Mapping]] = ..., ask_question_interaction_response: _Optional[_Union[AskQuestionInteractionResponse, _Mapping]] = ..., switch_mode_request_response: _Optional[_Union[SwitchModeRequestResponse, _Mapping]] = ..., create_plan_request_response: _Optional[_Union[CreatePlanRequestResponse, _Mapping]] = ..., setup_vm_environment_result: _Optional[_Union[SetupVmEnvironmentResult, _Mapping]] = ..., web_fetch_request_response: _Optional[_Union[WebFetchRequestResponse, _Mapping]] = ..., pr_management_result: _Optional[_Union[PrManagementResult, _Mapping]] = ..., mcp_auth_request_response: _Optional[_Union[McpAuthRequestResponse, _Mapping]] = ..., generate_image_request_response: _Optional[_Union[GenerateImageRequestResponse, _Mapping]] = ..., replace_env_result: _Optional[_Union[ReplaceEnvResult, _Mapping]] = ..., connect_scm_request_response: _Optional[_Union[ConnectScmRequestResponse, _Mapping]] = ...) -> None: ...
+
+class SetupVmEnvironmentArgs(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class SetupVmEnvironmentResult(_message.Message):
+    __slots__ = ("success",)
+    class Success(_message.Message):
+        __slots__ = ()
+        def __init__(self) -> None: ...
+    SUCCESS_FIELD_NUMBER: _ClassVar[int]
+    success: SetupVmEnvironmentResult.Success
+    def __init__(self, success: _Optional[_Union[SetupVmEnvironmentResult.Success, _Mapping]] = ...) -> None: ...
+
+class PrManagementRequestQuery(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class PrManagementResult(_message.Message):
+    __slots__ = ("rejected",)
+    class Rejected(_message.Message):
+        __slots__ = ("reason",)
+        REASON_FIELD_NUMBER: _ClassVar[int]
+        reason: str
+        def __init__(self, reason: _Optional[str] = ...) -> None: ...
+    REJECTED_FIELD_NUMBER: _ClassVar[int]
+    rejected: PrManagementResult.Rejected
+    def __init__(self, rejected: _Optional[_Union[PrManagementResult.Rejected, _Mapping]] = ...) -> None: ...
+
+class McpAuthRequestQuery(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class McpAuthRequestResponse(_message.Message):
+    __slots__ = ("approved", "rejected")
+    class Approved(_message.Message):
+        __slots__ = ()
+        def __init__(self) -> None: ...
+    class Rejected(_message.Message):
+        __slots__ = ("reason",)
+        REASON_FIELD_NUMBER: _ClassVar[int]
+        reason: str
+        def __init__(self, reason: _Optional[str] = ...) -> None: ...
+    APPROVED_FIELD_NUMBER: _ClassVar[int]
+    REJECTED_FIELD_NUMBER: _ClassVar[int]
+    approved: McpAuthRequestResponse.Approved
+    rejected: McpAuthRequestResponse.Rejected
+    def __init__(self, approved: _Optional[_Union[McpAuthRequestResponse.Approved, _Mapping]] = ..., rejected: _Optional[_Union[McpAuthRequestResponse.Rejected, _Mapping]] = ...) -> None: ...
+
+class GenerateImageRequestQuery(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GenerateImageRequestResponse(_message.Message):
+    __slots__ = ("rejected",)
+    class Rejected(_message.Message):
+        __slots__ = ("reason",)
+        REASON_FIELD_NUMBER: _ClassVar[int]
+        reason: str
+        def __init__(self, reason: _Optional[str] = ...) -> None: ...
+    REJECTED_FIELD_NUMBER: _ClassVar[int]
+    rejected: GenerateImageRequestResponse.Rejected
+    def __init__(self, rejected: _Optional[_Union[GenerateImageRequestResponse.Rejected, _Mapping]] = ...) -> None: ...
+
+class ReplaceEnvArgs(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ReplaceEnvResult(_message.Message):
+    __slots__ = ("failure",)
+    class Failure(_message.Message):
+        __slots__ = ("error_message",)
+        ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+        error_message: str
+        def __init__(self, error_message: _Optional[str] = ...) -> None: ...
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    failure: ReplaceEnvResult.Failure
+    def __init__(self, failure: _Optional[_Union[ReplaceEnvResult.Failure, _Mapping]] = ...) -> None: ...
+
+class ConnectScmRequestQuery(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ConnectScmRequestResponse(_message.Message):
+    __slots__ = ("rejected",)
+    class Rejected(_message.Message):
+        __slots__ = ("reason",)
+        REASON_FIELD_NUMBER: _ClassVar[int]
+        reason: str
+        def __init__(self, reason: _Optional[str] = ...) -> None: ...
+    REJECTED_FIELD_NUMBER: _ClassVar[int]
+    rejected: ConnectScmRequestResponse.Rejected
+    def __init__(self, rejected: _Optional[_Union[ConnectScmRequestResponse.Rejected, _Mapping]] = ...) -> None: ...
 
 class WebSearchRequestQuery(_message.Message):
     __slots__ = ("args",)

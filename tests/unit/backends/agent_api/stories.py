@@ -8,6 +8,7 @@ from google.protobuf.struct_pb2 import Value
 
 from caretway.backends.agent_api.compose import Composer, RunContext
 from caretway.backends.agent_api.conversation import Conversation, Retry
+from caretway.backends.agent_api.step_end import StepPace
 from caretway.backends.agent_api.turn_clock import ConversationLimits, GivenUp
 from caretway.builtin_tools.decisions import Policy, Refuse
 from caretway.core.errors import ErrorKind, GatewayError
@@ -38,6 +39,8 @@ class Story:
         parallel: bool = True,
         policy: Policy = refuse,
         fetch: Callable[[bytes], bytes | None] = no_blobs,
+        limits: ConversationLimits = LIMITS,
+        pace: StepPace | None = None,
     ) -> None:
         self.now = 1000.0
         self.request = TurnRequest(
@@ -47,7 +50,9 @@ class Story:
             tool_choice=ToolChoice(parallel=parallel),
         )
         opening = Composer(RunContext()).compose(self.request, conversation_id="conv", run_id="run")
-        self.conversation = Conversation(opening, self.request, policy=policy, limits=LIMITS, fetch_blob=fetch)
+        self.conversation = Conversation(
+            opening, self.request, policy=policy, limits=limits, fetch_blob=fetch, pace=pace
+        )
         self.conversation.open(self.now)
 
     def hear(self, *messages: pb.AgentServerMessage) -> None:

@@ -6,11 +6,10 @@ import pytest
 
 from caretway.backends.agent_api.calls import (
     MAX_ARGUMENT_CHARS,
-    MAX_DRAFT_CHARS,
-    MAX_ID_CHARS,
     MAX_OPEN_CALLS,
     CallTable,
 )
+from caretway.backends.agent_api.drafts import MAX_DRAFT_CHARS, MAX_ID_CHARS
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.request import ToolResult
 

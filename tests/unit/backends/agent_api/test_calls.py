@@ -13,6 +13,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from caretway.backends.agent_api.run_life import RunPhase
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import TextDelta, ToolCallReady, TurnEnded, TurnFailed, TurnPaused
 from caretway.core.recovery import Cause
@@ -39,6 +40,10 @@ class Manner:
     """One in the middle of a step, with its calls and without their results."""
     checkpoints: bool = True
     completes: bool = True
+    apart: bool = False
+    """Each call is asked for after a silence in which the client may take the one before for the whole step."""
+    serial: bool = False
+    """All calls are written, then each is asked for after the result of the one before."""
     readable: bool = True
     """The pieces of its checkpoints are stored with us in a form that we can read."""
 
@@ -82,8 +87,10 @@ class Server:
                 continue
             if len(todo) == len(uses):
                 yield text(f"step {number}. ")
-            execs = []
+            execs: list[tuple[Key, str, pb.AgentServerMessage]] = []
             for key in todo:
+                if manner.apart and execs:
+                    yield None
                 use = uses[key[1]]
                 call = f"call-{self.attempt}-{key[0]}-{key[1]}"
                 envelope = f"{call}-outside" if manner.two_ids else call
@@ -95,10 +102,14 @@ class Server:
                     yield partial(envelope, use.name, spelled[0 if manner.cumulative else start : start + size])
                 exec_id = 100 * self.attempt + 10 * key[0] + key[1]
                 execs.append((key, call, mcp(exec_id, call, use.name, argument=use.argument)))
-            if manner.announces:
+                if manner.apart:
+                    yield execs[-1][2]
+            if manner.announces and not manner.apart:
                 yield listed(len(todo))
-            for _, _, message in execs:
+            for _, _, message in execs if not manner.apart else ():
                 yield message
+                while manner.serial and message.exec_server_message.id not in self.answers:
+                    yield None
             if manner.early_checkpoint:
                 yield from self.save()
             while not all(message.exec_server_message.id in self.answers for _, _, message in execs):
@@ -123,6 +134,8 @@ class Client:
     said: str = ""
     over: TurnEnded | TurnFailed | None = None
     waiting: list[ToolCallReady] = field(default_factory=list)
+    works: int = 0
+    """For so many messages more."""
 
     def read(self, story: Story) -> bool:
         """True when the response paused."""
@@ -152,8 +165,9 @@ class Client:
 class Play:
     """The whole conversation: attempts, fresh runs, and the client's side."""
 
-    def __init__(self, steps: Sequence[Sequence[Use]], manner: Manner, cuts: Sequence[int]) -> None:
-        self.steps, self.manner = steps, manner
+    def __init__(self, steps: Sequence[Sequence[Use]], manner: Manner, cuts: Sequence[int], slow: int = 0) -> None:
+        """`slow`: so many messages come while the client runs its calls."""
+        self.steps, self.manner, self.slow = steps, manner, slow
         self.cuts = list(cuts)
         self.client = Client()
         self.history: list[str] = []
@@ -183,8 +197,11 @@ class Play:
         state = start = self._told()
         while cause := self._attempt(story, Server(self.steps, dict(state), self.manner, self.attempts, self.states)):
             retry = story.lose(cause)
-            if client.read(story):  # the client has calls: it runs them, and its results start a fresh run
+            if (
+                client.read(story) or client.works
+            ):  # the client has calls: it runs them, and its results start a fresh run
                 self.history += [result.text for result in client.run()]
+                client.works = 0
                 return True
             if retry is None:
                 break
@@ -213,8 +230,16 @@ class Play:
                     return given_up.cause
             else:
                 story.hear(message)
-            if self.client.read(story):
-                results = self.client.run()
+            client = self.client
+            if client.works:
+                assert not story.events(), "the response is over, and nobody reads this"
+            if client.read(story):
+                client.works = self.slow + 1
+            elif message is None:
+                client.works = min(client.works, 1)  # the server has nothing more to say before it has results
+            client.works -= client.works > 0
+            if client.waiting and not client.works and story.conversation.phase is RunPhase.PAUSED:
+                results = client.run()
                 self.history += [result.text for result in results]
                 try:
                     story.conversation.submit(results, [], story.now)
@@ -242,6 +267,8 @@ MANNERS = st.builds(
     cumulative=st.booleans(),
     two_ids=st.booleans(),
     early_checkpoint=st.booleans(),
+    apart=st.booleans(),
+    serial=st.booleans(),
     checkpoints=st.booleans(),
     completes=st.booleans(),
     readable=st.booleans(),
@@ -261,10 +288,12 @@ def judge(play: Play) -> None:
         assert play.client.said.endswith(results)
 
 
-@given(STEPS, MANNERS, st.lists(st.integers(0, 40), max_size=6))
-@settings(max_examples=400, deadline=None)
-def test_each_call_reaches_the_client_exactly_once(steps: list[list[Use]], manner: Manner, cuts: list[int]) -> None:
-    judge(Play(steps, manner, cuts))
+@given(STEPS, MANNERS, st.lists(st.integers(0, 40), max_size=6), st.integers(0, 8))
+@settings(max_examples=600, deadline=None)
+def test_each_call_reaches_the_client_exactly_once(
+    steps: list[list[Use]], manner: Manner, cuts: list[int], slow: int
+) -> None:
+    judge(Play(steps, manner, cuts, slow))
 
 
 TWO_STEPS = [[Use("deploy", "a")], [Use("read", "b"), Use("read", "b"), Use("deploy", "c")]]
@@ -273,6 +302,7 @@ TWO_STEPS = [[Use("deploy", "a")], [Use("read", "b"), Use("read", "b"), Use("dep
 def test_one_cut_anywhere_ends_with_the_right_answer() -> None:
     """The common servers; with a cut, two steps (one parallel, with twins) still end right."""
     manners = [Manner(), Manner(pieces=0, announces=False), Manner(early_checkpoint=True), Manner(checkpoints=False)]
+    manners += [Manner(serial=True), Manner(serial=True, announces=False, two_ids=True)]
     for manner in manners:
         whole = Play(TWO_STEPS, manner, [])
         assert (whole.runs, whole.attempts) == (1, 1)
@@ -280,6 +310,19 @@ def test_one_cut_anywhere_ends_with_the_right_answer() -> None:
             play = Play(TWO_STEPS, manner, [cut])
             judge(play)
             assert play.error is None, (manner, cut, play.error)
+
+
+def test_late_siblings_with_one_cut_anywhere() -> None:
+    """They come while the client runs the calls before them, or after its results."""
+    for manner in (Manner(apart=True), Manner(apart=True, pieces=0), Manner(apart=True, early_checkpoint=True)):
+        for slow in (0, 1, 3, 6):
+            whole = Play(TWO_STEPS, manner, [], slow)
+            judge(whole)
+            assert (whole.runs, whole.attempts) == (1, 1)
+            for cut in range(40):
+                play = Play(TWO_STEPS, manner, [cut], slow)
+                judge(play)
+                assert play.error is None, (manner, slow, cut, play.error)
 
 
 def test_two_cuts_anywhere() -> None:

@@ -26,7 +26,13 @@ CHECKPOINT = pb.ConversationStateStructure(root_prompt_messages_json=[b"1" * 32]
 
 
 def context(system: str, tools: tuple[ToolSpec, ...], workspace: str | None = None) -> pb.RequestContext:
-    made = pb.RequestContext(rules_info_complete=True, env_info_complete=True, mcp_info_complete=True)
+    made = pb.RequestContext(
+        web_search_enabled=False,
+        web_fetch_enabled=False,
+        rules_info_complete=True,
+        env_info_complete=True,
+        mcp_info_complete=True,
+    )
     made.env.os_version = "linux"
     made.tools.extend(definition(tool) for tool in tools)
     if system:

@@ -5,8 +5,9 @@ from functools import partial
 
 import pytest
 
-from caretway.backends.agent_api.compose import Composer, RunContext, root_messages
+from caretway.backends.agent_api.compose import Composer, RunContext
 from caretway.backends.agent_api.offered_tools import OfferedTools
+from caretway.backends.agent_api.replayed_history import root_messages
 from caretway.backends.agent_api.sent_limits import (
     BLOCK,
     BLOCK_BYTES,

@@ -1,0 +1,85 @@
+"""When a step of tool calls is over, if nobody says how many calls it has. Pure, but for what is remembered of a model.
+
+While a model writes its next call, tokens keep being counted: silences of 49 to 129 ms were recorded between the calls
+of one generation, and silence after the last. So every delta starts the wait anew, up to a limit after the last call. A
+sibling that comes later than that is not lost: it waits in the table of calls for the next response.
+
+A model whose siblings came after a longer silence is given more time, within bounds; each step that had no such
+sibling brings it back towards the usual wait.
+"""
+
+import logging
+from typing import Final, NamedTuple
+
+log = logging.getLogger(__name__)
+
+MAX_QUIET_S: Final = 0.75
+"""The longest wait that a model can earn: half of the time that is waited for a call at all."""
+MARGIN: Final = 1.25
+EASE: Final = 0.25
+"""Of the way back to the usual wait, for each step without a late sibling."""
+NEAR_S: Final = 0.005
+MAX_MODELS: Final = 256
+
+
+def step_ends_at(called: float, spoken: float, quiet: float, cap: float) -> float:
+    """From the times of the newest call and of the newest delta."""
+    return min(max(called, spoken) + quiet, called + cap)
+
+
+class StepWait(NamedTuple):
+    quiet: float
+    why: str
+
+
+def after_late_sibling(quiet: float, silence: float, cap: float) -> StepWait:
+    """A call of the step came when the step was closed: `silence` is what had been heard before it."""
+    wanted, most = silence * MARGIN, min(MAX_QUIET_S, cap)
+    if wanted > most:
+        return StepWait(quiet, f"a silence of {silence:.2f} s is longer than is ever waited")
+    if wanted <= quiet:
+        return StepWait(quiet, "the silence was not longer than usual")
+    return StepWait(wanted, f"a sibling came after a silence of {silence:.2f} s")
+
+
+def after_clean_step(quiet: float, usual: float) -> StepWait:
+    eased = quiet - (quiet - usual) * EASE
+    if eased - usual < NEAR_S:
+        return StepWait(usual, "no sibling was late")
+    return StepWait(eased, "no sibling was late this time")
+
+
+class StepPace:
+    """Of one model: how long a silence ends its steps."""
+
+    __slots__ = ("_cap", "_usual", "quiet")
+
+    def __init__(self, usual: float, cap: float) -> None:
+        self._usual, self._cap = usual, cap
+        self.quiet = usual
+
+    def late(self, silence: float) -> None:
+        self._move(after_late_sibling(self.quiet, silence, self._cap))
+
+    def clean(self) -> None:
+        if self.quiet != self._usual:
+            self._move(after_clean_step(self.quiet, self._usual))
+
+    def _move(self, wait: StepWait) -> None:
+        self.quiet = wait.quiet
+        log.debug("the end of a step is waited for %.2f s: %s", wait.quiet, wait.why)
+
+
+class StepPaces:
+    """By model. Bounded: those that were used last stay."""
+
+    def __init__(self, usual: float, cap: float) -> None:
+        self._usual, self._cap = usual, cap
+        self._known: dict[str, StepPace] = {}
+
+    def of(self, model: str) -> StepPace:
+        pace = self._known.pop(model, None) or StepPace(self._usual, self._cap)
+        self._known[model] = pace
+        if len(self._known) > MAX_MODELS:
+            del self._known[next(iter(self._known))]
+        return pace
