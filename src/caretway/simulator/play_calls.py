@@ -56,7 +56,7 @@ class Given:
 class CallPlayer:
     manners: Manners
     exchange: SimExchange
-    mail: Pending
+    pending: Pending
     tools: tuple[Tool, ...]
     ids: Ids
     meter: Meter
@@ -110,7 +110,7 @@ class CallPlayer:
 
     def _ask(self, ids: CallIds, call: InputCall, args: pb.McpArgs) -> _Made:
         request = pb.ExecServerMessage(mcp_args=args)
-        return _Made(ids, call, request, args, self.mail.execute(request, self.ids.new("exec")))
+        return _Made(ids, call, request, args, self.pending.execute(request, self.ids.new("exec")))
 
     async def _gap(self, delay_ms: int) -> None:
         """The model writes its next call: nothing is told of it yet, but that tokens are spent."""
@@ -136,7 +136,7 @@ class CallPlayer:
         if shown is not None:
             self.exchange.write(updates.call_started(ids.envelope, shown, model_call))
             self.exchange.write(updates.partial_call(ids.envelope, shown, text, model_call))
-        outcome = self.mail.execute(request, self.ids.new("exec"))
+        outcome = self.pending.execute(request, self.ids.new("exec"))
         await self._settle([_Made(ids, InputCall(ids.inner, kind, text), request, None, outcome)], model_call)
 
     async def probe(self, use: ToolUse) -> None:
@@ -147,7 +147,7 @@ class CallPlayer:
             return
         args = execs.mcp_args(tool, use, self.ids.call().inner)
         args.smart_mode_approval_only = True
-        outcome = await self.mail.execute(pb.ExecServerMessage(mcp_args=args), self.ids.new("exec"))
+        outcome = await self.pending.execute(pb.ExecServerMessage(mcp_args=args), self.ids.new("exec"))
         self.given.results = (outcome.text(),)
 
     async def _settle(self, made: Sequence[_Made], model_call: str) -> None:
@@ -200,7 +200,7 @@ class CallPlayer:
             return
         self.voice.close_thought()
         self.next_query += 1
-        text = queries.text(await self.mail.ask(query))
+        text = queries.text(await self.pending.ask(query))
         call = InputCall(ids.inner, kind, msgspec.json.encode(args).decode())
         await self._record([call], [InputResult(ids.inner, kind, text, not queries.agreed(text))], [])
 

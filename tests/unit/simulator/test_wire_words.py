@@ -262,8 +262,8 @@ def test_keys(token: str, good: bool) -> None:
 
 
 def test_tokens_are_unique_and_expire() -> None:
-    world = Shared(clock=lambda: 1_000.0)
-    accounts = Accounts(world)
+    shared = Shared(clock=lambda: 1_000.0)
+    accounts = Accounts(shared)
     first = accounts.exchange("key")
     assert first is not None
     second = accounts.exchange(first["refreshToken"])
@@ -273,7 +273,7 @@ def test_tokens_are_unique_and_expire() -> None:
     payload = first["accessToken"].split(".")[1]
     claims = msgspec.json.decode(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
     assert claims["exp"] == 1_000 + LIFETIME_S
-    assert (world.stats.token_exchanges, world.stats.token_refreshes) == (1, 2)
+    assert (shared.stats.token_exchanges, shared.stats.token_refreshes) == (1, 2)
     assert accounts.poll("u1", "v") is None
     assert accounts.poll("u1", "v") is not None
     assert accounts.poll("u2", "v") is None
