@@ -9,12 +9,12 @@ import httpx
 import pytest
 
 from caretway.builtin_tools.queries import NO_WEB
-from caretway.simulator import Simulator, raw_fields
+from caretway.simulator import Simulator
 from caretway.simulator.manners import LIVE, Manners
 from caretway.simulator.script_words import EXEC_KINDS
 from caretway.wire import paths
 from caretway.wire.blobs import blob_id, write_message
-from caretway.wire.messages import pb
+from caretway.wire.messages import ai, pb
 from contract.gateways import gateway, result, simulated, tool
 from contract.sim_peer import H2, PROTO, STREAM, Peer, offer, say
 
@@ -37,11 +37,9 @@ async def played(port: int, request: pb.AgentRunRequest, peer: Peer | None = Non
 
 async def test_m2_base_models_are_served(live: tuple[Simulator, int]) -> None:
     async with H2.open(live[1]) as connection:
-        status, body = (
-            await connection.call("POST", "/aiserver.v1.AiService/AvailableModels", PROTO, b"\x28\x01\x38\x01")
-        )[:2]
+        status, body = (await connection.call("POST", paths.AVAILABLE_MODELS, PROTO, b"\x28\x01\x38\x01"))[:2]
         assert status == 200
-        assert raw_fields.embedded(body, 2) is not None
+        assert len(ai.AvailableModelsResponse.FromString(body).models) == 35
         assert (await connection.call("POST", paths.USABLE_MODELS, STREAM, b""))[0] == 415
 
 

@@ -177,7 +177,7 @@ NEWER_QUERIES = {
 def test_newer_queries_and_their_typed_answers(kind: str, field: int, result: int, wanted: str) -> None:
     query = queries.request(kind, {}, 0, "call_1").SerializeToString()
     assert list(raw_fields.read(query)) == [(field, b"")], "query ids begin at 0, which is not written"
-    reason = b"" if wanted == "success" else raw_fields.text(1, "not here")
+    reason = b"" if wanted == "success" else raw_fields.message(1, b"not here")
     typed = raw_fields.message(field, raw_fields.message(result, reason))
     assert queries.text(pb.InteractionResponse.FromString(typed)) == wanted
     assert queries.text(pb.InteractionResponse.FromString(raw_fields.message(field))) == "error: the answer is empty"
