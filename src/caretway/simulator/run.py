@@ -124,18 +124,18 @@ class SimRun:
         try:
             await self._serve(request)
         except RunRefused as refused:
-            if refused.error == faults.SCRIPTED["bare"]:
+            if self._shared.manners.poisons and refused.error == faults.SCRIPTED["bare"]:
                 self._shared.poisoned.add(request.conversation_id)
             raise
 
     async def _serve(self, request: pb.AgentRunRequest) -> None:
-        chosen = choose(request, self._shared.manners)
+        manners = self._shared.manners
+        chosen = choose(request, manners)
         self._shared.asked.append((shape_of(request), chosen.label if isinstance(chosen, Choice) else ""))
-        if self._shared.manners.poisons and request.conversation_id in self._shared.poisoned:
+        if request.conversation_id in self._shared.poisoned:
             raise RunRefused(faults.SCRIPTED["bare"])
-        stats = self._shared.stats
-        blobs = Blobs(self._pending, stats)
-        conversation = await open_conversation(request, self._pending, blobs, self._request_id, self._shared.manners)
+        blobs = Blobs(self._pending, self._shared.stats)
+        conversation = await open_conversation(request, chosen, self._pending, blobs, self._request_id, manners)
         self._performance = Performance(
             self._shared,
             self._exchange,

@@ -13,9 +13,9 @@ from ..wire.errors import ConnectError
 from ..wire.messages import pb
 from . import admission, faults, toolbox
 from .history import read_typed, read_user
-from .manners import CLASSIC, Manners
+from .manners import Manners
 from .model_input import InputMessage, InputText, Tool
-from .model_shapes import choose
+from .model_shapes import Choice
 from .pending import Pending
 from .state import Blob, StateLedger, StateReader
 from .stats import Stats
@@ -90,15 +90,19 @@ class Blobs:
 
 
 async def open_conversation(
-    request: pb.AgentRunRequest, pending: Pending, blobs: Blobs, request_id: str, manners: Manners = CLASSIC
+    request: pb.AgentRunRequest,
+    chosen: Choice | ConnectError,
+    pending: Pending,
+    blobs: Blobs,
+    request_id: str,
+    manners: Manners,
 ) -> SimConversation:
-    """Raises RunRefused, or EmptyTurn when the answer is to be nothing at all."""
+    """`chosen`: the model that is meant. Raises RunRefused, or EmptyTurn when the answer is to be nothing at all."""
     if not request.HasField("conversation_state"):
         raise RunRefused(faults.bad_request("Conversation state is required"))
     kind = request.action.WhichOneof("action")
     if kind not in ("user_message_action", "resume_action"):
         raise RunRefused(faults.bad_request(f"an action of kind {kind} cannot start a run"))
-    chosen = choose(request, manners)
     if isinstance(chosen, ConnectError):
         raise RunRefused(chosen)
     if chosen.empty or admission.empty_turn(request, chosen.label, manners):
