@@ -24,8 +24,6 @@ from .tokens import estimate
 from .voice import Voice
 
 _ARGS_PIECES: Final = 3
-GAP_TOKEN_S: Final = 0.1
-"""Between two `token_delta`s while a model writes its next call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +72,8 @@ class CallPlayer:
         written: list[tuple[CallIds, InputCall, pb.McpArgs]] = []
         made: list[_Made] = []
         for index, (use, tool) in enumerate(offered):
-            if index:
-                await self._gap(gap_before(self.manners, index))
+            if index and (gap := gap_before(self.manners, index)):
+                await self._gap(gap)
             written.append(self._write(use, tool, model_call))
             if not self.manners.lists_calls and not self.manners.asks_in_turn:
                 made.append(self._ask(*written[-1]))
@@ -113,14 +111,11 @@ class CallPlayer:
         return _Made(ids, call, request, args, self.pending.execute(request, self.ids.new("exec")))
 
     async def _gap(self, delay_ms: int) -> None:
-        """The model writes its next call: nothing is told of it yet, but that tokens are spent."""
-        left = delay_ms / 1000
-        while left > 0:
-            await asyncio.sleep(min(left, GAP_TOKEN_S))
-            left -= GAP_TOKEN_S
-            if self.manners.tokens_in_gaps:
-                self.meter.said(1)
-                self.exchange.write(updates.tokens(1))
+        """The model writes its next call."""
+        if self.manners.tokens_in_gaps:
+            await self.voice.ponder(delay_ms, reasoning=False)
+        else:
+            await asyncio.sleep(delay_ms / 1000)
 
     async def exec(self, kind: str, args: dict[str, object]) -> None:
         ids, model_call = self.ids.call(), self.ids.new("model")
