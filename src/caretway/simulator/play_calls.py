@@ -42,6 +42,10 @@ class _Made:
         return execs.shown_exec(self.request, self.ids.inner, outcome)
 
 
+_Answered = tuple[execs.ExecOutcome, pb.ToolCall | None]
+"""What came back for a call, and the call as it is shown then."""
+
+
 @dataclass(slots=True)
 class Given:
     """What the last calls gave, and how many results came in this turn."""
@@ -148,32 +152,31 @@ class CallPlayer:
     async def _settle(self, made: Sequence[_Made], model_call: str) -> None:
         """Wait for every result, show each as it comes, then record the calls in the order in which they were made."""
 
-        async def one(call: _Made) -> execs.ExecOutcome:
+        async def one(call: _Made) -> _Answered:
             outcome = await call.outcome
             shown = call.shown(outcome)
             if shown is not None:
                 self.exchange.write(updates.call_completed(call.ids.envelope, shown, model_call))
-            return outcome
+            return outcome, shown
 
         settled = asyncio.gather(*[one(call) for call in made])
         settled.add_done_callback(lambda done: done.cancelled() or done.exception())  # a run that is over asks no more
         try:
             calls = await self._checkpoint_at([call.call for call in made], settled)
-            outcomes = await settled
+            answered = await settled
         finally:
             settled.cancel()
         results = [
             InputResult(call.call.call_id, call.call.name, outcome.text(), outcome.is_error())
-            for call, outcome in zip(made, outcomes, strict=True)
+            for call, (outcome, _) in zip(made, answered, strict=True)
         ]
-        shown = [call.shown(outcome) for call, outcome in zip(made, outcomes, strict=True)]
         if self.stalls:
             await self.minutes.keep(results)
             await asyncio.Event().wait()
-        await self._record(calls, results, [call for call in shown if call is not None])
+        await self._record(calls, results, [shown for _, shown in answered if shown is not None])
 
     async def _checkpoint_at(
-        self, calls: list[InputCall], settled: "asyncio.Future[list[execs.ExecOutcome]]"
+        self, calls: list[InputCall], settled: "asyncio.Future[list[_Answered]]"
     ) -> list[InputCall]:
         """Some time after the last call a checkpoint has it, without its result. Gives the calls that are not recorded
         yet."""
