@@ -67,6 +67,14 @@ async def test_r11_system_roots_are_dropped(live: tuple[Simulator, int]) -> None
     assert "from a root" not in peer.text
 
 
+@pytest.mark.parametrize("both", [False, True])
+async def test_r17_a_tool_in_one_place_is_hidden_where_both_are_read(both: bool) -> None:
+    request = offer(say("sim: call add {}\nsim: result", requested_model=MODEL), "add")
+    async with simulated(replace(LIVE, lingers_ms=0, tools_in_both_places=both)) as (_, port):
+        peer = await played(port, request, Peer(tools={"add": lambda _: "3"}))
+    assert peer.text.split("\n")[0] == ("[tool add was not offered]" if both else "3")
+
+
 async def test_r16_a_refused_conversation_stays_refused(live: tuple[Simulator, int]) -> None:
     first = await played(live[1], say("sim: fail bare", requested_model=MODEL))
     again = await played(live[1], say("sim: say hi", requested_model=MODEL))
@@ -101,6 +109,7 @@ FLIPPED: list[tuple[str, dict[str, Any]]] = [
     ("R1 arguments in pieces", {"argument_text": "pieces"}),
     ("R5 no tokens in the gaps", {"tokens_in_gaps": False}),
     ("R6 calls are listed", {"lists_calls": True}),
+    ("R17 tools in both places", {"tools_in_both_places": True}),
     ("U2 absurd cache reads", {"absurd_cache_reads": True}),
 ]
 

@@ -14,7 +14,7 @@ from caretway.simulator.model_input import Tool, find
 from caretway.simulator.script import ScriptStream, ToolUse
 from caretway.simulator.script_words import EXEC_KINDS, QUERY_KINDS
 from caretway.simulator.shared import Drops, Shared
-from caretway.simulator.toolbox import read_tools
+from caretway.simulator.toolbox import merged, read_tools
 from caretway.wire.envelope import End, EnvelopeReader
 from caretway.wire.errors import read_end, write_end
 from caretway.wire.messages import pb
@@ -221,7 +221,7 @@ def test_query_answers_read_as_text() -> None:
 
 def test_tools_are_known_by_both_names_and_counted_once() -> None:
     one = pb.McpToolDefinition(name="p-add", tool_name="add", provider_identifier="p", input_schema_json='{"a":1}')
-    tools = read_tools([one, one, pb.McpToolDefinition(name="bare", input_schema_json="{")])
+    tools = read_tools(merged([one], [one, pb.McpToolDefinition(name="bare", input_schema_json="{")]))
     assert [tool.shown for tool in tools] == ["add", "bare"]
     assert find(tools, "add") is find(tools, "p-add") is tools[0]
     assert find(tools, "sub") is None
