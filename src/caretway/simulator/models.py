@@ -30,7 +30,9 @@ _SIMULATED: Final = " (simulated)"
 
 
 def thinks(model_id: str) -> bool:
-    return "thinking=true" in model_id or any(model.id == model_id and model.efforts for model in MODELS)
+    """Of an id, or of a base id with its variant in brackets."""
+    bare = model_id.partition("[")[0]
+    return "thinking=true" in model_id or any(model.id == bare and model.efforts for model in MODELS)
 
 
 def writes_cache(model_id: str) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from caretway.simulator import catalogue, faults, models
-from caretway.simulator.manners import CLASSIC, LIVE
+from caretway.simulator.manners import CLASSIC, LIVE, Manners
 from caretway.simulator.model_shapes import Choice, choose
 from caretway.wire.messages import pb
 
@@ -33,6 +33,15 @@ def test_m2_the_list_of_base_models_has_whole_variants() -> None:
     for item, base in zip(public, catalogue.BASES, strict=True):
         assert len(item["variants"]) == len(base.variants)
         assert sum(variant["isDefault"] for variant in item["variants"]) == 1
+
+
+@pytest.mark.parametrize("manners", [CLASSIC, LIVE], ids=lambda manners: manners.name)
+@pytest.mark.parametrize(("model", "wanted"), [("sim-think", True), ("sim-fast", False)])
+def test_the_thinking_model_thinks_in_every_profile(manners: Manners, model: str, wanted: bool) -> None:
+    effort = [pb.RequestedModel.ModelParameterValue(id="effort", value="low")] if wanted else []
+    chosen = choose(pb.AgentRunRequest(requested_model=pb.RequestedModel(model_id=model, parameters=effort)), manners)
+    assert isinstance(chosen, Choice)
+    assert models.thinks(chosen.label) == models.writes_cache(chosen.label) == wanted
 
 
 def test_every_slug_names_one_variant_of_one_model() -> None:
