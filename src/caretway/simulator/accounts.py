@@ -38,8 +38,8 @@ class _Person:
 
 
 class Accounts:
-    def __init__(self, world: Shared) -> None:
-        self._world = world
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
         self._issued = 0
         self._revoked = {"session": 0, "refresh": 0}
         """Tokens of each type up to this number are good for nothing any more."""
@@ -54,7 +54,7 @@ class Accounts:
         if known.get("iss") != ISSUER:
             return True
         number = int(str(known.get("jti", "sim-0")).removeprefix("sim-"))
-        return self._world.clock() < known["exp"] and number > self._revoked[known["type"]]
+        return self._shared.clock() < known["exp"] and number > self._revoked[known["type"]]
 
     def revoke(self, kind: str) -> None:
         """All tokens issued so far: `session`, `refresh`, or both for any other word."""
@@ -66,24 +66,24 @@ class Accounts:
         if not self.accepts(key):
             return None
         if _claims(key).get("type") == "refresh":
-            if self._world.manners.refresh_at == "token":
+            if self._shared.manners.refresh_at == "token":
                 return None
-            self._world.stats.token_refreshes += 1
+            self._shared.stats.token_refreshes += 1
         else:
-            self._world.stats.token_exchanges += 1
+            self._shared.stats.token_exchanges += 1
         return self._issue(_person(key))
 
     def refresh(self, token: str) -> dict[str, str] | None:
-        return self._renewed(token) if self._world.manners.refresh_at == "anywhere" else None
+        return self._renewed(token) if self._shared.manners.refresh_at == "anywhere" else None
 
     def renew(self, token: str) -> dict[str, str] | None:
         """The same at `/auth/token`."""
-        return self._renewed(token) if self._world.manners.refresh_at != "exchange" else None
+        return self._renewed(token) if self._shared.manners.refresh_at != "exchange" else None
 
     def _renewed(self, token: str) -> dict[str, str] | None:
         if not self.accepts(token):
             return None
-        self._world.stats.token_refreshes += 1
+        self._shared.stats.token_refreshes += 1
         return self._issue(_person(token))
 
     def visit(self, uuid: str, challenge: str) -> None:
@@ -123,7 +123,7 @@ class Accounts:
         }
 
     def _token(self, kind: str, person: _Person, life: int) -> str:
-        now = int(self._world.clock())
+        now = int(self._shared.clock())
         claims = {
             "sub": person.name,
             "type": kind,

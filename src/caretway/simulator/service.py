@@ -59,11 +59,11 @@ _ANALYTICS: Final = "/aiserver.v1.AnalyticsService/"
 
 
 class Service:
-    def __init__(self, world: Shared) -> None:
-        self._world = world
-        self._manners = world.manners
-        self._accounts = Accounts(world)
-        self._channels = Channels(world)
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._manners = shared.manners
+        self._accounts = Accounts(shared)
+        self._channels = Channels(shared)
         self.runs: set[SimRun | LegacyRun] = set()
         self._calls: dict[str, Callable[[Request, bytes], Reply]] = {
             paths.BIDI_APPEND: self._append,
@@ -92,8 +92,8 @@ class Service:
                 request, models.public(cursor_catalogue=self._manners.cursor_catalogue)
             ),
             ("GET", PUBLIC_ME): self._me,
-            ("GET", STATS): lambda *_: as_json(200, self._world.stats.as_dict()),
-            ("GET", STEPS): lambda *_: as_json(200, {"runs": self._world.steps.as_list()}),
+            ("GET", STATS): lambda *_: as_json(200, self._shared.stats.as_dict()),
+            ("GET", STEPS): lambda *_: as_json(200, {"runs": self._shared.steps.as_list()}),
             ("POST", RESET): self._reset,
             ("POST", REVOKE): self._revoke,
         }
@@ -120,7 +120,7 @@ class Service:
             return Deaf()
         if not self._admits(request, exchange):
             return Deaf()
-        run = SimRun(self._world, exchange, request.header("x-request-id"))
+        run = SimRun(self._shared, exchange, request.header("x-request-id"))
         self._follow(run)
         return _RunInlet(run)
 
@@ -154,7 +154,7 @@ class Service:
         except BadChat as wrong:
             _end_stream(exchange, faults.bad_request(str(wrong)))
             return None
-        chat = LegacyRun(self._world, exchange, asked)
+        chat = LegacyRun(self._shared, exchange, asked)
         self._follow(chat)
         return chat
 
@@ -187,7 +187,7 @@ class Service:
 
     def _server_config(self, request: Request, _: bytes) -> Reply:
         config = ai.GetServerConfigResponse()
-        if self._world.prefer == "h2":
+        if self._shared.prefer == "h2":
             config.http2_config = ai.GetServerConfigResponse.HTTP2_CONFIG_FORCE_BIDI_ENABLED
         return as_message(request, config)
 
@@ -233,9 +233,9 @@ class Service:
         return as_message(request, listed)
 
     def _reset(self, *_: object) -> Reply:
-        self._world.steps.reset()
-        self._world.stats.reset()  # the prompt cache stays warm: what a turn costs is measured from here on
-        return as_json(200, self._world.stats.as_dict())
+        self._shared.steps.reset()
+        self._shared.stats.reset()  # the prompt cache stays warm: what a turn costs is measured from here on
+        return as_json(200, self._shared.stats.as_dict())
 
 
 # ---------------------------------------------------------------------------------------------- inlets

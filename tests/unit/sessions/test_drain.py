@@ -7,8 +7,9 @@ import weakref
 from caretway.core.events import TextDelta, TurnEnded, TurnStarted
 from caretway.sessions.drain import DRAINED_BYTES, Drain
 from caretway.sessions.response import Response
+from turns import PlayedTurn
 
-from .played import Owner, PlayedTurn, ask, live
+from .played import Owner, ask, live
 
 LONG = 3600.0
 

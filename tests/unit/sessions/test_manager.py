@@ -24,8 +24,9 @@ from caretway.core.request import Message, Role, SessionMode, Text, ToolCall, To
 from caretway.core.turn import Snapshot
 from caretway.sessions.manager import Guard, SessionLimits, Sessions
 from caretway.sessions.response import Response
+from turns import GONE, PlayedBackend, PlayedTurn, called
 
-from .played import GONE, PlayedBackend, PlayedTurn, ask, called
+from .played import ask
 
 HI = Message(Role.USER, (Text("hi"),))
 KEPT = Snapshot("played", b"kept")
@@ -60,7 +61,7 @@ class House:
         self.memory = memory or Memory()
         self.counted: list[tuple[str, RunUsage]] = []
         self.sessions = Sessions(
-            self.backend,  # type: ignore[arg-type]  # standing is a plain str here
+            self.backend,
             stages=(),
             limits=SessionLimits(**limits),  # type: ignore[arg-type]  # by name
             store=self.memory,
