@@ -82,10 +82,9 @@ class AcpTurn:
         return write_chat(self._backend, kept, self._launch.parent)
 
     def close(self) -> None:
-        held = self._buffer.full
         self._buffer.close()
         self._cancelled.set()
-        if held and self._warm is not None:
+        if self._warm is not None:
             self._warm.agent.resume()
 
     async def aclose(self) -> None:
@@ -127,6 +126,8 @@ class AcpTurn:
                 raise GatewayError(ErrorKind.UNSUPPORTED, "This build of cursor-agent takes no images.")
             kept = await self._converse(warm)
         finally:
+            self._warm = None
+            warm.agent.resume()  # a slow reader of this turn holds back no other
             if kept:
                 self._pool.give(warm)
             else:
