@@ -94,7 +94,7 @@ class CursorCliBackend:
         self._environment = child_environment(setup.environment, setup.api_key)
         self._slots = Slots(limits.processes, limits.queue, retry_after=limits.retry_after)
         self._scratch = Scratch(setup.data_dir / "cursor-agent" / "scratch")
-        self._ledger = ChatFiles(setup.data_dir / "cursor-agent" / "chats")
+        self._chats = ChatFiles(setup.data_dir / "cursor-agent" / "chats")
         self._account = CliAccount(
             self.ask, time.monotonic, limit=limits.auth_check, fresh=limits.auth_fresh, by_key=self._by_key
         )
@@ -136,7 +136,7 @@ class CursorCliBackend:
         if chat is not None:
             if chat != CliChat(chat.id, workspace, work.mode, via, chat.turns) or not safe_chat_id(chat.id):
                 return failed_turn(GatewayError(ErrorKind.TURN_GONE, "The chat was had in another place or mode."))
-            if not self._ledger.take(chat):
+            if not self._chats.take(chat):
                 return failed_turn(GatewayError(ErrorKind.TURN_GONE, "The chat has gone on since, or broke off."))
             work = replace(work, resume=chat.id)
         whole = render(request.messages)
@@ -161,13 +161,13 @@ class CursorCliBackend:
         parent: bytes | None,
         at: Circumstances,
     ) -> Turn:
-        place = self._slots.join()
+        slot = self._slots.join()
         text, pictures = prompt.text, None
         if prompt.images:
             try:
                 text, pictures = self._with_files(prompt, Path(work.workspace))
             except BaseException:
-                place.leave()
+                slot.leave()
                 raise
         launch = Launch(
             self._command(program, print_arguments(work), work.workspace),
@@ -181,7 +181,7 @@ class CursorCliBackend:
             return PrintTranslator(showing=self._setup.showing, at=at, resuming=work.resume)
 
         return PrintTurn(
-            self.name, launch, translate, place, self.nursery, self._setup.limits, self._failed, self._ledger.keep
+            self.name, launch, translate, slot, self.nursery, self._setup.limits, self._failed, self._chats.keep
         )
 
     def _with_files(self, prompt: Prompt, workspace: Path) -> tuple[str, Path]:
@@ -208,9 +208,9 @@ class CursorCliBackend:
     ) -> Turn:
         launch = AcpLaunch(work, program.build, prompt, chat.turns if chat else 0, parent, at)
         translator = AcpTranslator(showing=self._setup.showing, prompt_chars=at.prompt_chars)
-        place = self._slots.join()
+        slot = self._slots.join()
         return AcpTurn(
-            self.name, launch, translator, place, self._pool, self._setup.limits, self._failed, self._ledger.keep
+            self.name, launch, translator, slot, self._pool, self._setup.limits, self._failed, self._chats.keep
         )
 
     async def _takes_acp(self, program: Program, work: Work) -> bool:
