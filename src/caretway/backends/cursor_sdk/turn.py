@@ -34,7 +34,7 @@ from ...core.request import Text, ToolResult
 from ...core.tally import Tally
 from ...core.turn import Snapshot
 from ...tasks import spawn
-from .agents import AgentPosition, write_place
+from .agents import AgentPosition, write_position
 from .bridge import SdkBridge
 from .callbacks import Invocation, ToolAnswer
 from .compose import SdkOpening
@@ -103,7 +103,7 @@ class SdkTurn:
     def __init__(
         self,
         backend: str,
-        place: AgentPosition,
+        position: AgentPosition,
         opening: SdkOpening,
         host: Host,
         limits: TurnLimits,
@@ -111,7 +111,7 @@ class SdkTurn:
         known_tokens: int = 0,
     ) -> None:
         """`known_tokens`: what the model reads beside the opening, as far as it is known."""
-        self.place = place
+        self.position = position
         """The agent, and how many turns it has finished before this one."""
         self.opening = opening
         self.ended = False
@@ -148,7 +148,7 @@ class SdkTurn:
     @property
     def reached(self) -> AgentPosition:
         """Where the conversation is when this turn has ended."""
-        return AgentPosition(self.place.agent, self.place.turns + 1, self._translator.conversation)
+        return AgentPosition(self.position.agent, self.position.turns + 1, self._translator.conversation)
 
     # ---- the reader's side
 
@@ -178,7 +178,7 @@ class SdkTurn:
     def snapshot(self) -> Snapshot | None:
         if not self.ended:
             return None
-        return Snapshot(self._backend, write_place(self.reached), parent=self.parent)
+        return Snapshot(self._backend, write_position(self.reached), parent=self.parent)
 
     def close(self) -> None:
         self._begin_closing()
