@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 from ...core.errors import ErrorKind, GatewayError
 from ...core.estimate import tokens
-from ...core.event_buffer import EventBuffer
+from ...core.event_buffer import EventBuffer, weight
 from ...core.events import (
     Event,
     ReasoningDelta,
@@ -59,6 +59,7 @@ class TurnLimits:
     key_check: float = 2.0
     """After this much silence the key is checked: the SDK may try again for 15 s before it says that it is bad."""
     buffer_bytes: int = 2**20
+    """Of events that wait for their reader, and of those that wait for the next response of a paused turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +129,8 @@ class SdkTurn:
         self.listen, self.take = self._buffer.listen, self._buffer.take
         self._started = False
         self._later: list[Event] = []
+        """What came while the turn was paused: for the next response."""
+        self._later_bytes = 0
         self._calls: dict[str, SdkCall] = {}
         self._names = frozenset(tool.name for tool in opening.tools)
         self._tally = Tally(known_tokens + tokens(opening.prompt_chars))
@@ -169,9 +172,8 @@ class SdkTurn:
         for result in answers:
             beside = tuple(extra) if result is answers[-1] else ()
             open_calls[result.call_id].answer.set_result(tool_answer(result, beside))
-        held, self._later = self._later, []
-        for event in held:
-            self._show(event)
+        held, self._later, self._later_bytes = self._later, [], 0
+        self._show(held)
         self._reveal()
         self._tick()
 
@@ -255,10 +257,11 @@ class SdkTurn:
         if record.sdk_message is None and record.result is None:
             return  # a sign of life of the bridge: no progress
         self._progressed = self._loop.time()
-        for event in self._translator.feed(record):
+        events = self._translator.feed(record)
+        for event in events:
             if isinstance(event, TextDelta | ReasoningDelta):
                 self._spoken += len(event.text)
-            self._show(event)
+        self._show(events)
         if self._pause_timer is not None:
             self._settle()
 
@@ -298,7 +301,7 @@ class SdkTurn:
             for event in call.events:
                 if isinstance(event, ToolCallReady):
                     self._tally.called(event.name, event.arguments)
-                self._show(event)
+            self._show(call.events)
         if waiting or open_already:
             self._settle()
 
@@ -313,27 +316,27 @@ class SdkTurn:
     def _pause(self) -> None:
         self._pause_timer = None
         if self._phase is SdkPhase.RUNNING:
-            self._show(UsageReported(self._tally.paused()))
-            self._show(TurnPaused())
+            self._show([UsageReported(self._tally.paused()), TurnPaused()])
             self._phase = SdkPhase.PAUSED
 
     # ---- events out
 
-    def _show(self, event: Event) -> None:
-        if self._phase is SdkPhase.OVER:
+    def _show(self, events: list[Event]) -> None:
+        """A terminal event is the last of them."""
+        if self._phase is SdkPhase.OVER or not events:
             return
-        if self._phase is SdkPhase.PAUSED and not isinstance(event, TurnFailed):
-            self._later.append(event)  # for the next response: this one has ended
-            return
+        last = events[-1]
         if self._phase is SdkPhase.PAUSED:
-            self._over()  # submit() will say that the turn is gone
+            if isinstance(last, TurnFailed):
+                self._over()  # submit() will say that the turn is gone
+            else:
+                self._show_later(events)
             return
-        events: list[Event] = [event]
-        if not self._started and not isinstance(event, TurnFailed):
+        if not self._started and not isinstance(last, TurnFailed):
             self._started = True
-            events = [TurnStarted(self._tally.expected), event]
+            events = [TurnStarted(self._tally.expected), *events]
         self._buffer.put_soon(events)
-        match event:
+        match last:
             case TurnEnded():
                 self.ended = True
                 self._over()
@@ -345,8 +348,16 @@ class SdkTurn:
             case _:
                 pass
 
+    def _show_later(self, events: list[Event]) -> None:
+        """This response has ended. A run that says too much for the next one is given up, and its history replayed."""
+        self._later += events
+        self._later_bytes += sum(map(weight, events))
+        if self._later_bytes > self._limits.buffer_bytes:
+            self._later = []
+            self.close()
+
     def _fail(self, failure: GatewayError) -> None:
-        self._show(TurnFailed(failure))
+        self._show([TurnFailed(failure)])
 
     def _over(self) -> None:
         self._phase = SdkPhase.OVER
