@@ -18,7 +18,7 @@ from ..core.events import RunUsage
 from ..core.fold import Reply
 from ..core.recovery import Cause, Rung
 from ..core.request import Message, Role, SessionMode, ToolResult, TurnRequest, last_answer
-from ..core.turn import Backend, Snapshot, StageFactory
+from ..core.turn import Backend, Guard, Snapshot, StageFactory
 from ..tasks import aside
 from .drain import Drain
 from .lifecycle import Happening, SessionState
@@ -42,10 +42,6 @@ class SessionLimits:
     max_answer_bytes: int = MAX_ANSWER_BYTES
     scope: str = ""
     """Whose conversations these are: backend, host, account."""
-
-
-Guard = Callable[[TurnRequest], TurnRequest]
-"""The request as the model is to be told it; raises GatewayError(TOOL_LOOP) when the loop must end."""
 
 
 Counted = Callable[[str, RunUsage], None]
@@ -90,8 +86,8 @@ class Sessions:
         self._store = store
         self._live: dict[str, LiveTurn] = {}
         self._by_ticket: dict[str, LiveTurn] = {}
-        self._starting: dict[str, Parked] = {}  # the same, while they are being started
         self._replaying: dict[str, LiveTurn] = {}  # by the calls whose results they were started with
+        self._starting: dict[str, Parked] = {}  # the same, while they are being started
         self._parked: dict[str, LiveTurn] = {}  # in the order in which they were parked
         self._closing = False
 
