@@ -74,6 +74,19 @@ class CliSetup:
     """Takes secrets out of what the program says."""
 
 
+@dataclass(frozen=True, slots=True)
+class _CliOpening:
+    """What a turn begins with, whichever way it travels."""
+
+    program: Program
+    work: Work
+    prompt: Prompt
+    chat: CliChat | None
+    """The one to go on with."""
+    parent: bytes | None
+    at: Circumstances
+
+
 class CursorCliBackend:
     name = "cli"
     standing: Literal["official", "unofficial", "simulated"] = "official"
@@ -142,9 +155,8 @@ class CursorCliBackend:
         whole = render(request.messages)
         prompt = render(tail(request.messages)) if work.resume else whole
         at = Circumstances(work.model, prompt_chars=len(whole.text), now=self._clock(), clean=self._setup.clean)
-        if via == "acp":
-            return self._acp(program, work, prompt, chat, parent, at)
-        return self._print(program, work, prompt, chat, parent, at)
+        opening = _CliOpening(program, work, prompt, chat, parent, at)
+        return self._acp(opening) if via == "acp" else self._print(opening)
 
     async def aclose(self) -> None:
         await self._pool.aclose()
@@ -152,33 +164,26 @@ class CursorCliBackend:
 
     # ---- the two ways
 
-    def _print(
-        self,
-        program: Program,
-        work: Work,
-        prompt: Prompt,
-        chat: CliChat | None,
-        parent: bytes | None,
-        at: Circumstances,
-    ) -> Turn:
+    def _print(self, opening: _CliOpening) -> Turn:
+        work = opening.work
         slot = self._slots.join()
-        text, pictures = prompt.text, None
-        if prompt.images:
+        text, pictures = opening.prompt.text, None
+        if opening.prompt.images:
             try:
-                text, pictures = self._with_files(prompt, Path(work.workspace))
+                text, pictures = self._with_files(opening.prompt, Path(work.workspace))
             except BaseException:
                 slot.leave()
                 raise
         launch = Launch(
-            self._command(program, print_arguments(work), work.workspace),
+            self._command(opening.program, print_arguments(work), work.workspace),
             text.encode("utf-8", "replace"),
-            chat or CliChat("", work.workspace, work.mode, "print"),
-            parent,
+            opening.chat or CliChat("", work.workspace, work.mode, "print"),
+            opening.parent,
             pictures,
         )
 
         def translate() -> PrintTranslator:
-            return PrintTranslator(showing=self._setup.showing, at=at, resuming=work.resume)
+            return PrintTranslator(showing=self._setup.showing, at=opening.at, resuming=work.resume)
 
         return PrintTurn(
             self.name, launch, translate, slot, self.nursery, self._setup.limits, self._failed, self._chats.keep
@@ -197,17 +202,10 @@ class CursorCliBackend:
         files = "\n".join(str(file) for file in sorted(folder.iterdir()))
         return f"{prompt.text}\n\nThe images are in these files; look at them:\n{files}", folder
 
-    def _acp(
-        self,
-        program: Program,
-        work: Work,
-        prompt: Prompt,
-        chat: CliChat | None,
-        parent: bytes | None,
-        at: Circumstances,
-    ) -> Turn:
-        launch = AcpLaunch(work, program.build, prompt, chat.turns if chat else 0, parent, at)
-        translator = AcpTranslator(showing=self._setup.showing, prompt_chars=at.prompt_chars)
+    def _acp(self, opening: _CliOpening) -> Turn:
+        turns = opening.chat.turns if opening.chat else 0
+        launch = AcpLaunch(opening.work, opening.program.build, opening.prompt, turns, opening.parent, opening.at)
+        translator = AcpTranslator(showing=self._setup.showing, prompt_chars=opening.at.prompt_chars)
         slot = self._slots.join()
         return AcpTurn(
             self.name, launch, translator, slot, self._pool, self._setup.limits, self._failed, self._chats.keep
