@@ -155,7 +155,7 @@ class Response:
                     return events if self._fold.weight <= self._max_bytes else [*events, *self._too_long()]
                 self._plain = False
                 events = self._digest(events)
-            except Exception as failure:
+            except Exception as failure:  # of any backend or stage: here it becomes an event
                 return self._failed(failure)
         elif self.over or self._second_try.starting is not None:
             return []
@@ -222,7 +222,7 @@ class Response:
             return self._failed(self._failure)
         try:
             return self._digest(self.live.turn.take())
-        except Exception as failure:
+        except Exception as failure:  # of any backend or stage: here it becomes an event
             return self._failed(failure)
 
     def _too_long(self) -> list[Event]:

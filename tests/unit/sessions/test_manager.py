@@ -21,9 +21,9 @@ from caretway.core.events import (
     UsageReported,
 )
 from caretway.core.request import Message, Role, SessionMode, Text, ToolCall, ToolChoice, ToolResult, TurnRequest
-from caretway.core.turn import Snapshot
+from caretway.core.turn import Guard, Snapshot
 from caretway.sessions.drain import DRAINED_BYTES
-from caretway.sessions.manager import Guard, SessionLimits, Sessions
+from caretway.sessions.manager import SessionLimits, Sessions
 from caretway.sessions.response import Response
 
 from .played import GONE, PlayedBackend, PlayedTurn, ask, called

@@ -212,7 +212,7 @@ class SdkTurn:
         """Both who carries the run and who closes the turn want to know: a failure is a value here."""
         try:
             return await self._host.open(self)
-        except Exception as failure:
+        except Exception as failure:  # whatever it is: raised again where the run is carried
             return failure
 
     async def _carry(self) -> None:
@@ -239,7 +239,7 @@ class SdkTurn:
             self._fail(await _why_broken(failure, bridge))
         except sdk_errors() as failure:
             self._fail(fault(failure))
-        except Exception:
+        except Exception:  # a bug of ours or the SDK's: nobody waits for this task, so the reader is told
             log.exception("a run failed unexpectedly")
             self._fail(GatewayError(ErrorKind.INTERNAL, "The gateway failed; its log has the details."))
         finally:
