@@ -161,6 +161,8 @@ class Stage(Protocol):
 
 StageFactory = Callable[[TurnRequest], Stage | None]
 """Builds the stage for one request; None when the request does not need it."""
+Guard = Callable[[TurnRequest], TurnRequest]
+"""The request as the model is to be told it; raises GatewayError(TOOL_LOOP) when the loop must end."""
 
 
 class TurnRecord(Struct, frozen=True):
