@@ -14,7 +14,7 @@ from typing import Any
 from ..core.errors import ErrorKind, GatewayError
 from ..core.events import AgentActivity, Event, TurnFailed, TurnStarted
 from ..dialects import Dialect, Encoder, ResponseMeta
-from ..dialects.sse import LINE_SEPARATOR, NEXT_LINE, PARAGRAPH_SEPARATOR, one_line
+from ..dialects.sse import one_line
 from ..sessions.response import Response
 from .errors import send_error
 from .exchange import Header, ResponseWriter, header_text
@@ -208,7 +208,7 @@ class StreamedAnswer(Answer):
             else:
                 data = encoder.feed(events)
                 if data:  # not all that comes is shown, and a client must not take that for silence
-                    if LINE_SEPARATOR in data or PARAGRAPH_SEPARATOR in data or NEXT_LINE in data:
+                    if not data.isascii():
                         data = one_line(data)
                     self._writer.write(data)
                     self._spoken = self._loop.time()
