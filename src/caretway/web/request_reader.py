@@ -71,7 +71,6 @@ class RequestReader:
         "_bodies",
         "_body",
         "_body_bytes",
-        "_header_count",
         "_headers",
         "_limits",
         "_lines",
@@ -96,7 +95,6 @@ class RequestReader:
         """The head's headers, names in lower case."""
         self._headers: dict[str, str] = {}
         """The same, of a repeated one the last."""
-        self._header_count = 0
         self._body: list[bytes] = []
         self._body_bytes = 0
         self._upgrading = False
@@ -145,7 +143,7 @@ class RequestReader:
             raise _Stop
         self.phase = ReadPhase.HEAD
         self.url = b""
-        self._lines, self._headers, self._header_count = [], {}, 0
+        self._lines, self._headers = [], {}
 
     def on_url(self, url: bytes) -> None:
         self.url += url
@@ -156,8 +154,7 @@ class RequestReader:
         lower, text = _NAMES[name]
         self._lines.append((lower, value))
         self._headers[text] = value.decode("latin-1")
-        self._header_count += 1
-        if self._header_count > self._limits.headers:
+        if len(self._lines) > self._limits.headers:
             self._stop(_too_large(self._limits))
 
     def on_headers_complete(self) -> None:
