@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 import pytest
@@ -177,9 +177,9 @@ async def test_a_stranger_cannot_make_the_gateway_hold_what_it_likes(shared: Cli
 
 
 @pytest.mark.parametrize("backend", ["simulator", "cli"])
-def test_backends_that_cannot_take_a_clients_key_are_refused(backend: str) -> None:
+def test_backends_that_cannot_take_a_clients_key_are_refused(backend: Literal["simulator", "cli"]) -> None:
     with pytest.raises(GatewayError, match="keys of clients"):
-        choose_backend(Settings(auth_mode="passthrough", backend=backend))  # type: ignore[arg-type]  # a parameter
+        choose_backend(Settings(auth_mode="passthrough", backend=backend))
     assert choose_backend(Settings(auth_mode="passthrough")) == "agent"
 
 
