@@ -653,7 +653,7 @@ class Settings:
         default=120.0, metadata=_limit(_TIME, "Disconnect a client that reads nothing of its answer for this long.")
     )
     response_timeout: float = field(
-        default=7200.0, metadata=_limit(_TIME, "Time limit for one response, from its first event to its last.")
+        default=7200.0, metadata=_limit(_TIME, "Time limit for one response, waiting for its first event included.")
     )
 
     origins: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)

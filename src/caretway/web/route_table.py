@@ -74,7 +74,7 @@ class Route:
     """By method. HEAD is taken wherever GET is, OPTIONS everywhere."""
     handler: Handler
     prefixed: bool = True
-    """ServedPaths below `/v1`, too."""
+    """Served below `/v1`, too."""
     account: AccountUse = AccountUse.REQUIRED
     keyless: frozenset[str] = frozenset()
     """Methods that need no key of the gateway."""
