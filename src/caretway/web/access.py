@@ -16,6 +16,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from ..core.errors import ErrorKind, GatewayError
+from .exchange import Header
 
 KEY_PREFIX: Final = "cw-"
 MIN_KEY_CHARS: Final = 16
@@ -24,8 +25,6 @@ ANY: Final = "*"
 _KEY_HEADERS: Final = ("x-caretway-key", "x-api-key")
 _PREFLIGHT_AGE_S: Final = b"600"
 _METHODS: Final = b"GET, HEAD, POST, DELETE"
-
-Header = tuple[bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import httptools
 
 from ..core.errors import ErrorKind, GatewayError, bad_request
 from .body import Bodies
-from .exchange import HttpRequest
+from .exchange import Header, HttpRequest
 from .head import head_problem, head_size, without_upgrade
 from .limits import ConnectionLimits
 
@@ -91,7 +91,7 @@ class RequestReader:
         self._bodies = bodies
         self._scheme = scheme
         self._parser = httptools.HttpRequestParser(self)
-        self._lines: list[tuple[bytes, bytes]] = []
+        self._lines: list[Header] = []
         """The head's headers, names in lower case."""
         self._headers: dict[str, str] = {}
         """The same, of a repeated one the last."""

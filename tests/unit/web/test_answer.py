@@ -167,7 +167,6 @@ async def test_a_whole_answer(failed: bool) -> None:
 @pytest.mark.parametrize("kind", [StreamedAnswer, WholeAnswer])
 async def test_a_bug_ends_the_answer_and_not_the_callback(kind: type[Answer]) -> None:
     async with story(kind) as it:
-
         it.told.bug = RuntimeError("bug")
         it.told.tell(TextDelta("one"))
         with pytest.raises(RuntimeError, match="bug"):
