@@ -119,6 +119,13 @@ async def test_health_needs_no_key_and_spends_nothing(shared: Client) -> None:
     assert (await shared.http.get("/health", headers=bearer(ADA))).json()["auth"] == "authenticated"
 
 
+async def test_the_gateways_own_pages_look_at_no_key(shared: Client) -> None:
+    for path in ("/", "/healthz", "/metrics", "/openapi.json"):
+        for headers in (bearer("two words"), bearer("k" * 5000), bearer("bad-key"), {"authorization": "Basic YTpi"}):
+            assert (await shared.http.get(path, headers=headers)).status_code == 200, (path, headers)
+    assert shared.stats()["token_exchanges"] == 0
+
+
 async def test_a_crowd_with_a_new_key_is_one_exchange_and_a_refused_one_is_asked_once(shared: Client) -> None:
     answers = await asyncio.gather(*(shared.chat("sim: say hello", headers=bearer(ADA)) for _ in range(20)))
     assert {answer.text for answer in answers} == {"hello"}

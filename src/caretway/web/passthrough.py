@@ -75,14 +75,13 @@ class TenantPerKey:
     def parked(self) -> int:
         return sum(place.tenant.sessions.parked for place in self._places.values() if place.tenant is not None)
 
-    @property
-    def accounts(self) -> int:
-        return len(self._places)
-
     @asynccontextmanager
     async def resolve(self, request: HttpRequest, account: AccountUse) -> AsyncIterator[Tenant]:
+        if account is AccountUse.NONE:
+            yield self.default
+            return
         key = client_key(request.headers, self._is_ours)
-        if account is AccountUse.NONE or (account is AccountUse.IF_SENT and key is None):
+        if account is AccountUse.IF_SENT and key is None:
             yield self.default
             return
         if key is None:
