@@ -43,10 +43,10 @@ async def test_a_client_that_is_gone_is_noticed(body: object) -> None:
         _, writer = await asyncio.open_connection(*address(client))
         writer.write(post(msgspec.json.encode(body)))
         async with asyncio.timeout(10):
-            while client.gateway.sessions.live < 1:
+            while client.gateway.tenants.live < 1:
                 await asyncio.sleep(0.01)
             writer.close()
-            while client.gateway.sessions.live:
+            while client.gateway.tenants.live:
                 await asyncio.sleep(0.01)
 
 

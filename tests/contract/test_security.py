@@ -300,9 +300,9 @@ async def test_a_client_that_never_reads(open_door: Client) -> None:
         writer.write(post(msgspec.json.encode(flood)))
         await writer.drain()
         async with asyncio.timeout(30):
-            while open_door.gateway.sessions.live < 2:
+            while open_door.gateway.tenants.live < 2:
                 await asyncio.sleep(0.01)
-            while open_door.gateway.sessions.live > 1:  # given up; the bystander's is the other one
+            while open_door.gateway.tenants.live > 1:  # given up; the bystander's is the other one
                 await asyncio.sleep(0.01)
     writer.transport.abort()
 
@@ -614,7 +614,7 @@ async def test_answers_that_are_made_take_a_place() -> None:
         writer.write(post(msgspec.json.encode(hang)))
         await writer.drain()
         async with asyncio.timeout(10):
-            while client.gateway.sessions.live < 1:
+            while client.gateway.tenants.live < 1:
                 await asyncio.sleep(0.01)
         late.write(whole[-5:])
         answer = read_answer(await reader.read())

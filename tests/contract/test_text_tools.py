@@ -156,6 +156,6 @@ async def test_a_client_that_leaves_ends_the_chat(client: Client) -> None:
         async for line in response.aiter_lines():
             if "early" in line:
                 break
-    await client.gateway.sessions.aclose()
+    await client.gateway.tenants.end_turns()
     while client.simulator.open_runs:
         await client.http.get("/health")

@@ -78,7 +78,7 @@ _SLOW_END_S: Final = 1.0
 
 
 class Running(Protocol):
-    """How many turns the gateway has."""
+    """How many turns the gateway has, of all accounts together."""
 
     @property
     def live(self) -> int: ...
@@ -99,7 +99,7 @@ class Served(Protocol):
     def backend(self) -> Backend: ...
 
     @property
-    def sessions(self) -> Running: ...
+    def tenants(self) -> Running: ...
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -149,7 +149,7 @@ async def serve(
                 number = await stopped(haste)
             finally:
                 rest.cancel()
-            answers = served.sessions.live - served.sessions.parked
+            answers = served.tenants.live - served.tenants.parked
             if answers and settings.shutdown_grace:
                 remark([stopping(number, answers, settings.shutdown_grace)])
             else:

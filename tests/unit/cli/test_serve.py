@@ -70,7 +70,7 @@ class StandInGateway:
         turns: Turns = Turns(),  # noqa: B008 - a value
     ) -> None:
         self.backend = backend
-        self.sessions = turns
+        self.tenants = turns
         self._stopped_by = stopped_by
         self._output = output
         self.printed = ""
