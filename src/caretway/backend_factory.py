@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 from . import __version__
-from . import server_factory as front
 from .auth.account import Account
 from .auth.renewal import Call
 from .auth.store import SignIns, SignInShelf, StoredKey, open_sign_ins
@@ -36,10 +35,11 @@ from .cursor_transport.identity import Identity, TokenSource
 from .cursor_transport.limits import TransportLimits
 from .cursor_transport.ports import Transport, UnaryResponse
 from .cursor_transport.tracing import TracingTransport
+from .known_secrets import open_trace, secrets_in
 from .observe.redact import Redactor
 from .tasks import spawn
 from .text_protocol.backend import TextToolBackend
-from .web.passthrough import SEND_KEY
+from .web.access import SEND_KEY
 
 REST_URL: Final = "https://api.cursor.com"
 
@@ -163,7 +163,7 @@ def _cli(settings: Settings, stack: AsyncExitStack) -> Backend:
                 idle=settings.cli_idle_timeout,
                 auth_check=settings.auth_check_timeout / 1000,
             ),
-            clean=Redactor(front.secrets_in(settings)).text,
+            clean=Redactor(secrets_in(settings)).text,
         )
     )
 
@@ -269,7 +269,7 @@ def _transport(settings: Settings) -> Transport:
 
 
 def _traced(transport: Transport, settings: Settings, stack: AsyncExitStack) -> Transport:
-    trace = front.open_trace(settings, "cursor", stack)
+    trace = open_trace(settings, "cursor", stack)
     return transport if trace is None else TracingTransport(transport, trace)
 
 

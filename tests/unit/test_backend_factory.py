@@ -1,5 +1,7 @@
 """Which backend the settings mean, with whose credentials, and what is refused before anything is opened."""
 
+import subprocess
+import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -103,3 +105,12 @@ async def test_a_backend_is_called_what_it_was_asked_for(bare: Path, name: str) 
         assert one.name == name
         assert one.abilities.client_tools == "native", "also where upstream speaks text only"
         assert isinstance(one, TextToolBackend) == (name in ("cli", "legacy-chat"))
+
+
+def test_a_backend_without_a_server_loads_no_server() -> None:
+    """`models`, `status`, `login` and `doctor` start in less time without it."""
+    code = "import sys, caretway.backend_factory; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    rooms = {name.split(".")[1] for name in loaded if name.startswith("caretway.")}
+    assert {"auth", "core"} <= rooms and not {"app", "dialects", "server_factory", "sessions", "simulator"} & rooms
+    assert "caretway.web.server" not in loaded

@@ -110,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
     settings, remarks = settings_from(arguments)
     remark(remarks)
     from ..app import Gateway
-    from ..server_factory import secrets_in
+    from ..known_secrets import secrets_in
     from ..web.descriptors import raise_soft_limit
     from .hiding import hide_from_children
 

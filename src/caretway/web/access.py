@@ -21,6 +21,8 @@ from .exchange import Header
 KEY_PREFIX: Final = "cw-"
 MIN_KEY_CHARS: Final = 16
 ANY: Final = "*"
+SEND_KEY: Final = "Send your Cursor API key as `Authorization: Bearer KEY` or `x-api-key: KEY`."
+"""The hint where every client brings an account of its own."""
 
 _KEY_HEADERS: Final = ("x-caretway-key", "x-api-key")
 _PREFLIGHT_AGE_S: Final = b"600"

@@ -16,13 +16,13 @@ from typing import Final
 
 from ..core.errors import ErrorKind, GatewayError
 from ..tasks import spawn
+from .access import SEND_KEY
 from .exchange import HttpRequest
 from .tenant import AccountUse, Tenant
 
 MAX_KEY_CHARS: Final = 4096
 REFUSED_FOR_S: Final = 60.0
 MAX_REFUSED: Final = 1024
-SEND_KEY: Final = "Send your Cursor API key as `Authorization: Bearer KEY` or `x-api-key: KEY`."
 
 OpenTenant = Callable[[str], AbstractAsyncContextManager[Tenant]]
 """Cursor API key -> its tenant; raises GatewayError when the key is not accepted. Closing it ends its turns."""
