@@ -18,7 +18,7 @@ from caretway.backend_factory import (
     sign_ins,
     without_credentials,
 )
-from caretway.config import Settings
+from caretway.config import SETTINGS, Settings
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.text_protocol.backend import TextToolBackend
 
@@ -96,6 +96,11 @@ async def test_what_cannot_be_had_names_the_way_out(bare: Path, given: dict[str,
             build_backend(Settings(data_dir=bare, **given), stack)  # type: ignore[arg-type]  # by name
     assert refused.value.kind is ErrorKind.UNSUPPORTED
     assert way_out in refused.value.hint
+
+
+def test_every_name_of_the_setting_is_a_backend() -> None:
+    (setting,) = (row for row in SETTINGS if row.name == "backend")
+    assert set(setting.kind.choices) == {"auto", *BACKENDS}
 
 
 @pytest.mark.parametrize("name", [name for name in BACKENDS if name != "sdk"])

@@ -13,7 +13,7 @@ from caretway.core.events import Event, TextDelta, TurnEnded, TurnFailed, TurnSt
 from caretway.core.fold import Reply, fold
 from caretway.core.order import EventOrder
 from caretway.core.request import Message, Role, Text, ToolCall, ToolChoice, ToolResult, ToolSpec, TurnRequest
-from caretway.core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Turn
+from caretway.core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Standing, Turn
 from caretway.text_protocol.backend import TextToolBackend, new_trigger
 from caretway.text_protocol.limits import TextLimits
 from receiving import receive
@@ -71,7 +71,7 @@ class Inner:
     continues: bool = False
     listed: tuple[ModelInfo, ...] = (ModelInfo("base"),)
     name: str = "inner"
-    standing: Literal["official", "unofficial", "simulated"] = "official"
+    standing: Standing = "official"
     asked: list[tuple[TurnRequest, Snapshot | None]] = field(default_factory=list)
     turns: list[InnerTurn] = field(default_factory=list)
 
