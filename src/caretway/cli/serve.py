@@ -15,6 +15,7 @@ from .. import __version__
 from ..config import Settings
 from ..web.access import reachable_from_outside
 from .flags import add_setting_flags, settings_from
+from .models import models_for_clients
 from .process import Haste, exit_code, listening_failed, log_to_stderr, remark, say, settle_memory, stop_signal
 from .process import run as run_loop
 from .terminal import Style, fitted, pairs, style_for, terminal_width
@@ -172,23 +173,25 @@ def stopping(number: signal.Signals, answers: int = 0, grace: float = 0.0) -> st
 
 
 async def _say_rest(settings: Settings, served: Served, style: Style) -> None:
-    account = SignInState(brought=True) if settings.auth_mode == "passthrough" else await _asked(served.backend)
+    account = (
+        SignInState(brought=True) if settings.auth_mode == "passthrough" else await _asked(settings, served.backend)
+    )
     say(instructions(served.base_url, account, style, terminal_width(), client_key(settings)))
 
 
-async def _asked(backend: Backend) -> SignInState:
+async def _asked(settings: Settings, backend: Backend) -> SignInState:
     import asyncio
 
     from ..core.errors import GatewayError
+    from ..models.listing import each_once
 
     facts = SignInState()
     try:
         async with asyncio.timeout(_PATIENCE):
             status = await backend.status()
             facts = SignInState(status.signed_in, status.detail)
-            return SignInState(
-                status.signed_in, status.detail, tuple(m.id for m in await backend.models() if not m.flat)
-            )
+            models = each_once(await models_for_clients(backend, settings))
+            return SignInState(status.signed_in, status.detail, tuple(model.id for model in models))
     except GatewayError as failure:
         return SignInState(facts.signed_in, facts.detail, trouble=str(failure))
     except TimeoutError:
