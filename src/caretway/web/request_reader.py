@@ -130,6 +130,11 @@ class RequestReader:
         self._parser = httptools.HttpRequestParser(self)
         self._parser.feed_data(head)
 
+    @property
+    def head_only(self) -> bool:
+        """The request is a HEAD, as far as it was read: a method is known when its URL begins."""
+        return bool(self.url) and self._parser.get_method() == b"HEAD"
+
     def drop_body(self) -> None:
         """What has come of it is not wanted any more, or somebody else holds it now."""
         self._bodies.give_back(self._body_bytes)
