@@ -71,6 +71,7 @@ class RequestReader:
         "_bodies",
         "_body",
         "_body_bytes",
+        "_header_count",
         "_headers",
         "_limits",
         "_lines",
@@ -95,6 +96,8 @@ class RequestReader:
         """The head's headers, names in lower case."""
         self._headers: dict[str, str] = {}
         """The same, of a repeated one the last."""
+        self._header_count = 0
+        """How many lines, without a call for every header."""
         self._body: list[bytes] = []
         self._body_bytes = 0
         self._upgrading = False
@@ -148,7 +151,7 @@ class RequestReader:
             raise _Stop
         self.phase = ReadPhase.HEAD
         self.url = b""
-        self._lines, self._headers = [], {}
+        self._lines, self._headers, self._header_count = [], {}, 0
 
     def on_url(self, url: bytes) -> None:
         self.url += url
@@ -159,7 +162,8 @@ class RequestReader:
         lower, text = _NAMES[name]
         self._lines.append((lower, value))
         self._headers[text] = value.decode("latin-1")
-        if len(self._lines) > self._limits.headers:
+        self._header_count += 1
+        if self._header_count > self._limits.headers:
             self._stop(_too_large(self._limits))
 
     def on_headers_complete(self) -> None:
