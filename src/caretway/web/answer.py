@@ -9,7 +9,7 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from ..core.errors import ErrorKind, GatewayError
 from ..core.events import AgentActivity, Event, TurnFailed, TurnStarted
@@ -24,7 +24,7 @@ _SSE_HEADERS: tuple[Header, ...] = (
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 )
-_QUIET = (TurnStarted, AgentActivity)
+_QUIET: Final = frozenset({TurnStarted, AgentActivity})
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +261,7 @@ class StreamedAnswer(Answer):
 
 
 def _real(events: list[Event]) -> bool:
-    return any(not isinstance(event, _QUIET) for event in events)
+    return not _QUIET.issuperset(map(type, events))
 
 
 def _shown(events: list[Event]) -> bool:
