@@ -85,9 +85,9 @@ def admit(access: Access, scheme: str, headers: Mapping[str, str], *, keyless: b
     return Admitted(_caller(access.keys, headers), answer)
 
 
-def preflight(access: Access, method: str, scheme: str, headers: Mapping[str, str]) -> tuple[Header, ...] | None:
-    """The answer to a browser that asks first; None when the request is no such question. Raises GatewayError."""
-    if method != "OPTIONS" or "origin" not in headers or "access-control-request-method" not in headers:
+def preflight(access: Access, scheme: str, headers: Mapping[str, str]) -> tuple[Header, ...] | None:
+    """The answer to a browser that asks first; None when this OPTIONS is no such question. Raises GatewayError."""
+    if "origin" not in headers or "access-control-request-method" not in headers:
         return None
     admitted = admit(access, scheme, headers, keyless=True)  # browsers send no key here
     wanted = headers.get("access-control-request-headers", "*")

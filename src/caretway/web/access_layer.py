@@ -31,10 +31,11 @@ class AccessLayer:
         """The head is here. None: it is answered, and its body is not wanted. Raises GatewayError."""
         if self._trace is not None:
             response.observe(TraceRecorder(self._trace, request))
-        asked = preflight(self._access, request.method, request.scheme, request.headers)
-        if asked is not None:
-            response.send(NO_CONTENT, b"", asked)
-            return None
+        if request.method == "OPTIONS":
+            asked = preflight(self._access, request.scheme, request.headers)
+            if asked is not None:
+                response.send(NO_CONTENT, b"", asked)
+                return None
         matched = self._application.routes.resolve(request)
         admitted = admit(self._access, request.scheme, request.headers, keyless=matched.keyless)
         if admitted.headers:
