@@ -13,6 +13,9 @@ from msgspec import Struct
 from .events import Event
 from .request import Text, ToolResult, TurnRequest
 
+Standing = Literal["official", "unofficial", "simulated"]
+"""What a backend is to Cursor."""
+
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
@@ -134,7 +137,7 @@ class BackendStatus:
 
 class Backend(Protocol):
     name: str
-    standing: Literal["official", "unofficial", "simulated"]
+    standing: Standing
     abilities: Abilities
 
     async def models(self) -> Sequence[ModelInfo]: ...

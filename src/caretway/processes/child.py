@@ -152,6 +152,11 @@ class Child:
     # ---- for the owner
 
     @property
+    def over(self) -> bool:
+        """Its end was told already."""
+        return self._over.done()
+
+    @property
     def alive(self) -> bool:
         return self.exited_at is None and not self._ours
 

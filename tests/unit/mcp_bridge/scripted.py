@@ -4,11 +4,10 @@ import asyncio
 
 from caretway.core.events import Event, TurnPaused, TurnStarted
 from caretway.core.request import Message, Role, Text, ToolResult, ToolSpec, TurnRequest
-from caretway.core.turn import Abilities, Snapshot
+from caretway.core.turn import Abilities, Guard, Snapshot
 from caretway.mcp_bridge.backend import BridgedBackend, Terms
 from caretway.mcp_bridge.catalogue import BridgedTool, ListedTool, McpCatalogue, catalogue
 from caretway.mcp_bridge.definitions import Process, ServerDefinition
-from caretway.mcp_bridge.turn import Guard
 from turns import PlayedBackend, PlayedTurn
 
 TEXT = Abilities(client_tools="native", parks=False)

@@ -17,7 +17,7 @@ from ...builtin_tools.local.workspaces import HEADER, choose_workspace
 from ...core.errors import ErrorKind, GatewayError, bad_request
 from ...core.fixed_turn import failed_turn
 from ...core.request import TurnRequest
-from ...core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Turn
+from ...core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Standing, Turn
 from ...processes.child import Command
 from ...processes.nursery import Output, run_once
 from .account import CliAccount
@@ -89,7 +89,7 @@ class _CliOpening:
 
 class CursorCliBackend:
     name = "cli"
-    standing: Literal["official", "unofficial", "simulated"] = "official"
+    standing: Standing = "official"
 
     def __init__(self, setup: CliSetup, clock: Callable[[], float] = time.time) -> None:
         limits = setup.limits

@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from ...core.errors import KEYS_PAGE, ErrorKind, GatewayError
 from ...core.fixed_turn import failed_turn
 from ...core.request import TurnRequest
-from ...core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Turn
+from ...core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Standing, Turn
 from ...tasks import spawn
 from .agents import AgentPosition, Agents, read_position
 from .bridge import Bridges, BridgeSetup, SdkBridge
@@ -51,7 +51,7 @@ class SdkSetup:
 
 class CursorSdkBackend:
     name = "sdk"
-    standing: Literal["official", "unofficial", "simulated"] = "official"
+    standing: Standing = "official"
     abilities = Abilities(client_tools="native", parks=True, continues=True, images=True, reasoning=True, usage=True)
 
     def __init__(self, setup: SdkSetup, clock: Callable[[], float]) -> None:
