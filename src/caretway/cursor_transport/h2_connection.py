@@ -89,6 +89,11 @@ class H2Connection(asyncio.Protocol):
         return self._places - len(self._streams)
 
     @property
+    def usable(self) -> bool:
+        """New streams may be opened: the peer does not leave, and nobody has shut or lost it."""
+        return not self._draining
+
+    @property
     def fresh(self) -> bool:
         """No request has gone out yet, so it cannot be a kept connection that the peer gave up meanwhile."""
         return self._framing.last_stream_id == 0
@@ -101,7 +106,7 @@ class H2Connection(asyncio.Protocol):
         if body:
             stream.outbox.add(body)
             self._out.sendable[stream_id] = stream
-        self._draining = stream_id >= LAST_STREAM_ID
+        self._draining = self._draining or stream_id >= LAST_STREAM_ID
         self._life.opened(first=len(self._streams) == 1)
         self._out.soon()
         return stream
@@ -265,6 +270,7 @@ class H2Connection(asyncio.Protocol):
         """All of one read. A stream's bytes are gathered and told once, before its end."""
         news = gather(heard, self._streams, self._host)
         self._unread += news.size
+        self._draining = self._draining or news.leaving  # first: nobody who is told something may open a stream here
         for stream, head in news.heads:
             self._tell_head(stream, head)
         for stream in news.opened:
@@ -278,7 +284,6 @@ class H2Connection(asyncio.Protocol):
                 self.ready.set_result(None)
         for payload in news.pings:
             self._life.answered(payload)
-        self._draining = self._draining or news.leaving
         if self._unread >= self._acknowledge_at:
             self._acknowledge()
         for stream, error in news.touched.items():

@@ -247,7 +247,7 @@ class H2Transport:
                 await asyncio.shield(connection.ready)
             if self._closed:
                 raise stopping()
-            if connection.closed.done():
+            if not connection.usable:
                 raise cut(f"{host} closed the connection at once")
             self._connections.append(connection)
             return connection
