@@ -12,7 +12,7 @@ from typing import Final, cast
 
 from ..core.errors import ErrorKind, GatewayError
 from .dial import ALPN_H2
-from .faults import HINTS, cut
+from .faults import broke_protocol, cut, unhandled
 from .h2_codec import H2Codec
 from .h2_faults import NotHttp2, speaks_http2
 from .h2_frames import HEAD_BYTES, LAST_STREAM_ID, DataReceived, HeadReceived, Heard, Http2Broken
@@ -322,7 +322,7 @@ class H2Connection(asyncio.Protocol):
             stream.tell_end(failure)
             return
         log.error("the owner of a stream failed: %s", failure, exc_info=failure)
-        stream.tell_end(GatewayError(ErrorKind.INTERNAL, f"a message could not be handled: {failure!r}"))
+        stream.tell_end(unhandled(failure))
 
     # -- liveness and the end -----------------------------------------------------------------------------------------
 
@@ -382,8 +382,8 @@ class H2Connection(asyncio.Protocol):
 
     def _break(self, broken: Http2Broken) -> None:
         """The stream whose frame it was hears of it; for the others the connection was cut, as by anything else."""
-        what, hint = f"{self._host} broke HTTP/2: {broken}", HINTS[ErrorKind.UPSTREAM_PROTOCOL]
-        mistake = GatewayError(ErrorKind.UPSTREAM_PROTOCOL, f"Cursor: {what}", hint=hint)
+        what = f"{self._host} broke HTTP/2: {broken}"
+        mistake = broke_protocol(what)
         culprit = self._streams.pop(broken.stream_id, None)
         self._fail(cut(what) if self.ready.done() else mistake)
         if culprit is not None:
