@@ -177,14 +177,7 @@ class _Caller:
         self._token = ""
         self._checksum = identity.checksum
         self._clock = clock
-        self._known = {
-            "user-agent": identity.client_version,
-            "x-cursor-client-type": identity.client_type,
-            "x-cursor-client-version": identity.client_version,
-            "x-ghost-mode": "true" if identity.ghost_mode else "false",
-        }
-        if identity.time_zone:
-            self._known["x-cursor-timezone"] = identity.time_zone
+        self._known = identity.headers()
 
     def headers(self, token: str) -> dict[str, str]:
         if token != self._token:
