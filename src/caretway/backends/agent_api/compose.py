@@ -23,7 +23,7 @@ from ...wire.messages import pb
 from .model_shapes import ModelShape, model_fields
 from .offered_tools import OfferedTools
 from .replayed_history import root_messages, sendable, typed_history
-from .sent_limits import check_tools, check_user_text, fit_history
+from .sent_limits import MAX_MESSAGE_BYTES, check_tools, check_user_text, fit_history
 from .tool_schemas import rules_for
 
 GO_ON: Final = "Continue."
@@ -121,7 +121,7 @@ class Composer:
     """Writes openings. Remembered: what is the same in many of them."""
 
     def __init__(
-        self, surroundings: RunContext, max_message_bytes: int = 15 * 1024 * 1024, *, check_limits: bool = True
+        self, surroundings: RunContext, max_message_bytes: int = MAX_MESSAGE_BYTES, *, check_limits: bool = True
     ) -> None:
         """`check_limits`: what Cursor is known to refuse is not sent (`sent_limits.py`)."""
         self._check_limits = check_limits
