@@ -38,6 +38,9 @@ class Manners:
     refresh_at: Literal["anywhere", "exchange", "token"] = "anywhere"
     """Where a refresh token is taken: at the key exchange, at `/auth/token`, or also at `/auth/refresh`."""
 
+    period_usage: Literal["told", "refused", "silent"] = "told"
+    """How `GetCurrentPeriodUsage` is answered; `silent`: never."""
+
     # ---- calls
     argument_text: Literal["all so far", "pieces"] = "all so far"
     """What `args_text_delta` holds each time."""

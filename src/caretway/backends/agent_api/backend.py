@@ -24,9 +24,10 @@ from .compose import Composer, RunContext
 from .conversation import Conversation
 from .model_lists import ASK_BASES, BaseSource, base_models, joined, read_usable
 from .model_shapes import ModelShape, ShapeMemory, shapes_for
+from .period_usage import ASK_USAGE, UsageCheck
 from .snapshots import blob_source, no_blobs, read_snapshot
 from .step_end import StepPaces
-from .turn import AgentTurn, QuotaCheck
+from .turn import AgentTurn
 from .turn_clock import ConversationLimits
 from .unseen import UnseenTokens
 
@@ -50,8 +51,6 @@ class AgentSetup:
     web_search: WebSearch = "client"
     account: Callable[[str], str] = str
     """Whose token this is: what was learned of one account is not true of another."""
-    quota: QuotaCheck | None = None
-    """Asked before a refusal without a reason is taken for a matter of the model."""
 
 
 class AgentBackend:
@@ -77,6 +76,7 @@ class AgentBackend:
         self._fixed_shape = () if setup.model_shape == "auto" else (ModelShape(setup.model_shape),)
         self._caller = _Caller(setup, transport, tokens, clock, self._shapes)
         self._bases = bases
+        self._usage = UsageCheck(partial(self._call, paths.PERIOD_USAGE, ASK_USAGE, paths.JSON_TYPE), clock)
 
     async def start(self, request: TurnRequest, snapshot: Snapshot | None = None) -> AgentTurn:
         conversation_id, checkpoint = read_snapshot(snapshot) if snapshot else (new_id(), None)
@@ -116,13 +116,16 @@ class AgentBackend:
             buffer_bytes=setup.buffer_bytes,
             jobs=rules.jobs,
             learn=partial(self._learn, request.model, shapes),
-            quota=setup.quota,
+            quota=partial(self._spent, request.model),
         )
         turn.start()
         return turn
 
     def _learn(self, model: str, shapes: tuple[ModelShape, ...], found: int) -> None:
         self._shapes.worked(model, shapes[found])
+
+    async def _spent(self, model: str) -> GatewayError | None:
+        return await self._usage.spent(self._caller.account, model)
 
     async def models(self) -> Sequence[ModelInfo]:
         """Both lists: what is asked for by its base, and the flat ids of the same."""
@@ -135,10 +138,10 @@ class AgentBackend:
             bases = await self._bases()
         return joined(bases, flat)
 
-    async def _call(self, path: str, body: bytes = b"") -> UnaryResponse:
+    async def _call(self, path: str, body: bytes = b"", kind: str = paths.UNARY_TYPE) -> UnaryResponse:
         token = await self._tokens.token()
         headers = self._caller.headers(token)
-        headers |= {REQUEST_ID: new_id(), "content-type": paths.UNARY_TYPE, "connect-protocol-version": "1"}
+        headers |= {REQUEST_ID: new_id(), "content-type": kind, "connect-protocol-version": "1"}
         response = await self._transport.call("POST", path, headers, body)
         if response.status == 401 and self._tokens.renewable:
             headers["authorization"] = f"Bearer {await self._tokens.token(refused=token)}"
@@ -173,8 +176,10 @@ class _Caller:
         self.transport = transport
         self.tokens = tokens
         self._shapes = shapes
-        self._account = setup.account
+        self._account_of = setup.account
         self._token = ""
+        self.account = ""
+        """Whose token was used last."""
         self._checksum = identity.checksum
         self._clock = clock
         self._known = identity.headers()
@@ -182,7 +187,8 @@ class _Caller:
     def headers(self, token: str) -> dict[str, str]:
         if token != self._token:
             self._token = token
-            self._shapes.belongs_to(self._account(token))
+            self.account = self._account_of(token)
+            self._shapes.belongs_to(self.account)
         headers = {"authorization": f"Bearer {token}", **self._known}
         if self._checksum:
             headers["x-cursor-checksum"] = checksum(token, self._clock())

@@ -119,7 +119,7 @@ class AgentTurn:
         attempt = self._new_attempt()
         try:
             stream = self._opener.open_now(attempt)
-        except Exception as failure:
+        except Exception as failure:  # what is no GatewayError is a bug of ours, and ends this turn only
             self._not_opened(failure)
             return
         if stream is not None:
@@ -174,7 +174,7 @@ class AgentTurn:
         refused, self._refused = self._refused, False  # a later attempt may use what this one gets
         try:
             stream = await self._opener.open(attempt, refused=refused, alone=retry.alone)
-        except Exception as failure:
+        except Exception as failure:  # as in start()
             self._forget_opening(attempt)
             self._not_opened(failure)
         else:
@@ -261,7 +261,11 @@ class AgentTurn:
             self._opening = spawn(self._ask_quota(self._attempt, cause, fault, self._quota), "agent-quota")
 
     async def _ask_quota(self, attempt: int, cause: Cause, fault: GatewayError, quota: QuotaCheck) -> None:
-        spent = await quota()
+        try:
+            spent = await quota()
+        except Exception as failure:  # whatever fails there, the turn goes on as if nobody knew
+            log.error("asking for the account's usage failed", exc_info=failure)
+            spent = None
         if attempt == self._attempt and not self._closed:
             self._opening = None
             if spent is None:
