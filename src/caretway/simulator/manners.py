@@ -95,6 +95,8 @@ class Manners:
     """A tool that is missing in the run request or in the request context is hidden from the model."""
     judges_schemas: bool = False
     """Schemas that a model's maker refuses end the run with PROVIDER_ERROR."""
+    strict_families: frozenset[str] = frozenset()
+    """Families whose makers refuse all that any maker was seen to refuse, as one that nobody has recorded may."""
     limits: bool = False
     """At most 330 tools in 120,000 bytes, a user message below 1 MiB, fewer than 208 root messages."""
 

@@ -20,13 +20,14 @@ from ...cursor_transport.ports import RunHandler, RunStream, Transport, UnaryRes
 from ...tasks import aside
 from ...wire import paths
 from ...wire.messages import pb
-from .compose import Composer, RunContext
+from .compose import Composer, Opening, RunContext
 from .conversation import Conversation
 from .model_lists import ASK_BASES, BaseSource, base_models, joined, read_usable
-from .model_shapes import ModelShape, ShapeMemory, shapes_for
+from .model_shapes import AccountMemory, ModelShape, shapes_for
 from .period_usage import ASK_USAGE, UsageCheck
 from .snapshots import blob_source, no_blobs, read_snapshot
 from .step_end import StepPaces
+from .tool_schemas import rules_for
 from .turn import AgentTurn
 from .turn_clock import ConversationLimits
 from .unseen import UnseenTokens
@@ -72,9 +73,9 @@ class AgentBackend:
         self._paces = StepPaces(setup.limits.sibling_quiet, setup.limits.sibling_cap)
         self._transport = transport
         self._tokens = tokens
-        self._shapes = ShapeMemory()
+        self._memory = AccountMemory()
         self._fixed_shape = () if setup.model_shape == "auto" else (ModelShape(setup.model_shape),)
-        self._caller = _Caller(setup, transport, tokens, clock, self._shapes)
+        self._caller = _Caller(setup, transport, tokens, clock, self._memory)
         self._bases = bases
         self._usage = UsageCheck(partial(self._call, paths.PERIOD_USAGE, ASK_USAGE, paths.JSON_TYPE), clock)
 
@@ -83,7 +84,7 @@ class AgentBackend:
         setup = self._setup
         rules = setup.tools(request)
         run_id = new_id()
-        shapes = self._fixed_shape or shapes_for(request, self._shapes.known(request.model))
+        shapes = self._fixed_shape or shapes_for(request, self._memory.known(request.model))
         unseen = self._unseen.expected(request)
         compose = partial(
             self._composer.compose,
@@ -95,6 +96,11 @@ class AgentBackend:
             shapes=shapes,
             unseen=unseen,
         )
+        simplest, simplify = self._memory.is_strict(request.model), None
+        if simplest:
+            compose = partial(compose, simplest=True)
+        elif request.tools and not rules_for(request.model).any:
+            simplify = partial(_simplified, compose, large=request.large)
         opening = await aside(compose) if request.large else compose()
         conversation = Conversation(
             opening,
@@ -117,12 +123,16 @@ class AgentBackend:
             jobs=rules.jobs,
             learn=partial(self._learn, request.model, shapes),
             quota=partial(self._spent, request.model),
+            simplify=simplify,
         )
         turn.start()
         return turn
 
-    def _learn(self, model: str, shapes: tuple[ModelShape, ...], found: int) -> None:
-        self._shapes.worked(model, shapes[found])
+    def _learn(self, model: str, shapes: tuple[ModelShape, ...], found: int, simplified: bool) -> None:
+        if found:
+            self._memory.worked(model, shapes[found])
+        if simplified:
+            self._memory.took_simplest(model)
 
     async def _spent(self, model: str) -> GatewayError | None:
         return await self._usage.spent(self._caller.account, model)
@@ -161,6 +171,12 @@ class AgentBackend:
         await self._transport.aclose()
 
 
+async def _simplified(compose: Callable[..., Opening], *, large: bool) -> Opening | None:
+    """The same opening with simpler schemas; None when they are as simple as can be."""
+    opening = await aside(compose, simplest=True) if large else compose(simplest=True)
+    return opening if opening.adapted else None
+
+
 class _Caller:
     """Who calls Cursor, with which token, over what."""
 
@@ -170,12 +186,12 @@ class _Caller:
         transport: Transport,
         tokens: TokenSource,
         clock: Callable[[], float],
-        shapes: ShapeMemory,
+        memory: AccountMemory,
     ) -> None:
         identity = setup.identity
         self.transport = transport
         self.tokens = tokens
-        self._shapes = shapes
+        self._memory = memory
         self._account_of = setup.account
         self._token = ""
         self.account = ""
@@ -188,7 +204,7 @@ class _Caller:
         if token != self._token:
             self._token = token
             self.account = self._account_of(token)
-            self._shapes.belongs_to(self.account)
+            self._memory.belongs_to(self.account)
         headers = {"authorization": f"Bearer {token}", **self._known}
         if self._checksum:
             headers["x-cursor-checksum"] = checksum(token, self._clock())
