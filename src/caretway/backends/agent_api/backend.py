@@ -96,11 +96,12 @@ class AgentBackend:
             shapes=shapes,
             unseen=unseen,
         )
-        simplest, simplify = self._memory.is_strict(request.model), None
-        if simplest:
-            compose = partial(compose, simplest=True)
-        elif request.tools and not rules_for(request.model).any:
-            simplify = partial(_simplified, compose, large=request.large)
+        simplify = None
+        if request.tools:
+            if self._memory.is_strict(request.model):
+                compose = partial(compose, simplest=True)
+            elif not rules_for(request.model).any:
+                simplify = partial(_simplified, compose, large=request.large)
         opening = await aside(compose) if request.large else compose()
         conversation = Conversation(
             opening,

@@ -170,8 +170,7 @@ class AgentTurn:
             self._opened(attempt, stream)
 
     def _waited_for(self, attempt: int) -> bool:
-        """The task of this attempt is as good as done: it is forgotten, for a finished one is worth a kilobyte. False:
-        the turn did not wait for it any more."""
+        """The attempt's task is as good as done: forgotten, it spares a kilobyte. False: nobody waits for it any more."""
         if attempt != self._attempt or self._closed:
             return False
         self._opening = None
@@ -324,7 +323,8 @@ class AgentTurn:
             self._mind_jobs()
         if conversation.watch.due() < self._alarm:
             self._arm()
-        if (self._learn is not None or self._simplify is not None) and conversation.understood:
+        found = conversation.shape or conversation.simplified or self._simplify is not None
+        if self._learn is not None and found and conversation.understood:
             self._has_learned(conversation)
         if conversation.events:
             events, conversation.events = conversation.events, []
