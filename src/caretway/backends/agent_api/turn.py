@@ -170,7 +170,7 @@ class AgentTurn:
             self._opened(attempt, stream)
 
     def _waited_for(self, attempt: int) -> bool:
-        """The attempt's task is as good as done: forgotten, it spares a kilobyte. False: nobody waits for it any more."""
+        """The attempt's task is as good as done; forgotten, it spares a kilobyte. False: nobody waits for it now."""
         if attempt != self._attempt or self._closed:
             return False
         self._opening = None
