@@ -99,8 +99,7 @@ class H2Connection(asyncio.Protocol):
         return self._framing.last_stream_id == 0
 
     def open(self, block: bytes, sink: StreamSink, body: bytes | None = None) -> H2Stream:
-        """Start a request, when there is `room` or the connection is its own; `block` are its fields. With `body` it is
-        complete; without, `send` goes on with it."""
+        """Start a request, when there is `room` or it is alone; `block`: its fields. Without `body`, `send` goes on."""
         stream_id = self._framing.open(block, end=body == b"")
         stream = self._streams[stream_id] = H2Stream(self, stream_id, sink, complete=body is not None)
         if body:
@@ -219,9 +218,8 @@ class H2Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         tls = self._transport is not None and self._transport.get_extra_info("ssl_object") is not None
         if self._greeting is not None and not tls:
-            self._end_all(
-                NotHttp2(ErrorKind.UPSTREAM_DOWN, f"{self._host} closed the connection on the HTTP/2 greeting")
-            )
+            what = f"{self._host} closed the connection on the HTTP/2 greeting"
+            self._end_all(NotHttp2(ErrorKind.UPSTREAM_DOWN, what))
         reason = f": {exc}" if exc is not None and str(exc) else ""
         self._end_all(cut(f"the connection to {self._host} was closed{reason}"))
         if not self.closed.done():
@@ -294,8 +292,7 @@ class H2Connection(asyncio.Protocol):
     def _deliver(self, stream: H2Stream, error: GatewayError | None) -> None:
         if stream.arrived and not stream.over:
             try:
-                arrived = stream.arrived
-                stream.arrived = []
+                arrived, stream.arrived = stream.arrived, []
                 stream.sink.on_data(arrived[0] if len(arrived) == 1 else b"".join(arrived))
             except Exception as failure:  # as above
                 self._give_up(stream, failure)
@@ -318,11 +315,10 @@ class H2Connection(asyncio.Protocol):
 
     def _give_up(self, stream: H2Stream, failure: Exception) -> None:
         self.reset(stream)
-        if isinstance(failure, GatewayError):
-            stream.tell_end(failure)
-            return
-        log.error("the owner of a stream failed: %s", failure, exc_info=failure)
-        stream.tell_end(unhandled(failure))
+        if not isinstance(failure, GatewayError):
+            log.error("the owner of a stream failed: %s", failure, exc_info=failure)
+            failure = unhandled(failure)
+        stream.tell_end(failure)
 
     # -- liveness and the end -----------------------------------------------------------------------------------------
 
@@ -344,8 +340,7 @@ class H2Connection(asyncio.Protocol):
         self.shut(cut(f"the idle connection to {self._host} was closed"))
 
     def _end_our_half(self, stream: H2Stream) -> None:
-        unsent = stream.outbox.size
-        if unsent:
+        if stream.outbox.size:
             self.reset(stream)
             return
         self._forget(stream)
@@ -382,8 +377,7 @@ class H2Connection(asyncio.Protocol):
 
     def _break(self, broken: Http2Broken) -> None:
         """The stream whose frame it was hears of it; for the others the connection was cut, as by anything else."""
-        what = f"{self._host} broke HTTP/2: {broken}"
-        mistake = broke_protocol(what)
+        mistake = broke_protocol(what := f"{self._host} broke HTTP/2: {broken}")
         culprit = self._streams.pop(broken.stream_id, None)
         self._fail(cut(what) if self.ready.done() else mistake)
         if culprit is not None:
