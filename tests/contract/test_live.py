@@ -95,8 +95,7 @@ async def test_a4_u5_t2_over_http1(live: tuple[Simulator, int]) -> None:
         assert (await http.post(paths.RUN, headers=STREAM)).status_code == 464
         key = {"authorization": "Bearer key spent=80"}
         pair = (await http.post(paths.EXCHANGE_KEY, headers=key, json={})).json()
-        usage = "/aiserver.v1.DashboardService/GetCurrentPeriodUsage"
-        told = await http.post(usage, headers={"authorization": f"Bearer {pair['accessToken']}"}, json={})
+        told = await http.post(paths.PERIOD_USAGE, headers={"authorization": f"Bearer {pair['accessToken']}"}, json={})
         assert told.json()["planUsage"]["apiPercentUsed"] == 80
         refresh = {"authorization": f"Bearer {pair['refreshToken']}"}
         assert (await http.post(paths.REFRESH, headers=refresh, json={})).status_code == 401

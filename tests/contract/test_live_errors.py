@@ -4,13 +4,12 @@ Each row has the name that it has in the table of errors (`cursor_transport/refu
 how many runs were opened for it.
 """
 
+import asyncio
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
-from caretway.backends.agent_api.backend import AgentBackend
-from caretway.core.errors import ErrorKind, GatewayError
 from caretway.simulator.manners import LIVE
 from contract.gateways import Answer, Client, gateway, result, tool
 
@@ -185,23 +184,66 @@ async def test_r16_a_poisoned_conversation_is_replayed_under_a_new_id_once(trans
         assert client.stats()["runs_opened"] == spent + 3
 
 
-@pytest.mark.parametrize("spent", [True, False])
-async def test_r16_the_quota_is_asked_first(spent: bool) -> None:
-    async def quota() -> GatewayError | None:
-        return GatewayError(ErrorKind.QUOTA, "The pool is empty.") if spent else None
+# ---- the account's usage, which is asked for first
 
-    async with gateway(manners=LIVE) as client:
-        backend = client.gateway.backend
-        assert isinstance(backend, AgentBackend)
-        backend._setup = replace(backend._setup, quota=quota)
+SPENT = "spent=100"
+"""A token of the simulator's: the pool of other makers' models is empty, that of Cursor's own is half full."""
+
+
+@pytest.mark.parametrize(("token", "model"), [(SPENT, MODEL), ("spent=200", "sim-auto")])
+async def test_u5_an_empty_pool_is_told_as_such(transport: str, stream: bool, token: str, model: str) -> None:
+    async with gateway(transport, manners=LIVE, access_token=token) as client:
+        answer = await client.chat("sim: fail bare", model=model, stream=stream)
+        message = told(answer, 402, "insufficient_quota")
+        assert "It resets on 20" in message and "cursor.com/dashboard" in message
+        assert int(answer.headers["retry-after"]) > 1
+        assert answer.headers["x-should-retry"] == "false"
+        assert (client.stats()["runs_opened"], client.stats()["usage_asked"]) == (1, 1)
+
+
+@pytest.mark.parametrize(("token", "model"), [("spent=99", MODEL), (SPENT, "sim-auto")])
+async def test_u5_with_usage_left_the_other_causes_are_tried(transport: str, token: str, model: str) -> None:
+    async with gateway(transport, manners=LIVE, access_token=token) as client:
+        told(await client.chat("sim: fail bare", model=model), 403, "refused_without_reason")
+        assert (client.stats()["runs_opened"], client.stats()["usage_asked"]) == (2, 1)
+
+
+async def test_u5_an_empty_pool_is_told_in_the_middle_of_an_answer(transport: str) -> None:
+    async with gateway(transport, manners=LIVE, access_token=SPENT) as client:
+        answer = await client.chat("sim: say so far\nsim: fail bare", model=MODEL, stream=True)
+        assert (answer.text, answer.error and answer.error["code"]) == ("so far", "insufficient_quota")
+
+
+async def test_u5_r16_a_kept_conversation_is_not_replayed_for_it(transport: str) -> None:
+    async with gateway(transport, manners=LIVE, access_token="spent=200") as client:
         first = await client.chat("sim: say one")
-        refused = await client.chat([*user("sim: say one"), first.message, *user("sim: fail bare")])
-        if spent:
-            told(refused, 402, "insufficient_quota")
-            assert client.stats()["runs_opened"] == 2
-        else:
-            told(refused, 403, "refused_without_reason")
-            assert client.stats()["runs_opened"] == 4
+        talk = [*user("sim: say one"), first.message, *user("sim: fail bare")]
+        told(await client.chat(talk), 402, "insufficient_quota")
+        assert client.stats()["runs_opened"] == 2
+
+
+@pytest.mark.parametrize("how", ["refused", "silent"])
+async def test_u5_what_cannot_be_learned_costs_no_turn(transport: str, how: Any) -> None:
+    """The call that is never answered is given up after seconds, and not made again for the next refusal."""
+    async with gateway(transport, manners=replace(LIVE, period_usage=how), access_token=SPENT) as client:
+        for _ in range(2):
+            told(await client.chat("sim: fail bare", model=MODEL), 403, "refused_without_reason")
+        assert (client.stats()["runs_opened"], client.stats()["usage_asked"]) == (4, 1)
+        assert (await client.chat("sim: say hi", model=MODEL)).text == "hi"
+
+
+async def test_u5_many_refusals_make_one_call(transport: str) -> None:
+    async with gateway(transport, manners=LIVE, access_token=SPENT) as client:
+        answers = await asyncio.gather(*(client.chat("sim: fail bare", model=MODEL) for _ in range(20)))
+        assert {answer.status for answer in answers} == {402}
+        assert client.stats()["usage_asked"] == 1
+
+
+async def test_u5_each_account_has_its_own_usage(transport: str) -> None:
+    async with gateway(transport, manners=LIVE, auth_mode="passthrough", access_token=None) as client:
+        for key, status in (("one-spent=100", 402), ("two-spent=1", 403), ("three-spent=100", 402)):
+            answer = await client.chat("sim: fail bare", model=MODEL, headers={"authorization": f"Bearer {key}"})
+            assert answer.status == status, key
 
 
 async def test_r16_a_stale_conversation_is_replayed_once(transport: str) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from caretway.backends.agent_api.backend import AgentBackend
 from caretway.cli.models import models_for_clients
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.simulator import Simulator
@@ -206,22 +205,13 @@ async def test_m4_what_nobody_answers_in_any_shape_is_an_empty_answer(transport:
 
 
 @pytest.mark.parametrize("spent", [True, False])
-async def test_the_quota_is_asked_before_a_bare_refusal_is_taken_for_a_matter_of_the_model(spent: bool) -> None:
-    asked = []
-
-    async def quota() -> GatewayError | None:
-        asked.append(True)
-        return GatewayError(ErrorKind.QUOTA, "The pool is empty.") if spent else None
-
-    async with cursor(bare=["base"]) as client:
-        backend = client.gateway.backend
-        assert isinstance(backend, AgentBackend)
-        backend._setup = replace(backend._setup, quota=quota)
+async def test_u5_the_usage_is_asked_for_before_a_bare_refusal_is_taken_for_a_matter_of_the_model(spent: bool) -> None:
+    async with cursor(bare=["base"], access_token="spent=100" if spent else "spent=1") as client:
         answer = await client.chat("sim: say hello", model="gpt-5.4-high")
-        assert len(asked) == 1
+        assert client.stats()["usage_asked"] == 1
         if spent:
             assert (answer.status, answer.error and answer.error["code"]) == (402, "insufficient_quota")
-            assert len(client.simulator.asked) == 1
+            assert shapes(client) == ["base"]
         else:
             assert answer.text == "hello"
 

@@ -44,6 +44,76 @@ async def test_l1_every_family_takes_the_tools(live: Client, client: str) -> Non
     assert live.stats()["runs_opened"] == len(FAMILIES)
 
 
+UNKNOWN, OF_FAMILY = "glm-5.2", "glm"
+"""A model of a family of which the gateway knows nothing."""
+ODD = ToolSpec("odd", "takes either", {"type": "object", "properties": {"key": {"anyOf": [{"type": "string"}]}}})
+PLAIN = ToolSpec("even", "takes a text", {"type": "object", "properties": {"key": {"type": "string"}}})
+
+
+async def test_l1_an_unknown_family_that_refuses_gets_simpler_schemas(transport: str, stream: bool) -> None:
+    """Once, and from then on at once."""
+    strict = replace(LIVE, strict_families=frozenset({OF_FAMILY}), lingers_ms=0)
+    async with gateway(transport, manners=strict) as client:
+        for client_name in ("pydantic", "zod"):
+            tools = list(map(function, tools_of(client_name)))
+            for opened in (2, 1) if client_name == "pydantic" else (1, 1):
+                before = client.stats()["runs_opened"]
+                answer = await client.chat("sim: say hi", model=UNKNOWN, tools=tools, stream=stream)
+                assert (answer.status, answer.text) == (200, "hi"), answer.error
+                assert "fitted for any maker: " in answer.headers["x-caretway-tools"]
+                assert client.stats()["runs_opened"] - before == opened
+        other = await client.chat("sim: say hi", model="gpt-5.4", tools=[function(ODD)])
+        assert other.text == "hi" and "x-caretway-tools" not in other.headers, "another model is asked as always"
+        assert 'rung="same run",cause="schema"} 1' in (await client.http.get("/metrics")).text
+
+
+async def test_l1_simpler_schemas_in_the_middle_of_a_conversation(transport: str) -> None:
+    """With a history, and the calls that follow reach the client."""
+    strict = replace(LIVE, strict_families=frozenset({OF_FAMILY}), lingers_ms=0)
+    async with gateway(transport, manners=strict) as client:
+        first = await client.chat("sim: say one", model=UNKNOWN)
+        talk = [{"role": "user", "content": "sim: say one"}, first.message]
+        talk.append({"role": "user", "content": 'sim: call odd {"key": "k"}\nsim: result'})
+        asked = await client.chat(talk, model=UNKNOWN, tools=[function(ODD)], stream=True)
+        (call,) = asked.calls
+        done = await client.chat([*talk, asked.message, result(call, "R")], model=UNKNOWN, tools=[function(ODD)])
+        assert (done.text, done.session) == ("R", "resumed")
+        assert done.headers["x-caretway-tools"] == asked.headers["x-caretway-tools"], "each response tells"
+        assert client.stats()["runs_opened"] == 3
+
+
+@pytest.mark.parametrize(
+    ("script", "model", "tool", "runs"),
+    [
+        ("sim: fail schema", UNKNOWN, ODD, 2),
+        ("sim: fail schema", UNKNOWN, PLAIN, 1),
+        ("sim: fail schema", "claude-fable-5", ODD, 1),
+        ("sim: say so far\nsim: fail schema", UNKNOWN, ODD, 1),
+    ],
+    ids=["refused twice", "nothing to simplify", "a known family", "after words"],
+)
+async def test_l1_what_no_simpler_schema_helps(
+    transport: str, script: str, model: str, tool: ToolSpec, runs: int
+) -> None:
+    async with gateway(transport, manners=LIVE) as client:
+        for _ in range(2):  # what did not help is not remembered
+            before = client.stats()["runs_opened"]
+            answer = await client.chat(script, model=model, tools=[function(tool)], stream=True)
+            assert answer.error is not None
+            assert answer.error["code"] == "tool_schema_refused"
+            assert client.stats()["runs_opened"] - before == runs
+
+
+async def test_l1_another_account_finds_out_for_itself(transport: str) -> None:
+    strict = replace(LIVE, strict_families=frozenset({OF_FAMILY}))
+    async with gateway(transport, manners=strict, auth_mode="passthrough", access_token=None) as client:
+        for key, opened in (("one", 2), ("one", 1), ("two", 2)):
+            before = client.stats()["runs_opened"]
+            bearer = {"authorization": f"Bearer {key}"}
+            assert (await client.chat("sim: say hi", model=UNKNOWN, tools=[function(ODD)], headers=bearer)).text == "hi"
+            assert client.stats()["runs_opened"] - before == opened
+
+
 CALLS = [
     ("pydantic", "book", {"title": "t", "size": 3, "level": 2, "pet": {"kind": "dog", "name": "Rex"}, "note": None}),
     ("zod", "plan", {"mode": "slow", "step": {"op": "drop", "index": 1}, "count": 4, "range": [1, 2]}),

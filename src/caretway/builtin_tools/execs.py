@@ -99,20 +99,20 @@ def context_answer(exec_id: int, context: bytes) -> bytes:
     return embed(_MESSAGE_REPLY, reply)
 
 
-def _shell_rejected(args: pb.ShellArgs | pb.BackgroundShellSpawnArgs, reason: str) -> pb.ShellRejected:
+def shell_rejected(args: pb.ShellArgs | pb.BackgroundShellSpawnArgs, reason: str) -> pb.ShellRejected:
     return pb.ShellRejected(command=args.command, working_directory=args.working_directory, reason=reason)
 
 
 def _shell(exec_: pb.ExecServerMessage, reason: str) -> ExecReply:
-    return ExecReply(shell_result=pb.ShellResult(rejected=_shell_rejected(exec_.shell_args, reason)))
+    return ExecReply(shell_result=pb.ShellResult(rejected=shell_rejected(exec_.shell_args, reason)))
 
 
 def _shell_stream(exec_: pb.ExecServerMessage, reason: str) -> ExecReply:
-    return ExecReply(shell_stream=pb.ShellStream(rejected=_shell_rejected(exec_.shell_stream_args, reason)))
+    return ExecReply(shell_stream=pb.ShellStream(rejected=shell_rejected(exec_.shell_stream_args, reason)))
 
 
 def _background(exec_: pb.ExecServerMessage, reason: str) -> ExecReply:
-    rejected = _shell_rejected(exec_.background_shell_spawn_args, reason)
+    rejected = shell_rejected(exec_.background_shell_spawn_args, reason)
     return ExecReply(background_shell_spawn_result=pb.BackgroundShellSpawnResult(rejected=rejected))
 
 

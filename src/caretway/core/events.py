@@ -101,6 +101,8 @@ class Recovered(Struct, frozen=True, gc=False):
     cause: str
     reopened: int = 0
     """How many runs were reopened for this request since the last progress, this one included."""
+    adapted: str = ""
+    """What of the request was changed for the next run, if it was; as in `TurnStarted`."""
 
 
 class UsageReported(Struct, frozen=True):

@@ -31,6 +31,8 @@ class Cause(Enum):
     """The new attempt does not repeat what the client already has."""
     SHAPE = "shape"
     """Cursor may not have understood which model is meant; it is asked for in another way."""
+    SCHEMA = "schema"
+    """The model's maker may not take the tools' schemas; simpler ones are sent."""
     INCOMPLETE = "incomplete"
     """A part of the stored conversation is missing."""
     STALE = "stale"

@@ -316,5 +316,14 @@ def cut(what: str) -> GatewayError:
     return GatewayError(ErrorKind.UPSTREAM_DOWN, f"Cursor: {what}", hint=HINTS[ErrorKind.UPSTREAM_DOWN])
 
 
+def broke_protocol(what: str) -> GatewayError:
+    return GatewayError(ErrorKind.UPSTREAM_PROTOCOL, f"Cursor: {what}", hint=HINTS[ErrorKind.UPSTREAM_PROTOCOL])
+
+
+def unhandled(bug: Exception) -> GatewayError:
+    """Whoever was told of a message failed: a mistake of ours."""
+    return GatewayError(ErrorKind.INTERNAL, f"a message could not be handled: {bug!r}")
+
+
 def stopping() -> GatewayError:
     return GatewayError(ErrorKind.CANCELLED, "the connection to Cursor is being closed: the gateway stops")

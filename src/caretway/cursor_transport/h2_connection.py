@@ -12,7 +12,7 @@ from typing import Final, cast
 
 from ..core.errors import ErrorKind, GatewayError
 from .dial import ALPN_H2
-from .faults import HINTS, cut
+from .faults import broke_protocol, cut, unhandled
 from .h2_codec import H2Codec
 from .h2_faults import NotHttp2, speaks_http2
 from .h2_frames import HEAD_BYTES, LAST_STREAM_ID, DataReceived, HeadReceived, Heard, Http2Broken
@@ -89,19 +89,23 @@ class H2Connection(asyncio.Protocol):
         return self._places - len(self._streams)
 
     @property
+    def usable(self) -> bool:
+        """New streams may be opened: the peer does not leave, and nobody has shut or lost it."""
+        return not self._draining
+
+    @property
     def fresh(self) -> bool:
         """No request has gone out yet, so it cannot be a kept connection that the peer gave up meanwhile."""
         return self._framing.last_stream_id == 0
 
     def open(self, block: bytes, sink: StreamSink, body: bytes | None = None) -> H2Stream:
-        """Start a request, when there is `room` or the connection is its own; `block` are its fields. With `body` it is
-        complete; without, `send` goes on with it."""
+        """Start a request, when there is `room` or it is alone; `block`: its fields. Without `body`, `send` goes on."""
         stream_id = self._framing.open(block, end=body == b"")
         stream = self._streams[stream_id] = H2Stream(self, stream_id, sink, complete=body is not None)
         if body:
             stream.outbox.add(body)
             self._out.sendable[stream_id] = stream
-        self._draining = stream_id >= LAST_STREAM_ID
+        self._draining = self._draining or stream_id >= LAST_STREAM_ID
         self._life.opened(first=len(self._streams) == 1)
         self._out.soon()
         return stream
@@ -214,9 +218,8 @@ class H2Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         tls = self._transport is not None and self._transport.get_extra_info("ssl_object") is not None
         if self._greeting is not None and not tls:
-            self._end_all(
-                NotHttp2(ErrorKind.UPSTREAM_DOWN, f"{self._host} closed the connection on the HTTP/2 greeting")
-            )
+            what = f"{self._host} closed the connection on the HTTP/2 greeting"
+            self._end_all(NotHttp2(ErrorKind.UPSTREAM_DOWN, what))
         reason = f": {exc}" if exc is not None and str(exc) else ""
         self._end_all(cut(f"the connection to {self._host} was closed{reason}"))
         if not self.closed.done():
@@ -265,6 +268,7 @@ class H2Connection(asyncio.Protocol):
         """All of one read. A stream's bytes are gathered and told once, before its end."""
         news = gather(heard, self._streams, self._host)
         self._unread += news.size
+        self._draining = self._draining or news.leaving  # first: nobody who is told something may open a stream here
         for stream, head in news.heads:
             self._tell_head(stream, head)
         for stream in news.opened:
@@ -278,7 +282,6 @@ class H2Connection(asyncio.Protocol):
                 self.ready.set_result(None)
         for payload in news.pings:
             self._life.answered(payload)
-        self._draining = self._draining or news.leaving
         if self._unread >= self._acknowledge_at:
             self._acknowledge()
         for stream, error in news.touched.items():
@@ -289,8 +292,7 @@ class H2Connection(asyncio.Protocol):
     def _deliver(self, stream: H2Stream, error: GatewayError | None) -> None:
         if stream.arrived and not stream.over:
             try:
-                arrived = stream.arrived
-                stream.arrived = []
+                arrived, stream.arrived = stream.arrived, []
                 stream.sink.on_data(arrived[0] if len(arrived) == 1 else b"".join(arrived))
             except Exception as failure:  # as above
                 self._give_up(stream, failure)
@@ -313,11 +315,10 @@ class H2Connection(asyncio.Protocol):
 
     def _give_up(self, stream: H2Stream, failure: Exception) -> None:
         self.reset(stream)
-        if isinstance(failure, GatewayError):
-            stream.tell_end(failure)
-            return
-        log.error("the owner of a stream failed: %s", failure, exc_info=failure)
-        stream.tell_end(GatewayError(ErrorKind.INTERNAL, f"a message could not be handled: {failure!r}"))
+        if not isinstance(failure, GatewayError):
+            log.error("the owner of a stream failed: %s", failure, exc_info=failure)
+            failure = unhandled(failure)
+        stream.tell_end(failure)
 
     # -- liveness and the end -----------------------------------------------------------------------------------------
 
@@ -339,8 +340,7 @@ class H2Connection(asyncio.Protocol):
         self.shut(cut(f"the idle connection to {self._host} was closed"))
 
     def _end_our_half(self, stream: H2Stream) -> None:
-        unsent = stream.outbox.size
-        if unsent:
+        if stream.outbox.size:
             self.reset(stream)
             return
         self._forget(stream)
@@ -377,8 +377,7 @@ class H2Connection(asyncio.Protocol):
 
     def _break(self, broken: Http2Broken) -> None:
         """The stream whose frame it was hears of it; for the others the connection was cut, as by anything else."""
-        what, hint = f"{self._host} broke HTTP/2: {broken}", HINTS[ErrorKind.UPSTREAM_PROTOCOL]
-        mistake = GatewayError(ErrorKind.UPSTREAM_PROTOCOL, f"Cursor: {what}", hint=hint)
+        mistake = broke_protocol(what := f"{self._host} broke HTTP/2: {broken}")
         culprit = self._streams.pop(broken.stream_id, None)
         self._fail(cut(what) if self.ready.done() else mistake)
         if culprit is not None:

@@ -8,13 +8,13 @@ network is back does not wait for what began before. What a run carries is packe
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Final, cast
 
 from ..core.errors import ErrorKind, GatewayError
 from ..tasks import spawn
 from ..wire.envelope import pack
 from ..wire.paths import RUN
+from .closing import all_closed
 from .dial import Dial
 from .faults import cut, stopping
 from .h2_connection import H2Connection
@@ -30,8 +30,6 @@ from .unary import UnaryAnswer, late
 Attempt = asyncio.Task[GatewayError | None]
 """To connect; its result is what went wrong."""
 
-CLOSE_GRACE_S: Final = 1.0
-"""How long `aclose` waits for sockets to close in order."""
 MAX_DIALS: Final = 4
 """How many attempts there are at a time."""
 MAX_HEADS: Final = 16
@@ -117,12 +115,7 @@ class H2Transport:
         for connection in connections:
             connection.shut(stopping())
         self._wake(len(self._waiting))
-        if connections:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(CLOSE_GRACE_S):
-                    await asyncio.gather(*(connection.closed for connection in connections))
-        for connection in connections:
-            connection.abort()
+        await all_closed(connections)
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
@@ -247,7 +240,7 @@ class H2Transport:
                 await asyncio.shield(connection.ready)
             if self._closed:
                 raise stopping()
-            if connection.closed.done():
+            if not connection.usable:
                 raise cut(f"{host} closed the connection at once")
             self._connections.append(connection)
             return connection
@@ -298,14 +291,6 @@ class H2Run(RunReader):
     __slots__ = ("stream",)
 
     stream: H2Stream
-
-    def __init__(self, handler: RunHandler, limits: TransportLimits, *, foreign: bool = False) -> None:
-        super().__init__(
-            handler,
-            max_frame_bytes=limits.max_frame_bytes,
-            max_refusal_bytes=limits.max_refusal_bytes,
-            foreign=foreign,
-        )
 
     def send(self, message: bytes) -> None:
         self.stream.send(pack(message))

@@ -10,8 +10,8 @@ from typing import Final, Protocol, cast
 
 import h11
 
-from ..core.errors import ErrorKind, GatewayError
-from .faults import HINTS, cut
+from ..core.errors import GatewayError
+from .faults import broke_protocol, cut, unhandled
 from .heads import read_fields
 from .sink import NOBODY, StreamSink
 
@@ -230,14 +230,12 @@ class Http1Connection(asyncio.Protocol):
             ended = self._read(exchange)
         except h11.RemoteProtocolError as broken:
             if data != b"":
-                hint = HINTS[ErrorKind.UPSTREAM_PROTOCOL]
-                what = f"{self._host} broke HTTP/1.1: {broken}"
-                self._give_up(GatewayError(ErrorKind.UPSTREAM_PROTOCOL, what, hint=hint))
+                self._give_up(broke_protocol(f"{self._host} broke HTTP/1.1: {broken}"))
         except GatewayError as refused:
             self._give_up(refused)
         except Exception as bug:  # as on HTTP/2: the owner is told, the loop goes on
             log.exception("the owner of a request failed")
-            self._give_up(GatewayError(ErrorKind.INTERNAL, f"a message could not be handled: {bug!r}"))
+            self._give_up(unhandled(bug))
         else:
             if ended:
                 self._finish(exchange)

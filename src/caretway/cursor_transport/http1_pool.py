@@ -7,18 +7,14 @@ what lay idle for more than a moment is not kept: nobody could tell whether it s
 
 import asyncio
 from collections import deque
-from contextlib import suppress
-from typing import Final
 
 from ..core.errors import ErrorKind, GatewayError
 from ..tasks import spawn
+from .closing import all_closed
 from .dial import Dial
 from .faults import cut, stopping
 from .http1_connection import Http1Connection, Http1Exchange
 from .limits import TransportLimits
-
-CLOSE_GRACE_S: Final = 1.0
-"""How long `aclose` waits for sockets to close in order."""
 
 
 class Http1Pool:
@@ -90,12 +86,7 @@ class Http1Pool:
         connections = list(self._open)
         for connection in connections:
             connection.close(stopping())
-        if connections:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(CLOSE_GRACE_S):
-                    await asyncio.gather(*(connection.closed for connection in connections))
-        for connection in connections:
-            connection.abort()
+        await all_closed(connections)
 
     # -- told by the connections --------------------------------------------------------------------------------------
 

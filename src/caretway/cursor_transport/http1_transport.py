@@ -2,9 +2,10 @@
 
 One counter numbers all appends of a run in the order of `send`; up to a limit of them are under way at a time, so that
 an answer to Cursor does not cost a round trip each. The server puts them back in order. An append that fails, fails the
-run: the server would wait for its number for ever. When a kept connection breaks, or nobody answers on one, an append
-may be sent twice: the server knows it by its number. One repetition is its whole retry budget. A unary call may be
-repeated too, and never a run: whoever opened it decides, with a new request id.
+run: the server would wait for its number for ever. When a kept connection breaks, or nobody answers on any, kept or
+new, an append may be sent twice: the server knows it by its number. One repetition is its whole retry budget. A unary
+call may be repeated too when a kept connection breaks, and never a run: whoever opened it decides, with a new request
+id.
 """
 
 import asyncio
@@ -88,14 +89,6 @@ class Http1Stream(RunReader):
     """The answer to one exchange as frames, whose sink this is."""
 
     listening: Http1Exchange
-
-    def __init__(self, handler: RunHandler, limits: TransportLimits, *, foreign: bool = False) -> None:
-        super().__init__(
-            handler,
-            max_frame_bytes=limits.max_frame_bytes,
-            max_refusal_bytes=limits.max_refusal_bytes,
-            foreign=foreign,
-        )
 
     def _hold_back(self) -> None:
         self.listening.pause()
@@ -183,8 +176,9 @@ class Http1Run(Http1Stream):
     def seen(self, exchange: Http1Exchange) -> AppendState:
         """One of its appends, and how the run goes."""
         heard_at = None if self.listening.paused else self.listening.heard_at
-        under_way = sum(len(append.exchange.body) for append in self._in_flight)
-        return AppendState(exchange.sent_at, exchange.heard, exchange.repeated, exchange.unsent, heard_at, under_way)
+        return AppendState(
+            exchange.sent_at, exchange.heard, exchange.repeated, exchange.unsent, heard_at, self._flying_bytes
+        )
 
     def resend(self, append: "_Append") -> None:
         """Its connection leads nowhere, most likely: the pool sends it again on a new one when that breaks."""
@@ -227,8 +221,9 @@ class Http1Run(Http1Stream):
 
 
 class _Append:
-    """The sink of one append, and its clock. It may be sent twice, when the kept connection under it broke: the server
-    drops a number that it has seen. Should it refuse it instead, the run is lost as it would have been by the break."""
+    """The sink of one append, and its clock. It may be sent twice, when the kept connection under it broke or was given
+    up in doubt: the server drops a number that it has seen. Should it refuse it instead, the run is lost as it would
+    have been without the second try."""
 
     __slots__ = ("_limits", "_loop", "_refusal", "_run", "_status", "_timer", "_watch", "exchange", "size")
     exchange: Http1Exchange

@@ -34,6 +34,16 @@ class Identity:
     time_zone: str = ""
     checksum: bool = False
 
+    def headers(self) -> dict[str, str]:
+        """The same in every call; who asks (the token) is not among them."""
+        told = {
+            "user-agent": self.client_version,
+            "x-cursor-client-type": self.client_type,
+            "x-cursor-client-version": self.client_version,
+            "x-ghost-mode": "true" if self.ghost_mode else "false",
+        }
+        return {**told, "x-cursor-timezone": self.time_zone} if self.time_zone else told
+
 
 def new_id() -> str:
     """A random UUID, as text. (The standard library's goes by way of an object, which takes twice the time.)"""

@@ -15,6 +15,7 @@ from ..wire.errors import ConnectError
 
 NO_REASON: Final = "refused_without_reason"
 EMPTY_STREAM: Final = "empty_stream"
+SCHEMA_REFUSED: Final = "tool_schema_refused"
 POLICY_PAGE: Final = "https://cursor.com/dashboard/restricted_models"
 PROVIDER_STATUS: Final = "providerStatusCode"
 """The key of `additional_info` with the status that the model's maker answered."""
@@ -155,7 +156,7 @@ REFUSALS: Final = (
         "choose another model.",
         name="PROVIDER_ERROR",
         info=(PROVIDER_STATUS, "400"),
-        code="tool_schema_refused",
+        code=SCHEMA_REFUSED,
         message="Cursor: the model's maker refused the request as malformed (PROVIDER_ERROR, status 400)",
     ),
     Refusal(

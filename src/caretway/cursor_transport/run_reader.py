@@ -1,10 +1,10 @@
 """The answering half of a run, the same on both carriers: body bytes in, messages out, a slice at a time.
 
-In, as a carrier's `Sink`: the response's status and headers, then body bytes in any chunking, then the end. Out, to the
-run's handler: messages, then how it ended. Remembered: what was not told yet. However much one read brings, a callback
-works on a small part of it; the carrier is held back and the rest follows in callbacks of its own. Nothing is told
-while the run's owner does not want to hear. Messages that want an answer are told one by one when there are many, so
-that an answer is on its way before the next is made.
+In, as a carrier's `StreamSink`: the response's status and headers, then body bytes in any chunking, then the end. Out,
+to the run's handler: messages, then how it ended. Remembered: what was not told yet. However much one read brings, a
+callback works on a small part of it; the carrier is held back and the rest follows in callbacks of its own. Nothing is
+told while the run's owner does not want to hear. Messages that want an answer are told one by one when there are many,
+so that an answer is on its way before the next is made.
 """
 
 import asyncio
@@ -12,10 +12,11 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from ..core.errors import ErrorKind, GatewayError
+from ..core.errors import GatewayError
 from ..wire.envelope import NO_STAND_INS, EnvelopeError, EnvelopeReader
 from ..wire.heavy import STAND_INS, TooMuch, informs, lighten
-from .faults import HINTS, cut, fault_from_status
+from .faults import broke_protocol, cut, fault_from_status, unhandled
+from .limits import TransportLimits
 from .ports import RunHandler
 
 log = logging.getLogger(__name__)
@@ -59,20 +60,18 @@ class RunReader:
         "_waits",
     )
 
-    def __init__(
-        self, handler: RunHandler, *, max_frame_bytes: int, max_refusal_bytes: int, foreign: bool = False
-    ) -> None:
+    def __init__(self, handler: RunHandler, limits: TransportLimits, *, foreign: bool = False) -> None:
         """`foreign`: another kind of message than a run's. Nothing can be known of it before it is decoded, so it must
         be small."""
         self._handler = handler
         self._foreign = foreign
         self._envelope = EnvelopeReader(
-            min(max_frame_bytes, MAX_FOREIGN_BYTES) if foreign else max_frame_bytes,
+            min(limits.max_frame_bytes, MAX_FOREIGN_BYTES) if foreign else limits.max_frame_bytes,
             NO_STAND_INS if foreign else STAND_INS,
         )
         self._status = 0
         self._refusal: tuple[Mapping[str, str], bytearray] | None = None  # its headers and the beginning of its body
-        self._max_refusal = max_refusal_bytes
+        self._max_refusal = limits.max_refusal_bytes
         self._batches: list[list[bytes]] = []  # read and not told yet, the last first
         self._heavy: bytes | None = None  # the same, after those
         self._in_pieces = False  # those that wait are of one heavy message
@@ -111,7 +110,7 @@ class RunReader:
 
     def _give_up(self) -> None: ...
 
-    # -- Sink ---------------------------------------------------------------------------------------------------------
+    # -- StreamSink ---------------------------------------------------------------------------------------------------
 
     def on_head(self, status: int, headers: Mapping[str, str]) -> None:
         self._status = status
@@ -120,7 +119,7 @@ class RunReader:
             return
         kind = headers.get("content-type", _STREAM_TYPES)
         if not kind.startswith(_STREAM_TYPES):
-            raise _protocol(f"the answer to a run is {kind!r} and not a Connect stream")
+            raise broke_protocol(f"the answer to a run is {kind!r} and not a Connect stream")
 
     def on_data(self, data: bytes) -> None:
         if self._refusal is not None:
@@ -133,7 +132,7 @@ class RunReader:
             try:
                 messages = envelope.feed(data, SLICE_MESSAGES, SLICE_BYTES)
             except EnvelopeError as broken:
-                raise _protocol(str(broken)) from broken
+                raise broke_protocol(str(broken)) from broken
             if messages[FEW:] or envelope.heavy:
                 self._tell_many(messages)
             elif messages:
@@ -181,7 +180,7 @@ class RunReader:
         try:
             self._batches = [[each] for each in reversed(lighten(heavy))]
         except TooMuch as refused:
-            raise _protocol(str(refused)) from refused
+            raise broke_protocol(str(refused)) from refused
 
     def _tell_batches(self) -> None:
         at_once = PIECES_AT_ONCE if self._in_pieces else 1
@@ -222,7 +221,7 @@ class RunReader:
     def _broken(self, failure: Exception) -> None:
         if not isinstance(failure, GatewayError):
             log.error("the owner of a run failed: %s", failure, exc_info=failure)
-            failure = GatewayError(ErrorKind.INTERNAL, f"a message could not be handled: {failure!r}")
+            failure = unhandled(failure)
         handler = self._handler
         self.close()
         handler.on_closed(failure)
@@ -234,7 +233,7 @@ class RunReader:
         if error is not None:
             return error
         if self._status == 0:
-            return _protocol("the stream ended without a response")
+            return broke_protocol("the stream ended without a response")
         return cut("the stream ended in the middle of a message") if self._envelope.mid_frame else None
 
     def _refused(self, headers: Mapping[str, str], body: bytearray) -> GatewayError:
@@ -253,7 +252,3 @@ def _batches(messages: list[bytes]) -> list[list[bytes]]:
             batches.append([message])
         together = news
     return batches
-
-
-def _protocol(what: str) -> GatewayError:
-    return GatewayError(ErrorKind.UPSTREAM_PROTOCOL, f"Cursor: {what}", hint=HINTS[ErrorKind.UPSTREAM_PROTOCOL])

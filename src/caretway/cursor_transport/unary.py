@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 
 from ..core.errors import ErrorKind, GatewayError
-from .faults import HINTS
+from .faults import HINTS, broke_protocol
 from .ports import UnaryResponse
 
 
@@ -26,17 +26,13 @@ class UnaryAnswer:
     def on_data(self, data: bytes) -> None:
         self._body += data
         if len(self._body) > self._max_bytes:
-            raise GatewayError(
-                ErrorKind.UPSTREAM_PROTOCOL,
-                f"Cursor: the answer to a call is larger than {self._max_bytes} bytes",
-                hint=HINTS[ErrorKind.UPSTREAM_PROTOCOL],
-            )
+            raise broke_protocol(f"the answer to a call is larger than {self._max_bytes} bytes")
 
     def on_end(self, error: GatewayError | None) -> None:
         if self.response.done():
             return
         if error is None and not self.heard:
-            error = GatewayError(ErrorKind.UPSTREAM_PROTOCOL, "Cursor: a call ended without a response")
+            error = broke_protocol("a call ended without a response")
         if error is not None:
             self.response.set_exception(error)
         else:

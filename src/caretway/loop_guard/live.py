@@ -15,9 +15,9 @@ class CallCounter:
 
     def __init__(self, max_repeat: int) -> None:
         self._max_repeat = max_repeat
-        self._calls: Counter[bytes] = Counter()
+        self._calls: Counter[str] = Counter()
 
-    def count(self, key: bytes, *, changes: bool) -> tuple[RepeatLevel, int]:
+    def count(self, key: str, *, changes: bool) -> tuple[RepeatLevel, int]:
         """Count a call; the number includes this one."""
         if changes and key not in self._calls:
             self._calls.clear()

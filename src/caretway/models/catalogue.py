@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from ..core.errors import ErrorKind, GatewayError
+from ..core.model_parameters import THOUGHT_IDS
 from ..core.request import ModelChoice, TurnRequest
 from ..core.turn import Backend, ModelInfo
 from ..tasks import aside
@@ -148,13 +149,13 @@ class ModelCatalogue:
         return Fitted(meant.model.id, variant.parameters, choice, heard)
 
     def _refusal(self, name: str, meant: Meaning) -> GatewayError | None:
-        if self._only and name not in self._extra and name not in self._aliases and not self._allowed(name, meant):
+        if self._only and name not in self._extra and name not in self._aliases and not self._allowed(meant):
             return self._unknown(name, self._extra)
         if self._strict and self._table.models and (meant.model is None or not meant.exact):
             return None if name in self._extra else self._unknown(name, self._table.models)
         return None
 
-    def _allowed(self, name: str, meant: Meaning) -> bool:
+    def _allowed(self, meant: Meaning) -> bool:
         """A name for a model that is allowed, with parameters or spelled in another way."""
         return meant.model is not None and meant.exact and meant.model.id in self._extra
 
@@ -181,7 +182,7 @@ def _said(wish: Wish) -> set[str]:
 
 
 def _has_effort(model: ModelInfo) -> bool:
-    return any(key != "fast" and key != "context" for key, _ in model.parameters)
+    return any(key in THOUGHT_IDS for key, _ in model.parameters)
 
 
 def _why(meant: Meaning, unmet: Sequence[str]) -> str:

@@ -73,8 +73,8 @@ def make_table(listed: Iterable[ModelInfo], aliases: Mapping[str, str]) -> Model
     """Flat ids that are a variant of a listed model become names for it; those that are none stay models."""
     rows = list(listed)
     models = {model.id: _filled(model) for model in rows if not model.flat}
-    slugs = dict(_indexed(models, aliases).slugs)
     table = _indexed(models, aliases)
+    slugs = dict(table.slugs)
     strays: dict[str, ModelInfo] = {}
     for row in rows:
         if not row.flat or row.id in slugs:

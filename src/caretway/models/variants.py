@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ..core.model_parameters import EFFORT_IDS, window
 from ..core.turn import ModelInfo, ModelVariant
 from .names import SCALE, effort_of
-from .wishes import EFFORT_IDS, Wish, window
+from .wishes import Wish
 
 _FAR: Final = 100
 _SILENT_EFFORTS: Final = ("none", "minimal")

@@ -9,10 +9,9 @@ from dataclasses import dataclass, fields, replace
 from typing import Final
 
 from ..core.errors import ErrorKind, GatewayError
+from ..core.model_parameters import EFFORT_IDS, window
 from .names import SCALE, effort_of
 
-EFFORT_IDS: Final = ("effort", "reasoning", "reasoning_effort")
-"""Parameters that are a rung of effort, whatever a model's maker calls it."""
 MAX_WISHES: Final = 16
 _YES: Final = frozenset({"", "true", "on", "yes", "1"})
 _NO: Final = frozenset({"false", "off", "no", "0"})
@@ -104,14 +103,6 @@ def _switch(value: str, key: str, name: str) -> bool:
     if value in _NO:
         return False
     raise _unreadable(name, f"`{key}` is true or false")
-
-
-def window(value: str) -> int | None:
-    """`200k` -> 200000; None when it is no window."""
-    number, unit = value[:-1], value[-1:].lower()
-    if not number.isascii() or not number.isdigit() or len(number) > 6 or unit not in ("k", "m"):
-        return None
-    return int(number) * (1000 if unit == "k" else 1_000_000)
 
 
 def _unreadable(name: str, what: str) -> GatewayError:

@@ -253,6 +253,7 @@ class Response:
                 break
             if type(event) is Recovered:
                 self._second_try.recovered(event)
+                self.adapted = event.adapted or self.adapted
                 continue
             if (type(event) is TextDelta or type(event) is ReasoningDelta) and self._order.state is OrderState.OPEN:
                 self._heard += len(event.text)  # legal wherever the order is open

@@ -43,6 +43,7 @@ _FRESH_BECAUSE: Final = {
     Cause.TOKEN.value: "the token was refused twice",
     Cause.DIVERGED.value: "the model took another way after its run was lost",
     Cause.SHAPE.value: "Cursor may not have understood which model is meant",
+    Cause.SCHEMA.value: "the model's maker may not have taken the tools' schemas",
     Cause.INCOMPLETE.value: "the kept conversation was incomplete",
     Cause.STALE.value: "Cursor refused to go on with the kept conversation",
     Cause.UNHEARD.value: "the run was answered with nothing",

@@ -55,7 +55,8 @@ def judge_tools(
     ):
         return faults.SCRIPTED["late"]
     family = catalogue.family(model)
-    if manners.judges_schemas and any(schema_rules.refused(tool.schema, family) for tool in tools):
+    strict = family in manners.strict_families
+    if manners.judges_schemas and any(schema_rules.refused(tool.schema, family, strict=strict) for tool in tools):
         return faults.SCRIPTED["schema"]
     return None
 

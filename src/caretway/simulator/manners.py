@@ -38,6 +38,9 @@ class Manners:
     refresh_at: Literal["anywhere", "exchange", "token"] = "anywhere"
     """Where a refresh token is taken: at the key exchange, at `/auth/token`, or also at `/auth/refresh`."""
 
+    period_usage: Literal["told", "refused", "silent"] = "told"
+    """How `GetCurrentPeriodUsage` is answered; `silent`: never."""
+
     # ---- calls
     argument_text: Literal["all so far", "pieces"] = "all so far"
     """What `args_text_delta` holds each time."""
@@ -92,6 +95,8 @@ class Manners:
     """A tool that is missing in the run request or in the request context is hidden from the model."""
     judges_schemas: bool = False
     """Schemas that a model's maker refuses end the run with PROVIDER_ERROR."""
+    strict_families: frozenset[str] = frozenset()
+    """Families whose makers refuse all that any maker was seen to refuse, as one that nobody has recorded may."""
     limits: bool = False
     """At most 330 tools in 120,000 bytes, a user message below 1 MiB, fewer than 208 root messages."""
 

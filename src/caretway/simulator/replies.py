@@ -66,16 +66,17 @@ def read_object(body: bytes) -> dict[str, Any]:
     return value
 
 
-def period_usage(request: Request, spent: int) -> Reply:
+def period_usage(request: Request, spent: int, now: float) -> Reply:
     """What an account has used of its plan. Proto-JSON leaves zeros out, times are texts, money is in cents."""
     if request.content_type != paths.JSON_TYPE:
         return 415, "text/plain", b"expected application/json\n"
-    limit = 2000
+    limit, month_ms = 2000, 30 * 86_400_000
+    start_ms = int(now * 1000) // month_ms * month_ms
     money = {"totalSpend": limit * spent // 100, "remaining": max(0, limit - limit * spent // 100), "limit": limit}
     shares = {"autoPercentUsed": spent / 2, "apiPercentUsed": float(spent), "totalPercentUsed": spent * 0.75}
     usage = {
-        "billingCycleStart": "1793491200000",
-        "billingCycleEnd": "1796083200000",
+        "billingCycleStart": str(start_ms),
+        "billingCycleEnd": str(start_ms + month_ms),
         "planUsage": {name: value for name, value in {**money, **shares}.items() if value},
         "displayMessage": f"Simulated: {spent}% of the plan is used",
     }

@@ -12,11 +12,12 @@ _VALUES: Final = ("enum", "const", "default", "examples", "required")
 _STRICT_VALUES: Final = ("gemini", "grok", "kimi")
 
 
-def refused(schema: Mapping[str, Any], family: Family) -> str:
-    """Why the makers of this family refuse the schema; empty when they take it."""
-    if family == "fable":
-        return next((key for part in _parts(schema) for key in _UNIONS if key in part), "")
-    if family in _STRICT_VALUES:
+def refused(schema: Mapping[str, Any], family: Family, *, strict: bool = False) -> str:
+    """Why the makers of this family refuse the schema; empty when they take it. `strict`: they refuse whatever any
+    maker does."""
+    if (family == "fable" or strict) and (found := _union(schema)):
+        return found
+    if family in _STRICT_VALUES or strict:
         for part in _parts(schema):
             enum = part.get("enum")
             if isinstance(enum, list) and not all(isinstance(value, str) for value in enum):
@@ -24,6 +25,10 @@ def refused(schema: Mapping[str, Any], family: Family) -> str:
             if isinstance(part.get("items"), list) or "prefixItems" in part:
                 return "items"
     return ""
+
+
+def _union(schema: Mapping[str, Any]) -> str:
+    return next((key for part in _parts(schema) for key in _UNIONS if key in part), "")
 
 
 def _parts(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

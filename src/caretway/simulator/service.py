@@ -53,7 +53,6 @@ SIGN_IN: Final = "/loginDeepControl"
 PUBLIC_MODELS: Final = "/v1/models"
 PUBLIC_ME: Final = "/v1/me"
 RENEWAL: Final = "/auth/token"
-PERIOD_USAGE: Final = "/aiserver.v1.DashboardService/GetCurrentPeriodUsage"
 
 _ANALYTICS: Final = "/aiserver.v1.AnalyticsService/"
 
@@ -77,7 +76,7 @@ class Service:
             paths.PRIVACY_MODE: lambda request, _: as_message(request, ai.GetUserPrivacyModeResponse(privacy_mode=1)),
             paths.TEAM_SETTINGS: empty,
             paths.TEAM_REPOS: empty,
-            PERIOD_USAGE: lambda request, _: period_usage(request, self._accounts.spent(request.bearer)),
+            paths.PERIOD_USAGE: self._period_usage,
         }
         if self._manners.cursor_catalogue:
             self._calls[paths.AVAILABLE_MODELS] = available_models
@@ -232,6 +231,18 @@ class Service:
             listed.models.append(models.details(models.Model(own, own, "Simulated: this account's own")))
         return as_message(request, listed)
 
+    def _period_usage(self, request: Request, _: bytes) -> Reply:
+        self._shared.stats.usage_asked += 1
+        if self._manners.period_usage == "refused":
+            return as_error(faults.SCRIPTED["denied"])
+        return period_usage(request, self._accounts.spent(request.bearer), self._shared.clock())
+
+    def stays_silent(self, request: Request) -> bool:
+        """A call that is never answered."""
+        silent = request.path == paths.PERIOD_USAGE and self._manners.period_usage == "silent"
+        self._shared.stats.usage_asked += silent
+        return silent
+
     def _reset(self, *_: object) -> Reply:
         self._shared.steps.reset()
         self._shared.stats.reset()  # the prompt cache stays warm: what a turn costs is measured from here on
@@ -261,7 +272,7 @@ class _Unary:
             answer(self._exchange, 413, "text/plain", b"the body is too large\n")
 
     def on_end(self) -> None:
-        if self._refused:
+        if self._refused or self._service.stays_silent(self._request):
             return
         try:
             body = bytes(self._body)

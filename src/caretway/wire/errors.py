@@ -6,7 +6,7 @@ In: JSON bytes. Out: `ConnectError` or None for success. What a code *means* to 
 import base64
 import binascii
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 from google.protobuf.message import DecodeError
@@ -81,7 +81,7 @@ def read_unary(body: bytes) -> ConnectError | None:
 def _to_json(error: ConnectError) -> dict[str, Any]:
     value: dict[str, Any] = {"code": error.code, "message": error.message}
     if error.error or error.title or error.detail or error.retryable is not None or error.info:
-        details = ai.ErrorDetails(error=error.error)  # type: ignore[arg-type]  # an enum's number is fine at run time
+        details = ai.ErrorDetails(error=cast("ai.ErrorDetails.Error", error.error))  # its number, known to us or not
         details.details.title = error.title
         details.details.detail = error.detail
         if error.retryable is not None:

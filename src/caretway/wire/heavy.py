@@ -14,6 +14,7 @@ from typing import Final, cast
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from .deltas import TEXT, THINKING
+from .embedding import embed
 from .messages import pb
 
 PIECE_BYTES: Final = 8 * 1024
@@ -31,6 +32,9 @@ _MAX_KEPT_BYTES: Final = 1024
 _MAX_DEPTH: Final = 6
 
 _UPDATE: Final = 0x0A
+_UPDATE_TAG: Final = bytes((_UPDATE,))
+_WORDS: Final = b"\x0a"
+"""The text of a delta, its first field."""
 _EXEC: Final = 0x12
 _CHECKPOINT: Final = 0x1A
 _KV: Final = 0x22
@@ -91,8 +95,8 @@ def _update(payload: bytes, inside: int) -> list[bytes]:
 
 def _pieces(payload: bytes, inside: int) -> list[bytes]:
     """A delta that is its words and nothing else, cut between characters; else nothing."""
-    kind, words = payload[inside], _only_field(payload, inside)
-    if words is None or payload[words : words + 1] != b"\x0a":
+    kind, words = payload[inside : inside + 1], _only_field(payload, inside)
+    if words is None or payload[words : words + 1] != _WORDS:
         return []
     at, stop = _only_field(payload, words), len(payload)
     pieces: list[bytes] = []
@@ -101,19 +105,9 @@ def _pieces(payload: bytes, inside: int) -> list[bytes]:
         for _ in range(3):  # bytes within a character, at most; where there are more it is no text
             if end < stop and payload[end] & 0xC0 == 0x80:
                 end -= 1
-        pieces.append(_nested_in(_UPDATE, _nested_in(kind, _nested_in(0x0A, payload[at:end]))))
+        pieces.append(embed(_UPDATE_TAG, embed(kind, embed(_WORDS, payload[at:end]))))
         at = end
     return pieces
-
-
-def _nested_in(tag: int, content: bytes) -> bytes:
-    head = bytearray()
-    for number in (tag, len(content)):
-        while number > 0x7F:
-            head.append(number & 0x7F | 0x80)
-            number >>= 7
-        head.append(number)
-    return bytes(head) + content
 
 
 def _only_field(payload: bytes, at: int) -> int | None:
@@ -186,12 +180,13 @@ def _bare(payload: bytes, most_bytes: int) -> bytes:
             tag, at = _varint(payload, at, stop)
             wire, number = tag & 7, tag >> 3
             if wire == _BYTES:
+                after_tag = at
                 length, at = _varint(payload, at, stop)
                 inner, end = nested.get(number), at + length
                 if end > stop:
                     raise TooMuch(f"a message of {len(payload)} bytes cannot be read")
                 if inner is not None and inner is not _ARGUMENTS and depth < _MAX_DEPTH:
-                    kept += _nested_in(tag, copy(inner, at, end, depth + 1))
+                    kept += embed(payload[begin:after_tag], copy(inner, at, end, depth + 1))
                 elif inner is None and length <= most_bytes:
                     kept += payload[begin:end]
                 at = end

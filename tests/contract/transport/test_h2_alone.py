@@ -1,13 +1,24 @@
 """A run with an HTTP/2 connection of its own: nobody's trouble reaches it, and its own reaches nobody."""
 
+import ssl
+import struct
+from pathlib import Path
+
 import pytest
+import trustme
 
 from caretway.core.errors import ErrorKind, GatewayError
+from caretway.cursor_transport.dial import tcp_dial
+from caretway.cursor_transport.h2_transport import H2Transport
 from caretway.cursor_transport.limits import TransportLimits
 
 from .h2_client import client
 from .h2_peer import Script, h2_site
 from .listener import Listener, soon
+from .raw_peer import raw_site
+
+GREETING_AND_GOODBYE = struct.pack(">HBBBI", 0, 0, 4, 0, 0) + struct.pack(">HBBBIII", 0, 8, 7, 0, 0, 0, 0)
+"""SETTINGS and GOAWAY, both without a word."""
 
 
 async def test_a_run_alone_shares_its_connection_with_nobody_while_it_lives() -> None:
@@ -59,3 +70,27 @@ async def test_nobody_there_for_it() -> None:
             await transport.open_run("own", {}, Listener(), alone=True)
         assert nobody.value.kind is ErrorKind.UPSTREAM_DOWN
         await transport.open_run("shared too", {}, Listener())
+
+
+@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("over_tls", [True, False])
+async def test_a_peer_that_greets_and_says_goodbye_in_one_breath(over_tls: bool, alone: bool, tmp_path: Path) -> None:
+    """What its connection has shut before anybody could use it is nobody's connection."""
+    authority, server = trustme.CA(), None
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    if over_tls:  # closing takes a handshake there, so a shut connection is not closed yet
+        server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        authority.issue_cert("127.0.0.1").configure_cert(server)
+        server.set_alpn_protocols(["h2"])
+    async with raw_site(on_connect=lambda to: to.write(GREETING_AND_GOODBYE), tls=server) as site:
+        url = site.url.replace("http:", "https:") if over_tls else site.url
+        dial = tcp_dial(url, ca_file=str(tmp_path / "ca.pem") if over_tls else None, alpn=("h2",))
+        transport = H2Transport(dial)
+        try:
+            with pytest.raises(GatewayError) as gone:
+                await transport.open_run("own", {}, Listener(), alone=alone)
+            assert gone.value.kind is ErrorKind.UPSTREAM_DOWN
+            assert "closed the connection at once" in gone.value.message
+            assert transport.connection_count == 0
+        finally:
+            await transport.aclose()

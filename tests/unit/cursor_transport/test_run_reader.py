@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caretway.core.errors import ErrorKind, GatewayError
+from caretway.cursor_transport.limits import TransportLimits
 from caretway.cursor_transport.run_reader import FEW, SLICE_BYTES, SLICE_MESSAGES, RunReader
 from caretway.wire.envelope import COMPRESSED, pack
 from caretway.wire.errors import write_end
@@ -40,7 +41,7 @@ class Carrier(RunReader):
     __slots__ = ("given_up", "held_back")
 
     def __init__(self, owner: "Owner", max_frame_bytes: int = 1 << 24) -> None:
-        super().__init__(owner, max_frame_bytes=max_frame_bytes, max_refusal_bytes=100)
+        super().__init__(owner, TransportLimits(max_frame_bytes=max_frame_bytes, max_refusal_bytes=100))
         self.held_back = self.given_up = False
         self.on_head(200, {})
 

@@ -37,7 +37,7 @@ def test_both_ways_of_counting_agree(max_repeat: int) -> None:
     for number in range(1, 5 * max_repeat + 4):
         call = Message(Role.ASSISTANT, (ToolCall(f"call_{number}", "read", "{}"),))
         history += [call, Message(Role.TOOL, (ToolResult(f"call_{number}", (Text("the same"),)),))]
-        level, calls = counter.count(b"read", changes=False)
+        level, calls = counter.count("read", changes=False)
         assert calls == number
         assert verdicts[type(LoopGuard(max_repeat).verdict(history))] is level
 

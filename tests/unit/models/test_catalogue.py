@@ -102,6 +102,13 @@ async def test_effort_goes_where_the_model_has_it_and_is_named_otherwise() -> No
     assert (fitted.parameters, fitted.ignored) == ((), ("reasoning_effort",))
 
 
+async def test_a_parameter_of_another_kind_is_no_effort() -> None:
+    listing = Listing()
+    listing.found = [ModelInfo("auto", parameters=(("optimization", ("cost", "intelligence")), ("fast", ("true",))))]
+    fitted = await catalogue(listing).fit(asking("auto", "high"))
+    assert fitted.ignored == ("reasoning_effort",)
+
+
 async def test_the_list_is_kept_and_served_stale() -> None:
     listing, clock = Listing(), Clock()
     desk = catalogue(listing, clock, extra=["mine"])

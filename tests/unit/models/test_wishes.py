@@ -3,7 +3,7 @@
 import pytest
 
 from caretway.core.errors import ErrorKind, GatewayError
-from caretway.models.wishes import Wish, read_suffix, read_wishes, split_suffix, window
+from caretway.models.wishes import Wish, read_suffix, read_wishes, split_suffix
 
 SUFFIXES = [
     ("effort=high", Wish(effort="high")),
@@ -50,10 +50,3 @@ def test_split(name: str, parts: tuple[str, str]) -> None:
 def test_the_first_who_says_something_is_heard() -> None:
     name, body, settings = Wish(effort="low"), Wish(effort="high", thinking=True), read_wishes({"fast": "true"})
     assert name.over(body).over(settings) == Wish(effort="low", thinking=True, fast=True)
-
-
-@pytest.mark.parametrize(
-    ("text", "tokens"), [("200k", 200_000), ("1m", 1_000_000), ("k", None), ("x", None), ("", None)]
-)
-def test_window(text: str, tokens: int | None) -> None:
-    assert window(text) == tokens

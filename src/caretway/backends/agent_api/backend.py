@@ -20,13 +20,15 @@ from ...cursor_transport.ports import RunHandler, RunStream, Transport, UnaryRes
 from ...tasks import aside
 from ...wire import paths
 from ...wire.messages import pb
-from .compose import Composer, RunContext
+from .compose import Composer, Opening, RunContext
 from .conversation import Conversation
 from .model_lists import ASK_BASES, BaseSource, base_models, joined, read_usable
-from .model_shapes import ModelShape, ShapeMemory, shapes_for
+from .model_shapes import AccountMemory, ModelShape, shapes_for
+from .period_usage import ASK_USAGE, UsageCheck
 from .snapshots import blob_source, no_blobs, read_snapshot
 from .step_end import StepPaces
-from .turn import AgentTurn, QuotaCheck
+from .tool_schemas import rules_for
+from .turn import AgentTurn
 from .turn_clock import ConversationLimits
 from .unseen import UnseenTokens
 
@@ -50,8 +52,6 @@ class AgentSetup:
     web_search: WebSearch = "client"
     account: Callable[[str], str] = str
     """Whose token this is: what was learned of one account is not true of another."""
-    quota: QuotaCheck | None = None
-    """Asked before a refusal without a reason is taken for a matter of the model."""
 
 
 class AgentBackend:
@@ -73,17 +73,18 @@ class AgentBackend:
         self._paces = StepPaces(setup.limits.sibling_quiet, setup.limits.sibling_cap)
         self._transport = transport
         self._tokens = tokens
-        self._shapes = ShapeMemory()
+        self._memory = AccountMemory()
         self._fixed_shape = () if setup.model_shape == "auto" else (ModelShape(setup.model_shape),)
-        self._caller = _Caller(setup, transport, tokens, clock, self._shapes)
+        self._caller = _Caller(setup, transport, tokens, clock, self._memory)
         self._bases = bases
+        self._usage = UsageCheck(partial(self._call, paths.PERIOD_USAGE, ASK_USAGE, paths.JSON_TYPE), clock)
 
     async def start(self, request: TurnRequest, snapshot: Snapshot | None = None) -> AgentTurn:
         conversation_id, checkpoint = read_snapshot(snapshot) if snapshot else (new_id(), None)
         setup = self._setup
         rules = setup.tools(request)
         run_id = new_id()
-        shapes = self._fixed_shape or shapes_for(request, self._shapes.known(request.model))
+        shapes = self._fixed_shape or shapes_for(request, self._memory.known(request.model))
         unseen = self._unseen.expected(request)
         compose = partial(
             self._composer.compose,
@@ -95,6 +96,12 @@ class AgentBackend:
             shapes=shapes,
             unseen=unseen,
         )
+        simplify = None
+        if request.tools:
+            if self._memory.is_strict(request.model):
+                compose = partial(compose, simplest=True)
+            elif not rules_for(request.model).any:
+                simplify = partial(_simplified, compose, large=request.large)
         opening = await aside(compose) if request.large else compose()
         conversation = Conversation(
             opening,
@@ -116,13 +123,20 @@ class AgentBackend:
             buffer_bytes=setup.buffer_bytes,
             jobs=rules.jobs,
             learn=partial(self._learn, request.model, shapes),
-            quota=setup.quota,
+            quota=partial(self._spent, request.model),
+            simplify=simplify,
         )
         turn.start()
         return turn
 
-    def _learn(self, model: str, shapes: tuple[ModelShape, ...], found: int) -> None:
-        self._shapes.worked(model, shapes[found])
+    def _learn(self, model: str, shapes: tuple[ModelShape, ...], found: int, simplified: bool) -> None:
+        if found:
+            self._memory.worked(model, shapes[found])
+        if simplified:
+            self._memory.took_simplest(model)
+
+    async def _spent(self, model: str) -> GatewayError | None:
+        return await self._usage.spent(self._caller.account, model)
 
     async def models(self) -> Sequence[ModelInfo]:
         """Both lists: what is asked for by its base, and the flat ids of the same."""
@@ -135,10 +149,10 @@ class AgentBackend:
             bases = await self._bases()
         return joined(bases, flat)
 
-    async def _call(self, path: str, body: bytes = b"") -> UnaryResponse:
+    async def _call(self, path: str, body: bytes = b"", kind: str = paths.UNARY_TYPE) -> UnaryResponse:
         token = await self._tokens.token()
         headers = self._caller.headers(token)
-        headers |= {REQUEST_ID: new_id(), "content-type": paths.UNARY_TYPE, "connect-protocol-version": "1"}
+        headers |= {REQUEST_ID: new_id(), "content-type": kind, "connect-protocol-version": "1"}
         response = await self._transport.call("POST", path, headers, body)
         if response.status == 401 and self._tokens.renewable:
             headers["authorization"] = f"Bearer {await self._tokens.token(refused=token)}"
@@ -158,6 +172,12 @@ class AgentBackend:
         await self._transport.aclose()
 
 
+async def _simplified(compose: Callable[..., Opening], *, large: bool) -> Opening | None:
+    """The same opening with simpler schemas; None when they are as simple as can be."""
+    opening = await aside(compose, simplest=True) if large else compose(simplest=True)
+    return opening if opening.adapted else None
+
+
 class _Caller:
     """Who calls Cursor, with which token, over what."""
 
@@ -167,29 +187,25 @@ class _Caller:
         transport: Transport,
         tokens: TokenSource,
         clock: Callable[[], float],
-        shapes: ShapeMemory,
+        memory: AccountMemory,
     ) -> None:
         identity = setup.identity
         self.transport = transport
         self.tokens = tokens
-        self._shapes = shapes
-        self._account = setup.account
+        self._memory = memory
+        self._account_of = setup.account
         self._token = ""
+        self.account = ""
+        """Whose token was used last."""
         self._checksum = identity.checksum
         self._clock = clock
-        self._known = {
-            "user-agent": identity.client_version,
-            "x-cursor-client-type": identity.client_type,
-            "x-cursor-client-version": identity.client_version,
-            "x-ghost-mode": "true" if identity.ghost_mode else "false",
-        }
-        if identity.time_zone:
-            self._known["x-cursor-timezone"] = identity.time_zone
+        self._known = identity.headers()
 
     def headers(self, token: str) -> dict[str, str]:
         if token != self._token:
             self._token = token
-            self._shapes.belongs_to(self._account(token))
+            self.account = self._account_of(token)
+            self._memory.belongs_to(self.account)
         headers = {"authorization": f"Bearer {token}", **self._known}
         if self._checksum:
             headers["x-cursor-checksum"] = checksum(token, self._clock())

@@ -23,8 +23,8 @@ from ...wire.messages import pb
 from .model_shapes import ModelShape, model_fields
 from .offered_tools import OfferedTools
 from .replayed_history import root_messages, sendable, typed_history
-from .sent_limits import check_tools, check_user_text, fit_history
-from .tool_schemas import rules_for
+from .sent_limits import MAX_MESSAGE_BYTES, check_tools, check_user_text, fit_history
+from .tool_schemas import STRICTEST, rules_for
 
 GO_ON: Final = "Continue."
 """A run needs words of the user. A history that ends with the assistant's own says only this."""
@@ -121,7 +121,7 @@ class Composer:
     """Writes openings. Remembered: what is the same in many of them."""
 
     def __init__(
-        self, surroundings: RunContext, max_message_bytes: int = 15 * 1024 * 1024, *, check_limits: bool = True
+        self, surroundings: RunContext, max_message_bytes: int = MAX_MESSAGE_BYTES, *, check_limits: bool = True
     ) -> None:
         """`check_limits`: what Cursor is known to refuse is not sent (`sent_limits.py`)."""
         self._check_limits = check_limits
@@ -141,10 +141,11 @@ class Composer:
         workspace: str | None = None,
         unseen: int = 0,
         shapes: tuple[ModelShape, ...] = (ModelShape.BASE,),
+        simplest: bool = False,
     ) -> Opening:
         """The opening of a run. With a checkpoint only what follows the last assistant message travels. `workspace`:
         only when tools run here, inside this directory. `unseen`: tokens that Cursor puts before a new conversation.
-        `shapes`: how to ask for the model, best first."""
+        `shapes`: how to ask for the model, best first. `simplest`: tools' schemas as any maker takes them."""
         if request.large:
             check_sizes(request.messages, self._max_message_bytes)
         talk = [message for message in request.messages if message.role is not Role.SYSTEM]
@@ -167,7 +168,7 @@ class Composer:
                 blobs = dict(zip(ids, root, strict=True))
                 state = pb.ConversationStateStructure(root_prompt_messages_json=ids).SerializeToString()
         tools = request.tools if request.tool_choice.mode != "none" else ()
-        offer = self._tools.offer(tools, rules_for(request.model))
+        offer = self._tools.offer(tools, STRICTEST if simplest else rules_for(request.model))
         if self._check_limits:
             check_tools(len(tools), offer.size)
             if newest is not None:

@@ -15,6 +15,7 @@ import msgspec
 from google.protobuf.message import DecodeError
 
 from ...core.errors import GatewayError
+from ...core.model_parameters import THOUGHT_IDS, window
 from ...core.turn import ModelInfo, ModelVariant
 from ...cursor_transport.ports import UnaryResponse
 from ...wire.messages import ai, pb
@@ -26,11 +27,8 @@ NOT_SERVED: Final = 404
 """Not every host has the list of base models. That is no news."""
 MAX_MODELS: Final = 2000
 MAX_VARIANTS: Final = 512
-_THOUGHT: Final = frozenset({"thinking", "effort", "reasoning", "reasoning_effort"})
 _TAG: Final = re.compile(r"<[^>]{0,200}>")
 _SLUG: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,127}")
-_WINDOW: Final = re.compile(r"(\d{1,6})([km])")
-_UNITS: Final = {"k": 1000, "m": 1_000_000}
 
 BaseSource = Callable[[], Awaitable[Sequence[ModelInfo]]]
 ASK_BASES: Final = ai.AvailableModelsRequest(use_model_parameters=True, do_not_use_markdown=True).SerializeToString()
@@ -151,21 +149,16 @@ def joined(bases: Iterable[ModelInfo], flat: Iterable[ModelInfo]) -> list[ModelI
 def _described(model: ModelInfo) -> ModelInfo:
     """With what its variants say about it: whether it can think, and how much it reads."""
     keys = {key for variant in model.variants for key, _ in variant.parameters} | {key for key, _ in model.parameters}
-    windows = [(_window(v.parameters), v) for v in model.variants]
+    windows = [(window(dict(v.parameters).get("context", "")), v) for v in model.variants]
     usual = next((size for size, v in windows if size and v.default and not v.max_mode), None)
     usual = usual or min((size for size, v in windows if size and not v.max_mode), default=None)
     largest = max((size for size, _ in windows if size), default=None)
     return replace(
         model,
-        reasoning=model.reasoning or bool(keys & _THOUGHT),
+        reasoning=model.reasoning or bool(keys & THOUGHT_IDS),
         context_window=model.context_window or usual or largest,
         max_window=max(filter(None, (model.max_window, largest)), default=None),
     )
-
-
-def _window(parameters: Iterable[tuple[str, str]]) -> int | None:
-    said = _WINDOW.fullmatch(dict(parameters).get("context", "").lower())
-    return int(said[1]) * _UNITS[said[2]] if said else None
 
 
 def _flat_id(told: str, model: str) -> str:

@@ -3,7 +3,7 @@
 By the base id with all parameters of one variant (`BASE`, as the official clients do), by the flat id in
 `model_details` (`DETAILS`), by the flat id in both fields (`BOTH`), or in `requested_model` alone (`REQUESTED`, which
 nobody was seen to use). When one may not have been understood, the next one is tried, once, and what worked is
-remembered for the account. Pure but for that memory.
+remembered for the account, with what was found out about its models' schemas. Pure but for that memory.
 """
 
 from enum import Enum
@@ -90,13 +90,15 @@ def is_bare(error: ConnectError) -> bool:
     return error.code == "resource_exhausted" and says_nothing(error)
 
 
-class ShapeMemory:
-    """What worked for one account: for each model, and for those of which nothing is known yet."""
+class AccountMemory:
+    """What worked for one account: for each model, and for those of which nothing is known yet. And whose makers
+    answered when they got simpler schemas than usual."""
 
     def __init__(self) -> None:
         self._account = ""
         self._models: dict[str, ModelShape] = {}
         self._last: ModelShape | None = None
+        self._strict: dict[str, None] = {}
 
     def belongs_to(self, account: str) -> None:
         """Another account starts anew."""
@@ -104,6 +106,7 @@ class ShapeMemory:
             self._account = account
             self._models.clear()
             self._last = None
+            self._strict.clear()
 
     def known(self, model: str) -> ModelShape | None:
         return self._models.get(model, self._last)
@@ -112,3 +115,11 @@ class ShapeMemory:
         self._models[model] = self._last = shape
         if len(self._models) > MAX_REMEMBERED:
             del self._models[next(iter(self._models))]
+
+    def is_strict(self, model: str) -> bool:
+        return model in self._strict
+
+    def took_simplest(self, model: str) -> None:
+        self._strict[model] = None
+        if len(self._strict) > MAX_REMEMBERED:
+            del self._strict[next(iter(self._strict))]

@@ -13,6 +13,7 @@ from ...core.request import Text, ToolResult
 from ...wire.heavy import MAX_ASKED_BYTES
 from ...wire.messages import pb
 from .arguments import complete
+from .wire_calls import mcp_answer
 
 MAX_OVERSIZED: Final = 8
 """Of one turn. A model that does not learn from so many answers never will."""
@@ -29,8 +30,7 @@ def too_large(exec_: pb.ExecServerMessage) -> list[bytes]:
     """The answer to the exec: a tool that says no."""
     if exec_.WhichOneof("message") != "mcp_args":
         return execs.refuse(exec_, _TOLD)
-    result = ToolResult("", (Text(_TOLD),), is_error=True)
-    return [execs.answer(execs.mcp_result(exec_.id, result)), execs.stream_close(exec_.id)]
+    return mcp_answer(exec_.id, ToolResult("", (Text(_TOLD),), is_error=True))
 
 
 def cannot_go_on(name: str, *, begun: bool) -> GatewayError:

@@ -12,8 +12,9 @@ from .schema_merging import key_of, spelled, type_of, types_of, values_of, with_
 _MAX_WORDS: Final = 400
 
 
-def plain_enum(schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """None: its values are texts, or it has none."""
+def plain_enum(schema: Mapping[str, Any], *, unions: bool = True) -> dict[str, Any] | None:
+    """None: its values are texts, or it has none. Without `unions` values of several kinds have a list of types, and
+    which texts there are is told in words only."""
     if "enum" not in schema and "const" not in schema:
         return None
     values = values_of(schema)
@@ -23,6 +24,10 @@ def plain_enum(schema: Mapping[str, Any]) -> dict[str, Any] | None:
     kinds = [_kind(values, kind) for kind in dict.fromkeys(map(_group, values))]
     if len(kinds) == 1:
         made = {**rest, **kinds[0]}
+    elif not unions:
+        bounds = {word: said for kind in kinds for word, said in kind.items() if word != "enum"}
+        made = {**rest, **bounds, "type": [kind["type"] for kind in kinds]}
+        return with_words(made, _all_values(values))
     elif "anyOf" not in rest:
         made = {**rest, "anyOf": kinds}
     else:
@@ -51,6 +56,10 @@ def _told_values(values: Sequence[Any]) -> str:
     odd = [value for value in values if value is not None and not isinstance(value, str)]
     if not odd or {key_of(True), key_of(False)} <= set(map(key_of, odd[:4])):
         return ""
+    return _all_values(values)
+
+
+def _all_values(values: Sequence[Any]) -> str:
     words = ", ".join(map(spelled, values[:60]))
     return f"One of: {words}."[:_MAX_WORDS] if len(values) > 1 else f"Always {words}."
 

@@ -76,6 +76,7 @@ class RunLife:
         "outgoing",
         "phase",
         "shape",
+        "simplified",
         "visible",
         "watch",
     )
@@ -110,6 +111,8 @@ class RunLife:
         self._ended = False
         self.shape = 0
         """Which of the opening's ways to ask for the model."""
+        self.simplified = False
+        """The tools' schemas are simpler than the model's family wants them."""
         self._lost_by: Cause | None = None  # the attempt before this one
         self._known_there = False  # this attempt goes on with a conversation that Cursor has
         self._heard = False  # the model was, before this response or by a tool that ran here
@@ -141,7 +144,12 @@ class RunLife:
     @property
     def reshapable(self) -> bool:
         """Nothing was heard of the model in this turn, and there is another way to ask for it."""
-        return self._quiet and not self._heard and self.shape + 1 < len(self._opening.models)
+        return self.unheard and self.shape + 1 < len(self._opening.models)
+
+    @property
+    def unheard(self) -> bool:
+        """Nothing was heard of the model in this turn."""
+        return self._quiet and not self._heard
 
     @property
     def may_be_stale(self) -> bool:
@@ -156,6 +164,11 @@ class RunLife:
         """One that was refused without a reason may stay so under its name."""
         self._opening = self._opening.renamed(conversation_id)
 
+    def simplify(self, opening: Opening) -> None:
+        """The same run with simpler schemas, before it is opened again."""
+        self._opening = opening
+        self.simplified = True
+
     @property
     def understood(self) -> bool:
         """Something was heard of the model."""
@@ -169,7 +182,7 @@ class RunLife:
             tools=len(self._opening.tools) > EMPTY_TOOLS,
             history=bool(self._opening.blobs or self._opening.history),
             continued=self._known_there,
-            heard=not self._quiet or self._heard,
+            heard=not self.unheard,
             fills_window=self._tally.fills_window,
         )
 
@@ -184,8 +197,8 @@ class RunLife:
         if not retryable:
             self.fail(fault)
             return None
-        if cause is Cause.SHAPE:
-            self.shape += 1
+        if cause is Cause.SHAPE or cause is Cause.SCHEMA:
+            self.shape += cause is Cause.SHAPE
             self._checkpoint = None  # nothing was said: it begins anew
             self.nobody_there = False
         step = next_step(self._loss(cause))
@@ -231,7 +244,8 @@ class RunLife:
         )
 
     def _recovered(self, rung: Rung, cause: Cause) -> None:
-        self.events.append(Recovered(rung.value, cause.value, self._reopened))
+        adapted = self._opening.adapted if cause is Cause.SCHEMA else ""
+        self.events.append(Recovered(rung.value, cause.value, self._reopened, adapted))
 
     def _progress_made(self) -> None:
         """The retry budget is renewed."""

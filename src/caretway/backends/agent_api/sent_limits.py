@@ -15,6 +15,8 @@ from ...cursor_transport.refusals import is_own
 
 MAX_TOOLS: Final = 330
 MAX_TOOL_BYTES: Final = 120_000
+MAX_MESSAGE_BYTES: Final = 15 * 1024 * 1024
+"""Of a conversation, images as base64; unless the settings say otherwise."""
 MAX_USER_BYTES: Final = 1024 * 1024
 MAX_ROOTS: Final = 192
 """Messages of a history. More than 207 were refused, by all models but Cursor's own."""

@@ -9,10 +9,11 @@ What cannot be fitted within the budget becomes the bare list of its arguments.
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ...core.json_schema import Unreadable
 from ...core.json_schema.document import Budget, Document
@@ -58,11 +59,14 @@ class SchemaRules(Struct, frozen=True, gc=False):
 
 
 NO_RULES: Final = SchemaRules()
+STRICTEST: Final = SchemaRules("any maker", unions=True, values=True)
+"""What any maker was seen to refuse: for one of whom nothing is known but that it has refused something."""
 RULES: Final = {
     "fable": SchemaRules("fable", unions=True),
     **{name: SchemaRules(name, values=True) for name in ("gemini", "grok", "kimi")},
 }
-"""A word in a model's name -> its rules. Nothing was reported of other families."""
+"""A word in a model's name -> its rules. Nothing was reported of other families; what is refused is sent once more as
+`STRICTEST` has it."""
 
 
 @lru_cache(maxsize=256)
@@ -104,12 +108,25 @@ def fit_schema(
     """(the fitted schema, what was changed); the schema itself when there is nothing to change."""
     if not schema:
         return schema, ()
+    budget = budget or Budget(MAX_STEPS)
+    made, changes = schema, set[str]()
     try:
-        fitting = _Fitting(schema, rules, budget or Budget(MAX_STEPS))
-        made = fitting.whole()
+        for number, part in enumerate(_passes(rules)):
+            fitting = _Fitting(made, part, budget, unions_taken=not rules.unions)
+            made = fitting.whole()
+            changes |= fitting.changes
+            if number and not fitting.changes:
+                break
     except (Unreadable, RecursionError):
         return _bare(schema), ("arguments only",)
-    return (made, tuple(sorted(fitting.changes))) if fitting.changes else (schema, ())
+    return (made, tuple(sorted(changes))) if changes else (schema, ())
+
+
+def _passes(rules: SchemaRules) -> tuple[SchemaRules, ...]:
+    """Merged unions can bring enums of several kinds, and a tuple becomes a union; after both twice there are none."""
+    if not (rules.unions and rules.values):
+        return (rules,)
+    return (replace(rules, values=False), replace(rules, unions=False)) * 2
 
 
 def _bare(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -131,9 +148,12 @@ def _is_flat(value: object) -> bool:
 class _Fitting:
     """One schema on its way."""
 
-    def __init__(self, schema: Mapping[str, Any], rules: SchemaRules, budget: Budget) -> None:
+    def __init__(
+        self, schema: Mapping[str, Any], rules: SchemaRules, budget: Budget, *, unions_taken: bool = True
+    ) -> None:
         self._root = schema
         self._rules = rules
+        self._plain_enum = partial(plain_enum, unions=unions_taken)
         self._budget = budget
         self._document = Document(schema, budget)
         self._followed: list[str] = []
@@ -207,7 +227,7 @@ class _Fitting:
 
     def _whole(self, made: Any, schema: Mapping[str, Any], base: str) -> Any:
         if self._rules.values:
-            for plain, what in ((plain_enum, "enums"), (plain_tuple, "tuples")):
+            for plain, what in ((self._plain_enum, "enums"), (plain_tuple, "tuples")):
                 other = plain(made)
                 if other is not None:
                     self._change(what)

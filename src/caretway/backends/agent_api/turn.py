@@ -6,9 +6,9 @@ are events. When it does not take them and the buffer is full, only this turn's 
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from ...builtin_tools.decisions import JobRunner
 from ...core.errors import ErrorKind, GatewayError
@@ -16,17 +16,18 @@ from ...core.event_buffer import EventBuffer
 from ...core.recovery import Cause
 from ...core.request import Text, ToolResult
 from ...core.turn import Snapshot
-from ...cursor_transport.faults import BLOB_NOT_FOUND, fault_from_connect, retryable, unheard
+from ...cursor_transport.faults import fault_from_connect, retryable, unheard
 from ...cursor_transport.identity import new_id
-from ...cursor_transport.ports import RunHandler, RunStream
-from ...cursor_transport.refusals import may_be_conversation
+from ...cursor_transport.ports import RunStream
 from ...tasks import spawn
 from ...wire.envelope import End
-from ...wire.errors import ConnectError, ErrorSyntax, read_end
+from ...wire.errors import ErrorSyntax, read_end
 from ...wire.messages import pb
 from .calls import Call
 from .conversation import Conversation, Retry, RunPhase
-from .model_shapes import is_bare, may_be_shape
+from .model_shapes import is_bare
+from .refused_run import cause_of
+from .turn_ports import Learned, Opener, QuotaCheck, Simplify
 
 log = logging.getLogger(__name__)
 
@@ -37,22 +38,6 @@ LATE_S: Final = 0.02
 """An alarm that rings this much too late was held up by this process: what upstream said meanwhile is read first."""
 
 RETRYABLE_KINDS: Final = frozenset({ErrorKind.UPSTREAM_DOWN, ErrorKind.TIMEOUT})
-
-
-QuotaCheck = Callable[[], Awaitable[GatewayError | None]]
-"""What to tell the client when the account's usage is spent; None when it is not, or nobody knows."""
-
-
-class Opener(Protocol):
-    """Opens the attempts of one run."""
-
-    def open_now(self, handler: RunHandler) -> RunStream | None:
-        """The first attempt, when nothing has to be waited for; None: nothing was done."""
-        ...
-
-    async def open(self, handler: RunHandler, *, refused: bool, alone: bool) -> RunStream:
-        """`refused`: the credentials of the attempt before were. `alone`: on a connection of its own."""
-        ...
 
 
 class AgentTurn:
@@ -72,6 +57,7 @@ class AgentTurn:
         "_refused",
         "_renewable",
         "_running",
+        "_simplify",
         "_stream",
         "_timer",
         "listen",
@@ -87,17 +73,19 @@ class AgentTurn:
         renewable: bool,
         buffer_bytes: int,
         jobs: JobRunner | None = None,
-        learn: Callable[[int], None] | None = None,
+        learn: Learned | None = None,
         quota: QuotaCheck | None = None,
+        simplify: Simplify | None = None,
     ) -> None:
-        """`learn` is told which of the later ways to ask for the model was understood. `quota` is asked before a
-        refusal without a reason is taken for a matter of the model."""
+        """`quota` is asked before a refusal without a reason is taken for a matter of the model. `simplify` is asked
+        when the tools' schemas were refused."""
         self._backend = backend
         self._conversation = conversation
         self._opener = opener
         self._jobs = jobs
         self._learn = learn
         self._quota = quota
+        self._simplify = simplify
         self._buffer = EventBuffer(buffer_bytes, self._hold_back, self._go_on)
         self.listen, self.take = self._buffer.listen, self._buffer.take
         self._loop = asyncio.get_running_loop()
@@ -119,7 +107,7 @@ class AgentTurn:
         attempt = self._new_attempt()
         try:
             stream = self._opener.open_now(attempt)
-        except Exception as failure:
+        except Exception as failure:  # what is no GatewayError is a bug of ours, and ends this turn only
             self._not_opened(failure)
             return
         if stream is not None:
@@ -174,17 +162,19 @@ class AgentTurn:
         refused, self._refused = self._refused, False  # a later attempt may use what this one gets
         try:
             stream = await self._opener.open(attempt, refused=refused, alone=retry.alone)
-        except Exception as failure:
-            self._forget_opening(attempt)
+        except Exception as failure:  # as in start()
+            self._waited_for(attempt.number)
             self._not_opened(failure)
         else:
-            self._forget_opening(attempt)
+            self._waited_for(attempt.number)
             self._opened(attempt, stream)
 
-    def _forget_opening(self, attempt: "_Attempt") -> None:
-        """The task is as good as done, and a finished one is worth a kilobyte. A newer attempt's is not forgotten."""
-        if attempt.number == self._attempt:
-            self._opening = None
+    def _waited_for(self, attempt: int) -> bool:
+        """The attempt's task is as good as done; forgotten, it spares a kilobyte. False: nobody waits for it now."""
+        if attempt != self._attempt or self._closed:
+            return False
+        self._opening = None
+        return True
 
     def _new_attempt(self) -> "_Attempt":
         self._attempt += 1
@@ -237,42 +227,50 @@ class AgentTurn:
         if error is None:
             self._lost(Cause.CUT, None, True)
             return
-        conversation = self._conversation
-        fault = fault_from_connect(error, conversation.asked)
-        if fault.code == BLOB_NOT_FOUND:  # the kept conversation has a hole; its history can be told anew
-            self._lost(Cause.INCOMPLETE, fault, True)
-        elif self._once_more(fault):
+        fault = fault_from_connect(error, self._conversation.asked)
+        if self._once_more(fault):
             self._lost(Cause.TOKEN, fault, True)
-        elif conversation.may_be_stale and may_be_conversation(error):
-            self._ask_otherwise(Cause.STALE, fault, error)
-        elif conversation.reshapable and may_be_shape(error):
-            self._ask_otherwise(Cause.SHAPE, fault, error)
-        elif is_bare(error):
-            self._ask_otherwise(Cause.REFUSED, fault, error)
-        else:
-            self._lost(Cause.REFUSED, fault, retryable(error))
-
-    def _ask_otherwise(self, cause: Cause, fault: GatewayError, error: ConnectError) -> None:
-        """What may help is tried, unless the refusal was about the quota; `REFUSED`: nothing may."""
-        if self._quota is None or not is_bare(error):
-            self._refused_run(cause, fault)
-        else:
+            return
+        cause = cause_of(error, fault, self._conversation, simplifiable=self._simplify is not None)
+        if self._quota is not None and is_bare(error):
             self._drop_attempt()
             self._opening = spawn(self._ask_quota(self._attempt, cause, fault, self._quota), "agent-quota")
+        elif cause is Cause.SCHEMA and self._simplify is not None:
+            simplify, self._simplify = self._simplify, None  # once
+            self._drop_attempt()
+            self._opening = spawn(self._send_simpler(self._attempt, fault, simplify), "agent-simplify")
+        else:
+            self._refused_run(cause, fault, again=retryable(error))
 
     async def _ask_quota(self, attempt: int, cause: Cause, fault: GatewayError, quota: QuotaCheck) -> None:
-        spent = await quota()
-        if attempt == self._attempt and not self._closed:
-            self._opening = None
+        """What may help is tried, unless the refusal was about the quota."""
+        try:
+            spent = await quota()
+        except Exception as failure:  # whatever fails there, the turn goes on as if nobody knew
+            log.error("asking for the account's usage failed", exc_info=failure)
+            spent = None
+        if self._waited_for(attempt):
             if spent is None:
                 self._refused_run(cause, fault)
             else:
                 self._lost(Cause.REFUSED, spent, False)
 
-    def _refused_run(self, cause: Cause, fault: GatewayError | None) -> None:
-        if cause is Cause.SHAPE:
+    async def _send_simpler(self, attempt: int, fault: GatewayError, simplify: Simplify) -> None:
+        try:
+            opening = await simplify()
+        except Exception as failure:  # whatever fails there, the refusal is what the client is told
+            log.warning("the tools' schemas could not be simplified", exc_info=failure)
+            opening = None
+        if self._waited_for(attempt):
+            if opening is not None:
+                self._conversation.simplify(opening)
+            self._refused_run(Cause.REFUSED if opening is None else Cause.SCHEMA, fault)
+
+    def _refused_run(self, cause: Cause, fault: GatewayError | None, *, again: bool = False) -> None:
+        """`again`: a run that is refused as it was is worth another try."""
+        if cause is Cause.SHAPE or cause is Cause.SCHEMA:
             self._conversation.rename(new_id())
-        self._lost(cause, fault, cause is not Cause.REFUSED)
+        self._lost(cause, fault, again or cause is not Cause.REFUSED)
 
     def _once_more(self, fault: GatewayError) -> bool:
         """The token may have expired early: once more with a new one, while nothing was shown."""
@@ -325,12 +323,18 @@ class AgentTurn:
             self._mind_jobs()
         if conversation.watch.due() < self._alarm:
             self._arm()
-        if conversation.shape and self._learn is not None and conversation.understood:
-            self._learn(conversation.shape)
-            self._learn = None
+        found = conversation.shape or conversation.simplified or self._simplify is not None
+        if self._learn is not None and found and conversation.understood:
+            self._has_learned(conversation)
         if conversation.events:
             events, conversation.events = conversation.events, []
             self._buffer.put(events)
+
+    def _has_learned(self, conversation: Conversation) -> None:
+        """The model was heard of: what was found out is remembered, and what would be tried next let go."""
+        learn, self._learn, self._simplify = self._learn, None, None
+        if learn is not None and (conversation.shape or conversation.simplified):
+            learn(conversation.shape, conversation.simplified)
 
     def _hold_back(self) -> None:
         """Backpressure: the reader is slow, and so is this turn's stream from now on."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ...core.errors import ErrorKind, GatewayError
 from ...core.recovery import RETRY_BUDGET, Cause
+from .sent_limits import MAX_MESSAGE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class ConversationLimits:
     """After the last call, however much is heard; and for calls that were announced and do not come."""
     retries: int = RETRY_BUDGET
     max_blob_bytes: int = 64 * 1024 * 1024
-    max_message_bytes: int = 15 * 1024 * 1024
+    max_message_bytes: int = MAX_MESSAGE_BYTES
     """Of one message of the conversation, images as base64: Cursor hands it back to be stored, in one frame."""
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 from ...core.request import TurnRequest
 from ...core.turn import Abilities, Backend, BackendStatus, ModelInfo, Snapshot, Standing
+from ...cursor_transport.heads import REQUEST_ID
 from ...cursor_transport.identity import Identity, TokenSource, checksum, new_id
 from ...cursor_transport.ports import Listening, RunHandler, Transport
 from ...wire import paths
@@ -29,7 +30,7 @@ class LegacyChatBackend:
         self._agent = agent
         self._transport = transport
         self._tokens = tokens
-        self._identity = identity
+        self._known = identity.headers()
         self._limits = limits
         self._clock = clock
 
@@ -57,16 +58,9 @@ class LegacyChatBackend:
         return ChatTurn(open_stream, self._limits, renewable=self._tokens.renewable)
 
     def _headers(self, request_id: str, token: str) -> dict[str, str]:
-        identity = self._identity
-        headers = {
+        return {
             "authorization": f"Bearer {token}",
-            "user-agent": identity.client_version,
+            **self._known,
             "x-cursor-checksum": checksum(token, self._clock()),
-            "x-cursor-client-type": identity.client_type,
-            "x-cursor-client-version": identity.client_version,
-            "x-ghost-mode": "true" if identity.ghost_mode else "false",
-            "x-request-id": request_id,
+            REQUEST_ID: request_id,
         }
-        if identity.time_zone:
-            headers["x-cursor-timezone"] = identity.time_zone
-        return headers

@@ -8,6 +8,7 @@ from typing import Final
 from ...loop_guard.live import CallCounter
 from ...loop_guard.rule import RepeatLevel, refusal
 from ...wire.messages import pb
+from .. import execs
 from ..decisions import Decision, Policy, Refuse
 
 _CHANGING: Final = frozenset({"write_args", "delete_args", "shell_args", "shell_stream_args"})
@@ -20,21 +21,8 @@ def guarded(policy: Policy, max_repeat: int) -> Policy:
     counter = CallCounter(max_repeat)
 
     def decide(exec_: pb.ExecServerMessage) -> Decision:
-        kind, key = _key(exec_)
-        level, calls = counter.count(key, changes=kind in _CHANGING)
+        kind = exec_.WhichOneof("message") or ""
+        level, calls = counter.count(f"{kind} {execs.essence(exec_)}", changes=kind in _CHANGING)
         return Refuse(refusal(calls)) if level is RepeatLevel.PAST_LIMIT else policy(exec_)
 
     return decide
-
-
-def _key(exec_: pb.ExecServerMessage) -> tuple[str, bytes]:
-    """What is asked for, without the ids that differ from call to call."""
-    kind = exec_.WhichOneof("message") or ""
-    plain = pb.ExecServerMessage()
-    plain.CopyFrom(exec_)
-    plain.ClearField("id")
-    plain.ClearField("exec_id")
-    plain.ClearField("span_context")
-    if kind and "tool_call_id" in getattr(plain, kind).DESCRIPTOR.fields_by_name:
-        getattr(plain, kind).ClearField("tool_call_id")
-    return kind, plain.SerializeToString(deterministic=True)

@@ -329,14 +329,14 @@ def _compiled(job: Job) -> "re.Pattern[str]":
 
 def outcome(job: Job) -> dict[str, Any]:
     try:
-        outcome = Search(job).run()
+        found = Search(job).run()
     except (PathRefused, Unsearchable, BadGlob) as refused:
         return {"error": str(refused)}
     except OSError as failure:
         return {"error": failure.strerror or str(failure)}
     except MemoryError:
         return {"error": "the search needs too much memory"}
-    return {name: getattr(outcome, name) for name in SearchResult.__slots__}
+    return {name: getattr(found, name) for name in SearchResult.__slots__}
 
 
 def main() -> None:

@@ -18,6 +18,7 @@ from ...processes.child import CannotStart, Command
 from ...processes.nursery import Finished, run_to_end
 from ...processes.threaded import in_own_loop
 from ...wire.messages import pb
+from ..execs import shell_rejected
 from .confine import PathRefused, Workspace, shown
 from .strays import MARK, end_strays
 from .texts import share
@@ -39,8 +40,6 @@ SECRETS: Final = (
 QUIET: Final = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
 """There is no terminal, so nothing should wait for a key press."""
 
-AT_ONCE: Final = 16
-"""How many commands of one workspace run at once; others wait."""
 SHELLS: Final = frozenset({"bash", "zsh", "sh", "dash", "ksh"})
 """Shells that understand what models write; others (fish, nu ...) have another language."""
 
@@ -84,13 +83,12 @@ class Shell:
         self._environment = without_secrets(environment) | QUIET
         self._timeout_s = timeout_s
         self._output_bytes = output_bytes
-        self._places = asyncio.Semaphore(AT_ONCE)
 
     async def run(self, args: pb.ShellArgs) -> pb.ShellResult:
         try:
             _, finished = await self._finish(args)
         except PathRefused as refused:
-            return pb.ShellResult(rejected=_rejected(args, refused))
+            return pb.ShellResult(rejected=shell_rejected(args, _words(refused)))
         except PermissionError as denied:
             return pb.ShellResult(permission_denied=_denied(args, denied))
         except (OSError, ValueError) as failure:
@@ -115,7 +113,7 @@ class Shell:
         except PermissionError as denied:
             return [pb.ShellStream(permission_denied=_denied(args, denied))]
         except (PathRefused, OSError, ValueError) as failure:  # the stream has no event for an error
-            return [pb.ShellStream(rejected=_rejected(args, failure))]
+            return [pb.ShellStream(rejected=shell_rejected(args, _words(failure)))]
         stdout, stderr = _texts(finished, self._output_bytes)
         if finished.timed_out:
             limit = time_limit(args, self._timeout_s)
@@ -141,8 +139,7 @@ class Shell:
         command = Command((self._program, "-c", args.command), cwd, self._environment | {"PWD": cwd})
         work = partial(self._to_end, command, time_limit(args, self._timeout_s))
         try:
-            async with self._places:
-                return cwd, await in_own_loop(work, "local-tool-shell")
+            return cwd, await in_own_loop(work, "local-tool-shell")
         except CannotStart as failure:
             raise failure.cause from failure
 
@@ -154,10 +151,6 @@ class Shell:
             return await run_to_end(marked, timeout_s=limit, output_bytes=self._output_bytes)
         finally:
             end_strays(call)
-
-
-def _rejected(args: pb.ShellArgs, failure: Exception) -> pb.ShellRejected:
-    return pb.ShellRejected(command=args.command, working_directory=args.working_directory, reason=_words(failure))
 
 
 def _denied(args: pb.ShellArgs, failure: Exception) -> pb.ShellPermissionDenied:

@@ -85,11 +85,11 @@ class LocalTools:
             "read_args": _Tool(self._read, _broken_read),
             "redacted_read_args": _Tool(self._redacted_read, _broken_redacted_read),
             "ls_args": _Tool(self._ls, _broken_ls),
-            "grep_args": _Tool(self._search, _broken_grep),
+            "grep_args": _Tool(self._search, execs.REFUSALS["grep_args"]),
             "write_args": _Tool(self._write, _broken_write),
             "delete_args": _Tool(self._delete, _broken_delete),
             "shell_args": _Tool(self._command, _broken_shell),
-            "shell_stream_args": _Tool(self._command_stream, _broken_stream),
+            "shell_stream_args": _Tool(self._command_stream, execs.REFUSALS["shell_stream_args"]),
         }
 
     @property
@@ -131,7 +131,7 @@ class LocalTools:
         try:
             async with self._slots:
                 replies = await tool.run(exec_)
-        except Exception as bug:
+        except Exception as bug:  # the edge of a tool: whatever fails in it, Cursor waits for an answer
             log.exception("a local tool failed")
             replies = [tool.broken(exec_, f"the gateway could not run this tool: {type(bug).__name__}")]
         took = round((time.monotonic() - began) * 1000)
@@ -182,10 +182,6 @@ def _broken_ls(exec_: pb.ExecServerMessage, error: str) -> ExecReply:
     return ExecReply(ls_result=pb.LsResult(error=pb.LsError(path=exec_.ls_args.path, error=error)))
 
 
-def _broken_grep(_: pb.ExecServerMessage, error: str) -> ExecReply:
-    return ExecReply(grep_result=pb.GrepResult(error=pb.GrepError(error=error)))
-
-
 def _broken_write(exec_: pb.ExecServerMessage, error: str) -> ExecReply:
     return ExecReply(write_result=pb.WriteResult(error=pb.WriteError(path=exec_.write_args.path, error=error)))
 
@@ -198,9 +194,3 @@ def _broken_shell(exec_: pb.ExecServerMessage, error: str) -> ExecReply:
     args = exec_.shell_args
     failure = pb.ShellSpawnError(command=args.command, working_directory=args.working_directory, error=error)
     return ExecReply(shell_result=pb.ShellResult(spawn_error=failure))
-
-
-def _broken_stream(exec_: pb.ExecServerMessage, error: str) -> ExecReply:
-    args = exec_.shell_stream_args
-    refused = pb.ShellRejected(command=args.command, working_directory=args.working_directory, reason=error)
-    return ExecReply(shell_stream=pb.ShellStream(rejected=refused))

@@ -5,6 +5,7 @@ expects. The caller puts the exec's id on the messages.
 """
 
 from ...wire.messages import pb
+from ..execs import shell_rejected
 from . import listing, matches
 from .exec_intent import written_text
 from .file_text import count_lines, plain_text, read_file_text
@@ -19,14 +20,10 @@ def _exit_code(outcome: Outcome) -> int:
     return 1 if outcome.failed else 0
 
 
-def _shell_rejected(args: pb.ShellArgs, outcome: Outcome) -> pb.ShellRejected:
-    return pb.ShellRejected(command=args.command, working_directory=args.working_directory, reason=outcome.text)
-
-
 def shell(args: pb.ShellArgs, outcome: Outcome) -> list[Reply]:
     result = pb.ShellResult()
     if outcome.refused:
-        result.rejected.CopyFrom(_shell_rejected(args, outcome))
+        result.rejected.CopyFrom(shell_rejected(args, outcome.text))
     else:
         ended = result.failure if outcome.failed else result.success
         ended.command, ended.working_directory = args.command, args.working_directory
@@ -36,7 +33,7 @@ def shell(args: pb.ShellArgs, outcome: Outcome) -> list[Reply]:
 
 def shell_stream(args: pb.ShellArgs, outcome: Outcome) -> list[Reply]:
     if outcome.refused:
-        return [Reply(shell_stream=pb.ShellStream(rejected=_shell_rejected(args, outcome)))]
+        return [Reply(shell_stream=pb.ShellStream(rejected=shell_rejected(args, outcome.text)))]
     events = [pb.ShellStream(start=pb.ShellStreamStart(command=args.command))]
     if outcome.text:
         events.append(pb.ShellStream(stdout=pb.ShellStreamStdout(data=outcome.text)))

@@ -1,6 +1,6 @@
 """Rules for values of any kind, for numbers and for the size of things. One function for each keyword, one table."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from fractions import Fraction
 from typing import Any, Final
 
@@ -111,7 +111,9 @@ def _if(run: Validation, schema: Any, value: Any, at: Place | None, found: Found
 # ---- numbers and texts
 
 
-def _limit(word: str, says: str, passes: Callable[[Any, float], bool], sized: type | tuple[type, ...] | None) -> Rule:
+def _limit(
+    word: str, says: str, passes: Callable[[Any, float], bool], sized: type[Sized] | tuple[type[Sized], ...] | None
+) -> Rule:
     """A rule that compares a number, or with `sized` the length of something, with its operand."""
 
     def rule(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
@@ -123,7 +125,7 @@ def _limit(word: str, says: str, passes: Callable[[Any, float], bool], sized: ty
                 return True
             measured: Any = value
         elif isinstance(value, sized):
-            measured = len(value)  # type: ignore[arg-type]  # all that have a size here have a length
+            measured = len(value)
         else:
             return True
         return passes(measured, limit) or fail(found, at, f"{shown(value)} {says} {shown(limit)}")

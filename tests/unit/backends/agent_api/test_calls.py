@@ -157,7 +157,7 @@ class Client:
         results = []
         for call in self.waiting:
             self.ran[f"{call.name} {call.arguments}"] += 1
-            results.append(ToolResult(call.id, (Text(f"did {call.arguments[13:-2]}"),)))
+            results.append(ToolResult(call.id, (Text(f"did {call.name} {call.arguments[13:-2]}"),)))
         self.waiting = []
         return results
 
@@ -184,7 +184,7 @@ class Play:
         done: dict[Key, str] = {}
         for number, uses in enumerate(self.steps):
             for place, use in enumerate(uses):
-                if (result := f"did {use.argument}") in left:
+                if (result := f"did {use.name} {use.argument}") in left:
                     left.remove(result)
                     done[number, place] = result
         return done
@@ -284,7 +284,7 @@ def judge(play: Play) -> None:
     if play.manner.completes or play.manner.readable:  # else nobody can know what a checkpoint holds
         assert play.client.ran == wanted
         assert not play.stalled
-        results = "".join(f"<did {use.argument}>" for uses in play.steps for use in uses)
+        results = "".join(f"<did {use.name} {use.argument}>" for uses in play.steps for use in uses)
         assert play.client.said.endswith(results)
 
 

@@ -11,6 +11,7 @@ from caretway.core.errors import ErrorKind, GatewayError
 from caretway.cursor_transport.dial import Origin, read_origin, tcp_dial
 from caretway.cursor_transport.h2_faults import speaks_http2
 from caretway.cursor_transport.heads import RUN_HEADERS, head, read_fields
+from caretway.cursor_transport.limits import TransportLimits
 from caretway.cursor_transport.outbox import Outbox
 from caretway.cursor_transport.run_reader import RunReader
 from caretway.wire.envelope import pack
@@ -121,7 +122,7 @@ class Heard:
 
 def reader() -> tuple[RunReader, Heard]:
     heard = Heard()
-    return RunReader(heard, max_frame_bytes=1000, max_refusal_bytes=100), heard
+    return RunReader(heard, TransportLimits(max_frame_bytes=1000, max_refusal_bytes=100)), heard
 
 
 def test_a_runs_answer_in_any_chunking() -> None:

@@ -4,8 +4,8 @@ import pytest
 
 from caretway.backends.agent_api.model_shapes import (
     MAX_REMEMBERED,
+    AccountMemory,
     ModelShape,
-    ShapeMemory,
     is_bare,
     may_be_shape,
     model_fields,
@@ -87,7 +87,7 @@ def test_what_may_be_a_matter_of_the_shape(error: ConnectError, suspect: bool, b
 
 
 def test_memory() -> None:
-    memory = ShapeMemory()
+    memory = AccountMemory()
     memory.belongs_to("ann")
     memory.worked("a", DETAILS)
     assert (memory.known("a"), memory.known("b")) == (DETAILS, DETAILS)
@@ -95,12 +95,17 @@ def test_memory() -> None:
     assert (memory.known("a"), memory.known("c")) == (DETAILS, BASE)
     memory.belongs_to("ann")
     assert memory.known("a") is DETAILS
+    memory.took_simplest("a")
+    assert (memory.is_strict("a"), memory.is_strict("b")) == (True, False)
     memory.belongs_to("bob")
     assert memory.known("a") is None
+    assert not memory.is_strict("a")
 
 
 def test_memory_is_bounded() -> None:
-    memory = ShapeMemory()
+    memory = AccountMemory()
     for number in range(MAX_REMEMBERED * 2):
         memory.worked(f"m{number}", DETAILS)
-    assert len(memory._models) == MAX_REMEMBERED
+        memory.took_simplest(f"m{number}")
+    assert len(memory._models) == len(memory._strict) == MAX_REMEMBERED
+    assert memory.is_strict(f"m{MAX_REMEMBERED * 2 - 1}")

@@ -1,6 +1,7 @@
 """Schemas fitted to a model's family: the simulator's rules take them, and they take what the client's own take."""
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -10,11 +11,10 @@ from jsonschema import Draft202012Validator
 from jsonschema.validators import validator_for
 
 from caretway.backends.agent_api import tool_schemas
-from caretway.backends.agent_api.tool_schemas import NO_RULES, RULES, fit_schema, fit_tools, rules_for
+from caretway.backends.agent_api.tool_schemas import NO_RULES, RULES, STRICTEST, fit_schema, fit_tools, rules_for
 from caretway.core.json_schema.document import Budget
 from caretway.core.request import ToolSpec
-from caretway.simulator import catalogue
-from caretway.simulator.schema_rules import refused
+from caretway.simulator import catalogue, schema_rules
 from unit.builtin_tools.redirect.client_tools import CLIENTS, MADE_LISTS, tools_of
 
 Schema = dict[str, Any]
@@ -28,6 +28,14 @@ def args(**properties: Any) -> Schema:
 def takes(schema: Any, value: Any) -> bool:
     of = validator_for(schema, default=Draft202012Validator)
     return bool(of(schema).is_valid(value))
+
+
+ANY = "any maker"
+EVERY = {**RULES, ANY: STRICTEST}
+
+
+def refused(schema: Mapping[str, Any], family: Any) -> str:
+    return schema_rules.refused(schema, family, strict=family == ANY)
 
 
 @pytest.mark.parametrize(
@@ -158,15 +166,42 @@ def test_fitting(name: str, family: Any, schema: Schema, wanted: Schema, changes
             assert fitted == outer(schema)
 
 
+MIXED: list[tuple[str, Schema, Schema]] = [
+    (
+        "an optional enum",
+        {"anyOf": [{"enum": ["a", "b"]}, NULL]},
+        {"type": ["string", "null"], "description": "One of: a, b, null."},
+    ),
+    (
+        "a tuple of two types",
+        {"type": "array", "prefixItems": [TEXT, WHOLE], "minItems": 2, "maxItems": 2},
+        {"items": {"type": ["string", "integer"]}, "description": "In this order: string; integer."},
+    ),
+    (
+        "values of several kinds",
+        {"enum": ["a", 1, 3, None]},
+        {"type": ["string", "integer", "null"], "minimum": 1, "maximum": 3, "description": "One of: a, 1, 3, null."},
+    ),
+    ("texts", {"enum": ["a", "b"]}, {"enum": ["a", "b"]}),
+]
+
+
+@pytest.mark.parametrize(("schema", "wanted"), [row[1:] for row in MIXED], ids=[row[0] for row in MIXED])
+def test_what_one_rule_brings_the_other_takes_away(schema: Schema, wanted: Schema) -> None:
+    fitted, _ = fit_schema(args(x=schema), STRICTEST)
+    assert within(args(x=wanted), fitted), fitted
+    assert refused(fitted, ANY) == ""
+
+
 TREE = {
     "$defs": {"Node": args(value=WHOLE, children={"type": "array", "items": {"$ref": "#/$defs/Node"}})},
     **args(tree={"$ref": "#/$defs/Node", "description": "the tree"}),
 }
 
 
-@pytest.mark.parametrize("family", RULES)
+@pytest.mark.parametrize("family", EVERY)
 def test_references_are_resolved(family: str) -> None:
-    fitted, changed = fit_schema(TREE, RULES[family])
+    fitted, changed = fit_schema(TREE, EVERY[family])
     assert "references" in changed
     again = {"type": "object", "description": "Again what stands around it."}
     assert within(
@@ -201,18 +236,18 @@ VALID: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("family", ["fable", "gemini", "grok", "kimi"])
+@pytest.mark.parametrize("family", EVERY)
 @pytest.mark.parametrize(("client", "name", "value"), VALID)
 def test_what_the_client_takes_can_be_said(client: str, name: str, value: Any, family: str) -> None:
     own = next(tool.schema for tool in tools_of(client) if tool.name == name)
     assert takes(own, value)
-    assert takes(fit_schema(own, RULES[family])[0], value)
+    assert takes(fit_schema(own, EVERY[family])[0], value)
 
 
 @pytest.mark.parametrize("client", [*CLIENTS, *MADE_LISTS])
 def test_the_tools_of_clients_are_taken(client: str) -> None:
-    for family in ("fable", "gemini", "grok", "kimi", "gpt", "composer"):
-        fitted = fit_tools(tools_of(client), RULES.get(family, NO_RULES))
+    for family in (*EVERY, "gpt", "composer"):
+        fitted = fit_tools(tools_of(client), EVERY.get(family, NO_RULES))
         for before, after in zip(tools_of(client), fitted.tools, strict=True):
             assert refused(after.schema, family) == ""
             validator_for(after.schema, default=Draft202012Validator).check_schema(dict(after.schema))
@@ -249,10 +284,10 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("schema", HOSTILE, ids=range(len(HOSTILE)))
-@pytest.mark.parametrize("family", ["fable", "gemini"])
+@pytest.mark.parametrize("family", ["fable", "gemini", ANY])
 def test_what_takes_too_long_becomes_a_list_of_names(schema: Schema, family: Any) -> None:
     budget = Budget(tool_schemas.MAX_STEPS)
-    fitted, changed = fit_schema(schema, RULES[family], budget)
+    fitted, changed = fit_schema(schema, EVERY[family], budget)
     assert refused(fitted, family) == ""
     assert changed
     if budget.left < 0:
@@ -265,9 +300,10 @@ def test_deep_schemas_end(monkeypatch: pytest.MonkeyPatch) -> None:
     deep: Schema = {"anyOf": [TEXT, NULL]}
     for _ in range(tool_schemas.MAX_DEPTH * 2):
         deep = args(x=deep)
-    fitted, changed = fit_schema(deep, RULES["fable"])
-    assert "depth" in changed
-    assert refused(fitted, "fable") == ""
+    for family in ("fable", ANY):
+        fitted, changed = fit_schema(deep, EVERY[family])
+        assert "depth" in changed
+        assert refused(fitted, family) == ""
     monkeypatch.setattr(tool_schemas, "MAX_DEPTH", sys.getrecursionlimit())
     assert refused(fit_schema(deep, RULES["fable"])[0], "fable") == ""
 
@@ -288,8 +324,8 @@ def test_deep_schemas_end(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_broken_schemas_are_made_harmless(schema: Schema) -> None:
-    for family in ("fable", "gemini"):
-        assert refused(fit_schema(schema, RULES[family])[0], family) == ""
+    for family in ("fable", "gemini", ANY):
+        assert refused(fit_schema(schema, EVERY[family])[0], family) == ""
 
 
 def test_the_budget_is_for_the_whole_list() -> None:
@@ -354,8 +390,8 @@ SCHEMAS = st.recursive(LEAVES, nest, max_leaves=8)
 def test_whatever_a_client_takes_can_be_said(properties: Schema, shared: Any, value: Schema) -> None:
     own = closed(properties) | {"$defs": {"D": shared if "$ref" not in str(shared) else {}}}
     good = takes(own, value)
-    for family in ("fable", "gemini"):
-        fitted, _ = fit_schema(own, RULES[family])
+    for family in ("fable", "gemini", ANY):
+        fitted, _ = fit_schema(own, EVERY[family])
         assert refused(fitted, family) == ""
         assert not good or takes(fitted, value), fitted
 
@@ -377,5 +413,5 @@ JUNK = st.recursive(
 @given(st.dictionaries(WORDS, JUNK, max_size=5))
 @settings(max_examples=200, deadline=None)
 def test_any_json_becomes_a_schema_that_is_taken(junk: Schema) -> None:
-    for family in ("fable", "gemini"):
-        assert refused(fit_schema(junk, RULES[family])[0], family) == ""
+    for family in ("fable", "gemini", ANY):
+        assert refused(fit_schema(junk, EVERY[family])[0], family) == ""

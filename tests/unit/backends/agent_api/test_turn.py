@@ -2,6 +2,7 @@
 reader does to its stream."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -9,12 +10,15 @@ from caretway.backends.agent_api.compose import Composer, RunContext
 from caretway.backends.agent_api.conversation import Conversation
 from caretway.backends.agent_api.turn import AgentTurn
 from caretway.backends.agent_api.turn_clock import ConversationLimits
+from caretway.backends.agent_api.turn_ports import QuotaCheck, Simplify
 from caretway.builtin_tools.decisions import Refuse
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import Event, TextDelta, TurnFailed, TurnStarted
 from caretway.core.request import Message, Role, Text, TurnRequest
 from caretway.cursor_transport.ports import RunHandler, RunStream
-from caretway.wire.messages import pb
+from caretway.wire.envelope import End
+from caretway.wire.errors import ConnectError, write_end
+from caretway.wire.messages import ai, pb
 
 
 class Stream:
@@ -69,13 +73,13 @@ class Opener:
         return self.stream
 
 
-def begun(opener: Opener) -> AgentTurn:
+def begun(opener: Opener, quota: QuotaCheck | None = None, simplify: Simplify | None = None) -> AgentTurn:
     request = TurnRequest("model", (Message(Role.USER, (Text("hello"),)),))
     opening = Composer(RunContext()).compose(request, conversation_id="c", run_id="r")
     conversation = Conversation(
         opening, request, policy=lambda _: Refuse("no"), limits=ConversationLimits(), fetch_blob=lambda _: None
     )
-    turn = AgentTurn("agent", conversation, opener, renewable=False, buffer_bytes=1000)
+    turn = AgentTurn("agent", conversation, opener, renewable=False, buffer_bytes=1000, quota=quota, simplify=simplify)
     turn.start()
     return turn
 
@@ -125,6 +129,28 @@ async def test_trouble_is_an_event(now: bool, trouble: Exception, kind: ErrorKin
         await asyncio.sleep(0)
         events += turn.take()
     assert (events[0], events[-1].error.kind) == (TurnStarted(2), kind)
+    await turn.aclose()
+
+
+BARE = ConnectError("resource_exhausted", "Error")
+SCHEMA = ConnectError("internal", error=ai.ErrorDetails.ERROR_PROVIDER_ERROR, info=(("providerStatusCode", "400"),))
+
+
+@pytest.mark.parametrize(("error", "code"), [(BARE, "refused_without_reason"), (SCHEMA, "tool_schema_refused")])
+async def test_a_remedy_that_fails_leaves_the_refusal(error: ConnectError, code: str) -> None:
+    async def broken() -> Any:
+        raise KeyError("bug")
+
+    opener = Opener(now=True)
+    turn = begun(opener, broken, broken)
+    assert opener.handler is not None
+    opener.handler.on_messages([End(write_end(error))])
+    events = turn.take()
+    async with asyncio.timeout(20):
+        while not isinstance(events[-1], TurnFailed):
+            await asyncio.sleep(0)
+            events += turn.take()
+    assert events[-1].error.code == code
     await turn.aclose()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from caretway.builtin_tools.local import shell
+from caretway.builtin_tools.local import tools as local_tools
 from caretway.wire.messages import pb
 from unit.builtin_tools.local.asking import SYSTEM, answers, ask, tools
 
@@ -177,8 +178,8 @@ async def test_so_many_run_at_once_and_no_more(tmp_path: Path) -> None:
     local = tools(tmp_path)
     command = "n=$(ls running | wc -l); touch running/$$; echo $n; sleep 0.2; rm running/$$"
     (tmp_path / "running").mkdir()
-    results = await asyncio.gather(*(ask(local, "shell", command=command) for _ in range(shell.AT_ONCE * 2)))
-    assert max(int(value.stdout) for _, value in results) < shell.AT_ONCE
+    results = await asyncio.gather(*(ask(local, "shell", command=command) for _ in range(local_tools.AT_ONCE * 2)))
+    assert max(int(value.stdout) for _, value in results) < local_tools.AT_ONCE
 
 
 async def test_one_that_closes_its_output_is_waited_for(tmp_path: Path) -> None:

@@ -1,0 +1,27 @@
+"""What a turn is given by its backend: how attempts are opened, and whom to ask or tell when a run is refused."""
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from ...core.errors import GatewayError
+from ...cursor_transport.ports import RunHandler, RunStream
+from .compose import Opening
+
+QuotaCheck = Callable[[], Awaitable[GatewayError | None]]
+"""What to tell the client when the account's usage is spent; None when it is not, or nobody knows."""
+Learned = Callable[[int, bool], None]
+"""Is told which way to ask for the model was understood, and whether the schemas had to be simplified."""
+Simplify = Callable[[], Awaitable[Opening | None]]
+"""The opening with simpler schemas; None when there is nothing to simplify."""
+
+
+class Opener(Protocol):
+    """Opens the attempts of one run."""
+
+    def open_now(self, handler: RunHandler) -> RunStream | None:
+        """The first attempt, when nothing has to be waited for; None: nothing was done."""
+        ...
+
+    async def open(self, handler: RunHandler, *, refused: bool, alone: bool) -> RunStream:
+        """`refused`: the credentials of the attempt before were. `alone`: on a connection of its own."""
+        ...

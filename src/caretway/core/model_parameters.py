@@ -1,0 +1,16 @@
+"""Parameters of models as their makers spell them: which ones are a rung of effort, and how large a window is. Pure."""
+
+from typing import Final
+
+EFFORT_IDS: Final = ("effort", "reasoning", "reasoning_effort")
+"""Parameters that are a rung of effort, whatever a model's maker calls it."""
+THOUGHT_IDS: Final = frozenset({"thinking", *EFFORT_IDS})
+"""Parameters that say how much a model thinks, or whether."""
+
+
+def window(value: str) -> int | None:
+    """`200k` -> 200000; None when it is no window."""
+    number, unit = value[:-1], value[-1:].lower()
+    if not number.isascii() or not number.isdigit() or len(number) > 6 or unit not in ("k", "m"):
+        return None
+    return int(number) * (1000 if unit == "k" else 1_000_000)
