@@ -116,7 +116,7 @@ class Answer(ABC):
             return
         try:
             self._on_deadline()
-        except Exception as failure:
+        except Exception as failure:  # whatever it is, the client is told
             self._end(failure)
         self._writer.wake_at(self._next_deadline(), self._check_deadline)
 
@@ -162,7 +162,7 @@ class WholeAnswer(Answer):
                 self.first_at = time.perf_counter()
             if self._response.over:
                 self._answer()
-        except Exception as failure:
+        except Exception as failure:  # whatever it is, the client is told
             self._end(failure)
 
     def _answer(self) -> None:
@@ -212,7 +212,7 @@ class StreamedAnswer(Answer):
                         data = one_line(data)
                     self._writer.write(data)
                     self._spoken = self._loop.time()
-        except Exception as failure:
+        except Exception as failure:  # whatever it is, the client is told
             self._end(failure)
 
     def _begin(self, events: list[Event]) -> None:

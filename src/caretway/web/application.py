@@ -88,7 +88,7 @@ class Application:
                 await matched.handler(HttpCall(self._state, tenant, matched, request, response, request_id, headers))
         except GatewayError as error:
             send_error(response, self.dialect(request.path), error, headers)
-        except Exception:
+        except Exception:  # the last net: logged whole, and the client gets a number to look for
             log.exception("%s %s %s failed", request_id, request.method, request.path)
             if response.started:
                 response.abort()

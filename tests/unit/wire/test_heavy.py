@@ -22,7 +22,7 @@ from .recordings import Run, all_runs
 
 
 def update(**fields: object) -> bytes:
-    return pb.AgentServerMessage(interaction_update=pb.InteractionUpdate(**fields)).SerializeToString()  # type: ignore[arg-type]
+    return pb.AgentServerMessage(interaction_update=pb.InteractionUpdate(**fields)).SerializeToString()  # type: ignore[arg-type]  # by name
 
 
 def text(words: str) -> bytes:
@@ -66,7 +66,7 @@ def _ids(count: int) -> bytes:
 def _asked(values: int = 0, size: int = 0) -> bytes:
     args = pb.McpArgs(name="x")
     for _ in range(values):
-        args.args["list"].list_value.values.add().null_value = 0  # type: ignore[assignment]
+        args.args["list"].list_value.values.add().null_value = 0  # type: ignore[assignment]  # an enum
     args.args["text"].string_value = "x" * size
     return pb.AgentServerMessage(exec_server_message=pb.ExecServerMessage(id=1, mcp_args=args)).SerializeToString()
 

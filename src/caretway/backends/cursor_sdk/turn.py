@@ -381,13 +381,8 @@ class SdkTurn:
             self._progressed = now
         left = self._progressed + limit - now
         if left <= 0:
-            self._fail(
-                GatewayError(
-                    ErrorKind.TIMEOUT,
-                    f"Cursor has made no progress for {limit:.0f} s.",
-                    hint="Try again; if it keeps happening, choose another model.",
-                )
-            )
+            hint = "Try again; if it keeps happening, choose another model."
+            self._fail(GatewayError(ErrorKind.TIMEOUT, f"Cursor has made no progress for {limit:.0f} s.", hint=hint))
             return
         self._clock = self._loop.call_later(left, self._tick)
 
