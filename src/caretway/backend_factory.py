@@ -303,7 +303,7 @@ def _setup(settings: Settings, name: str, standing: Any) -> AgentSetup:
             retries=settings.agent_retries,
         ),
         surroundings=RunContext(
-            os_version=f"{platform.system().lower()} {platform.release()}",
+            os_version=platform.system().lower(),
             time_zone=settings.agent_timezone,
             system_delivery=settings.system_delivery,
             history_carrier=settings.history_carrier,

@@ -119,12 +119,6 @@ async def test_a_tool_loop_with_one_switch_flipped(name: str, flip: dict[str, An
         assert client.stats()["runs_opened"] == 1
 
 
-async def test_r7_reasoning_that_only_counts_tokens(transport: str) -> None:
-    async with gateway(transport, manners=LIVE, progress_timeout=0.6) as client:
-        assert (await client.chat("sim: ponder 1500\nsim: say hi")).text == "hi"
-        assert client.stats()["runs_opened"] == 1
-
-
 async def test_r9_an_end_without_turn_ended_is_a_cut(transport: str) -> None:
     async with gateway(transport, manners=LIVE) as client:
         assert (await client.chat("sim: say a\nsim: leave\nsim: say b")).text == "a\nb"

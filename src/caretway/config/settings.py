@@ -42,7 +42,7 @@ TransportName = Literal["auto", "h2", "http1"]
 SessionName = Literal["auto", "fresh", "required"]
 ThinkingName = Literal["visible", "hide", "inline"]
 PromptStyle = Literal["tags", "transcript"]
-SystemDelivery = Literal["rule", "root"]
+SystemDelivery = Literal["rule", "message"]
 HistoryCarrier = Literal["root", "typed"]
 ReplayAction = Literal["message", "resume"]
 SdkSystemDelivery = Literal["message", "rules"]
@@ -306,7 +306,7 @@ class Settings:
         default="rule",
         metadata=_cursor(
             choice(get_args(SystemDelivery)),
-            "How to send the system prompt: as a rule, or in the root prompt.",
+            "How to send the system prompt: as a rule, or as a first message of the user.",
             advanced=True,
         ),
     )

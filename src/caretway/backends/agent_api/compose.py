@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError
 from ...core.errors import ErrorKind, GatewayError
 from ...core.estimate import message_chars, tokens
 from ...core.request import Image, Message, Role, Text, ToolResult, TurnRequest
-from ...wire.blobs import blob_id, write_message
+from ...wire.blobs import blob_id, text_part, write_message
 from ...wire.embedding import around, embed, tag
 from ...wire.messages import pb
 from .model_shapes import ModelShape, model_fields
@@ -28,6 +28,8 @@ from .tool_schemas import rules_for
 
 GO_ON: Final = "Continue."
 """A run needs words of the user. A history that ends with the assistant's own says only this."""
+RULES: Final = "<rules>\n{}\n</rules>"
+"""Instructions as a message of the user."""
 GO_ON_WITH_RESULTS: Final = "Continue with the results of the tools above."
 
 _RUN_REQUEST: Final = tag(pb.AgentClientMessage, "run_request")
@@ -56,7 +58,8 @@ class RunContext:
     os_version: str = ""
     shell: str = ""
     time_zone: str = ""
-    system_delivery: Literal["rule", "root"] = "rule"
+    system_delivery: Literal["rule", "message"] = "rule"
+    """Cursor drops root messages of the role `system`: instructions are a rule, or a message of the user."""
     history_carrier: Literal["root", "typed"] = "root"
     replay_action: Literal["message", "resume"] = "message"
     """How a replayed history that ends with tool results is asked to go on."""
@@ -157,7 +160,7 @@ class Composer:
             if newest is None and self._surroundings.replay_action == "message":
                 newest = _WITH_RESULTS
             history = sendable(history)
-            root = [] if as_rule or not system else [write_message("system", system)]
+            root = [] if as_rule or not system else [write_message("user", [text_part(RULES.format(system))])]
             if self._surroundings.history_carrier == "typed" and newest is not None:
                 typed = embed(_HISTORY, typed_history(history).SerializeToString())
             else:

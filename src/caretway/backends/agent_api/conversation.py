@@ -186,6 +186,7 @@ class Conversation(RunLife):
             case "interaction_update":
                 self._update(message.interaction_update, now)
             case "kv_server_message":
+                self.watch.progressed = now
                 answer = self._blobs.answer(message.kv_server_message)  # at once, also while parked
                 if answer is not None:
                     self.outgoing.append(answer)
@@ -199,6 +200,7 @@ class Conversation(RunLife):
                 if aborted is not None and aborted.here:
                     self.aborted_jobs = (*self.aborted_jobs, aborted)
             case "interaction_query":
+                self.watch.progressed = now
                 self._tally.calling()
                 self._tally.answered()
                 self.outgoing.append(answer_query(message.interaction_query, self._web, self._tools))
