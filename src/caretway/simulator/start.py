@@ -135,7 +135,7 @@ async def open_conversation(
         history.extend(new)
 
     roots = [message.text for message in history if message.role == "system"]
-    texts = ([SYSTEM_PROMPT] if manners.drops_system_roots else roots) + custom + _told_rules(history)
+    texts = ([SYSTEM_PROMPT, *_told_rules(history)] if manners.drops_system_roots else roots) + custom
     preamble = bool(tools) or not request.HasField("mcp_tools") or not manners.empty_tools_drop_preamble
     prompt = "\n".join(dict.fromkeys(texts))
     return SimConversation(history, prompt, tools, ledger, chosen.label, request.conversation_id, preamble)

@@ -22,6 +22,7 @@ from ...wire.embedding import around, embed, tag
 from ...wire.messages import pb
 from .model_shapes import ModelShape, model_fields
 from .offered_tools import OfferedTools
+from .pictures import picture_warning
 from .replayed_history import root_messages, sendable, typed_history
 from .sent_limits import check_tools, check_user_text, fit_history
 from .tool_schemas import rules_for
@@ -97,6 +98,8 @@ class Opening(msgspec.Struct, frozen=True):
     what is new; else everything that was sent, and what Cursor puts before it. For usage estimates only."""
     adapted: str = ""
     """What of the request was changed for the model."""
+    pictures: str = ""
+    """What may keep the model from seeing its pictures."""
 
     def renamed(self, conversation_id: str) -> "Opening":
         """The same as another conversation; one that goes on keeps its name."""
@@ -175,6 +178,7 @@ class Composer:
             check_tools(len(tools), offer.size)
             if newest is not None:
                 check_user_text(newest.text)
+        pictures = [part for part in newest.parts if isinstance(part, Image)] if newest is not None else []
         where = self._nowhere if workspace is None else _environment(self._surroundings, workspace)
         rule = embed(_RULE, system.encode()) if system and as_rule else b""
         if known := 0 if checkpoint is None else _used_tokens(checkpoint):
@@ -187,7 +191,7 @@ class Composer:
             ids=(embed(_CONVERSATION, conversation_id.encode()), embed(_RUN, run_id.encode()) + _NO_QUERIES),
             models=model_fields(request.model, request.parameters, request.choice, shapes),
             state=state,
-            words=_user_message(newest).SerializeToString() if newest is not None else None,
+            words=_user_message(newest, pictures).SerializeToString() if newest is not None else None,
             history=typed,
             context=(where, offer.in_context, rule, self._rest),
             tools=offer.in_run,
@@ -196,6 +200,7 @@ class Composer:
             model=request.model,
             context_tokens=known + tokens(chars),
             adapted=offer.told,
+            pictures=picture_warning(pictures, request.model, request.choice.images) if pictures else "",
         )
 
 
@@ -300,9 +305,9 @@ def _picture_id(data: bytes, number: int) -> str:
     return str(UUID(bytes=blob_id(blob_id(data) + number.to_bytes(4, "big"))[:16], version=4))
 
 
-def _user_message(message: Message) -> pb.UserMessage:
+def _user_message(message: Message, pictures: Sequence[Image]) -> pb.UserMessage:
     user = pb.UserMessage(text=message.text)
-    for number, image in enumerate([part for part in message.parts if isinstance(part, Image)]):
+    for number, image in enumerate(pictures):
         user.selected_context.selected_images.add(
             uuid=_picture_id(image.data, number), mime_type=image.mime_type, data=image.data
         )
