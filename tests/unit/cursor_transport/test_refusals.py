@@ -10,6 +10,8 @@ from caretway.cursor_transport.refusals import (
     REFUSALS,
     SUSPECTS,
     TELLS,
+    CHAT_CAUSES,
+    PROGRAM_CAUSES,
     AskedRun,
     is_own,
     may_be_conversation,
@@ -156,6 +158,9 @@ LEFT = [
     (AskedRun("gpt-5.4", tools=True), "region shape version usage plan schema capacity"),
     (AskedRun("gpt-5.4", history=True), "region shape version usage plan ids capacity"),
     (AskedRun("composer-2.5"), "shape version plan capacity"),
+    (AskedRun("gpt-5.4", only=PROGRAM_CAUSES), "region usage plan capacity"),
+    (AskedRun("gpt-5.4", only=CHAT_CAUSES), "region version usage plan capacity"),
+    (AskedRun("composer-2.5", only=PROGRAM_CAUSES), "plan capacity"),
     (AskedRun("gpt-5.4", tools=True, history=True, heard=True), "usage capacity"),
     (AskedRun("composer-2.5", heard=True), "capacity"),
 ]

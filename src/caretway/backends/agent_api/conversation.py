@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 
 from ...builtin_tools import execs
 from ...builtin_tools.decisions import Convert, Policy, Redirect, Refuse, RunHere
-from ...builtin_tools.queries import WebSearch, answer_query
+from ...builtin_tools.queries import WebSearch, answer_query, plan_text
 from ...core.errors import ErrorKind, GatewayError
 from ...core.events import Event, ReasoningDelta, TextDelta, TurnEnded, TurnStarted, UsageReported
 from ...core.recovery import Cause
@@ -204,6 +204,8 @@ class Conversation(RunLife):
                 self._tally.calling()
                 self._tally.answered()
                 self.outgoing.append(answer_query(message.interaction_query, self._web, self._tools))
+                if plan := plan_text(message.interaction_query):
+                    self._words(deltas.TEXT, plan, now)  # always the same: an attempt may repeat it
             case _:
                 pass  # newer servers say more than we know; silence is what the official client answers too
 
