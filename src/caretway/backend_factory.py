@@ -308,6 +308,7 @@ def _setup(settings: Settings, name: str, standing: Any) -> AgentSetup:
             system_delivery=settings.system_delivery,
             history_carrier=settings.history_carrier,
             replay_action=settings.replay_action,
+            replay_tool_names=settings.replay_tool_names,
             web=settings.web_search == "cursor",
         ),
         buffer_bytes=settings.stream_buffer_bytes,

@@ -214,3 +214,13 @@ async def test_u1_each_response_tells_its_own_step(transport: str) -> None:
         run = second.usage["caretway"]["run"]
         assert run["input_tokens"] > 1.5 * second.usage["prompt_tokens"], "two model calls"
         assert first.usage["prompt_tokens"] <= second.usage["prompt_tokens"] < run["input_tokens"]
+
+
+async def test_l7_composer_is_told_to_call_and_not_to_narrate(transport: str) -> None:
+    rule = "call it. Do not describe the call"
+    async with gateway(transport, manners=SWIFT) as client:
+        system = {"role": "system", "content": "Be kind."}
+        told = await client.chat([system, user("sim: instructions")], tools=TOOLS, model="composer-2.5")
+        assert rule in told.text and "Be kind." in told.text
+        assert rule not in (await client.chat("sim: instructions", model="composer-2.5")).text, "there is nothing to call"
+        assert rule not in (await client.chat("sim: instructions", tools=TOOLS, model="gpt-5.4")).text

@@ -45,6 +45,7 @@ PromptStyle = Literal["tags", "transcript"]
 SystemDelivery = Literal["rule", "message"]
 HistoryCarrier = Literal["root", "typed"]
 ReplayAction = Literal["message", "resume"]
+ReplayToolNames = Literal["plain", "prefixed"]
 SdkSystemDelivery = Literal["message", "rules"]
 CliTransport = Literal["auto", "acp", "print"]
 CliMode = Literal["ask", "plan", "agent"]
@@ -323,6 +324,14 @@ class Settings:
         metadata=_cursor(
             choice(get_args(ReplayAction)),
             "How a replayed history that ends with tool results goes on: asked in words, or resumed.",
+            advanced=True,
+        ),
+    )
+    replay_tool_names: ReplayToolNames = field(
+        default="plain",
+        metadata=_cursor(
+            choice(get_args(ReplayToolNames)),
+            "Names of tools in a replayed history: the client's, or with the prefix that the model sees.",
             advanced=True,
         ),
     )

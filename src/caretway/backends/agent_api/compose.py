@@ -21,7 +21,7 @@ from ...wire.blobs import blob_id, text_part, write_message
 from ...wire.embedding import around, embed, tag
 from ...wire.messages import pb
 from .model_shapes import ModelShape, model_fields
-from .offered_tools import OfferedTools
+from .offered_tools import PROVIDER, OfferedTools
 from .pictures import picture_warning
 from .replayed_history import root_messages, sendable, typed_history
 from .sent_limits import check_tools, check_user_text, fit_history
@@ -31,6 +31,9 @@ GO_ON: Final = "Continue."
 """A run needs words of the user. A history that ends with the assistant's own says only this."""
 RULES: Final = "<rules>\n{}\n</rules>"
 """Instructions as a message of the user."""
+NARRATORS: Final = "composer"
+"""Models of this name tell of a call instead of making it, if nobody asks them not to."""
+CALL_IT: Final = "When you want to use a tool, call it. Do not describe the call in text instead."
 GO_ON_WITH_RESULTS: Final = "Continue with the results of the tools above."
 
 _RUN_REQUEST: Final = tag(pb.AgentClientMessage, "run_request")
@@ -64,6 +67,8 @@ class RunContext:
     history_carrier: Literal["root", "typed"] = "root"
     replay_action: Literal["message", "resume"] = "message"
     """How a replayed history that ends with tool results is asked to go on."""
+    replay_tool_names: Literal["plain", "prefixed"] = "plain"
+    """Tools in a replayed history by the client's names, or as the model sees them."""
     web: bool = False
     """Cursor may search the web by itself."""
 
@@ -134,6 +139,7 @@ class Composer:
         self._surroundings = surroundings
         self._max_message_bytes = max_message_bytes
         self._nowhere = _environment(surroundings, None)
+        self._prefix = f"mcp_{PROVIDER}_" if surroundings.replay_tool_names == "prefixed" else ""
         self._tools = OfferedTools()
         self._rest = _rest_of_context(surroundings)
 
@@ -167,7 +173,8 @@ class Composer:
             if self._surroundings.history_carrier == "typed" and newest is not None:
                 typed = embed(_HISTORY, typed_history(history).SerializeToString())
             else:
-                root += root_messages(fit_history(history, request.model) if self._check_limits else history)
+                fitted = fit_history(history, request.model) if self._check_limits else history
+                root += root_messages(fitted, self._prefix)
             if root:
                 ids = [blob_id(data) for data in root]
                 blobs = dict(zip(ids, root, strict=True))
@@ -290,12 +297,15 @@ def _joined(messages: Sequence[Message]) -> Message:
 
 
 def _tool_rule(request: TurnRequest) -> str:
-    """`tool_choice` has no field on the wire: it is a rule to the model, checked when the step ends."""
+    """`tool_choice` has no field on the wire: it is a rule to the model, checked when the step ends. Some models are
+    told a rule anyway."""
     match request.tool_choice.mode:
         case "required" if request.tools:
             return "You must call at least one of the offered tools before you answer in text."
         case "named":
             return f"You must call the tool `{request.tool_choice.name}` before you answer in text."
+        case "auto" if request.tools and request.model.startswith(NARRATORS):
+            return CALL_IT
         case _:
             return ""
 
