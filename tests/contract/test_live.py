@@ -228,13 +228,14 @@ async def test_s9_an_edit_is_a_read_and_a_write_under_one_id(transport: str, str
     """Each becomes a call of the client's own tools, with an id of its own, and the file is read byte for byte."""
     content = "\tone\r\ntwo  \n\n"
     written = json.dumps({"path": "/w/a", "fileText": content + "three", "toolCallId": "edit-1"})
-    script = f'sim: exec read {{"path": "/w/a", "toolCallId": "edit-1"}}\nsim: result\nsim: exec write {written}\nsim: say done'
+    read = 'sim: exec read {"path": "/w/a", "toolCallId": "edit-1"}'
+    script = f"{read}\nsim: result\nsim: exec write {written}\nsim: say done"
     messages: list[dict[str, Any]] = [{"role": "user", "content": script}]
     tools = [tool("Read", "file_path"), tool("Write", "file_path", "content")]
     async with gateway(transport, manners=LIVE) as client:
-        read = await client.chat(messages, tools=tools, stream=stream)
-        (first,) = read.calls
-        messages += [read.message, result(first, content)]
+        begun = await client.chat(messages, tools=tools, stream=stream)
+        (first,) = begun.calls
+        messages += [begun.message, result(first, content)]
         write = await client.chat(messages, tools=tools, stream=stream)
         (second,) = write.calls
         assert (first["function"]["name"], second["function"]["name"]) == ("Read", "Write")

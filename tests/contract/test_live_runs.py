@@ -1,4 +1,4 @@
-"""Runs as others recorded them, gateway against the profile `live` on real sockets; each test carries its row's name."""
+"""Runs as others recorded them, gateway against the profile `live` on real sockets. Tests carry the names of rows."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ def user(words: str) -> dict[str, Any]:
 
 async def loop(client: Client, script: str, *, stream: bool = False, model: str = "sim-auto") -> list[str]:
     """The names of the calls of one conversation in order, and its last words; every call is answered with its key."""
-    messages, said = [user(script)], []
+    messages, said = [user(script)], list[str]()
     while True:
         answer = await client.chat(messages, tools=TOOLS, stream=stream, model=model)
         assert answer.status == 200, answer.error
@@ -37,7 +37,9 @@ async def loop(client: Client, script: str, *, stream: bool = False, model: str 
             messages.append(result(call, json.loads(call["function"]["arguments"]).get("key", "nothing")))
 
 
-CALLED = f'sim: call lookup {{"key": "{LONG_KEY}"}}\nsim: call other {{}}\nsim: call lookup {{"key": "last"}}\nsim: result'
+CALLED = (
+    f'sim: call lookup {{"key": "{LONG_KEY}"}}\nsim: call other {{}}\nsim: call lookup {{"key": "last"}}\nsim: result'
+)
 
 
 @pytest.mark.parametrize("told", ["all so far", "pieces"])
@@ -75,7 +77,8 @@ async def test_r7_every_kind_of_progress_counts(transport: str, by: str) -> None
     async with gateway(transport, manners=SWIFT, progress_timeout=1, client_heartbeat=0.1) as client:
         assert (await client.chat(f"sim: ponder 3000 {by}\nsim: say hi")).text == "hi"
         assert client.stats()["runs_opened"] == 1
-        assert "made no progress" in (await client.chat("sim: hang")).error["message"]
+        stalled = await client.chat("sim: hang")
+        assert stalled.error is not None and "made no progress" in stalled.error["message"]
 
 
 async def test_r9_a_body_that_stays_open_keeps_nobody_waiting(transport: str, stream: bool) -> None:
@@ -198,9 +201,15 @@ async def test_u1_u2_tokens_of_the_cache(transport: str, manners: Manners) -> No
         cached = chat.get("prompt_tokens_details", {}).get("cached_tokens", 0)
         assert 0 <= cached <= chat["prompt_tokens"]
         assert (cached > 0) is (manners is SWIFT)
-        body = {"model": "sim-auto", "max_tokens": 9, "messages": [*talk, {"role": "assistant", "content": "x"}, user("sim: say")]}
+        body = {
+            "model": "sim-auto",
+            "max_tokens": 9,
+            "messages": [*talk, {"role": "assistant", "content": "x"}, user("sim: say")],
+        }
         told = (await client.http.post("/v1/messages", json=body)).json()["usage"]
-        whole = told["input_tokens"] + (told["cache_read_input_tokens"] or 0) + (told["cache_creation_input_tokens"] or 0)
+        whole = (
+            told["input_tokens"] + (told["cache_read_input_tokens"] or 0) + (told["cache_creation_input_tokens"] or 0)
+        )
         assert 0 < told["input_tokens"] <= whole < 2 * chat["prompt_tokens"]
 
 
@@ -222,5 +231,7 @@ async def test_l7_composer_is_told_to_call_and_not_to_narrate(transport: str) ->
         system = {"role": "system", "content": "Be kind."}
         told = await client.chat([system, user("sim: instructions")], tools=TOOLS, model="composer-2.5")
         assert rule in told.text and "Be kind." in told.text
-        assert rule not in (await client.chat("sim: instructions", model="composer-2.5")).text, "there is nothing to call"
+        assert rule not in (await client.chat("sim: instructions", model="composer-2.5")).text, (
+            "there is nothing to call"
+        )
         assert rule not in (await client.chat("sim: instructions", tools=TOOLS, model="gpt-5.4")).text

@@ -86,7 +86,9 @@ BUILT_IN = [
 ]
 
 
-@pytest.mark.parametrize(("client", "exec_", "name", "arguments"), BUILT_IN, ids=["commands", "queries", "kilo", "dash"])
+@pytest.mark.parametrize(
+    ("client", "exec_", "name", "arguments"), BUILT_IN, ids=["commands", "queries", "kilo", "dash"]
+)
 async def test_a_built_in_call_reaches_the_clients_own_tool(
     live: Client, client: Any, exec_: str, name: str, arguments: dict[str, Any]
 ) -> None:

@@ -7,11 +7,11 @@ import pytest
 from caretway.core.errors import RETRYABLE, ErrorKind
 from caretway.cursor_transport.faults import fault_from_connect, retryable, unheard
 from caretway.cursor_transport.refusals import (
+    CHAT_CAUSES,
+    PROGRAM_CAUSES,
     REFUSALS,
     SUSPECTS,
     TELLS,
-    CHAT_CAUSES,
-    PROGRAM_CAUSES,
     AskedRun,
     is_own,
     may_be_conversation,

@@ -1,7 +1,7 @@
 """Pictures that the model may not see, told before anybody wonders. Pure.
 
-Others saw a PNG of 430 KiB arrive as a grey area and a JPEG of 75 KiB as itself, and some models take text only. Nothing
-is refused for it, so nothing is held back here: the client is told.
+Others saw a PNG of 430 KiB arrive as a grey area and a JPEG of 75 KiB as itself, and some models take text only.
+Nothing is refused for it, so nothing is held back here: the client is told.
 """
 
 import struct
