@@ -186,8 +186,10 @@ class Conversation(RunLife):
             case "interaction_update":
                 self._update(message.interaction_update, now)
             case "kv_server_message":
-                self.watch.progressed = now
+                news = self._blobs.news
                 answer = self._blobs.answer(message.kv_server_message)  # at once, also while parked
+                if self._blobs.news > news:
+                    self.watch.progressed = now
                 if answer is not None:
                     self.outgoing.append(answer)
             case "exec_server_message":
