@@ -300,11 +300,12 @@ def _setup(settings: Settings, name: str, standing: Standing) -> AgentSetup:
             retries=settings.agent_retries,
         ),
         surroundings=RunContext(
-            os_version=f"{platform.system().lower()} {platform.release()}",
+            os_version=platform.system().lower(),
             time_zone=settings.agent_timezone,
             system_delivery=settings.system_delivery,
             history_carrier=settings.history_carrier,
             replay_action=settings.replay_action,
+            replay_tool_names=settings.replay_tool_names,
             web=settings.web_search == "cursor",
         ),
         buffer_bytes=settings.stream_buffer_bytes,

@@ -1,5 +1,6 @@
 """The profile `live` on real sockets: what it does that the classic one does not, and what the gateway makes of it."""
 
+import base64
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -125,12 +126,6 @@ async def test_a_tool_loop_with_one_switch_flipped(name: str, flip: dict[str, An
         assert client.stats()["runs_opened"] == 1
 
 
-async def test_r7_reasoning_that_only_counts_tokens(transport: str) -> None:
-    async with gateway(transport, manners=LIVE, progress_timeout=0.6) as client:
-        assert (await client.chat("sim: ponder 1500\nsim: say hi")).text == "hi"
-        assert client.stats()["runs_opened"] == 1
-
-
 async def test_r9_an_end_without_turn_ended_is_a_cut(transport: str) -> None:
     async with gateway(transport, manners=LIVE) as client:
         assert (await client.chat("sim: say a\nsim: leave\nsim: say b")).text == "a\nb"
@@ -147,21 +142,33 @@ QUESTIONS = {
     "web_fetch": "rejected: Web search is turned off",
     "ask_question": "rejected: Nobody can be asked",
     "switch_mode": "rejected: Nobody can be asked",
-    "create_plan": "error: Nobody can be asked",
+    "create_plan": "\n\nSimulated plan\n\n1. Answer.\n\nsuccess",
 }
 
 
-async def test_every_question_gets_a_typed_answer(transport: str) -> None:
+async def test_s9_every_question_gets_a_typed_answer(transport: str) -> None:
     async with gateway(transport, manners=LIVE) as client:
         for kind, wanted in QUESTIONS.items():
             assert (await client.chat(f"sim: query {kind}\nsim: result")).text.startswith(wanted), kind
         assert client.stats()["queries_answered"] == len(QUESTIONS)
 
 
+@pytest.mark.parametrize("cut", [False, True], ids=["whole", "cut"])
+@pytest.mark.parametrize("before", ["", "well"])
+async def test_s9_a_plan_is_taken_and_shown_once(transport: str, stream: bool, before: str, cut: bool) -> None:
+    """Also when the run is cut behind it."""
+    plan = 'sim: query create_plan {"name": "N", "overview": "O", "plan": "1. P"}'
+    lines = [f"sim: say {before}", plan, *["sim: drop"] * cut, "sim: result"]
+    async with gateway(transport, manners=LIVE) as client:
+        answer = await client.chat("\n".join(lines), stream=stream)
+        assert answer.text == f"{before}\n\nN\n\nO\n\n1. P\n\nsuccess"
+        assert client.stats()["runs_opened"] == 1 + cut
+
+
 @pytest.mark.parametrize(
     ("by", "wanted"), [("off", NO_WEB), ("client", "Call one of these tools: WebSearch."), ("cursor", "approved")]
 )
-async def test_web_search_is_a_choice(by: str, wanted: str) -> None:
+async def test_s9_web_search_is_a_choice(by: str, wanted: str) -> None:
     async with gateway(manners=LIVE, web_search=by) as client:
         for kind in ("web_search", "web_fetch"):
             answer = await client.chat(f"sim: query {kind}\nsim: result", tools=[*TOOLS, tool("WebSearch", "query")])
@@ -178,7 +185,7 @@ EXECS = {
 }
 
 
-async def test_every_exec_gets_an_answer(transport: str) -> None:
+async def test_s9_every_exec_gets_an_answer(transport: str) -> None:
     async with gateway(transport, manners=LIVE) as client:
         for kind in sorted(EXEC_KINDS):
             answer = await client.chat(f"sim: exec {kind}\nsim: result", tools=TOOLS)
@@ -188,7 +195,7 @@ async def test_every_exec_gets_an_answer(transport: str) -> None:
         assert stats["execs_answered"] == stats["execs_asked"]
 
 
-async def test_mcp_state_tells_of_the_tools(transport: str) -> None:
+async def test_s9_mcp_state_tells_of_the_tools(transport: str) -> None:
     async with gateway(transport, manners=LIVE) as client:
         answer = await client.chat("sim: exec mcp_state\nsim: result", tools=TOOLS)
         (server,) = json.loads(answer.text.removeprefix("success "))["servers"]
@@ -212,3 +219,35 @@ async def test_r23_an_approval_probe_runs_nothing(transport: str, stream: bool) 
         assert len(first.calls) == 1, "the call that follows the probe runs once"
         second = await client.chat([*messages, first.message, result(first.calls[0], "VALUE")], tools=TOOLS)
         assert (second.session, second.text) == ("resumed", "VALUE")
+
+
+async def test_s9_a_picture_that_cursor_made_is_not_written(transport: str) -> None:
+    """It comes as bytes to be written; without a workspace nobody writes them."""
+    made = base64.b64encode(bytes(range(256))).decode()
+    script = f'sim: exec write {{"path": "/w/a.png", "fileBytes": "{made}"}}\nsim: result'
+    async with gateway(transport, manners=LIVE) as client:
+        answer = await client.chat(script, tools=TOOLS)
+        assert answer.text.startswith("rejected:") and not answer.calls
+
+
+async def test_s9_an_edit_is_a_read_and_a_write_under_one_id(transport: str, stream: bool) -> None:
+    """Each becomes a call of the client's own tools, with an id of its own, and the file is read byte for byte."""
+    content = "\tone\r\ntwo  \n\n"
+    written = json.dumps({"path": "/w/a", "fileText": content + "three", "toolCallId": "edit-1"})
+    read = 'sim: exec read {"path": "/w/a", "toolCallId": "edit-1"}'
+    script = f"{read}\nsim: result\nsim: exec write {written}\nsim: say done"
+    messages: list[dict[str, Any]] = [{"role": "user", "content": script}]
+    tools = [tool("Read", "file_path"), tool("Write", "file_path", "content")]
+    async with gateway(transport, manners=LIVE) as client:
+        begun = await client.chat(messages, tools=tools, stream=stream)
+        (first,) = begun.calls
+        messages += [begun.message, result(first, content)]
+        write = await client.chat(messages, tools=tools, stream=stream)
+        (second,) = write.calls
+        assert (first["function"]["name"], second["function"]["name"]) == ("Read", "Write")
+        assert first["id"] != second["id"]
+        assert json.loads(second["function"]["arguments"]) == {"file_path": "/w/a", "content": content + "three"}
+        assert write.text == content, "what the model reads is what the client read"
+        messages += [write.message, result(second, "written")]
+        assert (await client.chat(messages, tools=tools, stream=stream)).text == "done"
+        assert client.stats()["runs_opened"] == 1

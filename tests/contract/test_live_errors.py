@@ -136,6 +136,32 @@ async def test_s5_a_bare_refusal_names_tools_history_and_conversation_when_there
         assert "without tools" in message and "new conversation" in message
 
 
+async def test_s5_a_bare_refusal_of_a_prompt_that_fills_the_window(transport: str, stream: bool) -> None:
+    """Half of the window is enough for it to be told as an overflow: clients compact, and nobody tries again."""
+    words = "sim: fail bare before\n" + "word " * 90_000
+    async with gateway(transport, manners=LIVE) as client:
+        told(await client.chat(words, model=MODEL, stream=stream), 400, "context_length_exceeded")
+
+
+async def test_s5_an_expired_token_is_renewed_once(transport: str) -> None:
+    """`unauthenticated`: with a key there can be a new token, and a run is asked for once more."""
+    async with gateway(transport, manners=LIVE, access_token=None, api_key="key") as client:
+        told(await client.chat("sim: fail unauthenticated", model=MODEL), 401, "not_authenticated")
+        assert client.stats()["runs_opened"] == 2
+    async with gateway(transport, manners=LIVE) as client:
+        told(await client.chat("sim: fail unauthenticated", model=MODEL), 401, "not_authenticated")
+        assert client.stats()["runs_opened"] == 1, "a token of the user's own cannot be renewed"
+
+
+async def test_s5_a_bare_refusal_of_the_legacy_call(transport: str, stream: bool) -> None:
+    """The causes that are left there, and nothing to type that is about another backend."""
+    async with gateway(transport, manners=LIVE, backend="legacy-chat") as client:
+        answer = await client.chat("sim: fail bare", model=MODEL, stream=stream)
+        message = told(answer, 403, "refused_without_reason")
+        assert message.index("region") < message.index("client version") < message.index("plan")
+        assert "--agent-model-shape" not in message and "schema" not in message
+
+
 async def test_s5_a_bare_refusal_in_the_middle_of_an_answer(transport: str) -> None:
     async with gateway(transport, manners=LIVE) as client:
         answer = await client.chat("sim: say so far\nsim: fail bare", model=MODEL, stream=True)

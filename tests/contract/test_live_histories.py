@@ -104,6 +104,15 @@ async def test_i1_pictures_of_results(live: Client) -> None:
     assert answer.json()["content"][0]["text"] == "VALUE"
 
 
+@pytest.mark.parametrize("names", ["plain", "prefixed"])
+async def test_r13_names_of_tools_in_a_replay(transport: str, names: str) -> None:
+    """Both are taken; the model finds its own call and goes on from the result."""
+    manners = replace(LIVE, lingers_ms=0)
+    async with gateway(transport, manners=manners, replay_tool_names=names) as client:
+        answer = await client.chat([user(SCRIPT), called("a"), answered("a")], tools=TOOLS, model="gpt-5.4")
+        assert (answer.text, answer.session) == ("VALUE", "replayed")
+
+
 @pytest.mark.parametrize("stream", [False, True])
 async def test_r13_a_call_by_a_prefixed_name(live: Client, stream: bool) -> None:
     messages = [user('sim: call mcp_caretway_lookup {"key": "k"}\nsim: result')]

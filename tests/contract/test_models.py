@@ -101,15 +101,48 @@ async def test_the_list_tells_windows_and_abilities(desk: Client) -> None:
     assert anthropic.json()["capabilities"]["thinking"] == {"supported": True}
 
 
-@pytest.mark.parametrize("slug", [slug for slug, (_, variant) in SLUGS.items() if not variant.dead][::9])
-async def test_m3_m4_a_flat_id_becomes_its_base_and_the_whole_variant(slug: str, desk: Client) -> None:
-    answer = await desk.chat("sim: say hello", model=slug)
-    assert (answer.status, answer.text) == (200, "hello")
-    model, variant = SLUGS[slug]
-    assert shapes(desk) == ["base"]
-    assert ran(desk).partition("[")[0] == model.id
-    if slug not in BY_ID:
-        assert ran(desk) == variant.bracket(model.id)
+async def test_m3_m4_each_flat_id_runs_as_its_base_and_the_whole_variant(desk: Client) -> None:
+    """And says so: the answer has the name that was asked for, and the header the variant when it is not the usual."""
+    for slug, (model, variant) in SLUGS.items():
+        if variant.dead:
+            continue
+        answer = await desk.chat("sim: say hello", model=slug)
+        assert (answer.status, answer.text) == (200, "hello"), slug
+        shape, exactly = desk.simulator.asked[-1]
+        assert shape == "base", slug
+        assert exactly.partition("[")[0] == model.id, slug
+        if slug not in BY_ID:
+            assert exactly == variant.bracket(model.id), slug
+        told = answer.headers.get("x-caretway-model", model.id).removesuffix(",max=true")
+        assert told in (model.id, exactly.replace("[", "@").removesuffix("]")), (slug, told, exactly)
+
+
+ELSEWHERE = [
+    # asked for, what runs: a lower rung, or another version
+    ("gpt-5.4-max", "gpt-5.4[context=272k,reasoning=xhigh,fast=false]"),
+    ("gpt-5.4@effort=max", "gpt-5.4[context=272k,reasoning=xhigh,fast=false]"),
+    ("gpt-5.1-xhigh", "gpt-5.1[reasoning=high]"),
+    ("grok-4.5-max", "grok-4.5[effort=high,fast=false]"),
+    ("claude-sonnet-4", "claude-4.5-sonnet[thinking=false]"),
+    ("claude-opus-4-20250514", "claude-4.6-opus[thinking=false,context=200k,effort=low,fast=false]"),
+    ("gpt-5", "gpt-5.1[reasoning=low]"),
+    ("gpt-4o", "gpt-5.1[reasoning=low]"),
+    ("gemini-2.0-flash", "gemini-2.5-flash"),
+    ("claude-3-5-haiku", "claude-4.5-haiku[thinking=false]"),
+]
+
+
+@pytest.mark.parametrize(("name", "runs"), ELSEWHERE)
+async def test_m5_no_name_leads_elsewhere_without_being_told(name: str, runs: str, stream: bool, desk: Client) -> None:
+    """The body and the header name what ran, and why."""
+    request = {"model": name, "messages": [{"role": "user", "content": "sim: say hi"}], "stream": stream}
+    response = await desk.http.post(CHAT, json=request)
+    assert (response.status_code, ran(desk)) == (200, runs)
+    assert f'"model":"{name}"' not in response.text
+    told = response.headers["x-caretway-model"]
+    assert f'"model":"{told}"' in response.text
+    assert told in (runs.partition("[")[0], runs.replace("[", "@").removesuffix("]"))
+    assert ("stands in for it" in response.headers["x-caretway-model-reason"]) is ("@" not in told)
 
 
 TOLD = [

@@ -12,9 +12,10 @@ from caretway.core.request import ToolSpec
 from caretway.simulator import catalogue
 from caretway.simulator.manners import LIVE
 from caretway.simulator.schema_rules import refused
-from contract.gateways import Client, gateway, result
-from unit.builtin_tools.redirect.client_tools import CLIENTS, MADE_LISTS, tools_of
+from contract.gateways import CHAT, Client, gateway, result, tool
+from unit.builtin_tools.redirect.client_tools import CLIENTS, DATA, MADE_LISTS, tools_of
 
+HI = {"role": "user", "content": "sim: say hi"}
 FAMILIES = {base.family: base.id for base in catalogue.BASES if not any(variant.dead for variant in base.variants)}
 
 
@@ -24,10 +25,10 @@ async def live() -> AsyncIterator[Client]:
         yield client
 
 
-def function(tool: ToolSpec) -> dict[str, Any]:
+def function(spec: ToolSpec) -> dict[str, Any]:
     return {
         "type": "function",
-        "function": {"name": tool.name, "description": tool.description, "parameters": dict(tool.schema)},
+        "function": {"name": spec.name, "description": spec.description, "parameters": dict(spec.schema)},
     }
 
 
@@ -37,7 +38,7 @@ async def test_l1_every_family_takes_the_tools(live: Client, client: str) -> Non
     for family, model in FAMILIES.items():
         answer = await live.chat("sim: say hi", model=model, tools=list(map(function, tools)))
         assert (answer.status, answer.text) == (200, "hi"), (family, answer.error)
-        changed = {tool.name for tool in tools if refused(tool.schema, family)}
+        changed = {one.name for one in tools if refused(one.schema, family)}
         told = answer.headers.get("x-caretway-tools", "")
         assert all(f"{name} (" in told for name in changed), (family, told)
         assert family in RULES or not told
@@ -112,6 +113,59 @@ async def test_l1_another_account_finds_out_for_itself(transport: str) -> None:
             bearer = {"authorization": f"Bearer {key}"}
             assert (await client.chat("sim: say hi", model=UNKNOWN, tools=[function(ODD)], headers=bearer)).text == "hi"
             assert client.stats()["runs_opened"] - before == opened
+
+
+def captured() -> dict[str, tuple[str, list[Any]]]:
+    """The distinct tool lists in the recorded requests of real clients: where it was sent, and the tools."""
+    found: dict[str, tuple[str, list[Any]]] = {}
+    lists: set[bytes] = set()
+    for folder, path in {"clients": CHAT, "messages": "/v1/messages", "responses": "/v1/responses"}.items():
+        for file in sorted((DATA / folder).glob("*/*.json")):
+            body = msgspec.json.decode(file.read_bytes()).get("body")
+            tools = body.get("tools") if isinstance(body, dict) else None
+            if tools and (key := path.encode() + msgspec.json.encode(tools)) not in lists:
+                lists.add(key)
+                found[f"{folder}/{file.parent.name}/{file.name}"] = path, tools
+    return found
+
+
+async def test_l1_recorded_tool_lists_on_every_family(live: Client) -> None:
+    """As their client sends them, through its own API."""
+    lists = captured()
+    assert len({name.split("/")[1] for name in lists}) >= 9, "clients"
+    for name, (path, tools) in lists.items():
+        for family, model in FAMILIES.items():
+            said = {"input": "sim: say hi"} if path == "/v1/responses" else {"messages": [HI]}
+            more = {"max_tokens": 100} if path == "/v1/messages" else {}
+            answer = await live.http.post(path, json={"model": model, "tools": tools, **said, **more})
+            assert answer.status_code == 200, (name, family, answer.text)
+    assert live.stats()["runs_opened"] == len(lists) * len(FAMILIES)
+
+
+BUILT_IN = [
+    # client or tool, exec of Cursor's, what the client is asked
+    ("cline", 'shell {"command": "cat a"}', "run_commands", {"commands": ["cat a"]}),
+    ("cline", 'grep {"pattern": "a+"}', "search_codebase", {"queries": ["a+"]}),
+    ("kilo", 'shell {"command": "cat a"}', "execute_command", {"command": "cat a", "cwd": None}),
+    (
+        [tool("t-bash", "command")],
+        'shell {"command": "cat a"}',
+        "t-bash",
+        {"command": "cat a"},
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("client", "exec_", "name", "arguments"), BUILT_IN, ids=["commands", "queries", "kilo", "dash"]
+)
+async def test_a_built_in_call_reaches_the_clients_own_tool(
+    live: Client, client: Any, exec_: str, name: str, arguments: dict[str, Any]
+) -> None:
+    tools = client if isinstance(client, list) else list(map(function, tools_of(client)))
+    first = await live.chat(f"sim: exec {exec_}\nsim: result", tools=tools, model="claude-fable-5", stream=True)
+    (call,) = first.calls
+    assert (call["function"]["name"], msgspec.json.decode(call["function"]["arguments"])) == (name, arguments)
 
 
 CALLS = [

@@ -1,7 +1,8 @@
 """Typed answers to what Cursor asks a person. Pure: InteractionQuery in, AgentClientMessage out.
 
 Nobody is here to ask, so a query is refused in the type that belongs to it: an empty answer, or none, may stall a run.
-The web is the one choice: whoever runs the gateway may let Cursor search by itself, on the account's quota.
+A plan is taken, and shown to the client as text. The web is the one choice: whoever runs the gateway may let Cursor
+search by itself, on the account's quota.
 """
 
 from collections.abc import Collection, Iterable
@@ -24,6 +25,13 @@ def web_refusal(by: WebSearch, offered: Iterable[str]) -> str:
     return NO_WEB
 
 
+def plan_text(query: pb.InteractionQuery) -> str:
+    """A plan that Cursor wants to show, as paragraphs among others; empty when the query is about something else."""
+    args = query.create_plan_request_query.args
+    paragraphs = [part for part in (args.name, args.overview, args.plan) if part]
+    return "\n\n".join(["", *paragraphs, ""]) if paragraphs else ""
+
+
 def answer_query(query: pb.InteractionQuery, web: WebSearch, offered: Collection[str]) -> bytes:
     """`offered`: the names of the client's tools. A kind that is not known gets an empty response with its id."""
     response = pb.InteractionResponse(id=query.id)
@@ -37,7 +45,7 @@ def answer_query(query: pb.InteractionQuery, web: WebSearch, offered: Collection
         case "ask_question_interaction_query":
             response.ask_question_interaction_response.result.rejected.reason = NO_PERSON
         case "create_plan_request_query":
-            response.create_plan_request_response.result.error.error = NO_PERSON
+            response.create_plan_request_response.result.success.SetInParent()  # it is shown: `plan_text`
         case "setup_vm_environment_args":
             response.setup_vm_environment_result.success.SetInParent()  # there is no other answer
         case "pr_management_request_query":

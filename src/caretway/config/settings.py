@@ -33,6 +33,7 @@ from .choices import (
     ModelShapeName,
     PromptStyle,
     ReplayAction,
+    ReplayToolNames,
     SdkSystemDelivery,
     SessionName,
     SystemDelivery,
@@ -302,7 +303,7 @@ class Settings:
         default="rule",
         metadata=_cursor(
             choice(get_args(SystemDelivery)),
-            "How to send the system prompt: as a rule, or in the root prompt.",
+            "How to send the system prompt: as a rule, or as a first message of the user.",
             advanced=True,
         ),
     )
@@ -319,6 +320,14 @@ class Settings:
         metadata=_cursor(
             choice(get_args(ReplayAction)),
             "How a replayed history that ends with tool results goes on: asked in words, or resumed.",
+            advanced=True,
+        ),
+    )
+    replay_tool_names: ReplayToolNames = field(
+        default="plain",
+        metadata=_cursor(
+            choice(get_args(ReplayToolNames)),
+            "Names of tools in a replayed history: the client's, or with the prefix that the model sees.",
             advanced=True,
         ),
     )

@@ -57,6 +57,8 @@ class TurnStarted(Struct, frozen=True, gc=False):
     """Estimated input tokens, for clients that need a figure at the start."""
     adapted: str = ""
     """What of the request was changed so that the model's makers take it; for people."""
+    pictures: str = ""
+    """What may keep the model from seeing the pictures of the request; for people."""
 
 
 class TextDelta(Struct, frozen=True, gc=False):

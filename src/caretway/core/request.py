@@ -116,6 +116,8 @@ class ModelChoice(Struct, frozen=True, gc=False):
     max_mode: bool = False
     listed: bool = True
     """Cursor's list of models has it."""
+    images: bool | None = None
+    """Whether the model takes pictures; None: nobody has said it."""
 
 
 class TurnRequest(Struct, frozen=True):

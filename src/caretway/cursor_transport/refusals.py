@@ -39,6 +39,8 @@ class AskedRun:
     """The model had begun to answer."""
     fills_window: bool = False
     """Our own estimate says that the prompt takes most of the model's window."""
+    only: frozenset[str] | None = None
+    """The causes that this way of asking leaves open; None: all."""
 
 
 def is_own(model: str) -> bool:
@@ -91,9 +93,16 @@ TELLS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
 """How causes are told apart: by which of them, and what to type."""
 
 
+PROGRAM_CAUSES: Final = frozenset({"region", "usage", "plan", "capacity"})
+"""Cursor's own program names models, itself and its calls as Cursor wants them."""
+CHAT_CAUSES: Final = PROGRAM_CAUSES | {"version"}
+"""The legacy chat call names a model in one way, and knows no tools and no conversations."""
+
+
 def suspects(run: AskedRun) -> tuple[str, ...]:
     """Names of the causes that this run leaves open, the likeliest first."""
-    return tuple(name for name, suspect in SUSPECTS.items() if suspect.possible(run))
+    asked = [name for name in SUSPECTS if run.only is None or name in run.only]
+    return tuple(name for name in asked if SUSPECTS[name].possible(run))
 
 
 def without_reason(run: AskedRun) -> str:

@@ -144,6 +144,7 @@ class ModelCatalogue:
             slug=variant.slug or ("" if meant.model.variants else meant.model.id),
             max_mode=variant.max_mode,
             listed=not meant.model.flat,
+            images=meant.model.images,
         )
         heard = effort is None or "effort" not in chosen.unmet or _has_effort(meant.model)
         return Fitted(meant.model.id, variant.parameters, choice, heard)

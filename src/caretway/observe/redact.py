@@ -50,6 +50,7 @@ _HEADERS: Final = frozenset(
         "user-agent",
         "x-caretway-backend",
         "x-caretway-ignored",
+        "x-caretway-pictures",
         "x-caretway-session",
         "x-caretway-session-reason",
         "x-caretway-tools",

@@ -83,6 +83,7 @@ class Response:
         "label",
         "live",
         "over",
+        "pictures",
         "reason",
         "recoveries",
         "request",
@@ -108,6 +109,8 @@ class Response:
         self.over = False
         self.adapted = ""
         """What of the request was changed for the model."""
+        self.pictures = ""
+        """What may keep the model from seeing its pictures."""
         self._owner = owner
         self._factories = stages
         self._second_try = SecondTry(request, restart)
@@ -265,7 +268,7 @@ class Response:
                 if type(event) in _CALLS:
                     self._note_call(event)
                 elif type(event) is TurnStarted:
-                    self.adapted = event.adapted
+                    self.adapted, self.pictures = event.adapted, event.pictures
                     if self._started:  # by a run that was lost before it said anything
                         self._fold.feed(event)
                         continue

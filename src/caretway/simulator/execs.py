@@ -235,6 +235,12 @@ def _mcp(value: pb.McpSuccess) -> str:
     return "\n".join(items)
 
 
+def _context(value: pb.RequestContextSuccess) -> str:
+    """What the client tells of its machine, and how many tools it has."""
+    told = json_format.MessageToJson(value.request_context.env, preserving_proto_field_name=True, indent=None)
+    return f"context with {len(value.request_context.tools)} tools; env {told}"
+
+
 _RENDER: Final[dict[tuple[str, str], Callable[[Any], str]]] = {
     ("shell_result", "success"): _shell,
     ("shell_result", "failure"): _shell,
@@ -251,7 +257,7 @@ _RENDER: Final[dict[tuple[str, str], Callable[[Any], str]]] = {
     ("fetch_result", "success"): lambda value: value.content,
     ("diagnostics_result", "success"): lambda value: f"{value.total_diagnostics} diagnostics in {value.path}",
     ("background_shell_spawn_result", "success"): lambda value: f"started as shell {value.shell_id}",
-    ("request_context_result", "success"): lambda value: f"context with {len(value.request_context.tools)} tools",
+    ("request_context_result", "success"): _context,
     ("mcp_result", "success"): _mcp,
     ("mcp_result", "approved"): lambda _: "approved",
 }

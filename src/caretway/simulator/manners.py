@@ -67,6 +67,8 @@ class Manners:
     """The first checkpoint of a run says 0 where the size of the context window belongs."""
     lingers_ms: int = 0
     """How long the body stays open after the end-of-stream frame."""
+    bloats_checkpoints: bool = False
+    """Checkpoints have far more in them than a client wants to keep, as those of very long chats do."""
     absurd_cache_reads: bool = False
     """`turn_ended` tells of far more tokens read from the cache than the context holds."""
 

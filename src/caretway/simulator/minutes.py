@@ -3,8 +3,12 @@
 One `Minutes` per run. It grows the history that the model reads, the ledger, and the account of the prompt.
 """
 
+import asyncio
 from collections.abc import Sequence
+from itertools import count
+from typing import Final
 
+from ..wire.blobs import blob_id
 from ..wire.messages import pb
 from . import updates
 from .exchange import SimExchange
@@ -14,7 +18,10 @@ from .meter import Meter
 from .model_input import InputCall, InputMessage, InputResult, InputText, Part, Thought
 from .start import Blobs, SimConversation
 from .tokens import CONTEXT_TOKENS
-from .voice import Voice
+from .voice import PONDER_S, Voice
+
+BLOAT: Final = 100_000
+"""Paths in a checkpoint of a conversation that has read very many files."""
 
 
 class Minutes:
@@ -63,8 +70,22 @@ class Minutes:
         await self._blobs.store([ledger.write_turn()])
         window = window_told(self._manners, self._checkpoints)
         self._checkpoints += 1
-        self._exchange.write(updates.checkpoint(ledger.checkpoint(self._meter.context, window)))
+        state = ledger.checkpoint(self._meter.context, window)
+        if self._manners.bloats_checkpoints:
+            state.read_paths.extend(["/w"] * BLOAT)
+        self._exchange.write(updates.checkpoint(state))
         await self._voice.room()
+
+    async def ponder(self, delay_ms: float) -> None:
+        """Reasoning of which nothing is told but that something is stored."""
+        left = delay_ms / 1000
+        for number in count():
+            if left <= 0:
+                return
+            await asyncio.sleep(min(left, PONDER_S))
+            left -= PONDER_S
+            note = f"note {number}".encode()
+            await self._blobs.store([(blob_id(note), note)])
 
     async def keep(self, results: Sequence[InputResult]) -> None:
         """Store results without a checkpoint that names them."""

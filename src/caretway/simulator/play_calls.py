@@ -26,6 +26,10 @@ from .voice import Voice
 _ARGS_PIECES: Final = 3
 
 
+class Left(Exception):
+    """The script ends the stream here, properly and without `turn_ended`."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Made:
     """One tool call on its way: what was asked, and the answer that is awaited."""
@@ -68,6 +72,8 @@ class CallPlayer:
     given: Given = field(default_factory=Given)
     stalls: bool = False
     """The results of the next call are stored, and then nothing follows."""
+    abandons: bool = False
+    """The next call is made, and nobody waits for its results."""
 
     async def call(self, uses: Sequence[ToolUse], before: tuple[str, ...] = ()) -> None:
         offered = [(use, tool) for use in uses if (tool := find(self.tools, use.name))]
@@ -159,6 +165,8 @@ class CallPlayer:
                 self.exchange.write(updates.call_completed(call.ids.envelope, shown, model_call))
             return outcome, shown
 
+        if self.abandons:
+            raise Left
         settled = asyncio.gather(*[one(call) for call in made])
         settled.add_done_callback(lambda done: done.cancelled() or done.exception())  # a run that is over asks no more
         try:

@@ -17,8 +17,9 @@ from .meter import Meter
 from .minutes import Minutes
 from .model_input import find
 from .pending import Pending
-from .play_calls import CallPlayer
+from .play_calls import CallPlayer, Left
 from .script import (
+    Abandon,
     Drop,
     Exec,
     Fail,
@@ -51,10 +52,6 @@ DROP_PAUSE_S: Final = 0.05
 
 class Dropped(Exception):
     """The script cuts the connection here."""
-
-
-class Left(Exception):
-    """The script ends the stream here, properly and without `turn_ended`."""
 
 
 class Performance:
@@ -105,7 +102,8 @@ class Performance:
         if self._shared.manners.early_checkpoint:
             await self._minutes.checkpoint()
         for place, (step, following) in enumerate(zip_longest(plan.steps, plan.steps[1:]), plan.first):
-            self._calls.stalls = isinstance(following, Stall) and self._stall_due(place + 1, following.times)
+            self._calls.stalls = isinstance(following, Stall) and self._due(place + 1, following.times)
+            self._calls.abandons = isinstance(following, Abandon) and self._due(place + 1, following.times)
             await self._do(step, place)
         self._voice.close_thought()
         await self._minutes.record()
@@ -117,6 +115,8 @@ class Performance:
                 await self._voice.say(text)
             case Think(text):
                 await self._voice.think(text)
+            case Ponder(delay_ms, "blobs"):
+                await self._minutes.ponder(delay_ms)
             case Ponder(delay_ms):
                 await self._voice.ponder(delay_ms)
             case Result():
@@ -151,7 +151,7 @@ class Performance:
             case Hang() | Mute():
                 self.muted = isinstance(step, Mute)
                 await asyncio.Event().wait()
-            case Stall():
+            case Stall() | Abandon():
                 pass  # acted out by the call before it
             case Wait(delay_ms):
                 await asyncio.sleep(delay_ms / 1000)
@@ -161,7 +161,7 @@ class Performance:
     def _refusal(self, code: str) -> RunRefused:
         return RunRefused(faults.SCRIPTED[code])
 
-    def _stall_due(self, place: int, times: int) -> bool:
+    def _due(self, place: int, times: int) -> bool:
         """By the script's own words: a fresh run of the same conversation counts on."""
         script = hashlib.sha256(self._history[self._at].text.encode()).hexdigest()
         return self._shared.drops.due(script, self._at, place, times)

@@ -19,7 +19,8 @@ from .exchange import SimExchange
 from .history import HistoryError
 from .model_shapes import Choice, choose, shape_of
 from .pending import Pending
-from .play_steps import Dropped, Left, Performance
+from .play_calls import Left
+from .play_steps import Dropped, Performance
 from .shared import Shared
 from .start import Blobs, EmptyTurn, RunRefused, open_conversation
 

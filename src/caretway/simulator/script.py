@@ -77,9 +77,10 @@ class Instructions:
 
 @dataclass(frozen=True, slots=True)
 class Ponder:
-    """Reason without a word: tokens are counted and nothing else is told."""
+    """Reason without a word: tokens are counted, or blobs are stored, and nothing else is told."""
 
     delay_ms: float
+    by: Literal["tokens", "blobs"] = "tokens"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +135,13 @@ class Stall:
 
 
 @dataclass(frozen=True, slots=True)
+class Abandon:
+    """The call before is made, and the stream ends properly without waiting for its result."""
+
+    times: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Mute:
     """Nothing at all."""
 
@@ -161,6 +169,7 @@ Step = (
     | Leave
     | Hang
     | Stall
+    | Abandon
     | Mute
     | Wait
 )
@@ -303,6 +312,17 @@ def _times(rest: str) -> int:
     return int(_number(rest, MAX_DELTAS, "N")) if rest else 1
 
 
+def _ponder(rest: str) -> Step:
+    delay, _, by = rest.partition(" ")
+    match by.strip() or "tokens":
+        case "tokens":
+            return Ponder(_delay(delay))
+        case "blobs":
+            return Ponder(_delay(delay), "blobs")
+        case other:
+            raise ScriptError(f"ponder takes tokens or blobs, not {other!r}")
+
+
 def _delay(rest: str) -> float:
     return _number(rest, MAX_DELAY_MS, "MS")
 
@@ -318,13 +338,14 @@ _WORDS: Final[dict[str, Callable[[str], Step]]] = {
     "result": lambda _: Result(),
     "recall": lambda _: Recall(),
     "instructions": lambda _: Instructions(),
-    "ponder": lambda rest: Ponder(_delay(rest)),
+    "ponder": _ponder,
     "stream": _stream,
     "fail": _fail,
     "drop": lambda rest: Drop(_times(rest)),
     "leave": lambda rest: Leave(_times(rest)),
     "hang": lambda _: Hang(),
     "stall": lambda rest: Stall(_times(rest)),
+    "abandon": lambda rest: Abandon(_times(rest)),
     "mute": lambda _: Mute(),
     "wait": lambda rest: Wait(_delay(rest)),
 }

@@ -24,6 +24,7 @@ MAX_BLOBS: Final = 50_000
 MAX_BLOBS_IN_FLIGHT: Final = 256
 MAX_STATE_BYTES: Final = 256 * 1024 * 1024
 """Of all blobs that one run pulls."""
+RULES_OPEN: Final = "<rules>"
 SYSTEM_PROMPT: Final = "You are a simulated agent."
 
 
@@ -138,7 +139,7 @@ async def open_conversation(
         history.extend(new)
 
     roots = [message.text for message in history if message.role == "system"]
-    texts = ([SYSTEM_PROMPT] if manners.drops_system_roots else roots) + custom
+    texts = ([SYSTEM_PROMPT, *_told_rules(history)] if manners.drops_system_roots else roots) + custom
     preamble = bool(tools) or not request.HasField("mcp_tools") or not manners.empty_tools_drop_preamble
     prompt = "\n".join(dict.fromkeys(texts))
     return SimConversation(history, prompt, tools, ledger, chosen.label, request.conversation_id, preamble)
@@ -158,6 +159,11 @@ def _new_messages(action: pb.UserMessageAction) -> list[InputMessage]:
         messages.append(user)
     messages.extend(read_typed(action.trailing_conversation_history))
     return messages
+
+
+def _told_rules(history: Sequence[InputMessage]) -> list[str]:
+    """A model heeds rules that a user tells it."""
+    return [message.text for message in history if message.role == "user" and message.text.startswith(RULES_OPEN)]
 
 
 def _last_user(history: Sequence[InputMessage], new: Sequence[InputMessage]) -> pb.UserMessage:

@@ -137,6 +137,8 @@ class Answer(ABC):
         ]
         if response.adapted:
             headers.append((b"x-caretway-tools", header_text(response.adapted)))
+        if response.pictures:
+            headers.append((b"x-caretway-pictures", header_text(response.pictures)))
         return headers
 
     def _too_late(self) -> GatewayError:

@@ -178,7 +178,7 @@ async def test_images(tmp_path: Path) -> None:
 FAULTS = [
     ("sim: fail unauthenticated", 401, "not_authenticated"),
     ("sim: fail usage_limit", 402, "insufficient_quota"),
-    ("sim-agent: error exhausted", 402, "insufficient_quota"),
+    ("sim-agent: error exhausted", 403, "refused_without_reason"),
     ("sim: fail bad_model", 400, "model_not_found"),
     ("sim: fail unavailable", 503, "upstream_unavailable"),
     ("sim: fail internal", 502, "upstream_error"),

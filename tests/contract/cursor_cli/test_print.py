@@ -212,7 +212,7 @@ FAULTS = [
     ("sim: fail usage_limit", 402, "insufficient_quota", "2031-12-24"),
     ("sim-agent: error quota_and_auth", 402, "insufficient_quota", "usage limit"),
     ("sim: fail rate_limit", 429, "rate_limited", ""),
-    ("sim-agent: error exhausted", 402, "insufficient_quota", ""),
+    ("sim-agent: error exhausted", 403, "refused_without_reason", "capacity"),
     ("sim: fail overflow", 400, "context_length_exceeded", ""),
     ("sim: fail bad_model", 400, "model_not_found", "Available: auto, sim-auto"),
     ("sim: fail unavailable", 503, "upstream_unavailable", "ECONNREFUSED"),

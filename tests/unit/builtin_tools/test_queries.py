@@ -4,13 +4,12 @@ from typing import Any
 
 import pytest
 
-from caretway.builtin_tools.queries import NO_PERSON, NO_WEB, WebSearch, answer_query
+from caretway.builtin_tools.queries import NO_PERSON, NO_WEB, WebSearch, answer_query, plan_text
 from caretway.wire.messages import pb
 
 ASKED: dict[str, tuple[str, str]] = {
     "switch_mode_request_query": ("switch_mode_request_response", "rejected.reason"),
     "ask_question_interaction_query": ("ask_question_interaction_response", "result.rejected.reason"),
-    "create_plan_request_query": ("create_plan_request_response", "result.error.error"),
     "pr_management_request_query": ("pr_management_result", "rejected.reason"),
     "mcp_auth_request_query": ("mcp_auth_request_response", "rejected.reason"),
     "generate_image_request_query": ("generate_image_request_response", "rejected.reason"),
@@ -66,3 +65,13 @@ def test_who_searches_the_web(kind: str, by: WebSearch, offered: tuple[str, ...]
     answer = getattr(answered(f"{kind}_query", by, *offered), f"{kind}_response")
     assert answer.WhichOneof("result") == ("rejected" if reason else "approved")
     assert answer.rejected.reason.endswith(reason)
+
+
+def test_a_plan_is_taken_and_shown() -> None:
+    query = pb.InteractionQuery(id=7)
+    query.create_plan_request_query.args.name = "N"
+    query.create_plan_request_query.args.plan = "1. P"
+    message = pb.AgentClientMessage.FromString(answer_query(query, "off", ()))
+    assert message.interaction_response.create_plan_request_response.result.HasField("success")
+    assert plan_text(query) == "\n\nN\n\n1. P\n\n"
+    assert plan_text(pb.InteractionQuery(id=8)) == ""

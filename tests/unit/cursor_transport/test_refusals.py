@@ -7,6 +7,8 @@ import pytest
 from caretway.core.errors import RETRYABLE, ErrorKind
 from caretway.cursor_transport.faults import fault_from_connect, retryable, unheard
 from caretway.cursor_transport.refusals import (
+    CHAT_CAUSES,
+    PROGRAM_CAUSES,
     REFUSALS,
     SUSPECTS,
     TELLS,
@@ -156,6 +158,9 @@ LEFT = [
     (AskedRun("gpt-5.4", tools=True), "region shape version usage plan schema capacity"),
     (AskedRun("gpt-5.4", history=True), "region shape version usage plan ids capacity"),
     (AskedRun("composer-2.5"), "shape version plan capacity"),
+    (AskedRun("gpt-5.4", only=PROGRAM_CAUSES), "region usage plan capacity"),
+    (AskedRun("gpt-5.4", only=CHAT_CAUSES), "region version usage plan capacity"),
+    (AskedRun("composer-2.5", only=PROGRAM_CAUSES), "plan capacity"),
     (AskedRun("gpt-5.4", tools=True, history=True, heard=True), "usage capacity"),
     (AskedRun("composer-2.5", heard=True), "capacity"),
 ]

@@ -147,6 +147,7 @@ class Told:
     label = "fresh"
     reason = "a test"
     adapted = ""
+    pictures = ""
 
     def __init__(self, request: TurnRequest) -> None:
         self.request = request

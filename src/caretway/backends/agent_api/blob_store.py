@@ -21,7 +21,7 @@ _DATA: Final = tag(pb.GetBlobResult, "blob_data")
 
 
 class BlobStore:
-    __slots__ = ("_bytes", "_limit", "fetch", "own")
+    __slots__ = ("_bytes", "_limit", "fetch", "news", "own")
 
     def __init__(self, own: dict[bytes, bytes], fetch: Callable[[bytes], bytes | None], limit: int) -> None:
         """`own`: what the turn brings with it. `limit`: how much Cursor may add, in bytes."""
@@ -29,12 +29,15 @@ class BlobStore:
         self.fetch = fetch
         self._bytes = 0
         self._limit = limit
+        self.news = 0
+        """How many requests were more than storing what is here already: those are no sign of work."""
 
     def answer(self, kv: pb.KvServerMessage) -> bytes | None:
         """None: nothing that we know was asked. Raises GatewayError when the turn cannot go on."""
         reply = pb.KvClientMessage(id=kv.id)
         match kv.WhichOneof("message"):
             case "get_blob_args":
+                self.news += 1
                 key = kv.get_blob_args.blob_id
                 data = self.own.get(key)
                 if data is None:
@@ -51,6 +54,8 @@ class BlobStore:
                 self._bytes += len(data) + (PIECE_BYTES + len(key) if before is None else -len(before))
                 if self._bytes > self._limit:
                     raise self._too_much()
+                if before != data:
+                    self.news += 1
                 self.own[key] = data
                 reply.set_blob_result.SetInParent()
             case _:

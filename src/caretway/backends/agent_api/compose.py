@@ -17,17 +17,23 @@ from google.protobuf.message import DecodeError
 from ...core.errors import ErrorKind, GatewayError
 from ...core.estimate import message_chars, tokens
 from ...core.request import Image, Message, Role, Text, ToolResult, TurnRequest
-from ...wire.blobs import blob_id, write_message
+from ...wire.blobs import blob_id, text_part, write_message
 from ...wire.embedding import around, embed, tag
 from ...wire.messages import pb
 from .model_shapes import ModelShape, model_fields
-from .offered_tools import OfferedTools
+from .offered_tools import PROVIDER, OfferedTools
+from .pictures import picture_warning
 from .replayed_history import root_messages, sendable, typed_history
 from .sent_limits import MAX_MESSAGE_BYTES, check_tools, check_user_text, fit_history
 from .tool_schemas import STRICTEST, rules_for
 
 GO_ON: Final = "Continue."
 """A run needs words of the user. A history that ends with the assistant's own says only this."""
+RULES: Final = "<rules>\n{}\n</rules>"
+"""Instructions as a message of the user."""
+NARRATORS: Final = "composer"
+"""Models of this name tell of a call instead of making it, if nobody asks them not to."""
+CALL_IT: Final = "When you want to use a tool, call it. Do not describe the call in text instead."
 GO_ON_WITH_RESULTS: Final = "Continue with the results of the tools above."
 
 _RUN_REQUEST: Final = tag(pb.AgentClientMessage, "run_request")
@@ -56,10 +62,13 @@ class RunContext:
     os_version: str = ""
     shell: str = ""
     time_zone: str = ""
-    system_delivery: Literal["rule", "root"] = "rule"
+    system_delivery: Literal["rule", "message"] = "rule"
+    """Cursor drops root messages of the role `system`: instructions are a rule, or a message of the user."""
     history_carrier: Literal["root", "typed"] = "root"
     replay_action: Literal["message", "resume"] = "message"
     """How a replayed history that ends with tool results is asked to go on."""
+    replay_tool_names: Literal["plain", "prefixed"] = "plain"
+    """Tools in a replayed history by the client's names, or as the model sees them."""
     web: bool = False
     """Cursor may search the web by itself."""
 
@@ -94,6 +103,8 @@ class Opening(msgspec.Struct, frozen=True):
     what is new; else everything that was sent, and what Cursor puts before it. For usage estimates only."""
     adapted: str = ""
     """What of the request was changed for the model."""
+    pictures: str = ""
+    """What may keep the model from seeing its pictures."""
 
     def renamed(self, conversation_id: str) -> "Opening":
         """The same as another conversation; one that goes on keeps its name."""
@@ -128,6 +139,7 @@ class Composer:
         self._surroundings = surroundings
         self._max_message_bytes = max_message_bytes
         self._nowhere = _environment(surroundings, None)
+        self._prefix = f"mcp_{PROVIDER}_" if surroundings.replay_tool_names == "prefixed" else ""
         self._tools = OfferedTools()
         self._rest = _rest_of_context(surroundings)
 
@@ -158,11 +170,12 @@ class Composer:
             if newest is None and self._surroundings.replay_action == "message":
                 newest = _WITH_RESULTS
             history = sendable(history)
-            root = [] if as_rule or not system else [write_message("system", system)]
+            root = [] if as_rule or not system else [write_message("user", [text_part(RULES.format(system))])]
             if self._surroundings.history_carrier == "typed" and newest is not None:
                 typed = embed(_HISTORY, typed_history(history).SerializeToString())
             else:
-                root += root_messages(fit_history(history, request.model) if self._check_limits else history)
+                fitted = fit_history(history, request.model) if self._check_limits else history
+                root += root_messages(fitted, self._prefix)
             if root:
                 ids = [blob_id(data) for data in root]
                 blobs = dict(zip(ids, root, strict=True))
@@ -173,6 +186,7 @@ class Composer:
             check_tools(len(tools), offer.size)
             if newest is not None:
                 check_user_text(newest.text)
+        pictures = [part for part in newest.parts if isinstance(part, Image)] if newest is not None else []
         where = self._nowhere if workspace is None else _environment(self._surroundings, workspace)
         rule = embed(_RULE, system.encode()) if system and as_rule else b""
         if known := 0 if checkpoint is None else _used_tokens(checkpoint):
@@ -185,7 +199,7 @@ class Composer:
             ids=(embed(_CONVERSATION, conversation_id.encode()), embed(_RUN, run_id.encode()) + _NO_QUERIES),
             models=model_fields(request.model, request.parameters, request.choice, shapes),
             state=state,
-            words=_user_message(newest).SerializeToString() if newest is not None else None,
+            words=_user_message(newest, pictures).SerializeToString() if newest is not None else None,
             history=typed,
             context=(where, offer.in_context, rule, self._rest),
             tools=offer.in_run,
@@ -194,6 +208,7 @@ class Composer:
             model=request.model,
             context_tokens=known + tokens(chars),
             adapted=offer.told,
+            pictures=picture_warning(pictures, request.model, request.choice.images) if pictures else "",
         )
 
 
@@ -283,12 +298,15 @@ def _joined(messages: Sequence[Message]) -> Message:
 
 
 def _tool_rule(request: TurnRequest) -> str:
-    """`tool_choice` has no field on the wire: it is a rule to the model, checked when the step ends."""
+    """`tool_choice` has no field on the wire: it is a rule to the model, checked when the step ends. Some models are
+    told a rule anyway."""
     match request.tool_choice.mode:
         case "required" if request.tools:
             return "You must call at least one of the offered tools before you answer in text."
         case "named":
             return f"You must call the tool `{request.tool_choice.name}` before you answer in text."
+        case "auto" if request.tools and request.model.startswith(NARRATORS):
+            return CALL_IT
         case _:
             return ""
 
@@ -298,9 +316,9 @@ def _picture_id(data: bytes, number: int) -> str:
     return str(UUID(bytes=blob_id(blob_id(data) + number.to_bytes(4, "big"))[:16], version=4))
 
 
-def _user_message(message: Message) -> pb.UserMessage:
+def _user_message(message: Message, pictures: Sequence[Image]) -> pb.UserMessage:
     user = pb.UserMessage(text=message.text)
-    for number, image in enumerate([part for part in message.parts if isinstance(part, Image)]):
+    for number, image in enumerate(pictures):
         user.selected_context.selected_images.add(
             uuid=_picture_id(image.data, number), mime_type=image.mime_type, data=image.data
         )

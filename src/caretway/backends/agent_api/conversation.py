@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 
 from ...builtin_tools import execs
 from ...builtin_tools.decisions import Convert, Policy, Redirect, Refuse, RunHere
-from ...builtin_tools.queries import WebSearch, answer_query
+from ...builtin_tools.queries import WebSearch, answer_query, plan_text
 from ...core.errors import ErrorKind, GatewayError
 from ...core.events import Event, ReasoningDelta, TextDelta, TurnEnded, TurnStarted, UsageReported
 from ...core.recovery import Cause
@@ -186,7 +186,10 @@ class Conversation(RunLife):
             case "interaction_update":
                 self._update(message.interaction_update, now)
             case "kv_server_message":
+                news = self._blobs.news
                 answer = self._blobs.answer(message.kv_server_message)  # at once, also while parked
+                if self._blobs.news > news:
+                    self.watch.progressed = now
                 if answer is not None:
                     self.outgoing.append(answer)
             case "exec_server_message":
@@ -199,9 +202,12 @@ class Conversation(RunLife):
                 if aborted is not None and aborted.here:
                     self.aborted_jobs = (*self.aborted_jobs, aborted)
             case "interaction_query":
+                self.watch.progressed = now
                 self._tally.calling()
                 self._tally.answered()
                 self.outgoing.append(answer_query(message.interaction_query, self._web, self._tools))
+                if plan := plan_text(message.interaction_query):
+                    self._words(deltas.TEXT, plan, now)  # always the same: an attempt may repeat it
             case _:
                 pass  # newer servers say more than we know; silence is what the official client answers too
 

@@ -81,8 +81,9 @@ def _texts(content: Iterable[Text | Image]) -> list[Text]:
     return [one for one in content if isinstance(one, Text)]
 
 
-def root_messages(history: Sequence[Message]) -> list[bytes]:
-    """One JSON message for each message of a sendable history; consecutive tool messages stay one each."""
+def root_messages(history: Sequence[Message], prefix: str = "") -> list[bytes]:
+    """One JSON message for each message of a sendable history; consecutive tool messages stay one each. `prefix`:
+    before the names of tools."""
     names: dict[str, str] = {}
     written: list[bytes] = []
     for message in history:
@@ -95,8 +96,8 @@ def root_messages(history: Sequence[Message]) -> list[bytes]:
                 case Image(data=data, mime_type=mime_type):
                     parts.append(image_part(mime_type, base64.b64encode(data).decode()))
                 case ToolCall(id=call, name=name, arguments=arguments):
-                    names[call] = name
-                    parts.append(tool_call_part(call, name, read_arguments(arguments)))
+                    names[call] = prefix + name
+                    parts.append(tool_call_part(call, names[call], read_arguments(arguments)))
                 case ToolResult(call_id=call, is_error=failed):
                     parts.append(tool_result_part(call, names.get(call, ""), result_text(part), is_error=failed))
                 case Reasoning():

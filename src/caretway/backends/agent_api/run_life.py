@@ -126,7 +126,8 @@ class RunLife:
     def open(self, now: float) -> None:
         """The first message of an attempt: the whole opening, or from the last checkpoint on."""
         if self.phase is RunPhase.NEW:
-            self.events.append(TurnStarted(self._opening.context_tokens, self._opening.adapted))
+            opening = self._opening
+            self.events.append(TurnStarted(opening.context_tokens, opening.adapted, opening.pictures))
         self.phase = RunPhase.RUNNING
         self._attempts += 1
         self._spoke = False

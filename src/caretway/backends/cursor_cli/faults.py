@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from ...core.errors import ErrorKind, GatewayError, bounded_wait
+from ...cursor_transport.refusals import NO_REASON, PROGRAM_CAUSES, AskedRun, without_reason
 
 CHARS_PER_TOKEN: Final = 4
 DEFAULT_WINDOW: Final = 200_000
@@ -60,8 +61,11 @@ def _quota(said: str, match: re.Match[str], at: Circumstances) -> GatewayError:
 
 
 def _exhausted(said: str, match: re.Match[str], at: Circumstances) -> GatewayError:
-    """The bare code is sent for a full context and for an empty pool alike: the prompt's size decides."""
-    return _overflow(said, match, at) if at.half_full else _quota(said, match, at)
+    """The bare code is sent for a full context and for much else: the prompt's size decides."""
+    if at.half_full:
+        return _overflow(said, match, at)
+    hint = without_reason(AskedRun(at.model, only=PROGRAM_CAUSES))
+    return GatewayError(ErrorKind.REFUSED, "Cursor refused the run and gives no reason.", hint, code=NO_REASON)
 
 
 def _rate(said: str, match: re.Match[str], at: Circumstances) -> GatewayError:

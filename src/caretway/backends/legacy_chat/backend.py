@@ -55,7 +55,7 @@ class LegacyChatBackend:
             headers = self._headers(request_id, token)
             return await self._transport.open_stream(paths.STREAM_CHAT, headers, message, handler)
 
-        return ChatTurn(open_stream, self._limits, renewable=self._tokens.renewable)
+        return ChatTurn(open_stream, self._limits, renewable=self._tokens.renewable, model=request.model)
 
     def _headers(self, request_id: str, token: str) -> dict[str, str]:
         return {

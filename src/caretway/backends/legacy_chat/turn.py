@@ -18,6 +18,7 @@ from ...core.turn import Snapshot
 from ...cursor_transport.deadline_timer import DeadlineTimer
 from ...cursor_transport.faults import fault_from_connect
 from ...cursor_transport.ports import Listening, RunHandler
+from ...cursor_transport.refusals import CHAT_CAUSES, AskedRun
 from ...tasks import spawn
 from ...wire.envelope import End
 from ...wire.errors import ErrorSyntax, read_end
@@ -42,8 +43,10 @@ Open = Callable[[RunHandler, bool], Awaitable[Listening]]
 
 
 class ChatTurn:
-    def __init__(self, open_stream: Open, limits: ChatLimits, *, renewable: bool) -> None:
+    def __init__(self, open_stream: Open, limits: ChatLimits, *, renewable: bool, model: str = "") -> None:
+        """`model`: for errors."""
         self._open = open_stream
+        self._model = model
         self._limits = limits
         self._renewable = renewable
         self._buffer = EventBuffer(limits.buffer_bytes, self._hold_back, self._go_on)
@@ -136,7 +139,7 @@ class ChatTurn:
             self._start(events)
             self._end(TurnEnded(), events)
             return
-        fault = fault_from_connect(error)
+        fault = fault_from_connect(error, AskedRun(self._model, heard=self._heard, only=CHAT_CAUSES))
         if fault.kind is ErrorKind.UPSTREAM_DEPRECATED:
             fault.hint = f"Cursor no longer serves the legacy chat call. {WAY_OUT}"
         self._buffer.put(events)

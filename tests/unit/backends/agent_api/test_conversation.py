@@ -521,6 +521,15 @@ def test_tokens_and_checkpoints_are_progress() -> None:
             assert story.wait(10) is None
 
 
+def test_what_is_new_in_the_store_is_progress() -> None:
+    """Storing the same once more is not: servers do that when nothing moves."""
+    story = Story()
+    for number in range(31):
+        story.hear(set_blob(number, b"%d" % number, b"v"))
+        assert story.wait(10) is None
+    assert beat_until_given_up(story).cause is Cause.STALLED
+
+
 def test_results_that_lead_nowhere_are_told_to_a_fresh_run() -> None:
     """Accepted, then heartbeats only, and the answer stays in a blob."""
     story = Story("a")

@@ -71,7 +71,9 @@ def test_a_date_in_the_past_still_waits_a_little() -> None:
 
 def test_the_bare_code_is_decided_by_the_prompts_size() -> None:
     said = "ConnectError: [resource_exhausted] Error"
-    assert classify(said, Circumstances(prompt_chars=1000)).kind is ErrorKind.QUOTA
+    refused = classify(said, Circumstances(model="gpt-5.4", prompt_chars=1000))
+    assert (refused.kind, refused.code) == (ErrorKind.REFUSED, "refused_without_reason")
+    assert "region" in refused.hint and "--agent" not in refused.hint, "nothing that is about another backend"
     assert classify(said, Circumstances(prompt_chars=400_000)).kind is ErrorKind.CONTEXT_TOO_LONG
     assert classify(said, Circumstances(prompt_chars=60_000, window=20_000)).kind is ErrorKind.CONTEXT_TOO_LONG
 
