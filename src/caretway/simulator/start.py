@@ -13,7 +13,7 @@ from ..wire.errors import ConnectError
 from ..wire.messages import pb
 from . import admission, faults, toolbox
 from .history import read_typed, read_user
-from .manners import CLASSIC, Manners
+from .manners import LIVE, Manners
 from .model_input import InputMessage, InputText, Tool
 from .model_shapes import choose
 from .pending import Pending
@@ -90,7 +90,7 @@ class Blobs:
 
 
 async def open_conversation(
-    request: pb.AgentRunRequest, mail: Pending, blobs: Blobs, request_id: str, manners: Manners = CLASSIC
+    request: pb.AgentRunRequest, mail: Pending, blobs: Blobs, request_id: str, manners: Manners = LIVE
 ) -> SimConversation:
     """Raises RunRefused, or EmptyTurn when the answer is to be nothing at all."""
     if not request.HasField("conversation_state"):
