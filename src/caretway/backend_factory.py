@@ -57,8 +57,9 @@ def _agent(settings: Settings, stack: AsyncExitStack) -> Backend:
 
 def _simulator(settings: Settings, stack: AsyncExitStack) -> Backend:
     from .simulator import Simulator
+    from .simulator.manners import LIVE_AT_ONCE
 
-    simulator = Simulator()
+    simulator = Simulator(manners=LIVE_AT_ONCE)
     stack.push_async_callback(simulator.aclose)
     carrier = AutoTransport(
         socket_dial(simulator.connect), settings.agent_transport, limits=_transport_limits(settings)

@@ -1,10 +1,15 @@
-"""Fixtures of the contract tests."""
+"""Fixtures of the contract tests, and the simulator's profiles that they run on.
+
+Everything runs on the manners of `live`, without the waits that only take time. What is marked `both_profiles` runs on
+`classic` too, with `--all`: there the profile can change what the gateway does. A test that holds on one profile only
+asks for that one itself, and says why.
+"""
 
 from collections.abc import AsyncIterator
 
 import pytest
 
-from caretway.simulator.manners import CLASSIC, Manners
+from caretway.simulator.manners import CLASSIC, LIVE_AT_ONCE, Manners
 from contract.gateways import Client, gateway
 
 
@@ -18,10 +23,20 @@ def stream(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "manners" not in metafunc.fixturenames:
+        return
+    profiles = [pytest.param(LIVE_AT_ONCE, id="live")]
+    if metafunc.definition.get_closest_marker("both_profiles"):
+        profiles.append(pytest.param(CLASSIC, id="classic", marks=pytest.mark.all))
+    metafunc.parametrize("manners", profiles, indirect=True)
+
+
 @pytest.fixture
-def manners() -> Manners:
-    """How the simulator behaves; a file whose tests hold for both profiles overrides it with `BOTH`."""
-    return CLASSIC
+def manners(request: pytest.FixtureRequest) -> Manners:
+    """How the simulator behaves."""
+    profile: Manners = request.param
+    return profile
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any
 
 import httpx
 import msgspec
@@ -13,10 +13,9 @@ import msgspec
 from caretway.app import Gateway
 from caretway.config import Settings
 from caretway.simulator import Simulator
-from caretway.simulator.manners import CLASSIC, LIVE, Manners
+from caretway.simulator.manners import LIVE_AT_ONCE, Manners
 
 CHAT = "/v1/chat/completions"
-BOTH: Final = (CLASSIC, LIVE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +127,16 @@ def accumulated(status: int, headers: httpx.Headers, chunks: list[dict[str, Any]
 
 
 @asynccontextmanager
-async def gateway(transport: str = "auto", *, manners: Manners = CLASSIC, **settings: Any) -> AsyncIterator[Client]:
+async def gateway(
+    transport: str = "auto", *, manners: Manners = LIVE_AT_ONCE, **settings: Any
+) -> AsyncIterator[Client]:
     """A gateway on the `agent` backend, pointed at a simulator of its own that listens on a socket."""
     async with simulated(manners) as (simulator, port), gateway_to(simulator, port, transport, **settings) as client:
         yield client
 
 
 @asynccontextmanager
-async def simulated(manners: Manners = CLASSIC) -> AsyncIterator[tuple[Simulator, int]]:
+async def simulated(manners: Manners = LIVE_AT_ONCE) -> AsyncIterator[tuple[Simulator, int]]:
     simulator = Simulator(manners=manners)
     try:
         yield simulator, await simulator.listen("127.0.0.1", 0)

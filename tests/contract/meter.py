@@ -103,8 +103,9 @@ def memory_as_served() -> Iterator[None]:
 
 @asynccontextmanager
 async def simulated_elsewhere() -> AsyncIterator[int]:
-    """A simulator in a process of its own: its port."""
-    command = [sys.executable, "-m", "caretway", "simulate", "--port", "0"]
+    """A simulator in a process of its own: its port. Its profile is `classic`, which takes what `live` would refuse for
+    its size: the gateway has to cope with all of it."""
+    command = [sys.executable, "-m", "caretway", "simulate", "--port", "0", "--profile", "classic"]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None
     try:

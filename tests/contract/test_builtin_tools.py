@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from caretway.simulator.manners import Manners
 from contract.gateways import Client, gateway, result, tool
 
+pytestmark = pytest.mark.both_profiles
 BASH = tool("bash", "command")
 PROMPT = 'sim: exec shell {"command": "cat nonce.txt"}\nsim: say FINAL\nsim: result'
 
@@ -39,9 +41,9 @@ async def test_words_beside_a_typed_result_are_replayed_not_lost(client: Client)
     assert "NONCE-2" in second.text or "hurry" in second.text
 
 
-async def test_local_tools_read_inside_the_workspace(transport: str, tmp_path: Path) -> None:
+async def test_local_tools_read_inside_the_workspace(transport: str, tmp_path: Path, manners: Manners) -> None:
     (tmp_path / "poem.txt").write_text("roses are red\n")
-    async with gateway(transport, workspace=tmp_path) as client:
+    async with gateway(transport, manners=manners, workspace=tmp_path) as client:
         answer = await client.chat('sim: exec read {"path": "poem.txt"}\nsim: result')
         assert "roses are red" in answer.text
         answer = await client.chat('sim: exec grep {"pattern": "roses"}\nsim: result')
@@ -55,23 +57,25 @@ async def test_local_tools_read_inside_the_workspace(transport: str, tmp_path: P
         assert not (tmp_path / "pwned").exists()
 
 
-async def test_local_tools_all_and_off(transport: str, tmp_path: Path) -> None:
+async def test_local_tools_all_and_off(transport: str, tmp_path: Path, manners: Manners) -> None:
     (tmp_path / "poem.txt").write_text("roses")
-    async with gateway(transport, workspace=tmp_path, local_tools="all") as client:
+    async with gateway(transport, manners=manners, workspace=tmp_path, local_tools="all") as client:
         answer = await client.chat('sim: exec shell {"command": "echo $((40+2))"}\nsim: result')
         assert "42" in answer.text
-    async with gateway(transport, workspace=tmp_path, local_tools="off") as client:
+    async with gateway(transport, manners=manners, workspace=tmp_path, local_tools="off") as client:
         answer = await client.chat('sim: exec read {"path": "poem.txt"}\nsim: result')
         assert "roses" not in answer.text
 
 
-async def test_a_request_names_its_workspace_within_the_allow_list(transport: str, tmp_path: Path) -> None:
+async def test_a_request_names_its_workspace_within_the_allow_list(
+    transport: str, tmp_path: Path, manners: Manners
+) -> None:
     inside, outside = tmp_path / "inside", tmp_path / "outside"
     for folder in (inside, outside):
         folder.mkdir()
         (folder / "name.txt").write_text(folder.name)
     prompt = 'sim: exec read {"path": "name.txt"}\nsim: result'
-    async with gateway(transport, workspaces=(inside,)) as client:
+    async with gateway(transport, manners=manners, workspaces=(inside,)) as client:
         answer = await client.chat(prompt, headers={"x-caretway-workspace": str(inside)})
         assert "inside" in answer.text
         answer = await client.chat(prompt, headers={"x-caretway-workspace": str(outside)})
@@ -79,9 +83,11 @@ async def test_a_request_names_its_workspace_within_the_allow_list(transport: st
 
 
 @pytest.mark.parametrize("failure", ["sim: drop 9", "sim: fail unavailable"])
-async def test_after_a_command_ran_here_nobody_is_told_to_ask_again(tmp_path: Path, failure: str) -> None:
+async def test_after_a_command_ran_here_nobody_is_told_to_ask_again(
+    tmp_path: Path, failure: str, manners: Manners
+) -> None:
     """An SDK that obeys would run the command once more."""
-    async with gateway(local_tools="all", workspace=tmp_path) as client:
+    async with gateway(manners=manners, local_tools="all", workspace=tmp_path) as client:
         answer = await client.chat(f'sim: exec shell {{"command": "echo ran >> log"}}\n{failure}')
         assert answer.error is not None
         assert (answer.status, answer.headers["x-should-retry"]) == (503, "false")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from caretway.simulator.manners import Manners
-from contract.gateways import BOTH, CHAT, Client, gateway, tool
+from contract.gateways import CHAT, Client, gateway, tool
 
 PIXEL = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000001000000010806000000"
@@ -14,10 +14,7 @@ PIXEL = bytes.fromhex(
 )
 
 
-@pytest.fixture(params=BOTH, ids=lambda profile: profile.name)
-def manners(request: pytest.FixtureRequest) -> Manners:
-    profile: Manners = request.param
-    return profile
+pytestmark = pytest.mark.both_profiles
 
 
 async def test_text_thinking_and_usage(client: Client, stream: bool) -> None:
@@ -69,8 +66,8 @@ async def test_drop_before_text_is_not_noticed(client: Client, stream: bool) -> 
     assert (answer.status, answer.text) == (200, "after the cuts")
 
 
-async def test_a_connection_that_always_drops_is_an_error(transport: str, stream: bool) -> None:
-    async with gateway(transport, agent_retries=1) as client:
+async def test_a_connection_that_always_drops_is_an_error(transport: str, stream: bool, manners: Manners) -> None:
+    async with gateway(transport, manners=manners, agent_retries=1) as client:
         answer = await client.chat("sim: drop 50\nsim: say never", stream=stream)
     assert answer.status == 503
     assert answer.error is not None
@@ -149,8 +146,10 @@ async def test_images_reach_the_model(client: Client) -> None:
     assert answer.status == 400
 
 
-async def test_no_progress_is_a_timeout(transport: str, stream: bool) -> None:
-    async with gateway(transport, progress_timeout=0.3, client_heartbeat=0.1, exec_heartbeat=0.1) as client:
+async def test_no_progress_is_a_timeout(transport: str, stream: bool, manners: Manners) -> None:
+    async with gateway(
+        transport, manners=manners, progress_timeout=0.3, client_heartbeat=0.1, exec_heartbeat=0.1
+    ) as client:
         answer = await client.chat("sim: hang", stream=stream)
         assert (answer.status, answer.error and answer.error["code"]) == (504, "upstream_timeout")
         assert client.stats()["runs_opened"] == 2, "one fresh retry before the first byte"
@@ -158,9 +157,9 @@ async def test_no_progress_is_a_timeout(transport: str, stream: bool) -> None:
         assert (answer.status, answer.text, answer.error and answer.error["code"]) == (200, "PART", "upstream_timeout")
 
 
-async def test_silence_is_a_timeout(transport: str) -> None:
+async def test_silence_is_a_timeout(transport: str, manners: Manners) -> None:
     async with gateway(
-        transport, silence_timeout=0.3, client_heartbeat=0.1, exec_heartbeat=0.1, agent_retries=1
+        transport, manners=manners, silence_timeout=0.3, client_heartbeat=0.1, exec_heartbeat=0.1, agent_retries=1
     ) as client:
         answer = await client.chat("sim: mute")
         assert (answer.status, answer.error and answer.error["code"]) == (504, "upstream_timeout")

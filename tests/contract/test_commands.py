@@ -64,7 +64,7 @@ def test_serve_answers_and_ends_quietly(number: signal.Signals, code: int, tmp_p
         url = read_until(process, ADDRESS)
         read_until(process, re.compile("SIMULATED ANSWERS"))
         assert get(f"{url}/health")["status"] == "ok"
-        read_until(process, re.compile(r"models +sim-auto, sim-fast, sim-think$"))
+        read_until(process, re.compile(r"models +default, sim-auto, sim-fast, sim-think, .* and \d+ more$"))
         read_until(process, re.compile(f"OPENAI_BASE_URL={url}/v1"))
         assert end(process, number) == (code, "")
 

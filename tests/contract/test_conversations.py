@@ -7,15 +7,12 @@ import pytest
 
 from caretway.simulator.manners import Manners
 from caretway.simulator.tokens import PREAMBLE_TOKENS
-from contract.gateways import BOTH, Answer, Client, gateway, gateway_to, result, simulated, tool
+from contract.gateways import Answer, Client, gateway, gateway_to, result, simulated, tool
 
 TOOLS = [tool("lookup", "key")]
 
 
-@pytest.fixture(params=BOTH, ids=lambda profile: profile.name)
-def manners(request: pytest.FixtureRequest) -> Manners:
-    profile: Manners = request.param
-    return profile
+pytestmark = pytest.mark.both_profiles
 
 
 def user(text: str) -> dict[str, Any]:
@@ -103,16 +100,16 @@ async def test_fresh_replays_everything(client: Client) -> None:
     assert "STORK" in answer.text
 
 
-async def test_restart_in_between(transport: str, tmp_path: Any) -> None:
+async def test_restart_in_between(transport: str, tmp_path: Any, manners: Manners) -> None:
     talk: list[dict[str, Any]] = []
-    async with simulated() as (simulator, port):
+    async with simulated(manners) as (simulator, port):
         async with gateway_to(simulator, port, transport, data_dir=tmp_path) as client:
             await say(client, talk, "sim: say The codeword is CRANE")
         async with gateway_to(simulator, port, transport, data_dir=tmp_path) as client:
             answer = await say(client, talk, "sim: recall")
         assert answer.session == "continued"
         assert "CRANE" in answer.text
-    async with gateway(transport, data_dir=tmp_path) as client:
+    async with gateway(transport, manners=manners, data_dir=tmp_path) as client:
         answer = await say(client, talk, "sim: recall")
         assert answer.session == "replayed", "another host is another home: its conversations are not mixed in"
 

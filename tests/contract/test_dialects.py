@@ -5,6 +5,8 @@ import pytest
 from contract.gateways import Client
 from contract.speakers import SPEAKERS, Speaker, ask
 
+pytestmark = pytest.mark.both_profiles
+
 
 @pytest.fixture(params=SPEAKERS, ids=[speaker.name for speaker in SPEAKERS])
 def speaker(request: pytest.FixtureRequest) -> Speaker:

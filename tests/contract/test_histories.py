@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from caretway.simulator.manners import Manners
 from contract.gateways import Client, gateway, result, tool
 
+pytestmark = pytest.mark.both_profiles
 LOOKUP = tool("lookup", "key")
 SEARCH = tool("ToolSearch", "query")
 NOTE = tool("note", "text")
@@ -149,9 +151,9 @@ async def test_a_tool_that_was_loaded_can_be_called(client: Client) -> None:
 # ---- turns that were to make one call
 
 
-async def test_forced_calls_never_cost_an_agent_its_loop() -> None:
+async def test_forced_calls_never_cost_an_agent_its_loop(manners: Manners) -> None:
     forced: dict[str, Any] = {"tools": [NOTE], "tool_choice": {"type": "function", "function": {"name": "note"}}}
-    async with gateway(max_parked=2) as client:
+    async with gateway(manners=manners, max_parked=2) as client:
         prompt = 'sim: call lookup {"key": "a"}\nsim: result'
         agent = await client.chat(prompt, tools=[LOOKUP])
         for number in range(5):

@@ -294,9 +294,9 @@ async def test_slow_heads_and_bodies(open_door: Client) -> None:
 
 async def test_a_client_that_never_reads(open_door: Client) -> None:
     flood = {"model": "sim-auto", "stream": True, "messages": [{"role": "user", "content": "sim: stream 4000 4000"}]}
-    reader, writer = await asyncio.open_connection(*address(open_door), limit=1)
-    reader._transport.pause_reading()  # type: ignore[attr-defined]  # asyncio's reader has no public way to stop
-    async with bystander(open_door):
+    async with bystander(open_door):  # first: a connection that says nothing for 0.3 s is closed
+        reader, writer = await asyncio.open_connection(*address(open_door), limit=1)
+        reader._transport.pause_reading()  # type: ignore[attr-defined]  # asyncio's reader has no public way to stop
         writer.write(post(msgspec.json.encode(flood)))
         await writer.drain()
         async with asyncio.timeout(30):

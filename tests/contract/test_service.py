@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from caretway.simulator.catalogue import BASES
+from caretway.simulator.manners import Manners
 from contract.gateways import CHAT, Client, gateway, gateway_to, simulated
 
 
@@ -15,7 +17,8 @@ def transport() -> str:
 
 
 @pytest.mark.parametrize("prefix", ["", "/v1"])
-async def test_health_and_models_with_and_without_prefix(client: Client, prefix: str) -> None:
+@pytest.mark.both_profiles
+async def test_health_and_models_with_and_without_prefix(client: Client, manners: Manners, prefix: str) -> None:
     health = (await client.http.get(f"{prefix}/health")).json()
     assert health["status"] == "ok"
     assert health["version"]
@@ -24,7 +27,11 @@ async def test_health_and_models_with_and_without_prefix(client: Client, prefix:
     assert health["backend"] == {"name": "agent", "standing": "unofficial"}
     listed = (await client.http.get(f"{prefix}/models")).json()
     assert listed["object"] == "list"
-    assert [model["id"] for model in listed["data"]] == ["sim-auto", "sim-fast", "sim-think"]
+    ids = [model["id"] for model in listed["data"]]
+    if manners.cursor_catalogue:
+        assert [name for name in ids if not name.endswith("-thinking")] == [base.id for base in BASES]
+    else:
+        assert ids == ["sim-auto", "sim-fast", "sim-think"]
     for model in listed["data"]:
         assert model["object"] == "model"
         assert model["owned_by"] == "cursor"

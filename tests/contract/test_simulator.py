@@ -1,4 +1,8 @@
-"""The simulator from outside, on real sockets: runs over both carriers, re-sequencing, blobs, sign-in, model lists."""
+"""The simulator from outside, on real sockets: runs over both carriers, re-sequencing, blobs, sign-in, model lists.
+
+This is the profile `classic`, to which a peer may say little: no model, no whole request. What `live` does that it does
+not is in `test_live.py`.
+"""
 
 import asyncio
 import gzip
@@ -14,6 +18,7 @@ import msgspec
 import pytest
 
 from caretway.simulator import Simulator
+from caretway.simulator.manners import CLASSIC
 from caretway.simulator.tls import throw_away_ca
 from caretway.simulator.tokens import PREAMBLE_TOKENS
 from caretway.wire import blobs, paths
@@ -45,7 +50,7 @@ Play = Callable[[pb.AgentRunRequest, Peer], Awaitable[None]]
 
 @pytest.fixture
 async def simulator() -> AsyncIterator[Simulator]:
-    simulator = Simulator(heartbeat_s=0.05)
+    simulator = Simulator(heartbeat_s=0.05, manners=CLASSIC)
     yield simulator
     await simulator.aclose()
 
@@ -468,7 +473,7 @@ def test_the_loopback_works_on_uvloop() -> None:
     uvloop = pytest.importorskip("uvloop", reason="uvloop has no wheel for this platform")
 
     async def talk() -> str:
-        simulator, peer = Simulator(), Peer()
+        simulator, peer = Simulator(manners=CLASSIC), Peer()
         async with H2.open(sock=await simulator.connect()) as connection:
             await connection.run(say("sim: say inside"), peer)
         await simulator.aclose()
@@ -641,7 +646,7 @@ async def test_the_calls_around_a_run(port: int) -> None:
 
 @pytest.mark.parametrize(("prefer", "config"), [("h1", 0), ("h2", 4)])
 async def test_the_server_config_names_the_carrier(prefer: Any, config: int) -> None:
-    simulator = Simulator(prefer=prefer)
+    simulator = Simulator(prefer=prefer, manners=CLASSIC)
     port = await simulator.listen("127.0.0.1", 0)
     _, body = await call(port, "POST", paths.SERVER_CONFIG, PROTO)
     assert ai.GetServerConfigResponse.FromString(body).http2_config == config
@@ -670,7 +675,7 @@ async def test_keep_alive_and_pipelining(port: int) -> None:
 
 
 async def test_closing_ends_open_runs() -> None:
-    simulator, peer = Simulator(heartbeat_s=0.02), Peer()
+    simulator, peer = Simulator(heartbeat_s=0.02, manners=CLASSIC), Peer()
     port = await simulator.listen("127.0.0.1", 0)
     async with H2.open(port) as connection:
         running = asyncio.create_task(connection.run(say("sim: hang"), peer))

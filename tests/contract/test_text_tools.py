@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from caretway.simulator.manners import CLASSIC
 from contract.gateways import Client, gateway, result, tool
 
 TOOLS = [tool("add", "a"), tool("get", "x")]
@@ -74,7 +75,8 @@ async def test_strict_tools(stream: bool) -> None:
 
 
 async def test_thinking_models_are_listed_and_think() -> None:
-    async with gateway(backend="legacy-chat", models=("my-model",)) as client:
+    """On `classic`, whose list is short enough to name all of it."""
+    async with gateway(backend="legacy-chat", models=("my-model",), manners=CLASSIC) as client:
         listed = [model["id"] for model in (await client.http.get("/v1/models")).json()["data"]]
         base = {"sim-auto", "sim-fast", "my-model"}
         assert set(listed) == base | {f"{name}-thinking" for name in base} | {"sim-think"}

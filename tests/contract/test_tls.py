@@ -10,6 +10,7 @@ import trustme
 from caretway.app import Gateway
 from caretway.config import Settings
 from caretway.simulator import Simulator
+from caretway.simulator.manners import LIVE_AT_ONCE
 from caretway.simulator.tls import throw_away_ca
 from contract.gateways import Client
 
@@ -32,7 +33,7 @@ async def test_a_foreign_authority_is_refused_with_a_clear_error(tmp_path: Path)
 
 
 async def ask(context: ssl.SSLContext, ca: Path, transport: str) -> tuple[int, str]:
-    simulator = Simulator()
+    simulator = Simulator(manners=LIVE_AT_ONCE)
     port = await simulator.listen("127.0.0.1", 0, context)
     settings = Settings(
         port=0,

@@ -8,15 +8,12 @@ import msgspec
 import pytest
 
 from caretway.simulator.manners import Manners
-from contract.gateways import BOTH, CHAT, Answer, Client, gateway, result, tool
+from contract.gateways import CHAT, Answer, Client, gateway, result, tool
 
 TOOLS = [tool("lookup", "key"), tool("note", "text")]
 
 
-@pytest.fixture(params=BOTH, ids=lambda profile: profile.name)
-def manners(request: pytest.FixtureRequest) -> Manners:
-    profile: Manners = request.param
-    return profile
+pytestmark = pytest.mark.both_profiles
 
 
 def user(text: str) -> dict[str, Any]:
@@ -191,10 +188,10 @@ async def test_the_same_results_after_their_client_hung_up(client: Client) -> No
     assert client.stats()["runs_opened"] == 2
 
 
-async def test_results_that_lead_to_heartbeats_only_are_told_to_a_fresh_run(stream: bool) -> None:
+async def test_results_that_lead_to_heartbeats_only_are_told_to_a_fresh_run(stream: bool, manners: Manners) -> None:
     """The results are accepted and stored in blobs, no checkpoint comes, and nothing follows. The client sees one
     answer that took a while."""
-    async with gateway("h2", progress_timeout=0.5, first_event_patience=0.1) as client:
+    async with gateway("h2", manners=manners, progress_timeout=0.5, first_event_patience=0.1) as client:
         messages = [user('sim: call lookup {"key": "a"}\nsim: stall 1\nsim: result')]
         first = await client.chat(messages, tools=TOOLS)
         answer = await client.chat(
@@ -258,9 +255,9 @@ async def test_a_built_in_call_that_is_too_large_is_answered_and_the_turn_goes_o
     assert answer.text.endswith("went on")
 
 
-async def test_session_gone_in_between_still_succeeds(transport: str, stream: bool) -> None:
+async def test_session_gone_in_between_still_succeeds(transport: str, stream: bool, manners: Manners) -> None:
     """N03: expired in between, one extra bootstrap, the answer is the same."""
-    async with gateway(transport, parked_timeout=0.05) as client:
+    async with gateway(transport, manners=manners, parked_timeout=0.05) as client:
         messages = [user('sim: call lookup {"key": "a"}\nsim: say After\nsim: result')]
         first = await client.chat(messages, stream=stream, tools=TOOLS)
         async with asyncio.timeout(5):
@@ -300,10 +297,12 @@ async def test_upstream_lost_while_parked_is_replayed(client: Client, transport:
     assert (answer.session, answer.text) == ("replayed", "ONE")
 
 
-async def test_heartbeats_only_after_a_result_is_found_out(transport: str) -> None:
+async def test_heartbeats_only_after_a_result_is_found_out(transport: str, manners: Manners) -> None:
     """N06: completed and heartbeats only. The history is told to a fresh run; when that leads nowhere either, there is
     one retry, then an error that says so."""
-    async with gateway(transport, progress_timeout=0.3, client_heartbeat=0.1, exec_heartbeat=0.1) as client:
+    async with gateway(
+        transport, manners=manners, progress_timeout=0.3, client_heartbeat=0.1, exec_heartbeat=0.1
+    ) as client:
         messages = [user('sim: call lookup {"key": "a"}\nsim: hang')]
         first = await client.chat(messages, tools=TOOLS)
         answer = await client.chat([*messages, first.message, result(first.calls[0], "ONE")], tools=TOOLS)
@@ -312,8 +311,8 @@ async def test_heartbeats_only_after_a_result_is_found_out(transport: str) -> No
         assert client.stats()["runs_opened"] == 3, "one, and two reopened"
 
 
-async def test_a_hundred_parked_turns_resumed_in_random_order(transport: str) -> None:
-    async with gateway(transport) as client:
+async def test_a_hundred_parked_turns_resumed_in_random_order(transport: str, manners: Manners) -> None:
+    async with gateway(transport, manners=manners) as client:
         prompt = 'sim: call lookup {"key": "same"}\nsim: result'
         parked = await asyncio.gather(*(client.chat([user(prompt)], tools=TOOLS) for _ in range(100)))
         assert client.simulator.open_runs == 100
@@ -349,8 +348,8 @@ async def test_required_session_refuses_a_replay(client: Client) -> None:
     assert (answer.status, answer.error and answer.error["code"]) == (409, "turn_gone")
 
 
-async def test_the_oldest_parked_turn_is_let_go_first() -> None:
-    async with gateway(max_parked=2) as client:
+async def test_the_oldest_parked_turn_is_let_go_first(manners: Manners) -> None:
+    async with gateway(manners=manners, max_parked=2) as client:
         prompt = 'sim: call lookup {"key": "same"}\nsim: result'
         parked = [await client.chat([user(prompt)], tools=TOOLS) for _ in range(3)]
         sessions = []

@@ -13,12 +13,14 @@ from typing import Any
 import httpx
 import pytest
 
+from caretway.simulator.manners import Manners
 from caretway.simulator.tokens import PREAMBLE_TOKENS
 from contract.cursor_cli.stand_in import cli_gateway
 from contract.gateways import Client, gateway, gateway_to, simulated
 from contract.speakers import SPEAKERS, Heard, Messages, Speaker, ask, events
 from contract.subjects import WAYS
 
+pytestmark = pytest.mark.both_profiles
 STEPS = 28
 RESULT = "A line of a file that the tool has read, of the usual length.\n" * 12
 
@@ -30,9 +32,9 @@ def speaker(request: pytest.FixtureRequest) -> Speaker:
 
 
 @pytest.fixture
-async def one() -> AsyncIterator[Client]:
+async def one(manners: Manners) -> AsyncIterator[Client]:
     """One transport is enough here: usage is made above it."""
-    async with gateway("h2") as client:
+    async with gateway("h2", manners=manners) as client:
         yield client
 
 
@@ -104,7 +106,8 @@ async def test_every_answer_tells_the_context_of_its_own_step(one: Client, speak
 
 
 async def test_one_model_call_is_told_as_cursor_counted_it(one: Client, speaker: Speaker, stream: bool) -> None:
-    body = speaker.body("sim: think Hm, well.\nsim: say one two three", [], stream) | {"model": "sim-think"}
+    """A tool is offered, because without one `live` spares the preamble."""
+    body = speaker.body("sim: think Hm, well.\nsim: say one two three", ["lookup"], stream) | {"model": "sim-think"}
     first = await ask(speaker, one.http, body)
     again = await ask(speaker, one.http, body)
     runs = (await sim(one, "steps"))["runs"]
@@ -214,12 +217,12 @@ async def test_a_continued_conversation_knows_its_context_from_the_start(one: Cl
 
 @pytest.mark.parametrize("preamble", [PREAMBLE_TOKENS, 30_000])
 async def test_the_replay_of_a_lost_turn_knows_what_cursor_adds(
-    transport: str, speaker: Speaker, preamble: int, monkeypatch: pytest.MonkeyPatch
+    transport: str, speaker: Speaker, preamble: int, monkeypatch: pytest.MonkeyPatch, manners: Manners
 ) -> None:
     """Every parked turn is lost, so every step is the first one of a new run, and no checkpoint comes before its call.
     What Cursor puts before a prompt was shown by another conversation with the model, or is assumed to be as usual."""
     monkeypatch.setattr("caretway.simulator.tokens.PREAMBLE_TOKENS", preamble)
-    async with gateway(transport, parked_timeout=0.01) as client:
+    async with gateway(transport, manners=manners, parked_timeout=0.01) as client:
         if preamble != PREAMBLE_TOKENS:
             assert (await ask(speaker, client.http, speaker.body("sim: say hello", ["lookup"], True))).complete
         before = len((await sim(client, "steps"))["runs"])
@@ -287,11 +290,11 @@ async def test_cursor_agent_counts_a_run_with_its_own_tools_once(tmp_path: Path)
     assert (run["steps"], run["input_tokens"] // worked.usage["prompt_tokens"]) == (3, 3)
 
 
-async def test_tools_that_the_gateway_runs_are_model_calls_of_one_answer(tmp_path: Path) -> None:
+async def test_tools_that_the_gateway_runs_are_model_calls_of_one_answer(tmp_path: Path, manners: Manners) -> None:
     """The input is the context of the last of them, not the sum."""
     (tmp_path / "a.txt").write_text("line\n" * 400)
     prompt = 'sim: exec read {"path": "a.txt"}\nsim: exec read {"path": "a.txt"}\nsim: say done'
-    async with gateway("h2", workspace=tmp_path, local_tools="read-only") as client:
+    async with gateway("h2", manners=manners, workspace=tmp_path, local_tools="read-only") as client:
         answer = await client.chat(prompt)
         (run,) = (await sim(client, "steps"))["runs"]
     assert len(run["steps"]) == 3 and answer.usage is not None

@@ -27,6 +27,7 @@ from caretway.cursor_transport.ports import RunHandler, UnaryResponse
 from caretway.sessions.manager import SessionLimits, Sessions
 from caretway.sessions.transcript import answer_message
 from caretway.simulator.exchange import Headers
+from caretway.simulator.manners import CLASSIC
 from caretway.simulator.run import SimRun
 from caretway.simulator.shared import Shared
 from caretway.wire.envelope import EnvelopeReader
@@ -105,7 +106,7 @@ class Wire:
     name = "memory"
 
     def __init__(self, cuts: Cuts) -> None:
-        self.shared = Shared(clock=lambda: 0.0)
+        self.shared = Shared(CLASSIC, clock=lambda: 0.0)  # its bytes do not depend on how fast a client is
         self.cuts = cuts
         self.heard = 0
         """Bytes from the server."""

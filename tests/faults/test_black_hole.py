@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 
 from caretway.simulator import Simulator
+from caretway.simulator.manners import LIVE_AT_ONCE
 from contract.gateways import gateway_to
 from faults.boundaries import Tape
 from faults.judge import GOOD, Verdict, judge
@@ -36,7 +37,7 @@ HOLES: Final = (Kind.BLACK_HOLE, Kind.ONE_WAY)
 async def fall_in(transport: str, kind: Kind, moment: tuple[str, Direction, float]) -> str:
     """What is wrong with one case; empty when nothing is."""
     name, direction, share = moment
-    simulator, tape = Simulator(), Tape()
+    simulator, tape = Simulator(manners=LIVE_AT_ONCE), Tape()
     proxy = Proxy(await simulator.listen("127.0.0.1", 0), watch=tape.note)
     try:
         async with gateway_to(simulator, await proxy.listen(), transport) as client:

@@ -15,6 +15,7 @@ from typing import Final
 import pytest
 
 from caretway.simulator import Simulator
+from caretway.simulator.manners import CLASSIC
 from contract.gateways import gateway_to
 from faults.boundaries import Tape
 from faults.judge import GOOD, Verdict, judge
@@ -65,7 +66,7 @@ class Bench:
 
 @asynccontextmanager
 async def bench(transport: str, dialect: str) -> AsyncIterator[Bench]:
-    simulator = Simulator(heartbeat_s=1.0)
+    simulator = Simulator(heartbeat_s=1.0, manners=CLASSIC)  # its bytes do not depend on how fast a client is
     try:
         proxy = Proxy(await simulator.listen("127.0.0.1", 0))
         try:

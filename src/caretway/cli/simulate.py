@@ -46,9 +46,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--profile",
-        choices=("classic", "live"),
-        default="classic",
-        help="How it behaves: as clients expect, or as others recorded Cursor. [default: classic]",
+        choices=("live", "classic"),
+        default="live",
+        help="How it behaves: as others recorded Cursor, or as clients expect. [default: live]",
     )
     parser.add_argument("--tls", action="store_true", help="Serve HTTPS with a temporary certificate authority.")
 

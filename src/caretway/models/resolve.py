@@ -120,6 +120,8 @@ def _resolve(name: str, table: ModelTable, hops: int) -> Meaning:
         return Meaning(table.models[row.stands_for], why=f"{name} is listed as a name for {row.stands_for}")
     if row is not None:
         return Meaning(row, own=True, why="listed")
+    if name in AUTOMATIC[:2] and (found := next((key for key in AUTOMATIC if key in table.models), None)):
+        return Meaning(table.models[found], why=f"{name} is listed as {found}")
     return _stand_in(name, table)
 
 

@@ -1,12 +1,12 @@
 """How the simulated Cursor behaves: one switch for each fact that changes what a client sees.
 
-`CLASSIC` is the simulator as it was first built: it says what a client expects. `LIVE` is the service as others
-recorded it; the class of witness of each fact, and the row it stands in, are in `wire/README.md`. A single switch is
-flipped with `dataclasses.replace`. Switches that are off in both are for facts that contradict each other, or that
-would refuse every client at once.
+`LIVE`, the default, is the service as others recorded it; the class of witness of each fact, and the row it stands in,
+are in `wire/README.md`. `CLASSIC` is the simulator as it was first built: it says what a client expects. A single
+switch is flipped with `dataclasses.replace`. Switches that are off in both are for facts that contradict each other, or
+that would refuse every client at once.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 
@@ -133,4 +133,6 @@ LIVE: Final = Manners(
     judges_schemas=True,
     limits=True,
 )
-PROFILES: Final = {profile.name: profile for profile in (CLASSIC, LIVE)}
+LIVE_AT_ONCE: Final = replace(LIVE, sibling_gaps_ms=(), lingers_ms=0)
+"""What `LIVE` says and refuses, without the waits that only take time: for a demonstration, and for most tests."""
+PROFILES: Final = {profile.name: profile for profile in (LIVE, CLASSIC)}

@@ -30,9 +30,8 @@ _SIMULATED: Final = " (simulated)"
 
 
 def thinks(model_id: str) -> bool:
-    """Of an id, or of a base id with its variant in brackets."""
-    bare = model_id.partition("[")[0]
-    return "thinking=true" in model_id or any(model.id == bare and model.efforts for model in MODELS)
+    base, _, variant = model_id.partition("[")
+    return "thinking=true" in variant or any(model.id == base and model.efforts for model in MODELS)
 
 
 def writes_cache(model_id: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Final, cast
 from .exchange import Accept
 from .http1 import SimHttp1Connection
 from .http2 import MAX_STREAMS, PREFACE, Http2Connection
-from .manners import CLASSIC, Manners
+from .manners import LIVE, Manners
 from .service import Service
 from .shared import Prefer, Shared
 from .stats import Stats
@@ -32,7 +32,7 @@ class Simulator:
         heartbeat_s: float = 5.0,
         clock: Callable[[], float] = time.time,
         max_streams: int = MAX_STREAMS,
-        manners: Manners = CLASSIC,
+        manners: Manners = LIVE,
     ) -> None:
         """`clock`: unix seconds; tokens expire by it. `max_streams`: at once on one HTTP/2 connection.
         `manners`: how it behaves."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from .manners import CLASSIC, Manners
+from .manners import LIVE, Manners
 from .stats import Stats, Steps
 from .tokens import PrefixCache
 
@@ -50,7 +50,7 @@ class Poisoned:
 
 @dataclass(slots=True)
 class Shared:
-    manners: Manners = CLASSIC
+    manners: Manners = LIVE
     prefer: Prefer = "h1"
     heartbeat_s: float = 5.0
     clock: Callable[[], float] = time.time

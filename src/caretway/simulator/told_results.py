@@ -50,7 +50,9 @@ def in_turns(messages: Sequence[InputMessage], turns: Sequence[Sequence[InputMes
     known = {part.call_id for one in messages for part in one.parts if isinstance(part, InputCall | InputResult)}
     users = [place for place, message in enumerate(messages) if message.role == "user"]
     blocks = dict(zip(reversed(users), reversed(turns), strict=False))
-    merged = list(messages[: users[0]]) if users else list(messages)
+    if not users:
+        return list(messages)
+    merged = list(messages[: users[0]])
     for user, end in zip(users, [*users[1:], len(messages)], strict=True):
         turn = blocks.get(user, ())
         if any(_is_new(part, known) for message in turn for part in message.parts):

@@ -3,11 +3,13 @@
 import asyncio
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from caretway.simulator.manners import LIVE_AT_ONCE
 from contract.bridge.servers import bridged, health, odd, tools, until
 from contract.gateways import Client
 
@@ -92,7 +94,9 @@ async def test_500_tools_are_more_than_cursor_takes() -> None:
 
 
 async def test_500_tools() -> None:
-    async with bridged({"odd": odd("many")}, agent_check_limits=False) as client:
+    """Nobody minds the number here: the bridge lists and offers all of them."""
+    unbounded = replace(LIVE_AT_ONCE, limits=False)
+    async with bridged({"odd": odd("many")}, agent_check_limits=False, manners=unbounded) as client:
         answer = await client.chat("sim: call mcp__odd__tool_499 {}\nsim: result")
         assert "tool_499 done" in answer.text
         assert len((await tools(client))["data"]) == 500

@@ -25,6 +25,8 @@ EXACT = [
     ("opus-4.6-high-thinking", "claude-4.6-opus@thinking=true,context=200k,effort=high"),
     ("claude-fable-5-low", "claude-fable-5@thinking=false,context=300k,effort=low"),
     ("composer-2.5-fast", "composer-2.5@fast=true"),
+    ("auto", "default"),
+    ("cursor/auto", "default"),
     ("mine", "gpt-5.4@context=272k,reasoning=low,fast=false"),
 ]
 
@@ -97,6 +99,10 @@ FLAT = [
     ("gpt-5-codex", ("gpt-5.3-codex-low", "gpt-5.3-codex", "gpt-5.3-codex-high"), "gpt-5.3-codex", False),
     ("gpt-5.3-codex-high", ("gpt-5.3-codex-low", "gpt-5.3-codex", "gpt-5.3-codex-high"), "gpt-5.3-codex-high", True),
     ("claude-sonnet-5", ("claude-4.5-sonnet", "auto"), "claude-4.5-sonnet", False),
+    ("auto", ("sim-fast", "sim-auto"), "sim-auto", True),
+    ("default", ("sim-fast", "auto"), "auto", True),
+    ("sim-auto", ("sim-fast", "auto"), None, True),
+    ("auto", ("sim-fast",), None, True),
     ("claude-sonnet-4-5", ("sonnet-4.5", "sonnet-4.5-thinking", "auto"), "sonnet-4.5", True),
     ("claude-sonnet-4-5", ("sim-auto", "sim-fast", "sim-think"), "sim-auto", False),
     ("gpt-5.5", ("sim-auto",), "sim-auto", False),

@@ -1,4 +1,4 @@
-"""The switches: each is documented, the old manners are the default, and the command line knows both profiles."""
+"""The switches: each is documented, the service as recorded is the default, the command line knows both profiles."""
 
 import argparse
 import ast
@@ -8,7 +8,8 @@ from pathlib import Path
 
 from caretway.cli import simulate
 from caretway.simulator import manners
-from caretway.simulator.manners import CLASSIC, LIVE, PROFILES, Manners
+from caretway.simulator.manners import CLASSIC, LIVE, LIVE_AT_ONCE, PROFILES, Manners
+from caretway.simulator.shared import Shared
 
 
 def test_every_switch_says_what_it_does() -> None:
@@ -30,13 +31,18 @@ def test_a_single_switch_can_be_flipped() -> None:
     assert not replace(LIVE, two_ids=False).two_ids
 
 
-def test_the_old_manners_are_the_default() -> None:
+def test_the_service_as_recorded_is_the_default() -> None:
     assert Manners() == CLASSIC != LIVE
+    assert Shared().manners is LIVE
+
+
+def test_without_waits_nothing_but_time_changes() -> None:
+    assert replace(LIVE_AT_ONCE, sibling_gaps_ms=LIVE.sibling_gaps_ms, lingers_ms=LIVE.lingers_ms) == LIVE
 
 
 def test_the_command_knows_the_profiles() -> None:
     parser = argparse.ArgumentParser()
     simulate.add_flags(parser)
-    assert parser.parse_args([]).profile == "classic"
+    assert parser.parse_args([]).profile == "live"
     for name in PROFILES:
         assert parser.parse_args(["--profile", name]).profile == name

@@ -64,6 +64,12 @@ def test_what_the_roots_have_is_not_told_twice() -> None:
     assert in_turns(roots, [roots[:3], [roots[3]]]) == roots
 
 
+def test_roots_without_a_word_of_the_user_stay_as_they_are() -> None:
+    said = [InputMessage("assistant", (InputText("I look."),))]
+    assert in_turns(said, []) == in_turns(said, [[ASKED]]) == said
+    assert in_turns([], []) == []
+
+
 def test_results_of_an_earlier_turn_stand_where_they_belong() -> None:
     later = InputMessage("user", (InputText("thanks"),))
     turn = [ASKED, InputMessage("tool", (InputResult("c", "add", "seven"),))]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from caretway.simulator import execs, faults, queries, raw_fields, updates
 from caretway.simulator.accounts import LIFETIME_S, Accounts, accepted
+from caretway.simulator.manners import CLASSIC
 from caretway.simulator.model_input import Tool, find
 from caretway.simulator.script import ScriptStream, ToolUse
 from caretway.simulator.script_words import EXEC_KINDS, QUERY_KINDS
@@ -262,7 +263,7 @@ def test_keys(token: str, good: bool) -> None:
 
 
 def test_tokens_are_unique_and_expire() -> None:
-    shared = Shared(clock=lambda: 1_000.0)
+    shared = Shared(CLASSIC, clock=lambda: 1_000.0)
     accounts = Accounts(shared)
     first = accounts.exchange("key")
     assert first is not None
