@@ -81,8 +81,10 @@ async def test_the_stream_helper_ends_with_the_whole_answer(
     client: AsyncAnthropic, lines: list[str], more: dict[str, Any], kinds: list[str], stop_reason: str
 ) -> None:
     request = given(script(*lines), **more)
-    whole = await client.messages.create(**request, extra_headers={"x-caretway-session": "fresh"})
-    rebuilt = await streamed(client, **request, extra_headers={"x-caretway-session": "fresh"})
+    fresh = {"x-caretway-session": "fresh"}
+    await client.messages.create(**request, extra_headers=fresh)  # what Cursor adds to a prompt is known from then on
+    whole = await client.messages.create(**request, extra_headers=fresh)
+    rebuilt = await streamed(client, **request, extra_headers=fresh)
     assert told(rebuilt) == told(whole)
     assert [block.type for block in whole.content] == kinds
     assert whole.stop_reason == stop_reason
