@@ -119,10 +119,14 @@ class _Trail:
                         pass
         self.said = False
 
-    def eat_text(self, text: str) -> bool:
-        wanted = _squash(text)
+    def _skip_empty(self) -> None:
+        """Text of which nothing is left."""
         while self._items and self._items[0] == "":
             self._items.pop(0)
+
+    def eat_text(self, text: str) -> bool:
+        wanted = _squash(text)
+        self._skip_empty()
         if not wanted or not self._items:
             return False
         here = self._items[0]
@@ -141,8 +145,7 @@ class _Trail:
 
     def eat_calls(self, count: int) -> tuple[str, ...] | None:
         """The results of the next `count` calls; None unless all of them were made and answered."""
-        while self._items and self._items[0] == "":
-            self._items.pop(0)
+        self._skip_empty()
         results = []
         for item in self._items[:count]:
             if isinstance(item, str) or item.result is None:
@@ -156,6 +159,7 @@ class _Trail:
 
     def eat_first(self, names: Sequence[str]) -> tuple[str, ...]:
         """The results of as many of these calls as were made, in their order."""
+        self._skip_empty()
         results: list[str] = []
         for item, name in zip(self._items, names, strict=False):
             if isinstance(item, str) or item.name != name or item.result is None:
