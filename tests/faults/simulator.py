@@ -8,18 +8,13 @@ waits that only take time.
 import asyncio
 import signal
 import sys
-from dataclasses import replace
 
 from caretway.simulator import Simulator
 from caretway.simulator.manners import LIVE_AT_ONCE
 
-MANNERS = replace(LIVE_AT_ONCE, checkpoint_after_call_ms=None)
-"""With a checkpoint between a call and its result, one turn in a hundred runs a call twice after a lost connection: not
-coped with yet (docs/like-cursor.md)."""
-
 
 async def serve(heartbeat_s: float, max_streams: int) -> None:
-    simulator = Simulator(heartbeat_s=heartbeat_s, max_streams=max_streams, manners=MANNERS)
+    simulator = Simulator(heartbeat_s=heartbeat_s, max_streams=max_streams, manners=LIVE_AT_ONCE)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

@@ -10,6 +10,7 @@ from ...core.events import Event
 from ...core.request import Image, ToolResult
 from .arguments import rest, same_meaning, spellings
 from .echo import Diverged
+from .held import Held
 
 
 class CallState(Enum):
@@ -100,3 +101,9 @@ def answered_again(call: Call, exec_id: int, convert: Convert | None) -> Sequenc
     if call.result is None or convert is None:
         return readdressed(call.replies, exec_id)
     return convert(exec_id, call.result)
+
+
+def result_held(call: Call, held: Held) -> bool | None:
+    """The checkpoint holds the call's result. None: it cannot be known from the checkpoint itself."""
+    told = () if "~" in call.id else tuple(map(held, call.wire_ids))  # an id that stands for two calls tells nothing
+    return True if True in told else False if False in told else None

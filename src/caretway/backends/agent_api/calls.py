@@ -11,7 +11,7 @@ cut while it was being written goes on where the client's copy ends. Anything el
 the model took another way (`Diverged`).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from ...builtin_tools.decisions import Convert
@@ -20,9 +20,10 @@ from ...core.errors import ErrorKind, GatewayError
 from ...core.events import Event, ToolCallDelta, ToolCallReady, ToolCallStarted
 from ...core.request import ToolResult
 from .arguments import complete, grown, rest, same_meaning, spellings
-from .call_rows import Asked, Call, CallState, Saved, answered_again, means
+from .call_rows import Asked, Call, CallState, Saved, answered_again, means, result_held
 from .drafts import MAX_DRAFT_CHARS, MAX_ID_CHARS, Drafts
 from .echo import Diverged
+from .held import Held
 
 __all__ = ["MAX_ARGUMENT_CHARS", "Call", "CallState", "CallTable"]
 
@@ -165,18 +166,25 @@ class CallTable:
             if call is not None and call.state is CallState.ANSWERED:
                 call.taken = True
 
-    def checkpointed(self, *, spoke: bool) -> None:
-        """`spoke`: the model said something after the newest results and before this checkpoint."""
-        if not self._calls:
-            return
-        self.went_on()
+    @property
+    def answered(self) -> bool:
+        """There are results of which it is not certain that a checkpoint holds them."""
+        return any(call.state is CallState.ANSWERED for call in self._calls.values())
+
+    def checkpointed(self, held: Held, *, spoke: bool) -> None:
+        """`held`: what the checkpoint itself tells. `spoke`: the model said something after the newest results and
+        before this checkpoint."""
         for call in list(self._calls.values()):
             if call.state is not CallState.ANSWERED or call.exec_id is None:
                 continue  # on this attempt nobody has its result
-            if call.taken or (spoke and call.saved is Saved.LIKELY):
+            there = result_held(call, held)
+            if there or (there is None and call.taken) or (spoke and call.saved is Saved.LIKELY):
                 self._forget(call)
+                self.went_on()
             elif spoke:
                 call.saved = Saved.LIKELY
+        if spoke:
+            self.went_on()
 
     def aborted(self, exec_id: int) -> Call | None:
         """The server no longer wants the result. The client keeps its call; its answer goes nowhere."""
@@ -190,21 +198,15 @@ class CallTable:
 
     # ---- a new attempt
 
-    def unsaved(self) -> list[str]:
-        """Answered calls of which it is not certain that the checkpoint holds them."""
-        return [call.id for call in self._calls.values() if call.state is CallState.ANSWERED]
-
-    def reopened(self, held: Callable[[str], bool | None]) -> None:
-        """A new attempt begins at the last checkpoint. `held` tells whether that has a call's result; None: it cannot
-        be known from the checkpoint itself."""
+    def reopened(self, held: Held) -> None:
+        """A new attempt begins at the last checkpoint, of which `held` tells."""
         for call in list(self._calls.values()):
             call.exec_id = None
             call.draft = ""
             call.taken = False
             if call.state is CallState.ANSWERED:
-                # An id that stands for two calls tells nothing.
-                told = () if "~" in call.id else tuple(map(held, call.wire_ids))
-                if True in told or (False not in told and call.saved is Saved.LIKELY):
+                there = result_held(call, held)
+                if there or (there is None and call.saved is Saved.LIKELY):
                     self._forget(call)
             elif call.state is CallState.ASKED and not call.shown and not call.here:
                 self._forget(call)  # it waited for its turn, and the client never saw it

@@ -27,7 +27,7 @@ from .arguments import arguments_json
 from .calls import MAX_ARGUMENT_CHARS, Call
 from .compose import Opening, message_bytes
 from .echo import Diverged, diverged_fault
-from .held import NAMELESS
+from .held import NAMELESS, held_results
 from .late_words import LateWords
 from .oversized import MAX_OVERSIZED, cannot_go_on, too_large, whole
 from .run_life import Retry, RunLife, RunPhase
@@ -52,6 +52,7 @@ class Conversation(RunLife):
         "_kept",
         "_late_words",
         "_learn",
+        "_older",
         "_oversized",
         "_parent",
         "_policy",
@@ -83,6 +84,7 @@ class Conversation(RunLife):
         self._unseen = unseen
         self._learn = learn
         self._web = web
+        self._older: frozenset[bytes] = frozenset()  # messages of the checkpoint before the newest
         self._kept = True  # the newest checkpoint is the one we have
         self._oversized = 0
         self._late_words = LateWords()
@@ -218,10 +220,12 @@ class Conversation(RunLife):
         if not state:
             return  # one came that is too large to be kept (`wire.heavy`): the last one stays good for a new attempt
         self._checkpoint = state
-        more = self._tally.details(checkpoint.token_details)
-        if more is not None and self._learn is not None:
+        if (more := self._tally.details(checkpoint.token_details)) is not None and self._learn is not None:
             self._learn(self._unseen + more)
-        self._calls.checkpointed(spoke=self._spoke)
+        if self._calls.answered:
+            held = held_results(checkpoint, self._blobs.own, self._older)
+            self._calls.checkpointed(held, spoke=self._spoke)
+            self._older = frozenset(checkpoint.root_prompt_messages_json)
         self._echo.saved()
         if self._moved:
             self._progress_made()

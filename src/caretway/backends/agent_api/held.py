@@ -1,10 +1,12 @@
 """Which tool results a checkpoint holds, read from the pieces that Cursor stored with us. Pure.
 
-Looked at only when a run is lost: a call whose result is in the checkpoint will not be asked for again, and one whose
-result is not there will. The pieces are JSON messages (`tool-result` parts) and the steps of the newest turn.
+A call whose result is in the checkpoint will not be asked for again when a run is lost, and one whose result is not
+there will. The order on the wire proves nothing: a checkpoint may be made before the result and arrive after Cursor
+said that it has it. The pieces are JSON messages (`tool-result` parts) and the steps of the newest turn.
 """
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -14,42 +16,50 @@ from ...wire.messages import pb
 
 NAMELESS: Final = "exec_"
 """How the id of a call begins that came without one."""
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+")
+
+Held = Callable[[str], bool | None]
+"""call id -> does the checkpoint hold its result? None: its pieces cannot be read."""
 
 
-def held_results(checkpoint: bytes | None, pieces: Mapping[bytes, bytes]) -> Callable[[str], bool | None]:
-    """call id -> does the checkpoint hold its result? None: its pieces cannot be read. `pieces`: by their ids."""
-    if checkpoint is None:
+def held_results(
+    state: pb.ConversationStateStructure | None,
+    pieces: Mapping[bytes, bytes],
+    older: Collection[bytes] = frozenset(),
+) -> Held:
+    """`pieces`: by their ids. `older`: messages that cannot hold a result that is looked for."""
+    if state is None:
         return lambda _: False
-    state = pb.ConversationStateStructure.FromString(checkpoint)
-    messages = [pieces[key] for key in state.root_prompt_messages_json if key in pieces]
+    roots = [key for key in state.root_prompt_messages_json if key in pieces]
     steps = _newest_steps(state, pieces)
-    if not messages and not steps:
+    if not roots and not steps:
         return lambda _: None
+    messages = [pieces[key] for key in roots if key not in older]
 
     def held(call_id: str) -> bool | None:
         if call_id.startswith(NAMELESS):
             return None  # a name of ours, which Cursor never heard
-        spelled = call_id.encode()
-        return any(_step_result(step, call_id) for step in steps) or any(
-            _message_result(data, call_id)
-            for data in messages
-            if spelled in data or not call_id.isprintable() or not call_id.isascii()
+        part = max(_PLAIN.findall(call_id), key=len, default="").encode()  # however the rest of it is spelled
+        return any(_step_result(data, call_id) for data in steps if part in data) or any(
+            _message_result(data, call_id) for data in messages if part in data
         )
 
     return held
 
 
-def _newest_steps(state: pb.ConversationStateStructure, pieces: Mapping[bytes, bytes]) -> list[pb.ConversationStep]:
+def _newest_steps(state: pb.ConversationStateStructure, pieces: Mapping[bytes, bytes]) -> list[bytes]:
     try:
         turns = [pb.ConversationTurnStructure.FromString(pieces.get(key, b"")) for key in state.turns[-1:]]
-        names = [name for turn in turns for name in turn.agent_conversation_turn.steps if name in pieces]
-        return [pb.ConversationStep.FromString(pieces[name]) for name in names]
     except DecodeError:
         return []
+    return [pieces[name] for turn in turns for name in turn.agent_conversation_turn.steps if name in pieces]
 
 
-def _step_result(step: pb.ConversationStep, call_id: str) -> bool:
-    call = step.tool_call
+def _step_result(data: bytes, call_id: str) -> bool:
+    try:
+        call = pb.ConversationStep.FromString(data).tool_call
+    except DecodeError:
+        return False
     kind = call.WhichOneof("tool")
     if kind is None:
         return False

@@ -225,9 +225,12 @@ class RunLife:
                 self._waited = self._waited or cause in (Cause.SILENT, Cause.STALLED)
                 self._moved = False
                 self._echo.rewind()
-                self._calls.reopened(held_results(self._checkpoint, self._blobs.own))
+                self._calls.reopened(held_results(self._saved_state(), self._blobs.own))
                 self._recovered(step.rung, cause)
                 return Retry(delay, alone=cause in BROKEN)
+
+    def _saved_state(self) -> pb.ConversationStateStructure | None:
+        return None if self._checkpoint is None else pb.ConversationStateStructure.FromString(self._checkpoint)
 
     def _loss(self, cause: Cause) -> Loss:
         return Loss(

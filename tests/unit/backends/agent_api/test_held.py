@@ -21,8 +21,8 @@ def asked(call: str) -> dict[str, object]:
     return {"type": "tool-call", "toolCallId": call, "toolName": "t", "args": {}}
 
 
-def with_roots(*ids: bytes) -> bytes:
-    return pb.ConversationStateStructure(root_prompt_messages_json=ids).SerializeToString()
+def with_roots(*ids: bytes) -> pb.ConversationStateStructure:
+    return pb.ConversationStateStructure(root_prompt_messages_json=ids)
 
 
 @pytest.mark.parametrize("call", ["c1", REAL, "über"])
@@ -50,7 +50,7 @@ def test_a_result_in_the_newest_turn() -> None:
     turn = pb.ConversationTurnStructure()
     turn.agent_conversation_turn.steps.extend(steps)
     state = pb.ConversationStateStructure(turns=[b"old", b"t"])
-    held = held_results(state.SerializeToString(), {b"t": turn.SerializeToString(), **steps})
+    held = held_results(state, {b"t": turn.SerializeToString(), **steps})
     assert (held("c1"), held("c2")) == (True, False)
 
 
@@ -67,3 +67,10 @@ def test_odd_pieces_are_no_results() -> None:
     odd = [b"\xff", b"[]", b"{}", b'{"content":"c1"}', b'{"content":["c1",{"toolCallId":"c1"}]}']
     pieces = {bytes([number]): piece for number, piece in enumerate(odd)}
     assert held_results(with_roots(*pieces), pieces)("c1") is False
+
+
+def test_what_is_older_is_not_looked_at_again() -> None:
+    pieces = {b"a": message(outcome("c1")), b"b": message(outcome("c2"))}
+    held = held_results(with_roots(*pieces), pieces, older={b"a"})
+    assert (held("c1"), held("c2")) == (False, True)
+    assert held_results(with_roots(b"a"), pieces, older={b"a"})("c2") is False, "it can be read, and is not there"
