@@ -27,7 +27,7 @@ from caretway.cursor_transport.ports import RunHandler, UnaryResponse
 from caretway.sessions.manager import SessionLimits, Sessions
 from caretway.sessions.transcript import answer_message
 from caretway.simulator.exchange import Headers
-from caretway.simulator.manners import CLASSIC
+from caretway.simulator.manners import LIVE_AT_ONCE, Manners
 from caretway.simulator.run import SimRun
 from caretway.simulator.shared import Shared
 from caretway.wire.envelope import EnvelopeReader
@@ -105,8 +105,8 @@ class Wire:
 
     name = "memory"
 
-    def __init__(self, cuts: Cuts) -> None:
-        self.shared = Shared(CLASSIC, clock=lambda: 0.0)  # its bytes do not depend on how fast a client is
+    def __init__(self, cuts: Cuts, manners: Manners) -> None:
+        self.shared = Shared(manners, clock=lambda: 0.0)
         self.cuts = cuts
         self.heard = 0
         """Bytes from the server."""
@@ -272,9 +272,9 @@ def _backend(wire: Wire) -> AgentBackend:
     return AgentBackend(setup, wire, FixedToken("token"), lambda: 0.0)
 
 
-async def converse(scene: Scene, cuts: Cuts, retries: int = 0) -> tuple[Played, Wire]:
+async def converse(scene: Scene, cuts: Cuts, retries: int = 0, manners: Manners = LIVE_AT_ONCE) -> tuple[Played, Wire]:
     """Plays a scene as a client does. `retries`: after an error that comes before anything was shown."""
-    wire, played = Wire(cuts), Played()
+    wire, played = Wire(cuts, manners), Played()
     backend = _backend(wire)
     sessions = Sessions(backend, stages=(), limits=SessionLimits(), store=_Store(), guard=lambda request: request)
     tools = tuple(

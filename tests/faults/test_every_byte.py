@@ -12,24 +12,26 @@ from typing import Final
 
 import pytest
 
+from caretway.simulator.manners import CLASSIC, LIVE_AT_ONCE, Manners
 from faults.judge import GOOD, Verdict, judge
 from faults.memory import Cuts, converse, timeless
 from faults.scenes import KINDS, Scene, scene
 
 NONCE: Final = "n0123456789abn"
 TWO_STEPS: Final = scene("two steps", NONCE)
+PROFILES: Final = (CLASSIC, LIVE_AT_ONCE)
 LIMIT_S: Final = 300.0
 """Of the loop's own time, with the default limits: nothing may wait for a call that was cut while it was written."""
 
 
-def sweep(played: Scene, cases: Iterable[Cuts], retries: int = 0) -> Counter[str]:
+def sweep(played: Scene, cases: Iterable[Cuts], retries: int = 0, manners: Manners = LIVE_AT_ONCE) -> Counter[str]:
     """Plays all cases; fails with those that came out wrong."""
     verdicts: Counter[str] = Counter()
     bad: list[str] = []
     with timeless() as run:
         for cuts in cases:
             told = f"down {cuts.down} up {cuts.up}"
-            seen, _ = run(converse(played, cuts, retries))
+            seen, _ = run(converse(played, cuts, retries, manners))
             verdict, why = judge(played, seen, LIMIT_S)
             verdicts[verdict.value] += 1
             if verdict not in GOOD:
@@ -38,10 +40,10 @@ def sweep(played: Scene, cases: Iterable[Cuts], retries: int = 0) -> Counter[str
     return verdicts
 
 
-def length(played: Scene) -> tuple[int, int, list[int]]:
+def length(played: Scene, manners: Manners = LIVE_AT_ONCE) -> tuple[int, int, list[int]]:
     """Bytes of the server, messages of the client, and where the server's messages end, when nothing is cut."""
     with timeless() as run:
-        seen, wire = run(converse(played, Cuts()))
+        seen, wire = run(converse(played, Cuts(), manners=manners))
         assert judge(played, seen, LIMIT_S) == (Verdict.RIGHT, "")
         assert seen.longest_s < 5, "nothing is waited for"
         return wire.heard, wire.said, sorted(set(wire.marks))
@@ -66,20 +68,22 @@ def test_every_fifth_byte_and_around_every_message() -> None:
     assert right(sweep(TWO_STEPS, (Cuts(down=[at]) for at in places))) >= 0.99
 
 
+@pytest.mark.parametrize("manners", PROFILES, ids=lambda manners: manners.name)
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_message_of_the_server(kind: str) -> None:
+def test_every_message_of_the_server(kind: str, manners: Manners) -> None:
     played = scene(kind, NONCE)
-    size, _, marks = length(played)
+    size, _, marks = length(played, manners)
     places = [mark + shift for mark in marks for shift in (-1, 0) if mark + shift < size]
-    assert right(sweep(played, (Cuts(down=[at]) for at in places))) >= 0.99
+    assert right(sweep(played, (Cuts(down=[at]) for at in places), manners=manners)) >= 0.99
 
 
+@pytest.mark.parametrize("manners", PROFILES, ids=lambda manners: manners.name)
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_message_of_the_client(kind: str) -> None:
+def test_every_message_of_the_client(kind: str, manners: Manners) -> None:
     """It arrived, and its sender does not know."""
     played = scene(kind, NONCE)
-    _, messages, _ = length(played)
-    assert right(sweep(played, (Cuts(up=[at]) for at in range(1, messages + 1)))) >= 0.99
+    _, messages, _ = length(played, manners)
+    assert right(sweep(played, (Cuts(up=[at]) for at in range(1, messages + 1)), manners=manners)) >= 0.99
 
 
 @pytest.mark.parametrize("retries", [0, 2])

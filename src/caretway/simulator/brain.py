@@ -100,6 +100,8 @@ class _Trail:
         self._thoughts = ""
         open_calls: dict[str, _Called] = {}
         for message in after:
+            if message.role == "assistant":
+                self._leave_behind()
             for part in message.parts:
                 match part:
                     case InputText(text) if message.role == "assistant":
@@ -118,6 +120,10 @@ class _Trail:
                     case _:
                         pass
         self.said = False
+
+    def _leave_behind(self) -> None:
+        """The model spoke again: calls without a result are those of a run that was lost."""
+        self._items = [item for item in self._items if isinstance(item, str) or item.result is not None]
 
     def _skip_empty(self) -> None:
         """Text of which nothing is left."""

@@ -206,6 +206,15 @@ def test_a_thinking_model_thinks_first() -> None:
     assert [type(step) for step in todo.steps] == [Think, Say]
 
 
+def test_a_call_that_was_left_behind_is_made_once_more_and_no_more() -> None:
+    """A checkpoint between a call and its result holds a call that nobody answers when the run is lost."""
+    script = [user("sim: call add {}\nsim: say done"), called("1")]
+    (again, *_) = plan(script, (ADD,)).steps
+    assert isinstance(again, ScriptCall)
+    (say,) = plan([*script, called("2"), result("2", "x")], (ADD,)).steps
+    assert isinstance(say, Say)
+
+
 def test_recall_counts_before_and_after() -> None:
     history = [user("first words"), called("1"), result("1", "x"), said("y"), user("sim: recall")]
     assert brain.recall(history, 4, 0) == "1 earlier user turn and 1 tool result. First user text: first words"

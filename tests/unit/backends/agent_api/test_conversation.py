@@ -342,6 +342,20 @@ def test_what_a_checkpoint_holds_is_asked_for_anew() -> None:
     assert [event.id for event in story.events() if isinstance(event, ToolCallReady)] == ["c2"]
 
 
+def test_a_checkpoint_that_is_older_than_the_result_holds_nothing() -> None:
+    """It was made before the result, and came after Cursor said that it has it."""
+    story = Story("deploy")
+    story.hear(listed(1), mcp(1, "c1", "deploy", to="prod"))
+    story.conversation.submit([result("c1", "deployed")], [], story.now)
+    call = b'{"role":"assistant","content":[{"type":"tool-call","toolCallId":"c1"}]}'
+    story.hear(set_blob(1, b"k", call), completed("c1"), checkpoint(b"k"))
+    story.drop()
+    story.said(), story.events()
+    story.hear(mcp(2, "c2", "deploy", to="prod"))
+    assert story.events() == [], "the client is not asked a second time"
+    assert story.said()[0].exec_client_message.mcp_result.success.content[0].text.text == "deployed"
+
+
 def test_another_call_than_before_is_told_to_a_fresh_run() -> None:
     story = Story("deploy")
     story.hear(listed(1), mcp(1, "c1", "deploy", to="prod"))
