@@ -189,10 +189,10 @@ async def test_a4_http1_uses_the_calls_that_are_served_there() -> None:
 ABSURD: Manners = replace(SWIFT, absurd_cache_reads=True)
 
 
-@pytest.mark.parametrize("manners", [SWIFT, ABSURD], ids=["sane", "absurd"])
-async def test_u1_u2_tokens_of_the_cache(transport: str, manners: Manners) -> None:
+@pytest.mark.parametrize("cache", [SWIFT, ABSURD], ids=["sane", "absurd"])
+async def test_u1_u2_tokens_of_the_cache(transport: str, cache: Manners) -> None:
     """Part of the input, and left out of Anthropic's own count of it; what cannot be is not told."""
-    async with gateway(transport, manners=manners) as client:
+    async with gateway(transport, manners=cache) as client:
         talk = [user("sim: say one")]
         for words in ("sim: say two", "sim: say three"):
             talk += [(await client.chat(talk)).message, user(words)]
@@ -200,7 +200,7 @@ async def test_u1_u2_tokens_of_the_cache(transport: str, manners: Manners) -> No
         assert chat is not None
         cached = chat.get("prompt_tokens_details", {}).get("cached_tokens", 0)
         assert 0 <= cached <= chat["prompt_tokens"]
-        assert (cached > 0) is (manners is SWIFT)
+        assert (cached > 0) is (cache is SWIFT)
         body = {
             "model": "sim-auto",
             "max_tokens": 9,
