@@ -43,11 +43,14 @@ async def fall_in(transport: str, kind: Kind, moment: tuple[str, Direction, floa
         async with gateway_to(simulator, await proxy.listen(), transport) as client:
             lines = Lines(int(client.gateway.base_url.rpartition(":")[2]))
             told: list[str] = []
+            # Once before anything is measured: the list of models is asked for then, and never again.
+            await play(scene("text", f"n{9:012x}n"), Manner("chat", True, patience=ANSWER_S), lines, Random(0))
+            before = tape.size(direction)
             for number, limit in enumerate((NEXT_S, ANSWER_S, NEXT_S)):  # on a good network, in the hole, after it
                 hit = number == 1
                 if hit:
                     await proxy.retire()
-                proxy.surprise(Fault(kind, direction, int(tape.size(direction) * share)) if hit else None)
+                proxy.surprise(Fault(kind, direction, int((tape.size(direction) - before) * share)) if hit else None)
                 played = scene(name, f"n{number:012x}n")
                 seen = await play(played, Manner("chat", True, patience=limit + 10), lines, Random(0))
                 verdict, why = judge(played, seen, limit)
