@@ -127,10 +127,10 @@ class Wire:
         return Line(self, handler, request_id)
 
     async def open_stream(self, path: str, headers: Mapping[str, str], message: bytes, handler: RunHandler) -> "Line":
-        raise NotImplementedError
+        raise AssertionError("no scene makes such a call")
 
     async def call(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> UnaryResponse:
-        raise NotImplementedError
+        raise AssertionError("no scene makes such a call")
 
     async def aclose(self) -> None:
         for run in self.runs:

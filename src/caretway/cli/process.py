@@ -90,7 +90,7 @@ async def stop_signal(again: Callable[[signal.Signals], None] = end_now) -> sign
     for number in (signal.SIGINT, signal.SIGTERM):
         try:
             loop.add_signal_handler(number, note, number)
-        except NotImplementedError:  # Windows
+        except NotImplementedError:  # loops on Windows have no add_signal_handler
             signal.signal(number, lambda got, _frame: loop.call_soon_threadsafe(note, signal.Signals(got)))
     return await arrived
 
