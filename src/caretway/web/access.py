@@ -176,7 +176,7 @@ def _foreign_page() -> GatewayError:
     return GatewayError(
         ErrorKind.FORBIDDEN,
         "Web pages may not use this gateway.",
-        hint="If this one shall, add its origin to `allowed_origins`.",
+        hint="If you trust this page, add its origin to `allowed_origins`.",
         code="origin_not_allowed",
     )
 

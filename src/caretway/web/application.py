@@ -14,6 +14,7 @@ import msgspec
 from .. import __version__
 from ..core.errors import ErrorKind, GatewayError
 from ..dialects import Dialect
+from ..observe.log import one_line
 from ..observe.metrics import Metrics
 from .errors import send_error
 from .exchange import Header, HttpRequest, ResponseWriter
@@ -89,7 +90,7 @@ class Application:
         except GatewayError as error:
             send_error(response, self.dialect(request.path), error, headers)
         except Exception:  # the last net: logged whole, and the client gets a number to look for
-            log.exception("%s %s %s failed", request_id, request.method, request.path)
+            log.exception("%s %s %s failed", request_id, one_line(request.method), one_line(request.path))
             if response.started:
                 response.abort()
                 return

@@ -283,7 +283,9 @@ class CursorCliBackend:
         if request.workspace or setup.workspace is not None:
             chosen = choose_workspace(request.workspace, setup.workspace, setup.workspaces)
             if chosen == Path(os.path.abspath(os.sep)):
-                raise bad_request("The root of the file system is no workspace.", param=HEADER)
+                raise bad_request(
+                    "The root of the file system cannot be a workspace. Name a project's directory.", param=HEADER
+                )
             return chosen
         if setup.mode != "agent":
             return self._scratch.shared()

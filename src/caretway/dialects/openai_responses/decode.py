@@ -210,7 +210,7 @@ def _before(previous: str | None, stored: StoreReader) -> list[Placed]:
     if items is None:
         raise bad_request(
             f"Previous response with id {previous[:80]!r} not found.",
-            hint="Responses are stored for a limited time, unless 'store' is false; send the whole history instead.",
+            hint="Only the newest responses are kept, and none with 'store': false. Send the whole history instead.",
             param="previous_response_id",
             code="previous_response_not_found",
         )

@@ -48,7 +48,7 @@ def _stored(name: str, store: ResponseStore) -> Stored:
         raise GatewayError(
             ErrorKind.NOT_FOUND,
             f"Response with id {name[:80]!r} not found.",
-            hint="Responses are stored for a limited time, unless 'store' is false.",
+            hint="Only the newest responses are kept, and none with 'store': false.",
             param="id",
         )
     return stored
