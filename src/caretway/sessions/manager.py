@@ -20,7 +20,7 @@ from ..core.recovery import Cause, Rung
 from ..core.request import Message, Role, SessionMode, ToolResult, TurnRequest, last_answer
 from ..core.turn import Backend, Guard, Snapshot, StageFactory
 from ..tasks import aside
-from .drain import Drain
+from .detached import Drain
 from .lifecycle import Happening, SessionState
 from .live import LiveTurn
 from .parking import first_to_go, patience

@@ -24,7 +24,7 @@ from ..fields import (
 )
 from ..leftovers import listable
 from ..openai_choice import choice_mode
-from ..tool_names import check_declared, check_name, needed_name
+from ..tool_name_checks import check_declared, check_name, needed_name
 from .echo import Declared
 
 FREE_TEXT: Final = "input"
