@@ -35,9 +35,9 @@ from .sessions.store import SqliteStore
 from .sessions.write_behind import WriteBehind
 from .stages.output_format import output_format, with_instructions
 from .stages.stop_sequences import stop_sequences
-from .text_protocol.choice import demand_tools
 from .text_protocol.think_tags import think_tags
 from .text_protocol.thinking import thinking
+from .text_protocol.tool_strict import demand_tools
 from .web.access import Access, is_key
 from .web.answer import Pace
 from .web.application import Application

@@ -14,10 +14,10 @@ from ..core.errors import ErrorKind, GatewayError
 from .dial import ALPN_H2
 from .faults import broke_protocol, cut, unhandled
 from .h2_codec import H2Codec
+from .h2_dispatch import gather
 from .h2_faults import NotHttp2, speaks_http2
 from .h2_frames import HEAD_BYTES, LAST_STREAM_ID, DataReceived, HeadReceived, Heard, Http2Broken
 from .h2_liveness import Liveness
-from .h2_read import gather
 from .h2_stream import H2Stream
 from .h2_writer import H2Writer
 from .limits import TransportLimits

@@ -16,8 +16,8 @@ from .. import __version__
 from ..tasks import spawn
 from .catalogue import ListedTool
 from .definitions import BridgeLimits, Process, Remote, ServerDefinition
-from .listing import sift
 from .stdio import server_environment, stdio_streams
+from .tool_list_check import sift
 
 if TYPE_CHECKING:
     from mcp.client import Client

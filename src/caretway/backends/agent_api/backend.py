@@ -30,7 +30,7 @@ from .step_end import StepPaces
 from .tool_schemas import rules_for
 from .turn import AgentTurn
 from .turn_clock import ConversationLimits
-from .unseen import UnseenTokens
+from .unseen_tokens import UnseenTokens
 
 ShapeName = Literal["auto", "base", "details", "both", "requested"]
 

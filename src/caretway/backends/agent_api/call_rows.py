@@ -10,7 +10,7 @@ from ...core.events import Event
 from ...core.request import Image, ToolResult
 from .arguments import rest, same_meaning, spellings
 from .echo import Diverged
-from .held import Held
+from .held_results import Held
 
 
 class CallState(Enum):

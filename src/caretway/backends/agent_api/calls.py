@@ -23,7 +23,7 @@ from .arguments import complete, grown, rest, same_meaning, spellings
 from .call_rows import Asked, Call, CallState, Saved, answered_again, means, result_held
 from .drafts import MAX_DRAFT_CHARS, MAX_ID_CHARS, Drafts
 from .echo import Diverged
-from .held import Held
+from .held_results import Held
 
 __all__ = ["MAX_ARGUMENT_CHARS", "Call", "CallState", "CallTable"]
 

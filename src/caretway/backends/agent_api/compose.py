@@ -22,7 +22,7 @@ from ...wire.embedding import around, embed, tag
 from ...wire.messages import pb
 from .model_shapes import ModelShape, model_fields
 from .offered_tools import PROVIDER, OfferedTools
-from .pictures import picture_warning
+from .picture_warnings import picture_warning
 from .replayed_history import root_messages, sendable, typed_history
 from .sent_limits import MAX_MESSAGE_BYTES, check_tools, check_user_text, fit_history
 from .tool_schemas import STRICTEST, rules_for

@@ -27,7 +27,7 @@ from .arguments import arguments_json
 from .calls import MAX_ARGUMENT_CHARS, Call
 from .compose import Opening, message_bytes
 from .echo import Diverged, diverged_fault
-from .held import NAMELESS, held_results
+from .held_results import NAMELESS, held_results
 from .late_words import LateWords
 from .oversized import MAX_OVERSIZED, cannot_go_on, too_large, whole
 from .run_life import Retry, RunLife, RunPhase
@@ -35,7 +35,7 @@ from .snapshots import write_state
 from .step_end import StepPace
 from .tally import read_total
 from .turn_clock import ConversationLimits
-from .unseen import Learn
+from .unseen_tokens import Learn
 from .wire_calls import client_name, mcp_answer, offered_names, ready_answer, wire_ids
 
 __all__ = ["Conversation", "Retry", "RunPhase"]

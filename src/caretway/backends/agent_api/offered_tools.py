@@ -14,8 +14,8 @@ import msgspec
 
 from ...core.request import ToolSpec
 from ...wire.embedding import embed, tag
-from ...wire.json_values import write_value
 from ...wire.messages import pb
+from ...wire.write_values import write_value
 from .tool_schemas import NO_RULES, SchemaRules, fit_tools
 
 PROVIDER: Final = "caretway"

@@ -21,7 +21,7 @@ from .blob_store import BlobStore
 from .calls import Call, CallTable
 from .compose import Opening
 from .echo import Echo
-from .held import held_results
+from .held_results import held_results
 from .offered_tools import EMPTY_TOOLS
 from .step_end import StepPace, step_ends_at
 from .tally import AgentTally

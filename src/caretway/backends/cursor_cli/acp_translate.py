@@ -18,7 +18,7 @@ from ...core.events import (
     UsageReported,
 )
 from .own_tools import OwnCall, Showing, shown, title
-from .translate import read_usage, run_usage
+from .print_translate import read_usage, run_usage
 
 _STOPS: Final[Mapping[str, StopReason]] = {
     "end_turn": StopReason.END,

@@ -30,6 +30,7 @@ from .faults import Circumstances, classify
 from .limits import CliLimits
 from .model_list import ModelList, read_models, with_aliases
 from .own_tools import Showing
+from .print_translate import PrintTranslator
 from .print_turn import Launch, PrintTurn
 from .process import AgentNursery
 from .program import (
@@ -47,7 +48,6 @@ from .program import (
 from .prompt import Prompt, render, tail
 from .scratch import Scratch
 from .slots import Slots
-from .translate import PrintTranslator
 
 log = logging.getLogger(__name__)
 

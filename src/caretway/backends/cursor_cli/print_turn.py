@@ -21,10 +21,10 @@ from ...processes.lines import LineReader
 from ...tasks import spawn
 from .chat import CliChat, write_chat
 from .limits import CliLimits
+from .print_translate import PrintTranslator
 from .process import AgentNursery
 from .program import safe_chat_id
 from .slots import Slot
-from .translate import PrintTranslator
 
 RETRIES: Final = 1
 

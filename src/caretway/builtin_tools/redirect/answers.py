@@ -6,7 +6,7 @@ expects. The caller puts the exec's id on the messages.
 
 from ...wire.messages import pb
 from ..execs import shell_rejected
-from . import listing, matches
+from . import listing_text, search_text
 from .exec_intent import written_text
 from .file_text import count_lines, plain_text, read_file_text
 from .outcome import Outcome, sounds_failed
@@ -112,7 +112,7 @@ def ls(args: pb.LsArgs, outcome: Outcome) -> list[Reply]:
     elif _failed(outcome, args.path).failed:
         result.error.path, result.error.error = args.path, outcome.text
     else:
-        read_listing = listing.flat if outcome.raw else listing.tree
+        read_listing = listing_text.flat if outcome.raw else listing_text.tree
         result.success.directory_tree_root.CopyFrom(read_listing(outcome.text, args.path))
     return [Reply(ls_result=result)]
 
@@ -122,14 +122,14 @@ def grep(args: pb.GrepArgs, outcome: Outcome) -> list[Reply]:
         return [Reply(grep_result=pb.GrepResult(error=pb.GrepError(error=outcome.text)))]
     asked = args.output_mode or "content"
     with_context = max(args.context, args.context_before, args.context_after) > 0
-    results = matches.matches(outcome.text, asked, with_context=with_context)
+    results = search_text.matches(outcome.text, asked, with_context=with_context)
     return [_grep_success(args, results)]
 
 
 def glob(args: pb.GrepArgs, outcome: Outcome) -> list[Reply]:
     if outcome.failed or outcome.refused:
         return [Reply(grep_result=pb.GrepResult(error=pb.GrepError(error=outcome.text)))]
-    return [_grep_success(args, matches.files(outcome.text))]
+    return [_grep_success(args, search_text.files(outcome.text))]
 
 
 _MODES = {"content": "content", "files": "files_with_matches", "count": "count"}
