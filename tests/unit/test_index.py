@@ -24,7 +24,7 @@ def test_a_first_sentence_fits_in_a_row() -> None:
     assert {name: text for name, text in texts.items() if not 20 < len(text) <= INDEX["MAX_ROW"]} == {}
 
 
-LONG: Final = "X" * 240
+LONG: Final = "X" * 280
 
 DOCSTRINGS: Final = [
     ("One thing.", "One thing."),

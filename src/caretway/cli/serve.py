@@ -1,4 +1,6 @@
-"""`caretway serve`: run the gateway until a signal stops it, and print how to use it."""
+"""`caretway serve`: runs the gateway until a signal stops it; the banner (address, account, models, warnings, simulated
+answers), which never waits for Cursor; what it says while it stops.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the command line looks: colour, aligned columns, a block that stands out.
+"""How commands look: colour, aligned columns, folded lines, a block that stands out. Text in, text out.
 
 Text in, text out; only `style_for` looks at a stream. Frames are plain ASCII, so any console can show them.
 """

@@ -1,4 +1,6 @@
-"""The session engine: opens responses, keeps parked turns by their tickets, remembers finished conversations.
+"""The session engine: carries out the plan, claims a ticket so that of two racing requests one resumes, parks turns
+with a timeout and evicts some, replays when a parked turn is gone, stores finished conversations by account, ends all
+at shutdown.
 
 Everything between two awaits is one step: a ticket is claimed in the same step in which it is looked up, so of two
 requests that race for one turn exactly one resumes it.

@@ -1,4 +1,5 @@
-"""`tools` and `tool_choice` -> ToolSpec and ToolChoice.
+"""Messages' `tools` and `tool_choice` -> ToolSpec and ToolChoice: tools that Anthropic runs itself are left out and
+named, a choice of such a tool becomes auto, `disable_parallel_tool_use`.
 
 Tools that Anthropic runs itself, or whose schema only its own models know, cannot be offered to Cursor: they are left
 out and named, not refused, because clients like Claude Code always send them. Deferred tools are offered like others.

@@ -1,4 +1,5 @@
-"""`tools` and `tool_choice` (and the older `functions` and `function_call`) -> ToolSpec and ToolChoice.
+"""Chat's `tools`, `tool_choice`, `parallel_tool_calls` and legacy `functions` -> ToolSpec and ToolChoice:
+`allowed_tools`, a choice of a tool that is not declared, tools that are no functions (refused).
 
 Does not know who executes a tool. Schemas are passed on unchanged; only their outermost structure is checked.
 """
