@@ -46,6 +46,16 @@ DONE_IN: Final = [
     ("retry budget", "core/recovery.py"),
     ("loop guard", "loop_guard/__init__.py"),
     ("server-sent events", "dialects/sse.py"),
+    ("backoff", "backends/agent_api/run_life.py"),
+    ("GOAWAY", "cursor_transport/h2_dispatch.py"),
+    ("prompt injection", "backends/cursor_cli/prompt.py"),
+    ("prompt injection", "backends/cursor_sdk/compose.py"),
+    ("stdin", "backends/cursor_cli/print_turn.py"),
+    ("ReDoS", "builtin_tools/local/grep.py"),
+    ("zip bomb", "wire/envelope.py"),
+    ("tools/list_changed", "mcp_bridge/servers.py"),
+    ("grandchild", "processes/child.py"),
+    ("backpressure", "cursor_transport/run_reader.py"),
 ]
 
 

@@ -1,4 +1,5 @@
-"""One HTTP/2 connection as a client: the codec between an asyncio transport and many streams.
+"""One HTTP/2 connection with many streams: opens receive windows again (backpressure for each stream), bounds what
+waits to be sent, keeps a failing stream from the others, reads small pieces together, drains and closes.
 
 Bytes that arrive are handed to their streams inside the very callback that read them, once per stream and read; what
 the streams say meanwhile leaves in one write at its end. Each stream has its own bounded outbox and its own receive

@@ -1,4 +1,5 @@
-"""One connection to one server, through the official SDK: opened, asked for its tools, called, closed.
+"""One connection to one MCP server through the SDK: stdio, streamable HTTP, else SSE; pages of tools/list, a flag for
+tools/list_changed or a lost transport, no proxy for loopback. `servers.py` acts on the flag.
 
 The SDK is an optional extra and slow to import, so it is imported here and only when there is a server to reach.
 """

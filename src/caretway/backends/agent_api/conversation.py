@@ -1,9 +1,9 @@
-"""One turn of the Agent API, sans I/O: what is said in it. How a run lives and ends is `run_life.py`.
+"""The protocol of one turn, sans I/O: what each server message leads to (deltas, execs, blobs, queries, checkpoints,
+`turn_ended`), tool results and the user's words beside them. Attempts and retries: `run_life.py`.
 
 In: serialised AgentServerMessages, tool results, the time, and that an attempt was lost. Out: `events` for the client,
-`outgoing` messages in the order in which they must be sent, `jobs` to be run on this side. Remembered: blobs, the last
-checkpoint, the calls, and what was said since the checkpoint, so that an attempt after a dropped connection never says
-or asks a thing twice. Every KV request and every exec request is answered in the same call in which it arrives.
+`outgoing` messages in the order in which they must be sent, `jobs` to be run on this side. Every KV request and every
+exec request is answered in the same call in which it arrives.
 """
 
 from collections.abc import Callable, Sequence

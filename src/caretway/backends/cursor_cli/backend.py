@@ -1,7 +1,8 @@
-"""The backend `cli`: Cursor through its official program, with the login that the program has.
+"""The backend `cli`: decides for each turn its workspace, print or ACP (proved once for each build), whether a chat can
+go on, and pictures as files in print mode; model aliases; lists models and status.
 
-Decides for each turn where it works, how it travels (print or ACP) and whether it can continue a chat; the turns
-themselves are in `print_turn` and `acp_turn`. Client tools are text here: `text_protocol` stands in front.
+Cursor through its official program, with the login that the program has. The turns themselves are in `print_turn` and
+`acp_turn`. Client tools are text here: `text_protocol` stands in front.
 """
 
 import asyncio

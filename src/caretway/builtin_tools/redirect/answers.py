@@ -1,7 +1,8 @@
-"""Typed exec results: the arguments of an exec and the outcome of the client's tool in, the wire's messages out.
+"""A client tool's outcome -> the typed result of the exec (shell, read, write, delete, ls, grep, glob, fetch): success,
+not found, rejected or error. One function for each kind. Pure.
 
-One function per kind of exec. Nothing is looked up or retried: the model gets the client's result, in the type that it
-expects. The caller puts the exec's id on the messages.
+Nothing is looked up or retried: the model gets the client's result, in the type that it expects. The caller puts the
+exec's id on the messages.
 """
 
 from ...wire.messages import pb
