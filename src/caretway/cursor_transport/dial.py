@@ -1,7 +1,8 @@
-"""How a byte connection to an upstream is opened: TCP with or without TLS, or a socket somebody hands over.
+"""Opens one connection to Cursor: base URL, DNS, TCP, connect timeout, TLS (own CA file, TLS 1.2, host name check,
+ALPN), or a socket that is handed over. Each failure becomes UPSTREAM_DOWN in words.
 
 A `Dial` also names the `Origin`, so that the carriers above know what to write into their request heads and nothing of
-addresses, certificates and names. What fails here is an UPSTREAM_DOWN that says which host and why.
+addresses, certificates and names.
 """
 
 import asyncio

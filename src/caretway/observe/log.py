@@ -1,4 +1,6 @@
-"""One log line at the end of each response, with everything about it that may be logged."""
+"""The one log line at the end of each response: which facts it has, how estimates are marked, and text of clients
+without line breaks (log injection). No prompt, no answer, no secret.
+"""
 
 import logging
 import re

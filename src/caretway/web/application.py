@@ -1,4 +1,5 @@
-"""The application: finds the tenant of a matched request and lets the route's handler answer.
+"""Answers a request that was let in: its request id, its tenant, its handler, how many responses run at once
+(`max_concurrent`), and the last net: an unexpected failure is a 500, or a cut stream when it had begun.
 
 It bounds how many answers are made at a time, and is the one place where an unexpected failure becomes a 500.
 """

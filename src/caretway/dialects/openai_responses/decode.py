@@ -1,4 +1,6 @@
-"""A Responses request -> TurnRequest, or an error that names the wrong field.
+"""A Responses request -> TurnRequest, or an error that names the wrong field: `previous_response_id` and item
+references are filled in from the store (or not found), `store: false`, reasoning summaries; background and
+conversations are refused.
 
 When a request names an earlier response, that content comes before the new input, but without its instructions, as the
 API demands. Three tables say what happens to a field without a reader: accepted silently, understood but without effect

@@ -1,4 +1,6 @@
-"""Requests about earlier responses: look one up, list its input, delete it. No turn is needed."""
+"""Stored responses by id, without a turn: GET one, list its input items (the newest first), DELETE, cancel (refused),
+404.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Final
