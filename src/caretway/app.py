@@ -1,6 +1,6 @@
-"""The composition root: puts backend, MCP bridge, sessions, models, dialects and server together, for one account or
-one for each client key. The order of a graceful shutdown (SIGTERM): grace for running answers, then they end with an
-error, then connections are cut.
+"""The composition root: puts backend, MCP bridge (never for clients' own accounts), sessions, models, dialects and
+server together. The order of a graceful shutdown (SIGTERM): a grace for running answers, then they end with an error,
+then connections are cut.
 
 `backend_factory` builds the side to Cursor, `server_factory` the side to clients; this file puts the rooms together.
 """

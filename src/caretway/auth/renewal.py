@@ -1,6 +1,6 @@
 """One renewal of an access token: which credentials go to which endpoint, in which order, and what each answer means
-(refused, try later, a rotated refresh token). When it is due, and by which process, is in `token_lifetime` and
-`tokens`. Pure, except for `renew`.
+(refused, try later, a rotated refresh token). When, and by which process: `token_lifetime`, `tokens`. Pure, except for
+`renew`.
 
 A refresh token goes to the exchange endpoint first and to the refresh endpoint second, because clients of this service
 use both. An API key goes to the exchange endpoint only. When an answer refuses the credentials, the next pair is tried.

@@ -1,5 +1,5 @@
 """`caretway serve`: runs the gateway until a signal stops it; the banner (address, account, models, warnings, simulated
-answers), which never waits for Cursor; what it says while it stops.
+answers; never a key), which does not wait for Cursor; what is said while it stops.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One answer in progress: checks the order of events, swaps call ids for tickets, runs the stages, folds the reply;
-limits an answer's length (`max_answer_bytes`) and its calls; an exception of a backend becomes an event; usage of a
-stopped answer is estimated.
+limits its length (`max_answer_bytes`) and calls; a backend's exception becomes an event; usage of a stopped answer is
+estimated.
 
 In: the turn's batches. Out: what the client is shown of them, and the fold of it. The turn is not the response's: when
 the client hangs up the turn is left to the manager, which lets it end by itself within a short grace or closes it.

@@ -1,6 +1,6 @@
-"""Who may use the gateway: allowed Host names (DNS rebinding), allowed Origins and CORS preflights, the gateway's keys
-(compared in constant time, where they may be sent, their least length), no listening beyond loopback without a key.
-Pure.
+"""Who may use the gateway: allowed Host names (DNS rebinding), allowed Origins, CORS preflights, pages without an
+Origin (Sec-Fetch-Site), the gateway's keys (constant time, which headers, least length), no listening beyond loopback
+without a key. Pure.
 
 Three doors, in this order. Host: a name that is not ours is a web page that had its own name resolved to this machine
 (DNS rebinding). Origin: a browser speaks for a page, and pages are nobody we know unless configured. Key: constant
