@@ -19,8 +19,8 @@ from ...builtin_tools.execs import readdressed
 from ...core.errors import ErrorKind, GatewayError
 from ...core.events import Event, ToolCallDelta, ToolCallReady, ToolCallStarted
 from ...core.request import ToolResult
-from .arguments import complete, grown, rest, same_meaning, spellings
-from .call_rows import Asked, Call, CallState, Saved, answered_again, means, result_held
+from .arguments import grown, same_meaning, sure
+from .call_rows import Asked, Call, CallState, Saved, answered_again, means, result_held, still_missing, written_whole
 from .drafts import MAX_DRAFT_CHARS, MAX_ID_CHARS, Drafts
 from .echo import Diverged
 from .held import Held
@@ -107,11 +107,12 @@ class CallTable:
         if call.state is not CallState.WRITING or not piece:
             return ()
         call.draft = grown(call.draft, piece)
-        if not call.draft.startswith(call.streamed):
+        told = sure(call.draft)
+        if len(told) <= len(call.streamed) or not told.startswith(call.streamed):
             return ()  # the whole call will tell
-        more, call.streamed = call.draft[len(call.streamed) :], call.draft
+        more, call.streamed = told[len(call.streamed) :], told
         self._weigh(call)
-        return (ToolCallDelta(call.id, more),) if more else ()
+        return (ToolCallDelta(call.id, more),)
 
     def ask(
         self,
@@ -256,10 +257,10 @@ class CallTable:
         """Some servers ask for the calls of a step one after the other, each after the result of the one before. So
         those that are written whole are taken as asked for. None: one is not whole."""
         written = [call for call in self._calls.values() if call.state is CallState.WRITING]
-        if not all(complete(call.streamed) for call in written):
+        if not all(written_whole(call) for call in written):
             return None
         for call in written:
-            call.state, call.arguments, call.early = CallState.ASKED, call.streamed, True
+            call.state, call.arguments, call.early = CallState.ASKED, written_whole(call), True
         self.writing = 0
         return [event for call in written for event in self._show(call)]
 
@@ -381,10 +382,8 @@ class CallTable:
         events: list[Event] = [] if call.begun else [ToolCallStarted(call.id, call.name)]
         call.begun = True
         if call.streamed:
-            missing = rest(call.streamed, spellings(call.draft, call.arguments))
-            if missing is None and not complete(call.streamed):
-                raise Diverged("the model went on with other arguments than it began with", in_call=True)
-            call.streamed += missing or ""
+            missing = still_missing(call)
+            call.streamed += missing
             call.arguments = call.streamed  # the model's own spelling: the client has it already
             if missing:
                 events.append(ToolCallDelta(call.id, missing))
