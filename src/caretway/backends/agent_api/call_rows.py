@@ -33,6 +33,8 @@ class Call:
     """None: it runs on this side."""
     wire_ids: tuple[str, ...] = ()
     """All that the server calls it."""
+    own_id: bool = False
+    """On this attempt it was told of under an id of its own and another one."""
     state: CallState = CallState.WRITING
     arguments: str = ""
     begun: bool = False

@@ -81,7 +81,7 @@ class CallTable:
 
     def begin(self, ids: Sequence[str], name: str, convert: Convert) -> Sequence[Event]:
         """The server began to write a call: the client sees it grow."""
-        if self._drafts.knows(ids) or any(one in self._ids for one in ids):
+        if self._drafts.knows(ids) or self._told_of(ids) is not None:
             return ()
         if self.owed:
             first = self.owed[0]
@@ -99,7 +99,7 @@ class CallTable:
         return (ToolCallStarted(call.id, name),)
 
     def grow(self, ids: Sequence[str], piece: str) -> Sequence[Event]:
-        call = next((self._ids[one] for one in ids if one in self._ids), None)
+        call = self._told_of(ids)
         if call is None:
             if not self._drafts.grow(ids, piece):
                 raise _too_much(f"tool calls of more than {MAX_DRAFT_CHARS} characters")
@@ -162,10 +162,9 @@ class CallTable:
 
     def taken(self, ids: Sequence[str]) -> None:
         """The server shows a call with its result: the next checkpoint holds it."""
-        for one in ids:
-            call = self._ids.get(one)
-            if call is not None and call.state is CallState.ANSWERED:
-                call.taken = True
+        call = self._told_of(ids)
+        if call is not None and call.state is CallState.ANSWERED:
+            call.taken = True
 
     @property
     def answered(self) -> bool:
@@ -204,7 +203,7 @@ class CallTable:
         for call in list(self._calls.values()):
             call.exec_id = None
             call.draft = ""
-            call.taken = False
+            call.taken = call.own_id = False
             if call.state is CallState.ANSWERED:
                 there = result_held(call, held)
                 if there or (there is None and call.saved is Saved.LIKELY):
@@ -310,6 +309,14 @@ class CallTable:
 
     # ---- which call is it
 
+    def _told_of(self, ids: Sequence[str]) -> Call | None:
+        """By its own id, the first one. Another one may stand for several calls that have ids of their own."""
+        for one in ids:
+            call = self._ids.get(one)
+            if call is not None and (one == ids[0] or not call.own_id):
+                return call
+        return None
+
     def _asked_for(self, ids: Sequence[str], name: str, arguments: str, draft: str) -> Call | None:
         known = next((self._ids[one] for one in ids if one in self._ids), None)
         if (
@@ -354,6 +361,7 @@ class CallTable:
         return call
 
     def _bind(self, ids: Sequence[str], call: Call) -> None:
+        call.own_id = call.own_id or len(ids) > 1
         for one in ids:
             self._ids[one] = call
             if one not in call.wire_ids:

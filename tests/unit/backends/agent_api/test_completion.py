@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 
 from caretway.backends.agent_api.completion import completion
 
-TEXTS = st.text(max_size=8) | st.sampled_from(
-    ['say "no"', "a\\b\n\t\x01", "é😀ä", "/tmp/ä😀.txt", "�"]
-)
+TEXTS = st.text(max_size=8) | st.sampled_from(['say "no"', "a\\b\n\t\x01", "é😀ä", "/tmp/ä😀.txt", "�"])
 VALUES: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | st.sampled_from([0.5, -1.25, 3.14159]) | TEXTS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),

@@ -287,6 +287,26 @@ def test_a_drop_without_checkpoint_repeats_the_action() -> None:
     assert "".join(e.text for e in story.events() if isinstance(e, TextDelta)) == "one two"
 
 
+@pytest.mark.parametrize("then", [False, True])
+def test_r10_a_conversation_is_not_kept_by_a_checkpoint_before_its_last(then: bool) -> None:
+    """One that is too large comes as an empty one. A new attempt may begin at the last good one, a later turn not: it
+    would not know what was said since. When a good one follows, all is well."""
+    story = Story()
+    too_large = pb.AgentServerMessage(conversation_checkpoint_update=pb.ConversationStateStructure())
+    story.hear(text("one"), checkpoint(b"good"), text(" two"), too_large)
+    story.said()
+    story.drop()
+    assert [said.run_request.conversation_state.root_prompt_messages_json for said in story.said()] == [[b"good"]]
+    story.hear(text(" two"), too_large)
+    if then:
+        story.hear(checkpoint(b"better"))
+    story.hear(ended(input_tokens=1, output_tokens=1))
+    assert story.conversation.ended
+    kept = story.conversation.snapshot("agent")
+    assert (kept is not None) is then
+    assert kept is None or b"better" in kept.state
+
+
 def test_another_story_after_a_drop_is_an_error() -> None:
     story = Story()
     story.hear(text("one "))
