@@ -153,7 +153,7 @@ def test_r26_all_late_siblings_are_asked_for_together_and_answered_once() -> Non
 
 
 def test_r26_a_call_that_waited_when_the_connection_broke_is_asked_for_once() -> None:
-    """The client takes one call at a time and has half of the first; the second waits. Both come again after the cut."""
+    """The client takes one call at a time and has half of the first; the second waits. Both come again."""
     told = story(parallel=False)
     told.hear(partial("a", "read", '{"key": "o'), mcp(2, "b", "read", key="two"))
     assert calls_of(told) == []
