@@ -79,7 +79,7 @@ class Service:
             paths.TEAM_REPOS: empty,
             paths.PERIOD_USAGE: self._period_usage,
         }
-        if self._manners.cursor_catalogue:
+        if self._manners.cursor_catalogue and not self._manners.hides_bases:
             self._calls[paths.AVAILABLE_MODELS] = available_models
         self._pages: dict[tuple[str, str], Callable[[Request, bytes], Reply]] = {
             ("POST", paths.EXCHANGE_KEY): lambda request, _: as_tokens(self._accounts.exchange(request.bearer)),
@@ -97,6 +97,8 @@ class Service:
             ("POST", RESET): self._reset,
             ("POST", REVOKE): self._revoke,
         }
+        if self._manners.hides_bases:
+            del self._pages["GET", PUBLIC_MODELS]
 
     def accept(self, request: Request, exchange: SimExchange) -> Inlet:
         if request.path == paths.RUN:
