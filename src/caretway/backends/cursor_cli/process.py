@@ -1,6 +1,6 @@
 """How cursor-agent is started, and what a client is told when it cannot be. The rest is in `processes/`."""
 
-from ...core.errors import ErrorKind, GatewayError
+from ...core.errors import ErrorKind, GatewayError, gateway_stops
 from ...processes import nursery
 from ...processes.child import CannotStart, Child, ChildSink, Command
 from ...processes.group import POSIX
@@ -18,7 +18,7 @@ class AgentNursery(nursery.Nursery):
         try:
             return await super().start(command, sink)
         except nursery.NurseryClosed as closed:
-            raise GatewayError(ErrorKind.CANCELLED, "The gateway is stopping.") from closed
+            raise gateway_stops() from closed
         except CannotStart as failure:
             raise GatewayError(
                 ErrorKind.UPSTREAM_DOWN,
