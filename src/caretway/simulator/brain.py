@@ -1,6 +1,6 @@
 """The simulated model: conversation + offered tools -> the steps that are still to do. Pure and deterministic.
 
-The script is the last user message that has `sim:` lines. What the conversation holds after that message is matched
+The script is the last user message that has `sim:` lines, or plain instructions (`plain_words`). What the conversation holds after that message is matched
 against the script's steps, so a run that starts with a half-finished script (after a dropped connection, or because a
 client replayed its history) goes on where the conversation stops instead of starting over. Steps that leave no trace
 (wait, drop, thinking that a client did not keep) count as done when a later step left one.
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from . import default_reply as plain
+from . import plain_words
 from .model_input import InputCall, InputMessage, InputResult, InputText, Thought, Tool, find
 from .script import Exec, Loop, Query, Recall, Result, Say, ScriptCall, ScriptStream, Step, Think, has_script, parse
 
@@ -39,7 +40,9 @@ class Plan:
 def plan(history: Sequence[InputMessage], tools: Sequence[Tool], *, thinks: bool = False) -> Plan:
     at = next((i for i in reversed(range(len(history))) if _is_script(history[i])), None)
     if at is not None:
-        todo = _resume(parse(history[at].text), history, at, tools)
+        text = history[at].text
+        steps = parse(text) if has_script(text) else plain_words.steps(history, at, thinks=thinks)
+        todo = _resume(steps, history, at, tools)
         if todo.steps or not _asks_anew(history[at + 1 :]):
             return todo
     last = next((i for i in reversed(range(len(history))) if history[i].role == "user"), None)
@@ -49,7 +52,7 @@ def plan(history: Sequence[InputMessage], tools: Sequence[Tool], *, thinks: bool
 
 
 def _is_script(message: InputMessage) -> bool:
-    return message.role == "user" and has_script(message.text)
+    return message.role == "user" and (has_script(message.text) or plain_words.has_orders(message.text))
 
 
 def _asks_anew(after: Sequence[InputMessage]) -> bool:
