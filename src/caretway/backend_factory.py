@@ -42,10 +42,14 @@ from .text_protocol.backend import TextToolBackend
 from .web.access import SEND_KEY
 
 REST_URL: Final = "https://api.cursor.com"
+Around = Callable[[Transport], Transport]
+"""Puts something between a backend and its transport, to see what passes."""
 
 
-def _agent(settings: Settings, stack: AsyncExitStack) -> Backend:
+def _agent(settings: Settings, stack: AsyncExitStack, around: Around | None = None) -> Backend:
     transport, tokens = _reach(settings, stack)
+    if around is not None:
+        transport = around(transport)
     return AgentBackend(
         _setup(settings, "agent", "unofficial"),
         transport,
@@ -234,18 +238,20 @@ def without_credentials(settings: Settings) -> Settings:
     return replace(settings, api_key=None, access_token=None, local_tools=local_tools)
 
 
-def build_backend(settings: Settings, stack: AsyncExitStack) -> Backend:
-    backend = BACKENDS[choose_backend(settings)](settings, stack)
+def build_backend(settings: Settings, stack: AsyncExitStack, around: Around | None = None) -> Backend:
+    """`around` is for the backend `agent`; others have no transport of ours."""
+    name = choose_backend(settings)
+    backend = _agent(settings, stack, around) if name == "agent" else BACKENDS[name](settings, stack)
     if backend.abilities.client_tools == "text":
         return TextToolBackend(backend, style=settings.prompt_style, base_models=settings.models)
     return backend
 
 
 @asynccontextmanager
-async def open_backend(settings: Settings) -> AsyncIterator[Backend]:
+async def open_backend(settings: Settings, around: Around | None = None) -> AsyncIterator[Backend]:
     """The backend alone, without a server."""
     async with AsyncExitStack() as stack:
-        backend = build_backend(settings, stack)
+        backend = build_backend(settings, stack, around)
         stack.push_async_callback(backend.aclose)
         yield backend
 

@@ -8,12 +8,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from .process import CommandFailed, exit_code, listening_failed, log_to_stderr, say, stop_signal
+from .process import CommandFailed, exit_code, listening_failed, log_to_stderr, remark, say, stop_signal
 from .process import run as run_loop
 from .terminal import Style, pairs, style_for
 
 if TYPE_CHECKING:
     import ssl
+
+    from ..simulator.manners import Manners
 
 NAME: Final = "simulate"
 SUMMARY: Final = "run the simulated Cursor as a server"
@@ -28,6 +30,7 @@ examples:
       --agent-url http://127.0.0.1:32125
   curl http://127.0.0.1:32125/_sim/stats
   caretway simulate --tls               HTTPS, with a new certificate
+  caretway simulate --like mine.json    as a receipt of `caretway prove` says
 """
 
 
@@ -50,6 +53,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         default="live",
         help="How it behaves: as others recorded Cursor, or as clients expect. [default: live]",
     )
+    parser.add_argument(
+        "--like", type=Path, metavar="RECEIPT", help="Behave as a receipt of `caretway prove` says Cursor does."
+    )
     parser.add_argument("--tls", action="store_true", help="Serve HTTPS with a temporary certificate authority.")
 
 
@@ -61,6 +67,7 @@ def _port(text: str) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     log_to_stderr("info")
+    manners = _manners(arguments)
     with ExitStack() as cleanup:
         context: ssl.SSLContext | None = None
         authority: Path | None = None
@@ -74,16 +81,40 @@ def run(arguments: argparse.Namespace) -> int:
                 context, authority = throw_away_ca(Path(directory))
             except TlsUnavailable as missing:
                 raise CommandFailed(str(missing)) from missing
-        return run_loop(_simulate(arguments, context, authority, style_for(sys.stdout)))
+        return run_loop(_simulate(arguments, manners, context, authority, style_for(sys.stdout)))
+
+
+def _manners(arguments: argparse.Namespace) -> Manners:
+    from ..simulator.manners import PROFILES
+
+    if arguments.like is None:
+        return PROFILES[arguments.profile]
+    from ..prove.likeness import like, told_apart
+    from ..prove.receipt import MAX_BYTES, BadReceipt, read_facts
+
+    try:
+        with arguments.like.open("rb") as file:
+            manners = like(read_facts(file.read(MAX_BYTES + 1)))
+    except OSError as failure:
+        raise CommandFailed(f"cannot read {arguments.like}: {failure.strerror}", exit_code=2) from failure
+    except BadReceipt as wrong:
+        hint = "a receipt is what `caretway prove` writes"
+        raise CommandFailed(f"cannot use {arguments.like}: {wrong}", hint, 2) from wrong
+    apart = ", ".join(told_apart(manners))
+    remark([f"as {arguments.like} says; not as in the profile live: {apart or 'nothing'}"])
+    return manners
 
 
 async def _simulate(
-    arguments: argparse.Namespace, context: ssl.SSLContext | None, authority: Path | None, style: Style
+    arguments: argparse.Namespace,
+    manners: Manners,
+    context: ssl.SSLContext | None,
+    authority: Path | None,
+    style: Style,
 ) -> int:
     from ..simulator import Simulator
-    from ..simulator.manners import PROFILES
 
-    simulator = Simulator(prefer=arguments.prefer, manners=PROFILES[arguments.profile])
+    simulator = Simulator(prefer=arguments.prefer, manners=manners)
     try:
         try:
             port = await simulator.listen(arguments.host, arguments.port, ssl_context=context)

@@ -1,13 +1,14 @@
 """The simulated model: conversation + offered tools -> the steps that are still to do. Pure and deterministic.
 
-The script is the last user message that has `sim:` lines, or plain instructions (`plain_words`). What the conversation holds after that message is matched
-against the script's steps, so a run that starts with a half-finished script (after a dropped connection, or because a
-client replayed its history) goes on where the conversation stops instead of starting over. Steps that leave no trace
-(wait, drop, thinking that a client did not keep) count as done when a later step left one.
+The script is the last user message that has `sim:` lines, or plain instructions (`plain_words`). What the conversation
+holds after that message is matched against the script's steps, so a run that starts with a half-finished script (after
+a dropped connection, or because a client replayed its history) goes on where the conversation stops instead of starting
+over. Steps that leave no trace (wait, drop, thinking that a client did not keep) count as done when a later step left
+one.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from . import default_reply as plain
@@ -40,15 +41,20 @@ class Plan:
 def plan(history: Sequence[InputMessage], tools: Sequence[Tool], *, thinks: bool = False) -> Plan:
     at = next((i for i in reversed(range(len(history))) if _is_script(history[i])), None)
     if at is not None:
-        text = history[at].text
-        steps = parse(text) if has_script(text) else plain_words.steps(history, at, thinks=thinks)
-        todo = _resume(steps, history, at, tools)
+        todo = _follow(history, at, tools, thinks=thinks)
         if todo.steps or not _asks_anew(history[at + 1 :]):
             return todo
     last = next((i for i in reversed(range(len(history))) if history[i].role == "user"), None)
     if last is None:
         return Plan(plain.answer(history, tools, thinks=thinks))
     return _resume(plain.answer(history[: last + 1], tools, thinks=thinks), history, last, tools)
+
+
+def _follow(history: Sequence[InputMessage], at: int, tools: Sequence[Tool], *, thinks: bool) -> Plan:
+    if has_script(history[at].text):
+        return _resume(parse(history[at].text), history, at, tools)
+    told, place = plain_words.opened(history, at)
+    return replace(_resume(plain_words.steps(told, place, thinks=thinks), told, place, tools), at=at)
 
 
 def _is_script(message: InputMessage) -> bool:

@@ -14,6 +14,10 @@ from caretway.simulator.script import Instructions, Result, Say, ScriptCall, Ste
 
 LOOKUP = Tool("caretway-lookup", "lookup", "caretway")
 CALL = 'Call the tool `lookup` with the arguments {"key": "a"}.\nThen reply with exactly what the last call returned.'
+TOGETHER = (
+    'Call these tools at once, in one step:\n- `lookup` {"key": "a"}\n- `lookup` {"key": "b"}\n'
+    "Then reply with exactly what the calls returned."
+)
 CALLED = ScriptCall((ToolUse("lookup", {"key": "a"}),))
 
 
@@ -28,8 +32,7 @@ def user(text: str) -> InputMessage:
         ("Some words.\n  Reply with exactly this and nothing else: m1", (Say("m1"),)),
         (CALL, (CALLED, Result())),
         (
-            'Call these tools at once, in one step:\n- `lookup` {"key": "a"}\n- `lookup` {"key": "b"}\n'
-            "Then reply with exactly what the calls returned.",
+            TOGETHER,
             (ScriptCall((ToolUse("lookup", {"key": "a"}), ToolUse("lookup", {"key": "b"}))), Result()),
         ),
         ('Call these tools at once, in one step:\n- `lookup` {"key": "a"}', (CALLED,)),

@@ -1,0 +1,287 @@
+"""`caretway prove`: tries about thirty cases on the user's own account, and writes a receipt of what it saw."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any, Final
+
+from .. import __version__
+from ..config import Settings
+from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, given, settings_from
+from .models import models_for_clients
+from .process import CommandFailed, log_to_stderr, remark, say
+from .process import run as run_loop
+from .serve import STANDINGS
+from .terminal import Style, pairs, style_for
+
+if TYPE_CHECKING:
+    from ..prove.cases import Case
+    from ..prove.choosing import Roles
+    from ..prove.driver import Bench, Changes
+    from ..prove.facts import CaseVerdict
+    from ..prove.receipt import Receipt
+
+NAME: Final = "prove"
+SUMMARY: Final = "try what is known of Cursor on your own account"
+DESCRIPTION: Final = (
+    "Try on your own account what is known of Cursor's service: about thirty cases,\n"
+    "with prompts that hold nothing but markers. It says what that costs and asks\n"
+    "first. It prints a table and writes a receipt: facts and figures, no prompt, no\n"
+    "name, no secret. `caretway simulate --like RECEIPT` behaves as the receipt says.\n"
+    "Exit code: 0 everything that was tried holds, 1 something differs, 2 nothing was\n"
+    "tried."
+)
+EXAMPLES: Final = """\
+examples:
+  caretway prove
+  caretway prove --backend agent --yes --receipt mine.json
+  caretway prove --only text --only "parallel calls"
+  caretway simulate --like mine.json
+"""
+WIDTH: Final = 80
+_NAME_COLUMN: Final = 20
+_STATE_COLUMN: Final = 9
+NO_ACCOUNT: Final = "there is no Cursor account to prove this with"
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--yes", action="store_true", help="Do not ask before it sends prompts.")
+    parser.add_argument("--model", default="", metavar="TEXT", help="The model to ask. [default: a cheap one]")
+    parser.add_argument(
+        "--second-model",
+        default="",
+        metavar="TEXT",
+        help="The model for thinking and pictures. [default: a cheap one that can do both]",
+    )
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="CASE",
+        help="Try this case alone, by its name in the table. May be given several times.",
+    )
+    parser.add_argument(
+        "--other-version",
+        default="",
+        metavar="TEXT",
+        help="If the gateway's own client version is refused, try this one, e.g. sdk-python-1.1.0.",
+    )
+    parser.add_argument("--receipt", type=Path, metavar="FILE", help="Where to write the receipt. [default: here]")
+    add_setting_flags(parser, REACHING_CURSOR, shown=MAIN_FLAGS)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    settings, remarks = settings_from(arguments)
+    remark(remarks)
+    log_to_stderr("error")
+    backend = with_account(settings)
+    cases = chosen_cases(arguments.only, backend)
+    settings = replace(settings, backend=backend)
+    return run_loop(_prove(settings, arguments, cases, style_for(sys.stdout)))
+
+
+def with_account(settings: Settings) -> str:
+    """The backend to prove, or what is missing in one sentence."""
+    from ..backend_factory import choose_backend, passes
+    from .status import WITH_OUR_CREDENTIALS, account_facts
+
+    if passes(settings):
+        raise CommandFailed(
+            "in passthrough mode there is no account of yours", "try: caretway prove --auth-mode own", 2
+        )
+    backend = choose_backend(settings)
+    if backend not in ("agent", "sdk", "cli"):
+        raise _no_account(settings.backend)
+    if backend in WITH_OUR_CREDENTIALS and account_facts(settings, backend).credential is None:
+        raise _no_account(backend)
+    return backend
+
+
+def _no_account(backend: str) -> CommandFailed:
+    login = "caretway login --backend sdk --api-key-stdin" if backend == "sdk" else "caretway login"
+    return CommandFailed(NO_ACCOUNT, f"type: {login}, or set CURSOR_API_KEY", 2)
+
+
+def chosen_cases(names: Sequence[str], backend: str) -> tuple[Case, ...]:
+    from difflib import get_close_matches
+
+    from ..prove.cases import BY_NAME, CASES
+
+    for name in names:
+        if name not in BY_NAME:
+            near = get_close_matches(name, BY_NAME, 1, 0.3)
+            hint = f'try: --only "{near[0]}"' if near else f"there are: {', '.join(BY_NAME)}"
+            raise CommandFailed(f"there is no case {name!r}", hint, 2)
+    return tuple(case for case in CASES if not names or case.name in names)
+
+
+@asynccontextmanager
+async def open_bench(settings: Settings, changes: Changes) -> AsyncIterator[Bench]:
+    from ..backend_factory import open_backend
+    from ..models.catalogue import ModelCatalogue
+    from ..prove.driver import Bench
+    from ..prove.watching import Watch
+
+    changed: dict[str, Any] = dict(changes)
+    watch = Watch() if settings.backend == "agent" else None
+    async with open_backend(replace(settings, **changed), watch.around if watch else None) as backend:
+        models = ModelCatalogue(backend, extra=(), aliases=settings.model_aliases, strict=False, clock=time.monotonic)
+        yield Bench(backend, models, watch)
+
+
+async def _prove(settings: Settings, arguments: argparse.Namespace, cases: Sequence[Case], style: Style) -> int:
+    from ..core.errors import GatewayError
+    from ..prove.choosing import choose_models
+    from ..prove.driver import Prover
+    from ..prove.receipt import write
+    from .prove_gateway import gateway_process
+
+    async with open_bench(settings, {}) as bench:
+        try:
+            listed = await models_for_clients(bench.backend, settings)
+        except GatewayError as failure:
+            raise CommandFailed(failure.message, failure.hint, 2) from failure
+        roles = choose_models(listed, arguments.model, arguments.second_model)
+        say(announced(bench.backend.name, bench.backend.standing, roles, cases, style))
+        _agreed(arguments.yes)
+        prover = Prover(
+            partial(open_bench, settings),
+            bench,
+            roles,
+            partial(gateway_process, given(arguments) | {"backend": settings.backend}),
+            arguments.other_version,
+        )
+        began = time.monotonic()
+        verdicts, timings = await _try_all(prover.try_case, cases, style)
+        receipt = await _receipt(settings, bench, roles, prover.facts, verdicts, timings, time.monotonic() - began)
+    path = arguments.receipt or Path(f"caretway-receipt-{time.strftime('%Y%m%d-%H%M%S')}.json")
+    _keep(path, write(receipt))
+    say(["", summary(verdicts, style), f"receipt: {path}"])
+    states = {verdict.state for verdict in verdicts.values()}
+    return 1 if "differs" in states else 0 if "holds" in states else 2
+
+
+def announced(backend: str, standing: str, roles: Roles, cases: Sequence[Case], style: Style) -> list[str]:
+    from ..prove.cases import cost
+
+    here = [case for case in cases if backend in case.backends]
+    other = cost([case for case in here if case.second])
+    rows = [
+        ("backend", f"{backend} ({STANDINGS[standing]})"),
+        ("model", roles.cheap),
+        ("cost", f"up to {cost(here)} short runs on your account, {other} of them of other models"),
+    ]
+    if other:
+        rows.insert(
+            2, ("others", ", ".join(dict.fromkeys(filter(None, (roles.second, roles.tiered)))) or "none listed")
+        )
+    return pairs(rows, style, indent="")
+
+
+def _agreed(yes: bool) -> None:
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise CommandFailed("it costs that much, and nobody is here to agree", "type: caretway prove --yes", 2)
+    if input("Go on? [y/N] ").strip().lower() not in ("y", "yes"):
+        raise CommandFailed("nothing was sent", exit_code=2)
+
+
+async def _try_all(
+    try_case: Callable[[Case], Any], cases: Sequence[Case], style: Style
+) -> tuple[dict[str, CaseVerdict], dict[str, int]]:
+    """Each row is printed when it is known; on a terminal the case at work is named below."""
+    verdicts: dict[str, CaseVerdict] = {}
+    timings: dict[str, int] = {}
+    say([""])
+    for number, case in enumerate(cases, 1):
+        if style.colour:
+            print(f"{number}/{len(cases)} {case.name} ...", end="", flush=True)
+        began = time.monotonic()
+        verdicts[case.name] = verdict = await try_case(case)
+        timings[case.name] = round((time.monotonic() - began) * 1000)
+        if style.colour:
+            print("\r\x1b[K", end="")
+        say(row(case.name, verdict, style))
+    return verdicts, timings
+
+
+def row(name: str, verdict: CaseVerdict, style: Style) -> list[str]:
+    """A line of the table, folded so that it fits 80 columns."""
+    paint = {"holds": style.good, "differs": style.bad, "not tried": style.dim}[verdict.state]
+    indent = _STATE_COLUMN + _NAME_COLUMN + 4
+    says = wrap(verdict.says, WIDTH - indent, break_on_hyphens=False)
+    helps = [style.bold(line) for line in wrap(verdict.helps, WIDTH - indent, break_on_hyphens=False)]
+    head = f"{paint(verdict.state.ljust(_STATE_COLUMN))}  {name.ljust(_NAME_COLUMN)}  "
+    first, *rest = [*says, *helps]
+    return [head + first, *(" " * indent + line for line in rest)]
+
+
+def summary(verdicts: Mapping[str, CaseVerdict], style: Style) -> str:
+    counts = {
+        state: sum(one.state == state for one in verdicts.values()) for state in ("holds", "differs", "not tried")
+    }
+    words = f"{counts['holds']} hold, {counts['differs']} differ, {counts['not tried']} not tried"
+    return (style.bad if counts["differs"] else style.good)(words)
+
+
+async def _receipt(
+    settings: Settings,
+    bench: Bench,
+    roles: Roles,
+    facts: Mapping[str, Any],
+    verdicts: Mapping[str, CaseVerdict],
+    timings: Mapping[str, int],
+    seconds: float,
+) -> Receipt:
+    from ..prove.cases import BY_NAME, cost
+    from ..prove.receipt import Receipt
+
+    here = [BY_NAME[name] for name in verdicts if settings.backend in BY_NAME[name].backends]
+    about = {
+        "caretway": __version__,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}".lower(),
+        "day": time.strftime("%Y-%m-%d", time.gmtime()),
+        "backend": settings.backend,
+        "service": "Cursor's own address" if settings.origin("agent_url") == "default" else "another address",
+        "model": await _listed(bench, roles.cheap),
+        "second model": await _listed(bench, roles.second),
+        "model with rungs": await _listed(bench, roles.tiered),
+    }
+    if bench.watch is not None:
+        about["client version"] = settings.agent_client_version or "our own"
+        about["transport"] = bench.watch.transport.name if bench.watch.transport else ""
+    if settings.backend == "sdk":
+        from importlib.metadata import version
+
+        about["cursor-sdk"] = version("cursor-sdk")
+    return Receipt(about, facts, verdicts, cost(here), round(seconds), timings)
+
+
+async def _listed(bench: Bench, name: str) -> str:
+    """The id in Cursor's list: what the user typed stays out of the receipt."""
+    if not name:
+        return "none"
+    found = await bench.models.find(name)
+    return found.id if found is not None else "not listed"
+
+
+def _keep(path: Path, text: str) -> None:
+    try:
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as failure:
+        raise CommandFailed(
+            f"cannot write {path}: {failure.strerror}", "name another file: --receipt FILE"
+        ) from failure
