@@ -18,7 +18,7 @@ from ..config import Settings, process_cursor_agent_files
 from ..config.data_dir import Verdict, look
 from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, settings_from
 from .models import models_for_clients
-from .process import log_to_stderr, remark, say
+from .process import CommandFailed, log_to_stderr, remark, say
 from .process import run as run_loop
 from .serve import EACH_ITS_OWN, STANDINGS
 from .status import NO_EXPIRY, WITH_OUR_CREDENTIALS, AccountFacts, account_facts
@@ -31,13 +31,15 @@ NAME: Final = "doctor"
 SUMMARY: Final = "find out what is wrong"
 DESCRIPTION: Final = (
     "Check everything that `caretway serve` needs: settings, data directory, backend,\n"
-    "account, Cursor's answer and the port. It changes nothing and sends no prompt.\n"
+    "account, Cursor's answer and the port. It changes nothing and sends no prompt;\n"
+    "with --live it sends one, the cheapest part of `caretway prove`.\n"
     "Exit code: 0 everything works, 1 something does not."
 )
 EXAMPLES: Final = """\
 examples:
   caretway doctor
   caretway doctor --port 8080 --json
+  caretway doctor --live
 """
 
 PROBE_TIMEOUT_S: Final = 3.0
@@ -56,6 +58,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     from ..config import SETTINGS
 
     parser.add_argument("--json", action="store_true", help="Print JSON.")
+    parser.add_argument("--live", action="store_true", help="Also ask a model one line: one run on your account.")
     listening = tuple(setting for setting in SETTINGS if setting.name in ("host", "port"))
     add_setting_flags(parser, (*listening, *REACHING_CURSOR), shown=("host", "port", *MAIN_FLAGS))
 
@@ -65,6 +68,8 @@ def run(arguments: argparse.Namespace) -> int:
     log_to_stderr("error")
     remark(remarks)
     findings = [*_on_this_machine(settings), *run_loop(_at_cursor(settings)), check_port(settings.host, settings.port)]
+    if arguments.live:
+        findings += _live(settings)
     lines = (
         [json.dumps([asdict(finding) for finding in findings], indent=2)]
         if arguments.json
@@ -129,6 +134,24 @@ async def _at_cursor(settings: Settings) -> list[Finding]:
     except GatewayError as failure:
         findings.append(_failed("backend", failure))
     return findings
+
+
+def _live(settings: Settings) -> list[Finding]:
+    """The cheapest cases of `caretway prove`; what keeps them from being tried is a finding, too."""
+    from ..core.errors import GatewayError
+    from ..prove.cases import CHEAPEST
+    from .prove import chosen_cases, try_cases, with_account
+
+    try:
+        verdicts = run_loop(try_cases(with_account(settings), chosen_cases(CHEAPEST)))
+    except CommandFailed as missing:
+        return [Finding("live", False, missing.message, missing.hint)]
+    except GatewayError as failure:
+        return [_failed("live", failure)]
+    return [
+        Finding(f"live: {name}", verdict.state != "differs", verdict.says, verdict.helps)
+        for name, verdict in verdicts.items()
+    ]
 
 
 def check_account(facts: AccountFacts, backend: str) -> Finding:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from .. import __version__
 from ..config import Settings
@@ -25,9 +25,10 @@ from .serve import STANDINGS
 from .terminal import Style, pairs, style_for
 
 if TYPE_CHECKING:
+    from ..config.choices import BackendName
     from ..prove.cases import Case
     from ..prove.choosing import Roles
-    from ..prove.driver import Bench, Changes
+    from ..prove.desk import Bench, Changes
     from ..prove.facts import CaseVerdict
     from ..prove.receipt import Receipt
 
@@ -84,14 +85,13 @@ def run(arguments: argparse.Namespace) -> int:
     settings, remarks = settings_from(arguments)
     remark(remarks)
     log_to_stderr("error")
-    backend = with_account(settings)
-    cases = chosen_cases(arguments.only, backend)
-    settings = replace(settings, backend=backend)
+    settings = with_account(settings)
+    cases = chosen_cases(arguments.only)
     return run_loop(_prove(settings, arguments, cases, style_for(sys.stdout)))
 
 
-def with_account(settings: Settings) -> str:
-    """The backend to prove, or what is missing in one sentence."""
+def with_account(settings: Settings) -> Settings:
+    """With the backend to prove; raises CommandFailed, which says in one sentence what is missing."""
     from ..backend_factory import choose_backend, passes
     from .status import WITH_OUR_CREDENTIALS, account_facts
 
@@ -104,7 +104,7 @@ def with_account(settings: Settings) -> str:
         raise _no_account(settings.backend)
     if backend in WITH_OUR_CREDENTIALS and account_facts(settings, backend).credential is None:
         raise _no_account(backend)
-    return backend
+    return replace(settings, backend=cast("BackendName", backend))
 
 
 def _no_account(backend: str) -> CommandFailed:
@@ -112,7 +112,7 @@ def _no_account(backend: str) -> CommandFailed:
     return CommandFailed(NO_ACCOUNT, f"type: {login}, or set CURSOR_API_KEY", 2)
 
 
-def chosen_cases(names: Sequence[str], backend: str) -> tuple[Case, ...]:
+def chosen_cases(names: Sequence[str]) -> tuple[Case, ...]:
     from difflib import get_close_matches
 
     from ..prove.cases import BY_NAME, CASES
@@ -129,7 +129,7 @@ def chosen_cases(names: Sequence[str], backend: str) -> tuple[Case, ...]:
 async def open_bench(settings: Settings, changes: Changes) -> AsyncIterator[Bench]:
     from ..backend_factory import open_backend
     from ..models.catalogue import ModelCatalogue
-    from ..prove.driver import Bench
+    from ..prove.desk import Bench
     from ..prove.watching import Watch
 
     changed: dict[str, Any] = dict(changes)
@@ -142,6 +142,7 @@ async def open_bench(settings: Settings, changes: Changes) -> AsyncIterator[Benc
 async def _prove(settings: Settings, arguments: argparse.Namespace, cases: Sequence[Case], style: Style) -> int:
     from ..core.errors import GatewayError
     from ..prove.choosing import choose_models
+    from ..prove.desk import Desk
     from ..prove.driver import Prover
     from ..prove.receipt import write
     from .prove_gateway import gateway_process
@@ -154,16 +155,11 @@ async def _prove(settings: Settings, arguments: argparse.Namespace, cases: Seque
         roles = choose_models(listed, arguments.model, arguments.second_model)
         say(announced(bench.backend.name, bench.backend.standing, roles, cases, style))
         _agreed(arguments.yes)
-        prover = Prover(
-            partial(open_bench, settings),
-            bench,
-            roles,
-            partial(gateway_process, given(arguments) | {"backend": settings.backend}),
-            arguments.other_version,
-        )
+        start_gateway = partial(gateway_process, given(arguments) | {"backend": settings.backend})
+        desk = Desk(partial(open_bench, settings), bench, roles, start_gateway, arguments.other_version)
         began = time.monotonic()
-        verdicts, timings = await _try_all(prover.try_case, cases, style)
-        receipt = await _receipt(settings, bench, roles, prover.facts, verdicts, timings, time.monotonic() - began)
+        verdicts, timings = await _try_all(Prover(desk).try_case, cases, style)
+        receipt = await _receipt(settings, bench, roles, desk.facts, verdicts, timings, time.monotonic() - began)
     path = arguments.receipt or Path(f"caretway-receipt-{time.strftime('%Y%m%d-%H%M%S')}.json")
     _keep(path, write(receipt))
     say(["", summary(verdicts, style), f"receipt: {path}"])
@@ -171,20 +167,31 @@ async def _prove(settings: Settings, arguments: argparse.Namespace, cases: Seque
     return 1 if "differs" in states else 0 if "holds" in states else 2
 
 
+async def try_cases(settings: Settings, cases: Sequence[Case]) -> dict[str, CaseVerdict]:
+    """Some cases, without a word: for `caretway doctor --live`."""
+    from ..prove.choosing import choose_models
+    from ..prove.desk import Desk
+    from ..prove.driver import Prover
+
+    async with open_bench(settings, {}) as bench:
+        roles = choose_models(await models_for_clients(bench.backend, settings))
+        prover = Prover(Desk(partial(open_bench, settings), bench, roles))
+        return {case.name: await prover.try_case(case) for case in cases}
+
+
 def announced(backend: str, standing: str, roles: Roles, cases: Sequence[Case], style: Style) -> list[str]:
     from ..prove.cases import cost
 
     here = [case for case in cases if backend in case.backends]
-    other = cost([case for case in here if case.second])
+    runs = cost(here)
+    others = ", ".join(dict.fromkeys(filter(None, (roles.second, roles.tiered))))
     rows = [
         ("backend", f"{backend} ({STANDINGS[standing]})"),
         ("model", roles.cheap),
-        ("cost", f"up to {cost(here)} short runs on your account, {other} of them of other models"),
+        ("others", f"{others}, for what that one cannot show" if others else ""),
+        ("cost", f"up to {runs} short run{'s' * (runs != 1)} on your account"),
     ]
-    if other:
-        rows.insert(
-            2, ("others", ", ".join(dict.fromkeys(filter(None, (roles.second, roles.tiered)))) or "none listed")
-        )
+    rows = [(label, value) for label, value in rows if value]
     return pairs(rows, style, indent="")
 
 

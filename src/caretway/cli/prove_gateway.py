@@ -94,7 +94,9 @@ class GatewayProcess:
 
 
 @asynccontextmanager
-async def gateway_process(given: Mapping[str, object], model: str) -> AsyncIterator[GatewayProcess]:
+async def gateway_process(
+    given: Mapping[str, object], changes: Mapping[str, object], model: str
+) -> AsyncIterator[GatewayProcess]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -104,9 +106,10 @@ async def gateway_process(given: Mapping[str, object], model: str) -> AsyncItera
         stderr=asyncio.subprocess.DEVNULL,
         env=process_environment(),
     )
-    assert process.stdin is not None and process.stdout is not None
+    assert process.stdin is not None
+    assert process.stdout is not None
     try:
-        process.stdin.write(json.dumps(dict(given)).encode() + b"\n")
+        process.stdin.write(json.dumps({**given, **changes}).encode() + b"\n")
         url = (await process.stdout.readline()).decode().strip()
         if not url:
             raise GatewayError(ErrorKind.INTERNAL, "The second gateway did not start.", code="gateway_not_started")

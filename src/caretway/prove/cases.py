@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from . import judging
-from .facts import Facts, CaseVerdict, not_tried
+from .facts import CaseVerdict, Facts, not_tried
 from .judging import Judge, answered, flag, shape, status
 
 ANY: Final = ("agent", "sdk", "cli")
@@ -29,8 +29,6 @@ class Case:
     judge: Judge
     runs: int = 0
     backends: Sequence[str] = ANY
-    second: bool = False
-    """Asks the second model."""
 
 
 CASES: Final = (
@@ -73,6 +71,39 @@ CASES: Final = (
         "text",
         answered("text", "a marker comes back", "See what `caretway doctor` says, and the next line."),
         runs=1,
+    ),
+    Case(
+        "shape base",
+        "shapes",
+        "(a) base and variant in `requested_model`",
+        "shape_base",
+        shape("base", "right"),
+        runs=4,
+        backends=AGENT,
+    ),
+    Case(
+        "shape details",
+        "shapes",
+        "(b) slug in `model_details`",
+        "shape_details",
+        shape("details", "right"),
+        backends=AGENT,
+    ),
+    Case(
+        "shape both",
+        "shapes",
+        "(c) slug in both",
+        "shape_both",
+        shape("both", "right"),
+        backends=AGENT,
+    ),
+    Case(
+        "shape requested",
+        "shapes",
+        "(d) slug in `requested_model` alone: empty turn",
+        "shape_requested",
+        shape("requested", "empty"),
+        backends=AGENT,
     ),
     Case(
         "client version",
@@ -118,13 +149,6 @@ CASES: Final = (
             "Nothing to set: Cursor counts them, and so does its quota.",
         ),
         backends=AGENT,
-    ),
-    Case(
-        "usage",
-        "text",
-        "`input_tokens` includes the cache; counters cover the whole run",
-        "usage_told",
-        judging.usage,
     ),
     Case(
         "call",
@@ -229,6 +253,13 @@ CASES: Final = (
         runs=2,
     ),
     Case(
+        "usage",
+        "continuation",
+        "`input_tokens` includes the cache; counters cover the whole run",
+        "usage_told",
+        judging.usage,
+    ),
+    Case(
         "replay",
         "replay",
         "ids of calls outside `[A-Za-z0-9_-]`: bare refusal",
@@ -252,42 +283,6 @@ CASES: Final = (
         "kill",
         answered("kill", "a killed gateway's call is taken up by the next", "Keep the data directory: --data-dir."),
         runs=3,
-    ),
-    Case(
-        "shape base",
-        "shape_base",
-        "(a) base and variant in `requested_model`",
-        "shape_base",
-        shape("base", "right"),
-        runs=1,
-        backends=AGENT,
-    ),
-    Case(
-        "shape details",
-        "shape_details",
-        "(b) slug in `model_details`",
-        "shape_details",
-        shape("details", "right"),
-        runs=1,
-        backends=AGENT,
-    ),
-    Case(
-        "shape both",
-        "shape_both",
-        "(c) slug in both",
-        "shape_both",
-        shape("both", "right"),
-        runs=1,
-        backends=AGENT,
-    ),
-    Case(
-        "shape requested",
-        "shape_requested",
-        "(d) slug in `requested_model` alone: empty turn",
-        "shape_requested",
-        shape("requested", "empty"),
-        runs=1,
-        backends=AGENT,
     ),
     Case(
         "schema",
@@ -314,7 +309,6 @@ CASES: Final = (
         judging.bare_id,
         runs=1,
         backends=AGENT,
-        second=True,
     ),
     Case(
         "thinking",
@@ -323,7 +317,6 @@ CASES: Final = (
         "thinking",
         answered("thinking", "thinking is told apart from the answer", "Nothing to set: this model keeps it."),
         runs=1,
-        second=True,
     ),
     Case(
         "picture",
@@ -332,7 +325,6 @@ CASES: Final = (
         "picture",
         answered("picture", "the model sees a picture", "Try another --second-model: this one takes text only."),
         runs=1,
-        second=True,
     ),
 )
 BY_NAME: Final = {case.name: case for case in CASES}

@@ -18,33 +18,32 @@ MAX_FIGURE: Final = 10**9
 MAX_FIGURES: Final = 64
 _CODE: Final = re.compile(r"[a-z0-9_ -]{0,60}")
 
+_OUTCOME_FACTS: Final = (
+    "text",
+    "other_version",
+    "call",
+    "parallel",
+    "loop",
+    "thinking",
+    "continuation",
+    "replay",
+    "resume",
+    "system",
+    "picture",
+    "shape_base",
+    "shape_details",
+    "shape_both",
+    "shape_requested",
+    "bare_id",
+    "schema",
+    "kill",
+    "unknown_model",
+)
 _WORDS: Final[dict[str, tuple[str, ...]]] = {
+    **dict.fromkeys(_OUTCOME_FACTS, OUTCOMES),
     "quota": ("told", "refused", "silent"),
     "argument_text": ("all so far", "pieces"),
     "session": ("resumed", "continued", "replayed", "fresh"),
-} | {
-    name: OUTCOMES
-    for name in (
-        "text",
-        "other_version",
-        "call",
-        "parallel",
-        "loop",
-        "thinking",
-        "continuation",
-        "replay",
-        "resume",
-        "system",
-        "picture",
-        "shape_base",
-        "shape_details",
-        "shape_both",
-        "shape_requested",
-        "bare_id",
-        "schema",
-        "kill",
-        "unknown_model",
-    )
 }
 _FLAGS: Final = frozenset(
     {
@@ -60,7 +59,6 @@ _FLAGS: Final = frozenset(
         "calls_listed",
         "tokens_in_gaps",
         "asked_in_turn",
-        "step_split",
         "schema_refused",
     }
 )
@@ -75,11 +73,10 @@ _FIGURES: Final = frozenset(
         "output_tokens",
         "checkpoint_after_call_ms",
         "loop_steps",
-        "first_text_ms",
     }
 )
 _LISTS: Final = frozenset({"gaps_ms", "calls_per_step"})
-_CODES: Final = frozenset({"text_code", "unknown_model_code", "schema_code", "family"})
+_CODES: Final = frozenset({"text_code", "unknown_model_code", "family"})
 """Connect codes, Cursor's names of errors, and our own: letters, digits and few marks."""
 
 

@@ -7,12 +7,19 @@ the same lines; times are left to the receipt's figures.
 from collections.abc import Callable
 from typing import Final
 
-from .facts import Facts, CaseVerdict, differs, holds, not_tried
+from .facts import CaseVerdict, Facts, differs, holds, not_tried
 from .sightings import QUIET_MS, TOGETHER_MS
 
 NOTHING_TO_SET: Final = "Nothing to set: the gateway takes both."
 _OTHER_WORDS: Final = "the model answered with other words; run it again"
 _CUT: Final = "the run was cut on its way; run it again, or see `caretway doctor`"
+
+_OF_THE_VERSION: Final = (
+    "resource_exhausted",
+    "permission_denied outdated_client",
+    "resource_exhausted outdated_client",
+)
+"""Codes that a version was seen to be refused with."""
 
 Judge = Callable[[Facts], CaseVerdict]
 
@@ -74,8 +81,8 @@ def quota(facts: Facts) -> CaseVerdict:
 
 
 def version(facts: Facts) -> CaseVerdict:
-    refused = facts["text"] == "refused" and str(facts.get("text_code", "")) == "resource_exhausted"
-    if not refused:
+    refused = facts["text"] == "refused" and facts.get("text_code") in _OF_THE_VERSION
+    if not refused or any(facts.get(f"shape_{name}") == "right" for name in ("base", "details", "both")):
         return holds("the version that the gateway names is served")
     if facts.get("other_version") == "right":
         return differs(
@@ -126,7 +133,7 @@ def gaps(facts: Facts) -> CaseVerdict:
     if longest >= QUIET_MS and not facts.get("tokens_in_gaps"):
         return differs(
             "silence between the calls of one step",
-            f"Set --sibling-quiet {-(-longest // 500) * 500 + 500}ms, or parallel calls come one by one.",
+            f"Set --sibling-quiet {-(-(longest + QUIET_MS) // 500) * 500}ms, or parallel calls come one by one.",
         )
     return holds("calls of a step come apart, with tokens counted between")
 

@@ -85,5 +85,12 @@ def like(facts: Facts) -> Manners:
 
 
 def told_apart(manners: Manners) -> list[str]:
-    """The switches in which it is not the profile `live`, for people."""
-    return [name for name in SWITCHES if getattr(manners, name) != getattr(LIVE, name)]
+    """The switches in which it is not the profile `live`, for people. How long something takes is no difference."""
+    return [name for name in SWITCHES if _kind(getattr(manners, name)) != _kind(getattr(LIVE, name))]
+
+
+def _kind(value: object) -> object:
+    """A time is like any other; none is not."""
+    if isinstance(value, tuple):
+        return bool(value)
+    return True if type(value) is int else value

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from .cases import BY_NAME
-from .facts import Fact, NoFact, CaseVerdict, checked
+from .facts import CaseVerdict, Fact, NoFact, checked
 
 VERSION: Final = 1
 MAX_BYTES: Final = 256 * 1024

@@ -3,6 +3,7 @@ did not show them.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 from .facts import Fact, code_of
@@ -79,7 +80,7 @@ def arguments(moments: Moments) -> dict[str, Fact]:
     for call in dict.fromkeys(moment.id for moment in of(moments, "partial")):
         told = [moment.text for moment in of(moments, "partial") if moment.id == call and moment.text]
         if len(told) > 1:
-            grows = all(later.startswith(sooner) for sooner, later in zip(told, told[1:], strict=False))
+            grows = all(later.startswith(sooner) for sooner, later in pairwise(told))
             return {"argument_text": "all so far" if grows else "pieces"}
     return {}
 
@@ -115,7 +116,7 @@ def step(moments: Moments, wanted: int) -> dict[str, Fact]:
         "calls_listed": bool(of(moments, "listed")),
         "asked_in_turn": len(of(unanswered, "started")) >= wanted and len(of(unanswered, "exec")) < wanted,
     }
-    pairs = list(zip(started, started[1:], strict=False))
+    pairs = list(pairwise(started))
     if len(of(unanswered, "started")) < wanted:
         return found  # they came in steps of their own
     gaps = tuple(later.ms - sooner.ms for sooner, later in pairs)

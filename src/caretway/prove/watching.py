@@ -1,7 +1,7 @@
 """A transport that notes when which kind of message passed, and the few values that facts are read from.
 
-It sits on top of any carrier, as `cursor_transport.tracing` does. What it notes stays in memory; `sightings` makes facts
-of it. A run notes no more than `MAX_MOMENTS`.
+It sits on top of any carrier, as `cursor_transport.tracing` does. What it notes stays in memory; `sightings` makes
+facts of it. A run notes no more than `MAX_MOMENTS`.
 """
 
 import asyncio
@@ -52,10 +52,10 @@ class RunNotes:
         self._began = self._loop.time()
         self._told = asyncio.Event()
 
-    def note(self, what: Kind, id: str = "", text: str = "", figures: tuple[int, ...] = ()) -> None:
+    def note(self, what: Kind, name: str = "", text: str = "", figures: tuple[int, ...] = ()) -> None:
         if len(self.moments) < MAX_MOMENTS:
             ms = round((self._loop.time() - self._began) * 1000)
-            self.moments.append(Moment(ms, what, id, text, figures))
+            self.moments.append(Moment(ms, what, name, text, figures))
             self._told.set()
 
     async def more(self) -> None:
