@@ -28,6 +28,7 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
     "backends": frozenset({"core", "wire", "cursor_transport", "builtin_tools"}),
     "simulator": frozenset({"wire"}),  # it is the other side: it must not know our core
     "testing": frozenset({"simulator"}),  # stand-ins are on the other side, too
+    "prove": frozenset({"core", "wire", "cursor_transport", "models", "simulator"}),  # asks both sides the same
     "web": frozenset({"core", "dialects", "sessions", "observe"}),
     "tasks": frozenset(),
     "processes": frozenset(),

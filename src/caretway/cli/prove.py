@@ -130,10 +130,10 @@ async def open_bench(settings: Settings, changes: Changes) -> AsyncIterator[Benc
     from ..backend_factory import open_backend
     from ..models.catalogue import ModelCatalogue
     from ..prove.desk import Bench
-    from ..prove.watching import Watch
+    from ..prove.watching import WireWatch
 
     changed: dict[str, Any] = dict(changes)
-    watch = Watch() if settings.backend == "agent" else None
+    watch = WireWatch() if settings.backend == "agent" else None
     async with open_backend(replace(settings, **changed), watch.around if watch else None) as backend:
         models = ModelCatalogue(backend, extra=(), aliases=settings.model_aliases, strict=False, clock=time.monotonic)
         yield Bench(backend, models, watch)

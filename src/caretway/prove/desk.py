@@ -18,7 +18,7 @@ from . import asking
 from .choosing import Roles
 from .conversing import Answer, Hold, Talk, converse
 from .facts import Fact, checked
-from .watching import Moment, RunNotes, Watch
+from .watching import Moment, RunNotes, WireWatch
 
 HOLD_S: Final = 1.6
 """A checkpoint was seen up to 1.5 s after a call, and so was a call after its sibling."""
@@ -30,7 +30,7 @@ class Bench:
 
     backend: Backend
     models: ModelCatalogue
-    watch: Watch | None = None
+    watch: WireWatch | None = None
 
 
 Changes = Mapping[str, object]
@@ -135,7 +135,7 @@ class Desk:
             return talk, self.last_runs[-1].moments if self.last_runs else []
 
 
-def _on_last(watch: Watch, hold: HoldRun) -> Hold:
+def _on_last(watch: WireWatch, hold: HoldRun) -> Hold:
     async def waits() -> None:
         await hold(watch.runs[-1])
 

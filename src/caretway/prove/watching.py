@@ -64,7 +64,7 @@ class RunNotes:
         await self._told.wait()
 
 
-class Watch:
+class WireWatch:
     """All that passed, of one backend."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class Watch:
 
 
 class WatchedTransport:
-    def __init__(self, inner: Transport, watch: Watch) -> None:
+    def __init__(self, inner: Transport, watch: WireWatch) -> None:
         self.name = inner.name
         self._inner = inner
         self._watch = watch
