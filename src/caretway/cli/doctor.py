@@ -32,7 +32,7 @@ SUMMARY: Final = "find out what is wrong"
 DESCRIPTION: Final = (
     "Check everything that `caretway serve` needs: settings, data directory, backend,\n"
     "account, Cursor's answer and the port. It changes nothing and sends no prompt;\n"
-    "with --live it sends one, the cheapest part of `caretway prove`.\n"
+    "with --live it sends up to three, the cheapest part of `caretway prove`.\n"
     "Exit code: 0 everything works, 1 something does not."
 )
 EXAMPLES: Final = """\
@@ -58,7 +58,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     from ..config import SETTINGS
 
     parser.add_argument("--json", action="store_true", help="Print JSON.")
-    parser.add_argument("--live", action="store_true", help="Also ask a model one line: one run on your account.")
+    parser.add_argument("--live", action="store_true", help="Also ask a model: up to three short runs on your account.")
     listening = tuple(setting for setting in SETTINGS if setting.name in ("host", "port"))
     add_setting_flags(parser, (*listening, *REACHING_CURSOR), shown=("host", "port", *MAIN_FLAGS))
 
@@ -143,13 +143,14 @@ def _live(settings: Settings) -> list[Finding]:
     from .prove import chosen_cases, try_cases, with_account
 
     try:
-        verdicts = run_loop(try_cases(with_account(settings), chosen_cases(CHEAPEST)))
+        settings = with_account(settings)
+        verdicts = run_loop(try_cases(settings, chosen_cases(CHEAPEST[settings.backend])))
     except CommandFailed as missing:
         return [Finding("live", False, missing.message, missing.hint)]
     except GatewayError as failure:
         return [_failed("live", failure)]
     return [
-        Finding(f"live: {name}", verdict.state != "differs", verdict.says, verdict.helps)
+        Finding(f"live: {name}", verdict.state == "holds", verdict.says, verdict.helps)
         for name, verdict in verdicts.items()
     ]
 

@@ -67,7 +67,7 @@ CASES: Final = (
     Case(
         "text",
         "text",
-        "(a) base and variant in `requested_model`",
+        "Success ends with `{}` in an end-of-stream frame",
         "text",
         answered("text", "a marker comes back", "See what `caretway doctor` says, and the next line."),
         runs=1,
@@ -328,8 +328,12 @@ CASES: Final = (
     ),
 )
 BY_NAME: Final = {case.name: case for case in CASES}
-CHEAPEST: Final = ("model lists", "quota", "text")
-"""What `caretway doctor --live` runs."""
+CHEAPEST: Final = {
+    "agent": ("model lists", "quota", "text"),
+    "sdk": ("text", "call", "instructions"),
+    "cli": ("text", "call", "instructions"),
+}
+"""What `caretway doctor --live` runs, by backend."""
 NEEDS_TEXT: Final = "no run is answered, so nothing more was asked"
 
 

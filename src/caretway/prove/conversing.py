@@ -20,6 +20,9 @@ from .asking import answered
 MAX_REPLIES: Final = 24
 _ON_THE_WAY: Final = frozenset({ErrorKind.UPSTREAM_DOWN, ErrorKind.TIMEOUT, ErrorKind.INTERNAL})
 
+UNHEARD: Final = "empty_stream"
+"""The stream ended in order, and brought nothing: so a wrong host or region shows."""
+
 Answer = Callable[[ToolCall], str]
 Hold = Callable[[], Awaitable[None]]
 
@@ -46,6 +49,8 @@ class Talk:
 
     def outcome(self, *markers: str) -> str:
         """Whether the last answer has all of these."""
+        if self.error is not None and self.error.code == UNHEARD:
+            return "empty"
         if self.error is not None:
             return "failed" if self.error.kind in _ON_THE_WAY else "refused"
         if all(marker in self.text for marker in markers):

@@ -20,8 +20,9 @@ from .conversing import Answer, Hold, Talk, converse
 from .facts import Fact, checked
 from .watching import Moment, RunNotes, WireWatch
 
-HOLD_S: Final = 1.6
-"""A checkpoint was seen up to 1.5 s after a call, and so was a call after its sibling."""
+HOLD_S: Final = 4.0
+"""A checkpoint was seen up to 1.5 s after a call, and so was a call after its sibling. Waited out only where it does
+not come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +143,10 @@ def _on_last(watch: WireWatch, hold: HoldRun) -> Hold:
     return waits
 
 
-async def wait_for(notes: RunNotes, seen: Callable[[Sequence[Moment]], bool]) -> None:
+async def wait_for(notes: RunNotes, seen: Callable[[Sequence[Moment]], bool], limit_s: float = HOLD_S) -> None:
     """Until it is seen, or will not be."""
     try:
-        async with asyncio.timeout(HOLD_S):
+        async with asyncio.timeout(limit_s):
             while not seen(notes.moments):
                 await notes.more()
     except TimeoutError:

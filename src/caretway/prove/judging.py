@@ -82,13 +82,13 @@ def quota(facts: Facts) -> CaseVerdict:
 
 def version(facts: Facts) -> CaseVerdict:
     refused = facts["text"] == "refused" and facts.get("text_code") in _OF_THE_VERSION
-    if not refused or any(facts.get(f"shape_{name}") == "right" for name in ("base", "details", "both")):
-        return holds("the version that the gateway names is served")
-    if facts.get("other_version") == "right":
+    if refused and facts.get("other_version") == "right":
         return differs(
             "the version that the gateway names is refused; another is served",
             "Set --agent-client-version (CARETWAY_AGENT_CLIENT_VERSION) to it.",
         )
+    if not refused or any(facts.get(f"shape_{name}") == "right" for name in ("base", "details", "both")):
+        return holds("the version that the gateway names is served")
     if "other_version" in facts:
         return differs(
             "every version is refused without a reason",

@@ -13,6 +13,8 @@ from .facts import Facts
 from .sightings import TOGETHER_MS
 
 MAX_GAP_MS: Final = 10_000
+MAX_DELAY_MS: Final = 1_500
+"""Whatever was measured above this was spent on the way."""
 
 
 def _flag(fact: str) -> Callable[[Facts], object]:
@@ -31,7 +33,7 @@ def _shapes(state: str) -> Callable[[Facts], object]:
 
 def _delay(facts: Facts) -> object:
     found = facts["checkpoint_after_call_ms"]
-    return None if found == -1 or not isinstance(found, int) else min(found, MAX_GAP_MS)
+    return None if found == -1 or not isinstance(found, int) else min(found, MAX_DELAY_MS)
 
 
 def _gaps(facts: Facts) -> object:

@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from google.protobuf.message import DecodeError
+
 from ..core.errors import GatewayError
 from ..cursor_transport.ports import UnaryResponse
 from ..wire import paths
 from ..wire.messages import ai, pb
-from .desk import Bench, Desk
+from .desk import Bench, Desk, Skipped
 
 QUOTA_PATIENCE_S: Final = 5.0
 
@@ -28,8 +30,11 @@ async def lists(desk: Desk) -> None:
     flat = await probe(paths.USABLE_MODELS, paths.UNARY_TYPE, b"")
     wanted = ai.AvailableModelsRequest(use_model_parameters=True, do_not_use_markdown=True)
     bases = await probe(paths.AVAILABLE_MODELS, paths.UNARY_TYPE, wanted.SerializeToString())
-    listed = pb.GetUsableModelsResponse.FromString(flat.body if flat.status == 200 else b"").models
-    based = ai.AvailableModelsResponse.FromString(bases.body if bases.status == 200 else b"").models
+    try:
+        listed = pb.GetUsableModelsResponse.FromString(flat.body if flat.status == 200 else b"").models
+        based = ai.AvailableModelsResponse.FromString(bases.body if bases.status == 200 else b"").models
+    except DecodeError as broken:
+        raise Skipped("a list is not readable") from broken
     thinking = sum(model.HasField("thinking_details") for model in listed)
     desk.found({"flat_models": len(listed), "base_models": len(based), "thinking_details": thinking})
 

@@ -18,6 +18,8 @@ from .facts import Fact, code_of
 from .watching import Moment, RunNotes
 
 NO_SUCH_MODEL: Final = "caretway-prove-no-such-model"
+ASKED_S: Final = 1.0
+"""A call that is written is asked for at once, or not before the one before it has its result."""
 SHAPES: Final = ("base", "details", "both", "requested")
 SESSIONS: Final = ("resumed", "continued", "replayed", "fresh")
 
@@ -121,6 +123,7 @@ _DELAY: Final = "checkpoint_after_call_ms"
 def _siblings_seen(wanted: int) -> HoldRun:
     async def hold(notes: RunNotes) -> None:
         await wait_for(notes, lambda moments: len(sightings.of(moments, "started")) >= wanted)
+        await wait_for(notes, lambda moments: len(sightings.of(moments, "exec")) >= wanted, ASKED_S)
 
     return hold
 

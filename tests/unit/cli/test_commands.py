@@ -61,7 +61,7 @@ def test_help_of_every_command(command: str, tmp_path: Path) -> None:
 
 SCREEN = 40
 LENGTHS = {"serve": 2 * SCREEN} | dict.fromkeys(
-    ("login", "logout", "status", "models", "mcp", "doctor", "key", "config", "simulate"), SCREEN
+    ("login", "logout", "status", "models", "mcp", "doctor", "prove", "key", "config", "simulate"), SCREEN
 )
 
 
@@ -84,7 +84,9 @@ def test_flags_that_help_does_not_show_still_work() -> None:
     assert given(arguments) == {"agent_ghost_mode": False, "sdk_start_timeout": "3s"}
 
 
-@pytest.mark.parametrize("command", ["serve", "config", "login", "logout", "status", "models", "doctor", "mcp"])
+@pytest.mark.parametrize(
+    "command", ["serve", "config", "login", "logout", "status", "models", "doctor", "mcp", "prove"]
+)
 def test_all_help_says_more_than_help(command: str, tmp_path: Path) -> None:
     brief = caretway(command, "--help", home=tmp_path).stdout
     full = caretway(command, "--help-all", home=tmp_path)

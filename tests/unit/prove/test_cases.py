@@ -27,7 +27,9 @@ def test_every_case_is_named_after_a_row(case: Case) -> None:
 def test_every_question_has_a_case_and_the_other_way_round() -> None:
     assert {case.question for case in CASES} == set(QUESTIONS)
     assert len(BY_NAME) == len(CASES)
-    assert set(CHEAPEST) <= set(BY_NAME)
+    for backend, names in CHEAPEST.items():
+        assert len(names) == 3
+        assert all(backend in BY_NAME[name].backends for name in names)
 
 
 def test_only_the_first_case_of_a_question_costs_runs() -> None:

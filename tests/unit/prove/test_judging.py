@@ -49,6 +49,13 @@ VERDICTS: list[tuple[str, dict[str, Any], str, str, str]] = [
     ),
     (
         "client version",
+        {"text": "refused", "text_code": "resource_exhausted", "other_version": "right", "shape_base": "right"},
+        "differs",
+        "another is served",
+        "--agent-client-version",
+    ),
+    (
+        "client version",
         {"text": "refused", "text_code": "resource_exhausted", "shape_details": "right"},
         "holds",
         "is served",
