@@ -116,6 +116,7 @@ async def test_nothing_differs_on_the_cli_backend(tmp_path: Path) -> None:
     proof = await prove(tmp_path, "--backend", "cli", "--agent-bin", str(stand_in.program), *second)
     assert proof.code == 0, proof.output + proof.errors
     held = {row[0] for row in proof.table if row[1] == "holds"}
+    assert os.stat(tmp_path / ".local" / "share" / "caretway").st_mode & 0o077 == 0
     assert held >= {"text", "call", "parallel calls", "ten steps", "instructions", "continuation", "replay", "kill -9"}
     assert proof.differing() == set()
 
@@ -236,6 +237,40 @@ async def test_without_a_terminal_it_does_not_spend(tmp_path: Path) -> None:
     assert re.search(r"model +composer-2.5\[fast=false\]", output)
     assert errors.endswith("type: caretway prove --yes\n")
     assert [name for name in os.listdir(tmp_path) if name.endswith(".json")] == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no pseudo terminals here")
+@pytest.mark.parametrize("said", ["n", "y"])
+async def test_on_a_terminal_it_asks_and_shows_what_it_does(said: str, tmp_path: Path) -> None:
+    import pty
+
+    ours, theirs = pty.openpty()
+    async with simulated(LIVE) as (simulator, port):
+        words = ("prove", "--backend", "agent", "--agent-url", f"http://127.0.0.1:{port}", *only("text", "quota"))
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "caretway", *words),
+            stdin=theirs,
+            stdout=theirs,
+            stderr=asyncio.subprocess.PIPE,
+            env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "CURSOR_API_KEY": KEY, "TERM": "xterm"},
+            cwd=tmp_path,
+        )
+        os.write(ours, f"{said}\n".encode())
+        async with asyncio.timeout(RAN_LONG):
+            _, errors = await process.communicate()
+        shown = os.read(ours, 65_536).decode()
+        os.close(ours)
+        os.close(theirs)
+        assert simulator.stats.runs_opened == (said == "y")
+    assert "Go on? [y/N]" in shown
+    receipts = [name for name in os.listdir(tmp_path) if name.startswith("caretway-receipt-")]
+    if said == "n":
+        assert (process.returncode, errors, receipts) == (2, b"caretway: nothing was sent\n", [])
+        return
+    assert (process.returncode, len(receipts)) == (0, 1), errors
+    assert "1/2 quota ..." in shown
+    assert "\x1b[32mholds" in shown
+    assert os.stat(tmp_path / receipts[0]).st_mode & 0o077 == 0
 
 
 async def test_a_case_that_does_not_exist_is_named(tmp_path: Path) -> None:

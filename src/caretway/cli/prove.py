@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from .. import __version__
 from ..config import Settings
+from ..config.data_dir import close_data_dir
 from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, given, settings_from
 from .models import models_for_clients
 from .process import CommandFailed, log_to_stderr, remark, say
@@ -26,9 +27,10 @@ from .terminal import Style, pairs, style_for
 
 if TYPE_CHECKING:
     from ..config.choices import BackendName
+    from ..core.turn import ModelInfo
     from ..prove.cases import Case
     from ..prove.choosing import Roles
-    from ..prove.desk import Bench, Changes
+    from ..prove.desk import Bench, Changes, Desk
     from ..prove.facts import CaseVerdict
     from ..prove.receipt import Receipt
 
@@ -99,12 +101,19 @@ def with_account(settings: Settings) -> Settings:
         raise CommandFailed(
             "in passthrough mode there is no account of yours", "try: caretway prove --auth-mode own", 2
         )
+    if settings.backend in ("simulator", "legacy-chat"):
+        raise CommandFailed(f"the backend {settings.backend} proves nothing", "use --backend agent, sdk or cli", 2)
     backend = choose_backend(settings)
     if backend not in ("agent", "sdk", "cli"):
         raise _no_account(settings.backend)
     if backend in WITH_OUR_CREDENTIALS and account_facts(settings, backend).credential is None:
         raise _no_account(backend)
-    return replace(settings, backend=cast("BackendName", backend))
+    return secluded(replace(settings, backend=cast("BackendName", backend)))
+
+
+def secluded(settings: Settings) -> Settings:
+    """Nothing of this machine is offered to the model, whatever `caretway serve` would offer."""
+    return replace(settings, local_tools="off", workspace=None, workspaces=(), mcp_offer="never")
 
 
 def _no_account(backend: str) -> CommandFailed:
@@ -132,6 +141,8 @@ async def open_bench(settings: Settings, changes: Changes) -> AsyncIterator[Benc
     from ..prove.desk import Bench
     from ..prove.watching import WireWatch
 
+    close_data_dir(settings.data_dir, settings.origin("data_dir"))
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)  # backends would leave a new one open to others
     changed: dict[str, Any] = dict(changes)
     watch = WireWatch() if settings.backend == "agent" else None
     async with open_backend(replace(settings, **changed), watch.around if watch else None) as backend:
@@ -140,7 +151,6 @@ async def open_bench(settings: Settings, changes: Changes) -> AsyncIterator[Benc
 
 
 async def _prove(settings: Settings, arguments: argparse.Namespace, cases: Sequence[Case], style: Style) -> int:
-    from ..core.errors import GatewayError
     from ..prove.choosing import choose_models
     from ..prove.desk import Desk
     from ..prove.driver import Prover
@@ -148,10 +158,7 @@ async def _prove(settings: Settings, arguments: argparse.Namespace, cases: Seque
     from .prove_gateway import gateway_process
 
     async with open_bench(settings, {}) as bench:
-        try:
-            listed = await models_for_clients(bench.backend, settings)
-        except GatewayError as failure:
-            raise CommandFailed(failure.message, failure.hint, 2) from failure
+        listed = await _models(bench, settings)
         roles = choose_models(listed, arguments.model, arguments.second_model)
         say(announced(bench.backend.name, bench.backend.standing, roles, cases, style))
         _agreed(arguments.yes)
@@ -159,12 +166,25 @@ async def _prove(settings: Settings, arguments: argparse.Namespace, cases: Seque
         desk = Desk(partial(open_bench, settings), bench, roles, start_gateway, arguments.other_version)
         began = time.monotonic()
         verdicts, timings = await _try_all(Prover(desk).try_case, cases, style)
-        receipt = await _receipt(settings, bench, roles, desk.facts, verdicts, timings, time.monotonic() - began)
+        receipt = await _receipt(settings, bench, desk, verdicts, timings, time.monotonic() - began)
     path = arguments.receipt or Path(f"caretway-receipt-{time.strftime('%Y%m%d-%H%M%S')}.json")
     _keep(path, write(receipt))
     say(["", summary(verdicts, style), f"receipt: {path}"])
     states = {verdict.state for verdict in verdicts.values()}
     return 1 if "differs" in states else 0 if "holds" in states else 2
+
+
+async def _models(bench: Bench, settings: Settings) -> list[ModelInfo]:
+    """What the account lists; raises CommandFailed when nobody is signed in, or nothing answers."""
+    from ..core.errors import GatewayError
+
+    status = await bench.backend.status()
+    if not status.signed_in:
+        raise CommandFailed(status.detail or NO_ACCOUNT, exit_code=2)
+    try:
+        return await models_for_clients(bench.backend, settings)
+    except GatewayError as failure:
+        raise CommandFailed(str(failure), exit_code=2) from failure
 
 
 async def try_cases(settings: Settings, cases: Sequence[Case]) -> dict[str, CaseVerdict]:
@@ -174,7 +194,7 @@ async def try_cases(settings: Settings, cases: Sequence[Case]) -> dict[str, Case
     from ..prove.driver import Prover
 
     async with open_bench(settings, {}) as bench:
-        roles = choose_models(await models_for_clients(bench.backend, settings))
+        roles = choose_models(await _models(bench, settings))
         prover = Prover(Desk(partial(open_bench, settings), bench, roles))
         return {case.name: await prover.try_case(case) for case in cases}
 
@@ -200,7 +220,8 @@ def _agreed(yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise CommandFailed("it costs that much, and nobody is here to agree", "type: caretway prove --yes", 2)
-    if input("Go on? [y/N] ").strip().lower() not in ("y", "yes"):
+    print("Go on? [y/N] ", end="", flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise CommandFailed("nothing was sent", exit_code=2)
 
 
@@ -245,14 +266,14 @@ def summary(verdicts: Mapping[str, CaseVerdict], style: Style) -> str:
 async def _receipt(
     settings: Settings,
     bench: Bench,
-    roles: Roles,
-    facts: Mapping[str, Any],
+    desk: Desk,
     verdicts: Mapping[str, CaseVerdict],
     timings: Mapping[str, int],
     seconds: float,
 ) -> Receipt:
     from ..prove.cases import BY_NAME, cost
     from ..prove.receipt import Receipt
+    from ..simulator.versions import is_shipped
 
     here = [BY_NAME[name] for name in verdicts if settings.backend in BY_NAME[name].backends]
     about = {
@@ -262,18 +283,19 @@ async def _receipt(
         "day": time.strftime("%Y-%m-%d", time.gmtime()),
         "backend": settings.backend,
         "service": "Cursor's own address" if settings.origin("agent_url") == "default" else "another address",
-        "model": await _listed(bench, roles.cheap),
-        "second model": await _listed(bench, roles.second),
-        "model with rungs": await _listed(bench, roles.tiered),
+        "model": await _listed(bench, desk.roles.cheap),
+        "second model": await _listed(bench, desk.roles.second),
+        "model with rungs": await _listed(bench, desk.roles.tiered),
     }
     if bench.watch is not None:
-        about["client version"] = settings.agent_client_version or "our own"
+        named = desk.changes.get("agent_client_version") or settings.agent_client_version
+        about["client version"] = "our own" if not named else str(named) if is_shipped(str(named)) else "another"
         about["transport"] = bench.watch.transport.name if bench.watch.transport else ""
     if settings.backend == "sdk":
         from importlib.metadata import version
 
         about["cursor-sdk"] = version("cursor-sdk")
-    return Receipt(about, facts, verdicts, cost(here), round(seconds), timings)
+    return Receipt(about, desk.facts, verdicts, cost(here), round(seconds), timings)
 
 
 async def _listed(bench: Bench, name: str) -> str:

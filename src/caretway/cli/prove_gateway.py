@@ -20,6 +20,7 @@ from ..config import load_from_process, process_environment
 from ..core.errors import ErrorKind, GatewayError
 from .process import run as run_loop
 from .process import say
+from .prove import secluded
 
 ANSWER_TIMEOUT_S: Final = 120.0
 MAX_ANSWER: Final = 1024 * 1024
@@ -43,14 +44,13 @@ async def _serve(given: dict[str, Any]) -> int:
     from ..app import Gateway
 
     settings = replace(
-        load_from_process(given),
+        secluded(load_from_process(given)),
         host="127.0.0.1",
         port=0,
         gateway_key=None,
         api_key_file=None,
         tls_cert=None,
         tls_key=None,
-        mcp_offer="never",
         trace=None,
         log_level="error",
     )
