@@ -89,13 +89,16 @@ async def test_a4_u5_t2_over_http1(live: tuple[Simulator, int]) -> None:
         assert (await http.post(paths.RUN, headers=STREAM)).status_code == 464
         key = {"authorization": "Bearer key spent=80"}
         pair = (await http.post(paths.EXCHANGE_KEY, headers=key, json={})).json()
-        usage = "/aiserver.v1.DashboardService/GetCurrentPeriodUsage"
-        told = await http.post(usage, headers={"authorization": f"Bearer {pair['accessToken']}"}, json={})
+        told = await http.post(paths.PERIOD_USAGE, headers={"authorization": f"Bearer {pair['accessToken']}"}, json={})
         assert told.json()["planUsage"]["apiPercentUsed"] == 80
         refresh = {"authorization": f"Bearer {pair['refreshToken']}"}
         assert (await http.post(paths.REFRESH, headers=refresh, json={})).status_code == 401
         assert (await http.post("/auth/token", json={"refreshToken": pair["refreshToken"]})).status_code == 401
-        assert (await http.post(paths.EXCHANGE_KEY, headers=refresh, json={})).status_code == 200
+        assert (await http.post(paths.EXCHANGE_KEY, headers=refresh, json={})).status_code == 401
+        grant = {"grant_type": "refresh_token", "client_id": "any", "refresh_token": pair["refreshToken"]}
+        assert (await http.post("/oauth/token", json=grant)).json()["shouldLogout"] is False
+        over = (await http.post("/oauth/token", json=grant | {"refresh_token": "bad"})).json()
+        assert over == {"access_token": "", "id_token": "", "shouldLogout": True}
 
 
 FLIPPED: list[tuple[str, dict[str, Any]]] = [

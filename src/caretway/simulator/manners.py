@@ -35,8 +35,26 @@ class Manners:
     """A client version that Cursor did not ship is refused with a bare `resource_exhausted`, whatever the model."""
     run_on_http1_is_464: bool = False
     """`Run` over HTTP/1.1 is answered 464, as the load balancer does."""
-    refresh_at: Literal["anywhere", "exchange", "token"] = "anywhere"
-    """Where a refresh token is taken: at the key exchange, at `/auth/token`, or also at `/auth/refresh`."""
+
+    # ---- sign-in and usage
+    refresh_at: Literal["anywhere", "exchange", "oauth", "token", "refresh", "nowhere"] = "anywhere"
+    """Where a refresh token is taken: at the key exchange, `/oauth/token`, `/auth/token` or `/auth/refresh`."""
+    rotates_refresh: bool = False
+    """A refresh token works once: with the new access token comes a new one, and the old one is refused."""
+    one_token: bool = False
+    """A sign-in by browser gives one token, in both places; renewing it brings no other refresh token."""
+    sign_in_life_s: int = 3600
+    """How long the access token of a sign-in by browser lives."""
+    sign_in_ends: int = 0
+    """A sign-in is answered with this status instead of tokens; 0: it succeeds."""
+    renewal_down: int = 0
+    """Every renewal is answered with this status; 0: it is served."""
+    team_seats: bool = False
+    """Every account has a team's seat: usage without the team's id tells nothing."""
+    usage_lag_s: int = 0
+    """How long after a run its usage event can be seen."""
+    events_ignore_dates: bool = False
+    """Usage events are listed whatever dates are asked for, and not counted, as one account saw it."""
 
     # ---- calls
     argument_text: Literal["all so far", "pieces"] = "all so far"
@@ -105,7 +123,9 @@ LIVE: Final = Manners(
     demands_max_mode=True,
     strict_list_type=True,
     run_on_http1_is_464=True,
-    refresh_at="exchange",
+    refresh_at="oauth",
+    one_token=True,
+    sign_in_life_s=86400,
     long_ids=True,
     lists_calls=False,
     sibling_gaps_ms=(318, 573, 713, 1189),
