@@ -25,6 +25,8 @@ class SignInDesk:
         self.refused: set[str] = set()
         """Paths and credentials that get a 401."""
         self.status = 200
+        self.broken: set[str] = set()
+        """Paths that get a 503."""
         self.down = False
         self.gate: asyncio.Event | None = None
 
@@ -32,13 +34,16 @@ class SignInDesk:
         return self.now
 
     async def call(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
-        credential = headers["authorization"].removeprefix("Bearer ")
+        sent = json.loads(body)
+        credential = sent.get("refresh_token") or sent.get("refreshToken") or headers["authorization"][len("Bearer ") :]
         self.asked.append((path, credential))
         await (asyncio.sleep(0) if self.gate is None else self.gate.wait())
         if self.down:
             raise GatewayError(ErrorKind.UPSTREAM_DOWN, "no answer")
         if {path, credential} & self.refused:
             return 401, b"{}"
+        if path in self.broken:
+            return 503, b""
         issued = self.now + self.skew
         number = len(self.asked)
         tokens = {
