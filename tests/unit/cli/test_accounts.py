@@ -77,10 +77,10 @@ def test_a_stand_in_signs_in_by_itself() -> None:
 
 def test_stronger_credentials_are_mentioned(tmp_path: Path) -> None:
     account = Account("t", who="ada")
-    assert signed_in(account, Settings(data_dir=tmp_path)) == [
+    assert signed_in(account, Settings(data_dir=tmp_path), 0.0) == [
         f"Signed in as ada. Stored in {tmp_path / 'auth' / 'accounts.json'}."
     ]
-    lines = signed_in(account, Settings(data_dir=tmp_path, api_key="k-secret"))
+    lines = signed_in(account, Settings(data_dir=tmp_path, api_key="k-secret"), 0.0)
     assert "api_key (code) is set" in lines[1] and "k-secret" not in lines[1]
 
 
