@@ -19,7 +19,7 @@ from .auth.account import Account
 from .auth.renewal import Call
 from .auth.store import SignIns, SignInShelf, StoredKey, open_sign_ins
 from .auth.token_lifetime import issued_at, subject
-from .auth.tokens import FixedToken, NoToken, RenewedToken, exchanged_key
+from .auth.tokens import FixedToken, NoToken, RenewedToken, exchanged_key, token_of_settings
 from .backends.agent_api.backend import AgentBackend, AgentSetup
 from .backends.agent_api.compose import RunContext
 from .backends.agent_api.model_lists import REST_PATH, BaseSource, rest_models
@@ -32,7 +32,6 @@ from .core.errors import ErrorKind, GatewayError
 from .core.turn import Backend
 from .cursor_transport.auto_transport import AutoTransport, open_transport
 from .cursor_transport.dial import socket_dial
-from .cursor_transport.faults import fault_from_status
 from .cursor_transport.identity import Identity, TokenSource
 from .cursor_transport.limits import TransportLimits
 from .cursor_transport.ports import Transport, UnaryResponse
@@ -41,7 +40,6 @@ from .observe.redact import Redactor
 from .tasks import spawn
 from .text_protocol.backend import TextToolBackend
 from .web.passthrough import SEND_KEY
-from .wire import paths
 
 REST_URL: Final = "https://api.cursor.com"
 
@@ -356,7 +354,7 @@ def _tokens(settings: Settings, transport: Transport) -> TokenSource:
     """Credentials in the settings win over the stored sign-in. The sign-in is read whenever a token is needed, so
     `caretway login` helps a gateway that is already running."""
     if settings.access_token:
-        return FixedToken(settings.access_token, _token_over(settings))
+        return token_of_settings(settings.access_token, settings.origin("access_token"))
     if passes(settings):
         if not settings.api_key:
             return NoToken("Here every client brings its own Cursor API key.", SEND_KEY)
@@ -364,16 +362,6 @@ def _tokens(settings: Settings, transport: Transport) -> TokenSource:
     if settings.api_key:
         return exchanged_key(settings.api_key, _call(transport), time.time)
     return RenewedToken(SignInShelf(sign_ins(settings), settings.agent_url), _call(transport), time.time)
-
-
-def _token_over(settings: Settings) -> GatewayError:
-    """A login would not help: the settings win over it."""
-    return GatewayError(
-        ErrorKind.SIGNED_OUT,
-        f"Cursor does not accept the access token of the settings ({settings.origin('access_token')}): it expired, or "
-        "it was revoked.",
-        hint="Take it out of the settings and run `caretway login`, or put a new one there; then start again.",
-    )
 
 
 def sign_ins(settings: Settings) -> SignIns:
@@ -396,13 +384,6 @@ def _call(transport: Transport) -> Call:
         return response.status, response.body
 
     return call
-
-
-async def accepts(call: Call, token: str) -> bool:
-    """Whether Cursor takes this access token; asked with a call that costs nothing."""
-    headers = {"authorization": f"Bearer {token}", "content-type": paths.UNARY_TYPE, "connect-protocol-version": "1"}
-    status, body = await call("POST", paths.USABLE_MODELS, headers, b"")
-    return status == 200 or fault_from_status(status, {}, body).kind is not ErrorKind.SIGNED_OUT
 
 
 @asynccontextmanager

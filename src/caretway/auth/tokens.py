@@ -302,3 +302,13 @@ class RenewedToken:
 def exchanged_key(api_key: str, call: Call, clock: Callable[[], float], *, hint: str = KEY_HINT) -> RenewedToken:
     """An API key that only this process knows, exchanged for a token as the official client does it."""
     return RenewedToken(OwnShelf(Account(api_key=api_key)), call, clock, hint=hint)
+
+
+def token_of_settings(token: str, origin: str) -> FixedToken:
+    """When it is over, a login would not help: the settings win over it. `origin`: where it comes from."""
+    over = GatewayError(
+        ErrorKind.SIGNED_OUT,
+        f"Cursor does not accept the access token of the settings ({origin}): it expired, or it was revoked.",
+        hint="Take it out of the settings and run `caretway login`, or put a new one there; then start again.",
+    )
+    return FixedToken(token, over)

@@ -21,6 +21,7 @@ from .process import run as run_loop
 
 if TYPE_CHECKING:
     from ..auth.account import Account
+    from ..auth.renewal import Call
 
 NAME: Final = "login"
 SUMMARY: Final = "sign in to Cursor"
@@ -150,7 +151,7 @@ async def _sign_in(settings: Settings, offered: Account | None, *, browser: bool
 
     from ..auth.login import VERIFIER_BYTES, invite, sign_in
     from ..auth.renewal import renew
-    from ..backend_factory import accepts, open_call, sign_ins
+    from ..backend_factory import open_call, sign_ins
 
     kept = sign_ins(settings)
     async with open_call(settings) as call:
@@ -162,7 +163,7 @@ async def _sign_in(settings: Settings, offered: Account | None, *, browser: bool
                 await asyncio.to_thread(_open_browser, link)
             say(["Waiting for you to sign in. Ctrl-C stops."])
             account = await sign_in(invitation, call, asyncio.sleep, time.time)
-        elif offered.access_token and await accepts(call, offered.access_token):
+        elif offered.access_token and await _accepted(call, offered.access_token):
             # Not renewed before its time: the program it comes from may depend on the same refresh token.
             account = offered
         elif offered.renewable:
@@ -173,6 +174,17 @@ async def _sign_in(settings: Settings, offered: Account | None, *, browser: bool
     async with kept.locked():
         kept.keep(settings.agent_url, account)
     return account
+
+
+async def _accepted(call: Call, token: str) -> bool:
+    """Whether Cursor takes this access token; asked with a call that costs nothing."""
+    from ..core.errors import ErrorKind
+    from ..cursor_transport.faults import fault_from_status
+    from ..wire import paths
+
+    headers = {"authorization": f"Bearer {token}", "content-type": paths.UNARY_TYPE, "connect-protocol-version": "1"}
+    status, body = await call("POST", paths.USABLE_MODELS, headers, b"")
+    return status == 200 or fault_from_status(status, {}, body).kind is not ErrorKind.SIGNED_OUT
 
 
 def _other_ways(offered: Account) -> str:

@@ -85,9 +85,9 @@ class Accounts:
         manners = self._world.manners
         known = _claims(token)
         own = known.get("iss") == ISSUER
-        if manners.refresh_at not in ("anywhere", way) or not self.accepts(token) or token in self._used:
-            return None
-        if own and known["type"] != "refresh" and not manners.one_token:
+        fit = not own or known["type"] == "refresh" or manners.one_token
+        if not fit or manners.refresh_at not in ("anywhere", way) or not self.accepts(token) or token in self._used:
+            self._world.stats.renewals_refused += 1
             return None
         self._world.stats.token_refreshes += 1
         if manners.rotates_refresh:

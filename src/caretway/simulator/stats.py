@@ -30,6 +30,7 @@ class Stats:
     queries_answered: int = 0
     token_exchanges: int = 0
     token_refreshes: int = 0
+    renewals_refused: int = 0
     tokens_in_uncached: int = 0
     tokens_in_cached: int = 0
     tokens_out: int = 0
