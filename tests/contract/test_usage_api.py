@@ -95,6 +95,19 @@ async def test_u7_what_each_conversation_cost(transport: str) -> None:
         assert (await mine.events(since - 60, since)).events == ()
 
 
+async def test_u4_a_run_may_tell_its_own_cost(stream: bool) -> None:
+    async with (
+        simulated(Manners(tells_cost=True)) as (simulator, port),
+        gateway_to(simulator, port, access_token=None, api_key="crsr_mine") as client,
+        dashboard(port, key="crsr_mine") as api,
+    ):
+        answer = await client.chat("sim: say one", stream=stream)
+        (event,) = (await api.events(0.0, time.time() + 60)).events
+        assert answer.usage is not None
+        run = answer.usage["caretway"]["run"]
+        assert (run["cents"], run["charged_cents"]) == (event.cents, 0.0)
+
+
 async def test_u7_an_event_shows_up_late() -> None:
     async with (
         simulated(Manners(usage_lag_s=600)) as (simulator, port),

@@ -223,8 +223,10 @@ def lasts(account: Account, now: float) -> str:
     ends_at = term(account.access_token, account.received_at).ends_at if account.access_token else inf
     if ends_at == inf or account.api_key:
         return ""
+    until = f"It works until {told(ends_at)}"
+    if ends_at <= now:
+        return f"It was to end at {told(ends_at)}, but Cursor still accepts it."
     if not account.renewable:
         then = "repeat this after signing in again there" if account.copied_from else "run `caretway login` again"
-        return f"It works until {told(ends_at)}, and nothing came with it to renew it: then {then}."
-    left = "" if ends_at > now else " (already over; Cursor still accepts it)"
-    return f"It works until {told(ends_at)}{left}, and is renewed before that if Cursor agrees."
+        return f"{until}, and nothing came with it to renew it: then {then}."
+    return f"{until}, and is renewed before that if Cursor agrees."

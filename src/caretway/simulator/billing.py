@@ -13,6 +13,10 @@ _CENTS: Final = {"read": 0.00005, "cached": 0.000005, "written": 0.00025}
 """For each token."""
 
 
+def cents(read: int, cached: int, written: int) -> float:
+    return round(_CENTS["read"] * read + _CENTS["cached"] * cached + _CENTS["written"] * written, 6)
+
+
 @dataclass(frozen=True, slots=True)
 class BilledRun:
     owner: str
@@ -26,8 +30,7 @@ class BilledRun:
 
     @property
     def cents(self) -> float:
-        counted = (("read", self.read), ("cached", self.cached), ("written", self.written))
-        return round(sum(_CENTS[kind] * tokens for kind, tokens in counted), 6)
+        return cents(self.read, self.cached, self.written)
 
 
 class BilledRuns:

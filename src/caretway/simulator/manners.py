@@ -82,6 +82,8 @@ class Manners:
     """The first checkpoint of a run says 0 where the size of the context window belongs."""
     lingers_ms: int = 0
     """How long the body stays open after the end-of-stream frame."""
+    tells_cost: bool = False
+    """`turn_ended` estimates what the run has cost. Nobody has seen it filled."""
     absurd_cache_reads: bool = False
     """`turn_ended` tells of far more tokens read from the cache than the context holds."""
 
