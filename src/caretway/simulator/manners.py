@@ -2,12 +2,15 @@
 
 `CLASSIC` is the simulator as it was first built: it says what a client expects. `LIVE` is the service as others
 recorded it; the class of witness of each fact, and the row it stands in, are in `wire/README.md`. A single switch is
-flipped with `dataclasses.replace`. Switches that are off in both are for facts that contradict each other, or that
-would refuse every client at once.
+flipped with `dataclasses.replace`, or as text with `flipped`. Switches that are off in both are for facts that
+contradict each other, or that would refuse every client at once.
 """
 
-from dataclasses import dataclass
-from typing import Final, Literal
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, Literal, get_type_hints
+
+import msgspec
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,3 +152,24 @@ LIVE: Final = Manners(
     limits=True,
 )
 PROFILES: Final = {profile.name: profile for profile in (CLASSIC, LIVE)}
+
+SWITCHES: Final = tuple(field.name for field in fields(Manners) if field.name != "name")
+
+
+def flipped(manners: Manners, switches: Iterable[str]) -> Manners:
+    """With switches as `NAME=VALUE`; a value is JSON, or a word. Raises ValueError."""
+    kinds = get_type_hints(Manners)
+    for switch in switches:
+        name, given, text = switch.partition("=")
+        if name not in SWITCHES or not given:
+            raise ValueError(f"there is no switch `{name}`" if given else f"expected NAME=VALUE, not `{switch}`")
+        try:
+            value: Any = msgspec.json.decode(text)
+        except msgspec.DecodeError:
+            value = text
+        try:
+            change = {name: msgspec.convert(value, kinds[name])}
+        except msgspec.ValidationError as wrong:
+            raise ValueError(f"`{text}` is no value of {name}: {wrong}") from wrong
+        manners = replace(manners, **change)
+    return manners
