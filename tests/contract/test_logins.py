@@ -7,6 +7,8 @@ real.
 import asyncio
 import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
@@ -26,6 +28,7 @@ from caretway.auth.tokens import RenewedToken
 from caretway.backend_factory import sign_ins
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.simulator.manners import CLASSIC, LIVE, Manners
+from caretway.tasks import spawn
 from contract.gateways import CHAT
 from contract.test_accounts import ASK, Cursor, cursor_with, no_sleep, run_command
 from contract.test_commands import ADDRESS, caretway, read_until
@@ -251,6 +254,39 @@ async def test_a_login_while_others_renew_is_the_one_that_stays(tmp_path: Path) 
                 code, said = await login.command("logout")
                 assert code == 0
                 assert (await http.post(f"{url}{CHAT}", json=ASK)).status_code == 401
+
+
+HOLDER = """
+import asyncio, sys
+from pathlib import Path
+from caretway.auth.store import open_sign_ins
+
+async def main():
+    async with open_sign_ins(Path(sys.argv[1]), "file").locked():
+        print("locked", flush=True)
+        await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+async def test_a_process_that_is_killed_while_it_renews_holds_nobody_up(tmp_path: Path) -> None:
+    async with login_with(switched(rotates_refresh=True), tmp_path) as login:
+        await login.sign_in()
+        command = (sys.executable, "-c", HOLDER, str(login.settings.data_dir))
+        holder = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
+        try:
+            assert holder.stdout is not None
+            assert await holder.stdout.readline() == b"locked\n"
+            login.cursor.now += 3500
+            waiting = spawn(login.source().token(), "token")
+            await asyncio.wait([waiting], timeout=0.3)
+            assert not waiting.done() and login.asked == [], "the other process may be renewing it"
+        finally:
+            holder.kill()
+            await holder.wait()
+        assert await login.works(await waiting)
+        assert login.cursor.counts == (0, 1)
 
 
 # ---- a copied login
