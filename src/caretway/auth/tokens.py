@@ -236,8 +236,8 @@ class RenewedToken:
             return
         self._said = failure.message
         if over and left > 0:
-            until = f" It works until {told(now + left)}." if left < inf else ""
-            log.warning("Cursor does not renew this sign-in any more.%s Before that: %s", until, failure.hint)
+            until = f"It works until {told(now + left)}. Before that: " if left < inf else ""
+            log.warning("Cursor does not renew this sign-in any more. %s%s", until, failure.hint)
         else:
             log.warning("the Cursor token could not be renewed: %s", failure.message)
 
@@ -259,7 +259,7 @@ class RenewedToken:
             try:
                 account = await renew(account, self._call, self._clock, self._way_out(account))
             except GatewayError as failure:
-                if failure.kind is ErrorKind.SIGNED_OUT:
+                if failure.kind is ErrorKind.SIGNED_OUT and account.refresh_token:
                     self._last = await self._stored(account.marked_dead(self._clock()))
                 raise
             return await self._stored(account)
@@ -282,7 +282,7 @@ class RenewedToken:
             await self._shelf.write(account)
             self._unwritten = None
         except GatewayError as failure:
-            log.error("the renewed sign-in is not stored yet: %s %s", failure.message, failure.hint)
+            log.error("the sign-in as it is now is not stored yet: %s %s", failure.message, failure.hint)
             self._unwritten = account
         self._stamp = self._shelf.stamp()
         return _Outcome(account)

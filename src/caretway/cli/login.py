@@ -124,7 +124,7 @@ def _imported(named: str, settings: Settings) -> Account:
     remark([f"copying the sign-in from {file}"])
     account = read_import(text, url=settings.agent_url, now=time.time())
     # Of another program's own file the gateway takes a newer sign-in by itself; a file of the user's may be gone soon.
-    return replace(account, copied_from=str(file)) if file in places else account
+    return replace(account, copied_from=str(file.absolute())) if file.absolute() in places else account
 
 
 def found_file(named: str, candidates: Sequence[Path]) -> Path:

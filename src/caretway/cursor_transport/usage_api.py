@@ -4,6 +4,7 @@ Unofficial calls of the web site's own, in JSON, with the same token as everythi
 that is refused is replaced once. Pages of events are fetched one after the other, up to a limit.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -25,6 +26,8 @@ from .usage_reader import (
     read_teams,
     read_total,
 )
+
+log = logging.getLogger(__name__)
 
 PAGE_SIZE: Final = 250
 """Small pages mean many calls, and a page that is cut short looks like little usage."""
@@ -73,6 +76,7 @@ class UsageApi:
         except GatewayError as failure:
             if failure.kind is ErrorKind.SIGNED_OUT:
                 raise
+            log.info("Cursor does not tell the plan: %s", failure.message)
             return PlanInfo()
 
     async def events(

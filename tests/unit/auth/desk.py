@@ -25,8 +25,6 @@ class SignInDesk:
         self.refused: set[str] = set()
         """Paths and credentials that get a 401."""
         self.status = 200
-        self.broken: set[str] = set()
-        """Paths that get a 503."""
         self.down = False
         self.gate: asyncio.Event | None = None
 
@@ -42,8 +40,6 @@ class SignInDesk:
             raise GatewayError(ErrorKind.UPSTREAM_DOWN, "no answer")
         if {path, credential} & self.refused:
             return 401, b"{}"
-        if path in self.broken:
-            return 503, b""
         issued = self.now + self.skew
         number = len(self.asked)
         tokens = {

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from caretway.auth.account import Account, dump, load
+from caretway.auth.renewal import WAYS
 from caretway.auth.store import (
     KEYRING_NAME,
     KEYRING_SERVICE,
@@ -145,6 +146,31 @@ async def test_signing_in_and_out_elsewhere_is_noticed_at_once(tmp_path: Path) -
     with pytest.raises(GatewayError, match="Not signed in"):
         await source.token()
     assert desk.asked == []
+
+
+async def test_a_refused_key_does_not_make_two_gateways_ask_in_turns(tmp_path: Path) -> None:
+    desk, kept = SignInDesk(), open_sign_ins(tmp_path, "file")
+    desk.refused = {"key"}
+    kept.keep(URL, Account(api_key="key"))
+    sources = [RenewedToken(SignInShelf(kept, URL), desk.call, desk.clock) for _ in range(2)]
+    for _ in range(10):
+        for source in sources:
+            with pytest.raises(GatewayError, match="does not accept the API key"):
+                await source.token()
+    assert len(desk.asked) == 2, "each of them once in half a minute"
+
+
+async def test_a_dead_login_is_asked_about_by_one_of_two_gateways(tmp_path: Path) -> None:
+    desk, kept = SignInDesk(), open_sign_ins(tmp_path, "file")
+    desk.refused = {"r"}
+    kept.keep(URL, Account(refresh_token="r"))
+    sources = [RenewedToken(SignInShelf(kept, URL), desk.call, desk.clock) for _ in range(2)]
+    for _ in range(10):
+        for source in sources:
+            with pytest.raises(GatewayError, match="ended"):
+                await source.token()
+        desk.now += RETRY_S
+    assert len(desk.asked) == len(WAYS)
 
 
 # ---- a copied sign-in
