@@ -5,7 +5,7 @@
 
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -104,7 +104,7 @@ class Gateway:
 
     base_url: str
     backend: Backend
-    sessions: Sessions
+    tenants: TenantResolver
 
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = settings if settings is not None else Settings()
@@ -131,9 +131,8 @@ class Gateway:
             self._metrics = Metrics()
             self._bridge = await stack.enter_async_context(open_mcp_bridge(settings)) if _serves_mcp(settings) else None
             self.backend, tenant = self._tenant(without_credentials(settings) if passes(settings) else settings, stack)
-            self.sessions = tenant.sessions
-            tenants = self._per_key(tenant, access, stack) if passes(settings) else SingleTenant(tenant)
-            await self._serve(self._application(tenants), access, listener, tenants.end_turns, stack)
+            self.tenants = self._per_key(tenant, access, stack) if passes(settings) else SingleTenant(tenant)
+            await self._serve(access, listener, stack)
             self._stack = stack.pop_all()
         host, port = listener.getsockname()[:2]
         scheme = "https" if settings.tls_cert else "http"
@@ -213,32 +212,25 @@ class Gateway:
         stack.push_async_callback(tenants.aclose)
         return tenants
 
-    def _application(self, tenants: TenantResolver) -> Application:
+    def _application(self) -> Application:
         settings = self.settings
         return Application(
-            tenants=tenants,
+            tenants=self.tenants,
             metrics=self._metrics,
             backend=self.backend.name,
             shape=server_factory.shape_limits(settings),
             max_concurrent=settings.max_concurrent,
         )
 
-    async def _serve(
-        self,
-        application: Application,
-        access: Access,
-        listener: socket.socket,
-        end_turns: Callable[[], Awaitable[None]],
-        stack: AsyncExitStack,
-    ) -> None:
-        server = server_factory.build_server(self.settings, access, application, stack)
+    async def _serve(self, access: Access, listener: socket.socket, stack: AsyncExitStack) -> None:
+        server = server_factory.build_server(self.settings, access, self._application(), stack)
 
         async def stop() -> None:
             """Graceful shutdown: running responses get the grace; those that outlast it end with an error they can
             read."""
             server.retire()
             if not await server.emptied(self.settings.shutdown_grace):
-                await end_turns()
+                await self.tenants.end_turns()
                 await server.emptied(server_factory.SHUTDOWN_NOTICE_S)
                 server.cut()
 

@@ -11,10 +11,9 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from . import __version__
-from . import server_factory as front
 from .auth.account import Account
 from .auth.renewal import Call
 from .auth.store import SignIns, SignInShelf, StoredKey, open_sign_ins
@@ -29,24 +28,24 @@ from .builtin_tools.policy import LocalSetup, tool_policy
 from .config import Settings, process_environment
 from .config.data_dir import close_data_dir
 from .core.errors import ErrorKind, GatewayError
-from .core.turn import Backend
+from .core.turn import Backend, Standing
 from .cursor_transport.auto_transport import AutoTransport, open_transport
 from .cursor_transport.dial import socket_dial
 from .cursor_transport.identity import Identity, TokenSource
 from .cursor_transport.limits import TransportLimits
 from .cursor_transport.ports import Transport, UnaryResponse
 from .cursor_transport.tracing import TracingTransport
+from .known_secrets import open_trace, secrets_in
 from .observe.redact import Redactor
 from .tasks import spawn
 from .text_protocol.backend import TextToolBackend
-from .web.passthrough import SEND_KEY
+from .web.access import SEND_KEY
 
 REST_URL: Final = "https://api.cursor.com"
 
 
 def _agent(settings: Settings, stack: AsyncExitStack) -> Backend:
-    transport = _traced(_transport(settings), settings, stack)
-    tokens = _tokens(settings, transport)
+    transport, tokens = _reach(settings, stack)
     return AgentBackend(
         _setup(settings, "agent", "unofficial"),
         transport,
@@ -163,17 +162,16 @@ def _cli(settings: Settings, stack: AsyncExitStack) -> Backend:
                 idle=settings.cli_idle_timeout,
                 auth_check=settings.auth_check_timeout / 1000,
             ),
-            clean=Redactor(front.secrets_in(settings)).text,
+            clean=Redactor(secrets_in(settings)).text,
         )
     )
 
 
 def _legacy_chat(settings: Settings, stack: AsyncExitStack) -> Backend:
-    transport = _traced(_transport(settings), settings, stack)
-    tokens = _tokens(settings, transport)
     from .backends.legacy_chat.backend import LegacyChatBackend
     from .backends.legacy_chat.turn import ChatLimits
 
+    transport, tokens = _reach(settings, stack)
     setup = _setup(settings, LegacyChatBackend.name, LegacyChatBackend.standing)
     return LegacyChatBackend(
         AgentBackend(setup, transport, tokens, time.time),
@@ -236,14 +234,7 @@ def without_credentials(settings: Settings) -> Settings:
 
 
 def build_backend(settings: Settings, stack: AsyncExitStack) -> Backend:
-    name = choose_backend(settings)
-    if name not in BACKENDS:
-        raise GatewayError(
-            ErrorKind.UNSUPPORTED,
-            f"The backend `{name}` is not part of this version.",
-            hint=f"Use --backend {' or '.join(BACKENDS)}.",
-        )
-    backend = BACKENDS[name](settings, stack)
+    backend = BACKENDS[choose_backend(settings)](settings, stack)
     if backend.abilities.client_tools == "text":
         return TextToolBackend(backend, style=settings.prompt_style, base_models=settings.models)
     return backend
@@ -258,6 +249,12 @@ async def open_backend(settings: Settings) -> AsyncIterator[Backend]:
         yield backend
 
 
+def _reach(settings: Settings, stack: AsyncExitStack) -> tuple[Transport, TokenSource]:
+    """The Agent API's address, and who uses it."""
+    transport = _traced(_transport(settings), settings, stack)
+    return transport, _tokens(settings, transport)
+
+
 def _transport(settings: Settings) -> Transport:
     return open_transport(
         settings.agent_url,
@@ -269,7 +266,7 @@ def _transport(settings: Settings) -> Transport:
 
 
 def _traced(transport: Transport, settings: Settings, stack: AsyncExitStack) -> Transport:
-    trace = front.open_trace(settings, "cursor", stack)
+    trace = open_trace(settings, "cursor", stack)
     return transport if trace is None else TracingTransport(transport, trace)
 
 
@@ -279,7 +276,7 @@ def _transport_limits(settings: Settings) -> TransportLimits:
     )
 
 
-def _setup(settings: Settings, name: str, standing: Any) -> AgentSetup:
+def _setup(settings: Settings, name: str, standing: Standing) -> AgentSetup:
     version = settings.agent_client_version or f"caretway-{__version__}"
     return AgentSetup(
         name=name,

@@ -1,7 +1,6 @@
-"""Builds the web server from Settings: who has access, limits, TLS, and recordings of wire traffic.
+"""Builds the web server from Settings: who has access, limits, TLS.
 
-`app` uses it for the server, `backend_factory` for the recording of traffic to Cursor, and `cli` for the secrets to
-keep out of the log. It knows the web room, and nothing about sessions, backends or Cursor's protocol.
+It knows the web room, and nothing about sessions, backends or Cursor's protocol.
 """
 
 from __future__ import annotations
@@ -10,9 +9,9 @@ import time
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final
 
-from .config import SETTINGS, ConfigError, Settings
-from .observe.trace import Trace
-from .web.access import Access, access_for, check_key, read_keys
+from .config import ConfigError, Settings
+from .known_secrets import gateway_keys, open_trace
+from .web.access import Access, access_for
 from .web.access_layer import AccessLayer
 from .web.admission import Admission, CallerLimits
 from .web.application import Application
@@ -31,62 +30,12 @@ SHUTDOWN_NOTICE_S: Final = 3.0
 """How long clients have to hear that their answer was ended."""
 
 
-def gateway_keys(settings: Settings) -> tuple[str, ...]:
-    """The keys that clients may send; raises ConfigError when one could not protect anything."""
-    keys: list[str] = []
-    if settings.gateway_key is not None:
-        try:
-            keys.append(check_key(settings.gateway_key))
-        except ValueError as problem:
-            raise ConfigError("gateway_key", settings.origin("gateway_key"), f"gateway_key: {problem}") from None
-    if settings.api_key_file is not None:
-        try:
-            keys += read_keys(settings.api_key_file.read_text("ascii"))
-        except UnicodeDecodeError:
-            raise _bad_file(settings, "it is not ASCII text") from None
-        except OSError as failure:
-            raise _bad_file(settings, failure.strerror or str(failure)) from failure
-        except ValueError as problem:
-            raise _bad_file(settings, str(problem)) from None
-    return tuple(keys)
-
-
-def _bad_file(settings: Settings, problem: str) -> ConfigError:
-    text = f"api_key_file: {settings.api_key_file} cannot be used: {problem}"
-    return ConfigError("api_key_file", settings.origin("api_key_file"), text)
-
-
 def access_rules(settings: Settings) -> Access:
     """Raises when the gateway would be open to strangers, or half of what TLS needs is missing."""
     for given, missing in (("tls_cert", "tls_key"), ("tls_key", "tls_cert")):
         if getattr(settings, given) is not None and getattr(settings, missing) is None:
             raise ConfigError(missing, settings.origin(given), f"{given} is set and {missing} is not: TLS needs both")
     return access_for(settings.host, gateway_keys(settings), settings.allowed_hosts, settings.allowed_origins)
-
-
-def secrets_in(settings: Settings) -> tuple[str, ...]:
-    """Every text that must not be written anywhere. (MCP servers hide the values in their own tables.)"""
-    named = [getattr(settings, setting.name) for setting in SETTINGS if setting.secret]
-    try:
-        keys = gateway_keys(settings)
-    except ConfigError:
-        keys = ()
-    return (*(value for value in named if isinstance(value, str) and value), *keys)
-
-
-def open_trace(settings: Settings, side: str, stack: AsyncExitStack) -> Trace | None:
-    """A recording of one side's traffic, if one was asked for; closed with the stack."""
-    if settings.trace is None:
-        return None
-    trace = Trace(
-        settings.trace,
-        side,
-        hidden=secrets_in(settings),
-        content=settings.trace_content,
-        max_bytes=settings.trace_max_bytes,
-    )
-    stack.callback(trace.close)
-    return trace
 
 
 def _body_limits(settings: Settings) -> BodyLimits:

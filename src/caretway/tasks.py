@@ -27,7 +27,7 @@ async def aside(work: Callable[Given, Result], *given: Given.args, **named: Give
     return await asyncio.get_running_loop().run_in_executor(_ASIDE, lambda: work(*given, **named))
 
 
-def spawn(work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+def spawn(work: Coroutine[Any, Any, Result], name: str) -> asyncio.Task[Result]:
     task = asyncio.get_running_loop().create_task(work, name=name)
     _RUNNING.add(task)
     task.add_done_callback(_finished)

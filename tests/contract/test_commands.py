@@ -10,7 +10,9 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import HTTPResponse
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -70,26 +72,41 @@ def test_serve_answers_and_ends_quietly(number: signal.Signals, code: int, tmp_p
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_second_signal_does_not_wait_for_answers(number: signal.Signals, code: int, tmp_path: Path) -> None:
     """The first says what is waited for; the second ends it, and the client is told in words it understands."""
-    flags = ("--port", "0", "--backend", "simulator", "--shutdown-grace", "600s", "--log-level", "error")
-    with caretway("serve", *flags, home=tmp_path) as process:
-        url = read_until(process, ADDRESS)
-        asked = {
-            "model": "sim-auto",
-            "stream": True,
-            "messages": [{"role": "user", "content": "sim: say on\nsim: hang"}],
-        }
-        request = urllib.request.Request(
-            f"{url}/v1/chat/completions", json.dumps(asked).encode(), {"content-type": "application/json"}
-        )
-        with urllib.request.urlopen(request, timeout=20) as answer:
-            while b'"content":"on"' not in answer.readline():
-                pass
-            process.send_signal(number)
-            assert process.stderr is not None
-            told = process.stderr.readline()
-            assert told.startswith("caretway: stopping: 1 answer has up to 600 s to end; ") and "again" in told
-            assert end(process, number) == (code, "")
-            assert b"The gateway is stopping." in answer.read()
+    with caretway("serve", *GRACEFUL, "--backend", "simulator", home=tmp_path) as process, hanging(process) as answer:
+        assert first_words_of_stopping(process, number).startswith("1 answer has up to 600 s to end; ")
+        assert end(process, number) == (code, "")
+        assert b"The gateway is stopping." in answer.read()
+
+
+GRACEFUL: Final = ("--port", "0", "--shutdown-grace", "600s", "--log-level", "error")
+
+
+@contextmanager
+def hanging(process: subprocess.Popen[str], key: str = "") -> Iterator[HTTPResponse]:
+    """An answer of this gateway that has begun and does not end."""
+    asked = {"model": "sim-auto", "stream": True, "messages": [{"role": "user", "content": "sim: say on\nsim: hang"}]}
+    headers = {"content-type": "application/json"} | ({"x-api-key": key} if key else {})
+    url = f"{read_until(process, ADDRESS)}/v1/chat/completions"
+    with urllib.request.urlopen(urllib.request.Request(url, json.dumps(asked).encode(), headers), timeout=20) as answer:
+        while b'"content":"on"' not in answer.readline():
+            pass
+        yield answer
+
+
+def first_words_of_stopping(process: subprocess.Popen[str], number: signal.Signals) -> str:
+    process.send_signal(number)
+    assert process.stderr is not None
+    told = process.stderr.readline()
+    assert told.startswith("caretway: stopping: ") and "again" in told
+    return told.removeprefix("caretway: stopping: ")
+
+
+def test_stopping_counts_the_answers_to_all_accounts(tmp_path: Path) -> None:
+    with caretway("simulate", "--port", "0", home=tmp_path) as simulator:
+        reach = ("--agent-url", read_until(simulator, ADDRESS), "--auth-mode", "passthrough")
+        with caretway("serve", *GRACEFUL, *reach, home=tmp_path) as process, hanging(process, "key-of-ada"):
+            assert first_words_of_stopping(process, signal.SIGINT).startswith("1 answer has up to 600 s to end; ")
+            assert end(process, signal.SIGINT) == (130, "")
 
 
 def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ async def test_a_tool_that_was_loaded_can_be_called(client: Client) -> None:
     third = await client.chat(talk, tools=[LOOKUP, SEARCH, NOTE])
     assert [first.session, second.session, third.session] == ["fresh", "resumed", "replayed"]
     assert third.headers["x-caretway-session-reason"] == "a tool was loaded: note"
-    assert client.gateway.sessions.live == 1, "the run that could not call it is let go"
+    assert client.gateway.tenants.live == 1, "the run that could not call it is let go"
     assert [call["function"]["name"] for call in third.calls] == ["note"]
     talk += [third.message, result(third.calls[0], "NOTED")]
     last = await client.chat(talk, tools=[LOOKUP, SEARCH, NOTE])
@@ -157,7 +157,7 @@ async def test_forced_calls_never_cost_an_agent_its_loop() -> None:
         for number in range(5):
             shaped = await client.chat(f'sim: call note {{"text": "{number}"}}', **forced)
             assert len(shaped.calls) == 1
-        assert client.gateway.sessions.parked == 2
+        assert client.gateway.tenants.parked == 2
         again = [user(prompt), agent.message, result(agent.calls[0], "ONE")]
         assert (await client.chat(again, tools=[LOOKUP])).session == "resumed"
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from contract.gateways import CHAT, Client, gateway, gateway_to, simulated
-from contract.raw_http import address, post, read_answer
+from contract.raw_http import address, post, read_answer, say
 from contract.test_security import HELLO, KEY
 
 HANG = {"model": "sim-auto", "messages": [{"role": "user", "content": "sim: hang"}]}
@@ -43,11 +43,19 @@ async def test_a_client_that_is_gone_is_noticed(body: object) -> None:
         _, writer = await asyncio.open_connection(*address(client))
         writer.write(post(msgspec.json.encode(body)))
         async with asyncio.timeout(10):
-            while client.gateway.sessions.live < 1:
+            while client.gateway.tenants.live < 1:
                 await asyncio.sleep(0.01)
             writer.close()
-            while client.gateway.sessions.live:
+            while client.gateway.tenants.live:
                 await asyncio.sleep(0.01)
+
+
+async def test_a_head_gets_no_body_even_when_it_is_refused_unread() -> None:
+    async with gateway() as client:
+        refused = await say(client, b"HEAD /v1/models HTTP/1.1\r\n\r\n")
+        assert (refused.status, refused.body) == (400, b"")
+        told = await say(client, b"GET /v1/models HTTP/1.1\r\n\r\n")
+        assert b"content-length: %d" % len(told.body) in refused.head
 
 
 async def test_every_answer_has_a_date() -> None:

@@ -186,4 +186,4 @@ async def test_so_is_one_in_the_result_of_a_call(client: Client) -> None:
     refused = await client.http.post("/v1/messages", json=body)
     assert refused.status_code == 413
     assert str(15 * 2**20) in refused.json()["error"]["message"]
-    assert client.gateway.sessions.parked == 0
+    assert client.gateway.tenants.parked == 0

@@ -68,7 +68,8 @@ async def gone(*kinds: type) -> None:
 
 @pytest.fixture(params=SPEAKERS, ids=lambda speaker: str(speaker.name))
 def speaker(request: pytest.FixtureRequest) -> Speaker:
-    return request.param  # type: ignore[no-any-return]
+    speaker: Speaker = request.param
+    return speaker
 
 
 @asynccontextmanager

@@ -9,12 +9,12 @@ import httpx
 import pytest
 
 from caretway.builtin_tools.queries import NO_WEB
-from caretway.simulator import Simulator, raw_fields
+from caretway.simulator import Simulator
 from caretway.simulator.manners import LIVE, Manners
 from caretway.simulator.script_words import EXEC_KINDS
 from caretway.wire import paths
 from caretway.wire.blobs import blob_id, write_message
-from caretway.wire.messages import pb
+from caretway.wire.messages import ai, pb
 from contract.gateways import gateway, result, simulated, tool
 from contract.sim_peer import H2, PROTO, STREAM, Peer, offer, say
 
@@ -37,11 +37,9 @@ async def played(port: int, request: pb.AgentRunRequest, peer: Peer | None = Non
 
 async def test_m2_base_models_are_served(live: tuple[Simulator, int]) -> None:
     async with H2.open(live[1]) as connection:
-        status, body = (
-            await connection.call("POST", "/aiserver.v1.AiService/AvailableModels", PROTO, b"\x28\x01\x38\x01")
-        )[:2]
+        status, body = (await connection.call("POST", paths.AVAILABLE_MODELS, PROTO, b"\x28\x01\x38\x01"))[:2]
         assert status == 200
-        assert raw_fields.embedded(body, 2) is not None
+        assert len(ai.AvailableModelsResponse.FromString(body).models) == 35
         assert (await connection.call("POST", paths.USABLE_MODELS, STREAM, b""))[0] == 415
 
 
@@ -67,6 +65,14 @@ async def test_r11_system_roots_are_dropped(live: tuple[Simulator, int]) -> None
     peer = await played(live[1], request, Peer(blobs={blob_id(root): root}))
     assert "from the rule" in peer.text
     assert "from a root" not in peer.text
+
+
+@pytest.mark.parametrize("both", [False, True])
+async def test_r17_a_tool_in_one_place_is_hidden_where_both_are_read(both: bool) -> None:
+    request = offer(say("sim: call add {}\nsim: result", requested_model=MODEL), "add")
+    async with simulated(replace(LIVE, lingers_ms=0, tools_in_both_places=both)) as (_, port):
+        peer = await played(port, request, Peer(tools={"add": lambda _: "3"}))
+    assert peer.text.split("\n")[0] == ("[tool add was not offered]" if both else "3")
 
 
 async def test_r16_a_refused_conversation_stays_refused(live: tuple[Simulator, int]) -> None:
@@ -106,6 +112,7 @@ FLIPPED: list[tuple[str, dict[str, Any]]] = [
     ("R1 arguments in pieces", {"argument_text": "pieces"}),
     ("R5 no tokens in the gaps", {"tokens_in_gaps": False}),
     ("R6 calls are listed", {"lists_calls": True}),
+    ("R17 tools in both places", {"tools_in_both_places": True}),
     ("U2 absurd cache reads", {"absurd_cache_reads": True}),
 ]
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from caretway.backends.agent_api.backend import AgentBackend
+from caretway.cli.models import models_for_clients
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.simulator import Simulator
 from caretway.simulator.catalogue import BASES, BY_ID, slugs
@@ -62,6 +63,29 @@ async def test_m1_m2_181_flat_ids_and_the_list_shows_base_models(desk: Client) -
     for slug, (base, _) in SLUGS.items():
         found = await desk.http.get(f"/v1/models/{slug}")
         assert (found.status_code, found.json()["id"].removesuffix("-thinking")) == (200, base.id)
+
+
+NAMED: list[dict[str, Any]] = [
+    {},
+    {"model_aliases": {"mine": "gpt-5.4"}, "models": ["mine", "claude-opus-5@effort=low", "unheard-of"]},
+    {"models": ["gpt-5.4", "gpt-5.4-high"], "models_only": True},
+]
+
+
+@pytest.mark.parametrize("settings", NAMED, ids=lambda settings: " and ".join(settings) or "none")
+async def test_commands_list_what_clients_are_shown(settings: dict[str, Any]) -> None:
+    async with cursor(**settings) as client:
+        listed = await models_for_clients(client.gateway.backend, client.gateway.settings)
+        assert [model.id for model in listed] == list(await rows(client))
+
+
+async def test_commands_tell_that_there_is_no_list() -> None:
+    """Clients get what is known, if it is only the names of the settings; whoever types a command wants to know why."""
+    async with cursor(access_token=None, api_key="bad-key", models=["mine"]) as client:
+        assert list(await rows(client)) == ["mine"]
+        with pytest.raises(GatewayError) as told:
+            await models_for_clients(client.gateway.backend, client.gateway.settings)
+    assert told.value.kind is ErrorKind.SIGNED_OUT
 
 
 async def test_the_list_tells_windows_and_abilities(desk: Client) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 import pytest
@@ -119,6 +119,13 @@ async def test_health_needs_no_key_and_spends_nothing(shared: Client) -> None:
     assert (await shared.http.get("/health", headers=bearer(ADA))).json()["auth"] == "authenticated"
 
 
+async def test_the_gateways_own_pages_look_at_no_key(shared: Client) -> None:
+    for path in ("/", "/healthz", "/metrics", "/openapi.json"):
+        for headers in (bearer("two words"), bearer("k" * 5000), bearer("bad-key"), {"authorization": "Basic YTpi"}):
+            assert (await shared.http.get(path, headers=headers)).status_code == 200, (path, headers)
+    assert shared.stats()["token_exchanges"] == 0
+
+
 async def test_a_crowd_with_a_new_key_is_one_exchange_and_a_refused_one_is_asked_once(shared: Client) -> None:
     answers = await asyncio.gather(*(shared.chat("sim: say hello", headers=bearer(ADA)) for _ in range(20)))
     assert {answer.text for answer in answers} == {"hello"}
@@ -177,9 +184,9 @@ async def test_a_stranger_cannot_make_the_gateway_hold_what_it_likes(shared: Cli
 
 
 @pytest.mark.parametrize("backend", ["simulator", "cli"])
-def test_backends_that_cannot_take_a_clients_key_are_refused(backend: str) -> None:
+def test_backends_that_cannot_take_a_clients_key_are_refused(backend: Literal["simulator", "cli"]) -> None:
     with pytest.raises(GatewayError, match="keys of clients"):
-        choose_backend(Settings(auth_mode="passthrough", backend=backend))  # type: ignore[arg-type]  # a parameter
+        choose_backend(Settings(auth_mode="passthrough", backend=backend))
     assert choose_backend(Settings(auth_mode="passthrough")) == "agent"
 
 

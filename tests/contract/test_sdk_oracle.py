@@ -18,9 +18,10 @@ from typing import Final
 
 import pytest
 
+from caretway.simulator.manners import PROFILES
+
 ORACLE: Final = Path(__file__).parent.parent / "oracle" / "sdk_oracle.py"
 MODES: Final = ("h1", "h2")
-PROFILES: Final = ("classic", "live")
 SLOW: Final = "slow_tool"
 CHECKS: Final = re.findall(r"^def check_(\w+)", ORACLE.read_text(encoding="utf-8"), re.MULTILINE)
 LIMIT_S: Final = 240

@@ -62,6 +62,7 @@ async def test_a_required_call_is_tried_for_once_more(client: Client, stream: bo
     assert len(answer.calls) == 1
     refused = await client.chat("sim: say no", stream=stream, tools=TOOLS, tool_choice="required")
     assert refused.error is not None and "demands a tool call" in refused.error["message"]
+    assert refused.headers["x-should-retry"] == "false", "it costs two more runs, and brings the same"
     assert client.stats()["chats_opened"] == 3
 
 
@@ -156,6 +157,6 @@ async def test_a_client_that_leaves_ends_the_chat(client: Client) -> None:
         async for line in response.aiter_lines():
             if "early" in line:
                 break
-    await client.gateway.sessions.aclose()
+    await client.gateway.tenants.end_turns()
     while client.simulator.open_runs:
         await client.http.get("/health")

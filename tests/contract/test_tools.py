@@ -128,15 +128,15 @@ async def test_a_repeated_request_with_other_words_leaves_no_turn_behind(client:
     first = await client.chat(messages, tools=TOOLS)
     again = [*messages, first.message, result(first.calls[0], "ONE")]
     lost = await client.chat([*again, user("It is 10:00.")], tools=TOOLS)
-    assert (lost.session, client.gateway.sessions.parked) == ("resumed", 1)
+    assert (lost.session, client.gateway.tenants.parked) == ("resumed", 1)
     later = [*again, user("It is 10:01.")]
     second = await client.chat(later, tools=TOOLS, stream=stream)
-    assert (second.session, client.gateway.sessions.parked) == ("replayed", 1)
+    assert (second.session, client.gateway.tenants.parked) == ("replayed", 1)
     assert second.headers["x-caretway-session-reason"] == "these results were given before, beside other words"
     repeated = await client.chat(later, tools=TOOLS, stream=stream)
     assert (repeated.session, repeated.calls) == ("resumed", second.calls)
     last = await client.chat([*later, repeated.message, result(repeated.calls[0], "TWO")], tools=TOOLS)
-    assert (last.session, last.text, client.gateway.sessions.live) == ("resumed", "TWO", 0)
+    assert (last.session, last.text, client.gateway.tenants.live) == ("resumed", "TWO", 0)
     other = [*again, user("It is 10:00."), lost.message, result(lost.calls[0], "TWO")]
     assert (await client.chat(other, tools=TOOLS)).session == "replayed"
     assert client.stats()["runs_opened"] == 3
@@ -409,7 +409,7 @@ async def test_a_client_that_leaves_after_its_calls_can_come_back(client: Client
     call = {"id": ticket, "type": "function", "function": {"name": "lookup", "arguments": '{"key":"a"}'}}
     again = [*messages, {"role": "assistant", "tool_calls": [call]}, result(call, "BACK")]
     async with asyncio.timeout(5):
-        while client.gateway.sessions.parked != 1:
+        while client.gateway.tenants.parked != 1:
             await asyncio.sleep(0.01)
     answer = await client.chat(again, tools=TOOLS)
     assert (answer.session, answer.text) == ("resumed", "BACK")

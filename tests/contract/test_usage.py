@@ -156,7 +156,7 @@ async def test_a_run_that_nobody_reads_to_its_end_is_counted(one: Client) -> Non
         async for _ in response.aiter_lines():
             break
     async with asyncio.timeout(30):
-        while one.gateway.sessions.live:
+        while one.gateway.tenants.live:
             await asyncio.sleep(0.01)
     (run,) = (await sim(one, "steps"))["runs"]
     assert run["ended"]

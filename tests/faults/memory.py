@@ -105,7 +105,7 @@ class Wire:
     name = "memory"
 
     def __init__(self, cuts: Cuts) -> None:
-        self.world = Shared(clock=lambda: 0.0)
+        self.shared = Shared(clock=lambda: 0.0)
         self.cuts = cuts
         self.heard = 0
         """Bytes from the server."""
@@ -152,7 +152,7 @@ class Line:
         self._finished = False
         self._held = False
         self._over = False
-        self._run = SimRun(wire.world, self, request_id)
+        self._run = SimRun(wire.shared, self, request_id)
         wire.runs.append(self._run)
 
     # ---- the client's side

@@ -58,6 +58,7 @@ def test_every_byte() -> None:
     assert right(sweep(TWO_STEPS, (Cuts(down=[at]) for at in range(size)))) >= 0.99
 
 
+@pytest.mark.timeout(600)
 def test_every_fifth_byte_and_around_every_message() -> None:
     size, _, marks = length(TWO_STEPS)
     around = {mark + shift for mark in marks for shift in (-1, 0, 1)}

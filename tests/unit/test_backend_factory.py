@@ -1,5 +1,7 @@
 """Which backend the settings mean, with whose credentials, and what is refused before anything is opened."""
 
+import subprocess
+import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from caretway.backend_factory import (
     sign_ins,
     without_credentials,
 )
-from caretway.config import Settings
+from caretway.config import SETTINGS, Settings
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.text_protocol.backend import TextToolBackend
 
@@ -96,6 +98,11 @@ async def test_what_cannot_be_had_names_the_way_out(bare: Path, given: dict[str,
     assert way_out in refused.value.hint
 
 
+def test_every_name_of_the_setting_is_a_backend() -> None:
+    (setting,) = (row for row in SETTINGS if row.name == "backend")
+    assert set(setting.kind.choices) == {"auto", *BACKENDS}
+
+
 @pytest.mark.parametrize("name", [name for name in BACKENDS if name != "sdk"])
 async def test_a_backend_is_called_what_it_was_asked_for(bare: Path, name: str) -> None:
     given: dict[str, object] = {"backend": name, "api_key": "key", "agent_url": "http://localhost:1"}
@@ -103,3 +110,12 @@ async def test_a_backend_is_called_what_it_was_asked_for(bare: Path, name: str) 
         assert one.name == name
         assert one.abilities.client_tools == "native", "also where upstream speaks text only"
         assert isinstance(one, TextToolBackend) == (name in ("cli", "legacy-chat"))
+
+
+def test_a_backend_without_a_server_loads_no_server() -> None:
+    """`models`, `status`, `login` and `doctor` start in less time without it."""
+    code = "import sys, caretway.backend_factory; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    rooms = {name.split(".")[1] for name in loaded if name.startswith("caretway.")}
+    assert {"auth", "core"} <= rooms and not {"app", "dialects", "server_factory", "sessions", "simulator"} & rooms
+    assert "caretway.web.server" not in loaded

@@ -12,6 +12,9 @@ PAGES: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROO
 
 _LINK: Final = re.compile(r"\]\(([^)#:\s]+)(?:#[\w-]+)?\)")
 _PATH: Final = re.compile(r"`((?:tests|src|scripts|docs)/[\w./-]+|(?:[a-z_0-9]+/)+[a-z_0-9]+\.py)`")
+_MODULE: Final = re.compile(r"`([a-z_0-9]+\.py)`")
+"""Named without its folder, where the text says which one is meant."""
+_MODULES: Final = {path.name for folder in ("src", "tests") for path in (ROOT / folder).rglob("*.py")}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -19,6 +22,7 @@ def test_links_and_paths_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     dead = [link for link in _LINK.findall(text) if not (page.parent / link).exists()]
     dead += [path for path in _PATH.findall(text) if not any((base / path).exists() for base in (ROOT, SOURCE))]
+    dead += [name for name in _MODULE.findall(text) if name not in _MODULES]
     assert dead == []
 
 

@@ -31,7 +31,8 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
     "web": frozenset({"core", "dialects", "sessions", "observe"}),
     "tasks": frozenset(),
     "processes": frozenset(),
-    "server_factory": frozenset({"core", "config", "dialects", "observe", "web"}),
+    "known_secrets": frozenset({"config", "observe", "web"}),
+    "server_factory": frozenset({"config", "known_secrets", "web"}),
     "config": frozenset({"core"}),
 }
 """Rooms and root modules that are bound by the rule. Every room may import itself, `tasks` and `processes`."""

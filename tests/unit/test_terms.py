@@ -26,6 +26,7 @@ DONE_IN: Final = [
     ("backpressure", "core/turn.py"),
     ("backpressure", "backends/agent_api/turn.py"),
     ("backpressure", "processes/child.py"),
+    ("exit code", "processes/nursery.py"),
     ("retry budget", "core/recovery.py"),
     ("loop guard", "loop_guard/__init__.py"),
     ("server-sent events", "dialects/sse.py"),

@@ -1,6 +1,5 @@
 """What a client that works with the real Cursor must be able to do with the simulated one. One function per case."""
 
-import base64
 import json
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
@@ -9,9 +8,7 @@ from typing import Any
 from witness.witnesses import Seen, Witness
 
 Case = Callable[[Witness], Awaitable[None]]
-PIXEL = base64.b64encode(
-    base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
-).decode()
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 REPLAYS = ("default", "sim-auto", "composer-2.5-fast", "claude-sonnet-5-low")
 """For some of these opencodex tells results in the steps of turns, for others in prose."""
 

@@ -10,7 +10,6 @@ import http.client
 import json
 import os
 import platform
-import shutil
 import socket
 import tempfile
 import time
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 HERE = Path(__file__).resolve().parent
-BUN = "1.4.0"
+BUN = "bun@1.4.0"
 START_S = 60.0
 
 
@@ -55,27 +54,6 @@ class WitnessFailed(Exception):
     """The client itself could not be installed, started or asked."""
 
 
-async def install(cache: Path, name: str, packages: dict[str, str], overrides: dict[str, str]) -> Path:
-    """The directory with these packages and bun, made on first use and whenever a version changes."""
-    home = cache / name
-    manifest = {"name": "witness", "private": True, "dependencies": {**packages, "bun": BUN}, "overrides": overrides}
-    wanted, stamp = json.dumps(manifest), home / "complete"
-    if stamp.exists() and stamp.read_text() == wanted:
-        return home
-    shutil.rmtree(home, ignore_errors=True)
-    home.mkdir(parents=True)
-    (home / "package.json").write_text(wanted)
-    command = ["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
-    process = await asyncio.create_subprocess_exec(
-        *command, cwd=home, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-    )
-    printed, _ = await process.communicate()
-    if process.returncode:
-        raise WitnessFailed(f"npm could not install {packages}: {printed.decode()[-1500:]}")
-    stamp.write_text(wanted)
-    return home
-
-
 def bun(home: Path) -> str:
     system = {"Linux": "linux", "Darwin": "darwin"}[platform.system()]
     machine = "aarch64" if platform.machine() in ("arm64", "aarch64") else "x64"
@@ -84,7 +62,7 @@ def bun(home: Path) -> str:
 
 class Witness:
     name: ClassVar[str]
-    packages: ClassVar[dict[str, str]]
+    packages: ClassVar[tuple[str, ...]]
     overrides: ClassVar[dict[str, str]] = {}
     runs_tools: ClassVar[bool]
     """Tools are run inside the turn, on the open stream; else a call ends the turn and its result is replayed."""
@@ -144,7 +122,7 @@ class PiAi(Witness):
     """A library: it runs tools on the open stream, like the official client, or hands them to its caller."""
 
     name = "pi-ai"
-    packages: ClassVar = {"@oh-my-pi/pi-ai": "18.2.11"}
+    packages: ClassVar = ("@oh-my-pi/pi-ai@18.2.11", BUN)
     # The registry lacks 18.2.11 of these two helpers; the provider itself is 18.2.11.
     overrides: ClassVar = {"@oh-my-pi/pi-natives": "18.2.3", "@oh-my-pi/pi-utils": "18.2.3"}
     runs_tools = True
@@ -188,7 +166,7 @@ class Opencodex(Witness):
     """A gateway of its own, asked over its chat completions: it ends the run at a call and replays the result."""
 
     name = "opencodex"
-    packages: ClassVar = {"@bitkyc08/opencodex": "2.63.0"}
+    packages: ClassVar = ("@bitkyc08/opencodex@2.63.0", BUN)
     runs_tools = False
     port = 0
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from ..config import Settings, process_cursor_agent_files
 from ..config.data_dir import Verdict, look
 from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, settings_from
+from .models import models_for_clients
 from .process import log_to_stderr, remark, say
 from .process import run as run_loop
 from .serve import EACH_ITS_OWN, STANDINGS
@@ -107,6 +108,7 @@ def check_agent_files(places: Sequence[Path]) -> Finding:
 async def _at_cursor(settings: Settings) -> list[Finding]:
     from ..backend_factory import open_backend, passes
     from ..core.errors import GatewayError
+    from ..models.listing import each_once
 
     if passes(settings):
         return await _for_others(settings)
@@ -115,13 +117,11 @@ async def _at_cursor(settings: Settings) -> list[Finding]:
         async with open_backend(settings) as backend:
             findings.append(Finding("backend", True, f"{backend.name} ({STANDINGS[backend.standing]})"))
             try:
-                models = await backend.models()
+                models = each_once(await models_for_clients(backend, settings))
             except GatewayError as failure:
                 findings.append(_failed("Cursor", failure))
             else:
-                findings.append(
-                    Finding("Cursor", True, f"answers, with {sum(not model.flat for model in models)} models")
-                )
+                findings.append(Finding("Cursor", True, f"answers, with {len(models)} models"))
             if backend.name == "cli":
                 findings.insert(1, check_agent_files(process_cursor_agent_files()))
             if backend.name in WITH_OUR_CREDENTIALS:

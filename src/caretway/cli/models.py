@@ -15,11 +15,11 @@ from .process import run as run_loop
 from .terminal import Style, columns, style_for
 
 if TYPE_CHECKING:
-    from ..core.turn import ModelInfo
+    from ..core.turn import Backend, ModelInfo
 
 NAME: Final = "models"
 SUMMARY: Final = "list the models Cursor offers you"
-DESCRIPTION: Final = "List the models of the backend that `caretway serve` would use with the same\nsettings."
+DESCRIPTION: Final = "List the models that clients of `caretway serve` get to see with the same\nsettings."
 EXAMPLES: Final = """\
 examples:
   caretway models
@@ -44,10 +44,19 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def _ask(settings: Settings) -> Sequence[ModelInfo]:
     from ..backend_factory import open_backend
-    from ..models.resolve import make_table
 
     async with open_backend(settings) as backend:
-        return list(make_table(await backend.models(), settings.model_aliases).models.values())
+        return await models_for_clients(backend, settings)
+
+
+async def models_for_clients(backend: Backend, settings: Settings) -> list[ModelInfo]:
+    """What `/v1/models` lists with these settings. Unlike there, it fails where Cursor does not answer."""
+    from ..models.listing import shown_models
+    from ..models.resolve import make_table
+    from ..tasks import aside
+
+    table = await aside(make_table, await backend.models(), settings.model_aliases)
+    return shown_models(table, settings.models, only=settings.models_only)
 
 
 def as_json(models: Sequence[ModelInfo]) -> str:
@@ -58,6 +67,7 @@ def as_json(models: Sequence[ModelInfo]) -> str:
             "id": model.id,
             "name": model.name,
             "aliases": list(model.aliases),
+            "stands_for": model.stands_for,
             "reasoning": model.reasoning,
             "context_window": model.context_window,
             "max_context_window": model.max_window,

@@ -15,6 +15,7 @@ from .. import __version__
 from ..config import Settings
 from ..web.access import reachable_from_outside
 from .flags import add_setting_flags, settings_from
+from .models import models_for_clients
 from .process import Haste, exit_code, listening_failed, log_to_stderr, remark, say, settle_memory, stop_signal
 from .process import run as run_loop
 from .terminal import Style, fitted, pairs, style_for, terminal_width
@@ -78,7 +79,7 @@ _SLOW_END_S: Final = 1.0
 
 
 class Running(Protocol):
-    """How many turns the gateway has."""
+    """How many turns the gateway has, of all accounts together."""
 
     @property
     def live(self) -> int: ...
@@ -99,7 +100,7 @@ class Served(Protocol):
     def backend(self) -> Backend: ...
 
     @property
-    def sessions(self) -> Running: ...
+    def tenants(self) -> Running: ...
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -110,7 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
     settings, remarks = settings_from(arguments)
     remark(remarks)
     from ..app import Gateway
-    from ..server_factory import secrets_in
+    from ..known_secrets import secrets_in
     from ..web.descriptors import raise_soft_limit
     from .hiding import hide_from_children
 
@@ -149,7 +150,7 @@ async def serve(
                 number = await stopped(haste)
             finally:
                 rest.cancel()
-            answers = served.sessions.live - served.sessions.parked
+            answers = served.tenants.live - served.tenants.parked
             if answers and settings.shutdown_grace:
                 remark([stopping(number, answers, settings.shutdown_grace)])
             else:
@@ -172,23 +173,25 @@ def stopping(number: signal.Signals, answers: int = 0, grace: float = 0.0) -> st
 
 
 async def _say_rest(settings: Settings, served: Served, style: Style) -> None:
-    account = SignInState(brought=True) if settings.auth_mode == "passthrough" else await _asked(served.backend)
+    account = (
+        SignInState(brought=True) if settings.auth_mode == "passthrough" else await _asked(settings, served.backend)
+    )
     say(instructions(served.base_url, account, style, terminal_width(), client_key(settings)))
 
 
-async def _asked(backend: Backend) -> SignInState:
+async def _asked(settings: Settings, backend: Backend) -> SignInState:
     import asyncio
 
     from ..core.errors import GatewayError
+    from ..models.listing import each_once
 
     facts = SignInState()
     try:
         async with asyncio.timeout(_PATIENCE):
             status = await backend.status()
             facts = SignInState(status.signed_in, status.detail)
-            return SignInState(
-                status.signed_in, status.detail, tuple(m.id for m in await backend.models() if not m.flat)
-            )
+            models = each_once(await models_for_clients(backend, settings))
+            return SignInState(status.signed_in, status.detail, tuple(model.id for model in models))
     except GatewayError as failure:
         return SignInState(facts.signed_in, facts.detail, trouble=str(failure))
     except TimeoutError:

@@ -3,6 +3,7 @@
 Flags, variable names, TOML keys, `caretway config` and docs/settings.md all come from the fields of `Settings`.
 """
 
+from .choices import CURSOR, GROUPS, MCP
 from .loading import (
     has_desktop,
     importable_sign_ins,
@@ -14,7 +15,7 @@ from .loading import (
 )
 from .places import cursor_sign_in_files, data_directory, process_cursor_agent_files, process_home, user_config_file
 from .row import ADVANCED, ConfigError, Setting
-from .settings import CURSOR, GROUPS, MCP, SETTINGS, Settings
+from .settings import SETTINGS, Settings
 
 __all__ = [
     "ADVANCED",

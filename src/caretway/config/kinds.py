@@ -192,22 +192,18 @@ def _sequence(given: object, separator: str) -> list[object]:
     raise ValueError
 
 
-PATHS: Final = ValueKind(
-    "directories: a list, or text separated as in PATH",
-    "DIR",
-    lambda given: tuple(_path(item) for item in _sequence(given, os.pathsep)),
-    lambda value: os.pathsep.join(map(str, value)),
-    several=True,
-)
+def _paths(what: str, metavar: str) -> ValueKind:
+    return ValueKind(
+        f"{what}: a list, or text separated as in PATH",
+        metavar,
+        lambda given: tuple(_path(item) for item in _sequence(given, os.pathsep)),
+        lambda value: os.pathsep.join(map(str, value)),
+        several=True,
+    )
 
 
-FILES: Final = ValueKind(
-    "files: a list, or text separated as in PATH",
-    "FILE",
-    lambda given: tuple(_path(item) for item in _sequence(given, os.pathsep)),
-    lambda value: os.pathsep.join(map(str, value)),
-    several=True,
-)
+PATHS: Final = _paths("directories", "DIR")
+FILES: Final = _paths("files", "FILE")
 
 
 def _tree(given: object) -> Mapping[str, object]:

@@ -1,6 +1,8 @@
 """The table of settings: the fields of `Settings`, with everything that flags, variables, TOML keys and docs need.
 
-Does not know where values come from (loading.py), nor what a setting does (the modules that use it).
+It is long because it is one table: a setting is one row, whatever group it belongs to. Only rows are here; the words
+that they take are in choices.py. It does not know where values come from (loading.py), nor what a setting does (the
+modules that use it).
 """
 
 from collections.abc import Mapping
@@ -8,8 +10,37 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, Literal, get_args
+from typing import Final, get_args
 
+from .choices import (
+    CLI_ALIASES,
+    CURSOR,
+    LIMITS,
+    MCP,
+    SERVER,
+    SESSIONS,
+    AuthMode,
+    BackendName,
+    CliMode,
+    CliToolEvents,
+    CliTransport,
+    HistoryCarrier,
+    ImageScope,
+    LocalTools,
+    LogLevel,
+    McpActivity,
+    McpOffer,
+    ModelShapeName,
+    PromptStyle,
+    ReplayAction,
+    SdkSystemDelivery,
+    SessionName,
+    SystemDelivery,
+    ThinkingName,
+    TokenStore,
+    TransportName,
+    WebSearchBy,
+)
 from .kinds import (
     FILES,
     FILLED_TEXT,
@@ -30,35 +61,6 @@ from .kinds import (
 from .places import process_data_directory
 from .row import ConfigError, Setting, declared, nearest, rows
 
-SERVER: Final = "server"
-CURSOR: Final = "Cursor"
-SESSIONS: Final = "sessions and tools"
-MCP: Final = "MCP servers"
-LIMITS: Final = "limits"
-GROUPS: Final = (SERVER, CURSOR, SESSIONS, MCP, LIMITS)
-
-BackendName = Literal["auto", "sdk", "cli", "agent", "legacy-chat", "simulator"]
-TransportName = Literal["auto", "h2", "http1"]
-SessionName = Literal["auto", "fresh", "required"]
-ThinkingName = Literal["visible", "hide", "inline"]
-PromptStyle = Literal["tags", "transcript"]
-SystemDelivery = Literal["rule", "root"]
-HistoryCarrier = Literal["root", "typed"]
-ReplayAction = Literal["message", "resume"]
-SdkSystemDelivery = Literal["message", "rules"]
-CliTransport = Literal["auto", "acp", "print"]
-CliMode = Literal["ask", "plan", "agent"]
-CliToolEvents = Literal["hidden", "reasoning", "tool_calls"]
-LocalTools = Literal["read-only", "all", "off"]
-WebSearchBy = Literal["off", "client", "cursor"]
-LogLevel = Literal["debug", "info", "warning", "error"]
-AuthMode = Literal["own", "passthrough"]
-TokenStore = Literal["file", "keyring"]
-ModelShapeName = Literal["auto", "base", "details", "both", "requested"]
-ImageScope = Literal["off", "public", "any"]
-McpOffer = Literal["always", "ask", "never"]
-McpActivity = Literal["hidden", "note", "reasoning"]
-
 _server, _cursor = partial(declared, SERVER), partial(declared, CURSOR)
 _sessions, _limit = partial(declared, SESSIONS), partial(declared, LIMITS)
 _mcp = partial(declared, MCP)
@@ -67,12 +69,6 @@ _GRACE: Final = duration(zero=True)
 _FILE: Final = path("a file")
 _DIRECTORY: Final = path("a directory")
 _BUFFER: Final = size(1024)
-
-
-CLI_ALIASES: Final[Mapping[str, str]] = dict.fromkeys(
-    ("gpt-4", "gpt-4o", "gpt-3.5-turbo", "claude-sonnet-4-5", "claude-opus-4-5", "claude-3-5-sonnet"), "auto"
-)
-"""Names that clients have built in. If Cursor has a model of that name, that model is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -653,7 +649,7 @@ class Settings:
         default=120.0, metadata=_limit(_TIME, "Disconnect a client that reads nothing of its answer for this long.")
     )
     response_timeout: float = field(
-        default=7200.0, metadata=_limit(_TIME, "Time limit for one response, from its first event to its last.")
+        default=7200.0, metadata=_limit(_TIME, "Time limit for one response, waiting for its first event included.")
     )
 
     origins: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)

@@ -70,20 +70,22 @@ class EventBuffer:
 
     def put_soon(self, events: list[Event]) -> None:
         """For those that hear of one piece at a time: what comes in one go is told as one batch, in a callback of its
-        own."""
+        own. A piece that comes before its reader had that callback is weighed at once, with those before it."""
         if not events or self._closed:
             return
         self._events += events
-        if not self.full:
-            self._weigh()
         if not self._telling:
             self._telling = True
             asyncio.get_running_loop().call_soon(self._tell)
+        elif not self.full:
+            self._weigh()
 
     def _tell(self) -> None:
         self._telling = False
         if self._events:
             self._ready()
+            if self._events and not self.full:
+                self._weigh()
 
     def listen(self, ready: Callable[[], None]) -> None:
         self._ready = ready
@@ -120,7 +122,9 @@ class EventBuffer:
         ready()
 
     def _weigh(self) -> None:
-        """The listener left events where they are."""
+        """Events stay here; nothing is held back after the close."""
+        if self._closed:
+            return
         self._weight += sum(map(weight, self._events[self._weighed :]))
         self._weighed = len(self._events)
         if self._weight > self._limit:

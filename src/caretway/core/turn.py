@@ -13,6 +13,9 @@ from msgspec import Struct
 from .events import Event
 from .request import Text, ToolResult, TurnRequest
 
+Standing = Literal["official", "unofficial", "simulated"]
+"""What a backend is to Cursor."""
+
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
@@ -134,7 +137,7 @@ class BackendStatus:
 
 class Backend(Protocol):
     name: str
-    standing: Literal["official", "unofficial", "simulated"]
+    standing: Standing
     abilities: Abilities
 
     async def models(self) -> Sequence[ModelInfo]: ...
@@ -161,6 +164,8 @@ class Stage(Protocol):
 
 StageFactory = Callable[[TurnRequest], Stage | None]
 """Builds the stage for one request; None when the request does not need it."""
+Guard = Callable[[TurnRequest], TurnRequest]
+"""The request as the model is to be told it; raises GatewayError(TOOL_LOOP) when the loop must end."""
 
 
 class TurnRecord(Struct, frozen=True):

@@ -7,9 +7,9 @@ from typing import Final
 
 DONE: Final = b"data: [DONE]\n\n"
 """The end marker of OpenAI's chat streams."""
-LINE_SEPARATOR = "\u2028".encode()
-PARAGRAPH_SEPARATOR = "\u2029".encode()
-NEXT_LINE = "\u0085".encode()
+_LINE_ENDS: Final = tuple((end.encode(), f"\\u{ord(end):04x}".encode()) for end in "\u2028\u2029\u0085")
+"""Characters that are no ASCII and that some clients take for the end of a line (Python's `splitlines` does); and how
+JSON escapes them."""
 
 
 def data(payload: bytes) -> bytes:
@@ -27,9 +27,9 @@ def comment(text: str) -> bytes:
 
 
 def one_line(data: bytes) -> bytes:
-    """Events without the characters that some clients take for the end of a line (Python's `splitlines` does): what is
-    in an event is JSON, where they can be escaped."""
-    for raw, escaped in ((LINE_SEPARATOR, b"\\u2028"), (PARAGRAPH_SEPARATOR, b"\\u2029"), (NEXT_LINE, b"\\u0085")):
+    """Events whose lines end for every client in the same place: what is in an event is JSON, where the other ends of
+    lines can be escaped. ASCII stays as it is."""
+    for raw, escaped in _LINE_ENDS:
         if raw in data:
             data = data.replace(raw, escaped)
     return data

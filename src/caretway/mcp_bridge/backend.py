@@ -14,10 +14,10 @@ from msgspec import structs
 
 from ..core.errors import GatewayError
 from ..core.request import ToolResult, TurnRequest
-from ..core.turn import Backend, BackendStatus, ModelInfo, Snapshot, Turn
+from ..core.turn import Backend, BackendStatus, Guard, ModelInfo, Snapshot, Turn
 from .catalogue import BridgedTool, McpCatalogue
 from .steps import Activity
-from .turn import BridgedTurn, Guard
+from .turn import BridgedTurn
 
 log = logging.getLogger(__name__)
 

@@ -196,7 +196,7 @@ async def _session(
     async with AsyncExitStack() as stack:
         try:
             await stack.enter_async_context(client)
-        except Exception as failure:
+        except Exception as failure:  # raised again, whatever it is, or named by what the process said
             if connection.lost is not None:  # says more than that the connection closed
                 raise Unreachable(connection.lost) from failure
             raise

@@ -118,7 +118,7 @@ class McpServer:
                     tools = await connection.tools()
             except TimeoutError:
                 raise _Lost("it stopped answering") from None
-            except Exception as failure:
+            except Exception as failure:  # the SDK and the server's own answers may raise anything; `words` names it
                 raise _Lost(words(failure)) from failure
             self._take(tools, connection)
             await asyncio.sleep(self._limits.relist_pause)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from ..core.errors import GatewayError, bad_request
 from .definitions import Misfit, Process, Remote, ServerDefinition
@@ -31,7 +31,7 @@ IMPORTS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Where each program keeps its servers. Files closer to the project come first; the first server of a name is used."""
 
-_KINDS: Final = {
+_KINDS: Final[Mapping[str, Literal["auto", "http", "sse"]]] = {
     "http": "http",
     "streamable-http": "http",
     "streamable_http": "http",
@@ -208,7 +208,7 @@ def _definition(name: str, entry: Mapping[str, object], origin: str, context: So
         address = expanding.text(url)
         if not re.match(r"https?://[^/]", address):
             raise _Unusable("its address does not begin with http:// or https://")
-        reached = Remote(address, expanding.pairs(entry, "headers"), _KINDS.get(kind, "auto"))  # type: ignore[arg-type]  # the table's values are these
+        reached = Remote(address, expanding.pairs(entry, "headers"), _KINDS.get(kind, "auto"))
     else:
         raise _Unusable("it has neither a command nor a url")
     return ServerDefinition(

@@ -58,9 +58,7 @@ class ServerProcess:
         self._limits = limits
         self._lines: deque[bytes] = deque()
         self._news = asyncio.Event()
-        self._exited = asyncio.Event()
         self._reader = LineReader(limits.message_bytes)
-        self._held = False
         self._hopeless = False
         self._child: Child | None = None
 
@@ -81,8 +79,7 @@ class ServerProcess:
                 self.give_up(f"it wrote {line}")
                 return
             self._lines.append(line)
-        if len(self._lines) > _AHEAD and not self._held and self._child is not None:
-            self._held = True
+        if len(self._lines) > _AHEAD and self._child is not None:
             self._child.pause()
         self._news.set()
 
@@ -90,7 +87,6 @@ class ServerProcess:
         if self.reason in _CLOSED.values():
             self.reason = ""
         self.end(_ending(exit_.code))
-        self._exited.set()
 
     def _closed(self, pipe: Pipe) -> None:
         self.end(_CLOSED[pipe])
@@ -101,8 +97,8 @@ class ServerProcess:
         self.over = True
         self.reason = self.reason or reason
         self._news.set()
-        self._go_on()
         if self._child is not None:
+            self._child.resume()
             self._child.writable.set()  # nothing waits to write any more
 
     def give_up(self, reason: str) -> None:
@@ -111,11 +107,6 @@ class ServerProcess:
         self._lines.clear()
         self.end(reason)
 
-    def _go_on(self) -> None:
-        if self._held and self._child is not None:
-            self._held = False
-            self._child.resume()
-
     async def line(self) -> bytes | None:
         """The next line; None when there are no more."""
         while not self._lines:
@@ -123,8 +114,8 @@ class ServerProcess:
                 return None
             self._news.clear()
             await self._news.wait()
-        if len(self._lines) <= _AHEAD // 2:
-            self._go_on()
+        if len(self._lines) <= _AHEAD // 2 and self._child is not None:
+            self._child.resume()
         return self._lines.popleft()
 
     async def write(self, data: bytes) -> None:
@@ -139,7 +130,7 @@ class ServerProcess:
         assert self._child is not None
         with suppress(TimeoutError):
             async with asyncio.timeout(_STDERR_GRACE_S):
-                await self._exited.wait()
+                await self._child.wait()
         last = next((line for line in reversed(self._child.stderr.splitlines()) if line.strip()), "")
         return f"{self.reason}; it said: {last.rstrip()[:_COMPLAINT_CHARS]}" if last else self.reason
 

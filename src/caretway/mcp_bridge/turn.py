@@ -1,34 +1,31 @@
 """A turn whose calls to bridged tools are run here: the client sees its own calls, and the answer.
 
-It listens to the inner turn; `steps.py` decides what is shown and what is to be done, in the callback that brought the
-events. Tasks are only the bridged calls and the passing on of their results. Remembered here is the whole history,
-including what the client never sees: the loop guard counts with it, and an inner backend that cannot park is told it
-anew. While this turn's own buffer is full nothing is taken from the inner turn, whose buffer then holds upstream back.
+It listens to the inner turn (`core/outer_turn.py`); `steps.py` decides what is shown and what is to be done, in the
+callback that brought the events. Tasks are only the bridged calls and the passing on of their results. Remembered here
+is the whole history, including what the client never sees: the loop guard counts with it, and an inner backend that
+cannot park is told it anew.
 """
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from msgspec.structs import replace
 
 from ..core.errors import ErrorKind, GatewayError
-from ..core.event_buffer import EventBuffer
+from ..core.events import Event
+from ..core.outer_turn import OuterTurn
 from ..core.request import Message, Text, ToolResult, TurnRequest
-from ..core.turn import Backend, Snapshot, Turn
+from ..core.turn import Backend, Guard, Turn
 from ..tasks import spawn
 from .catalogue import BridgedTool
 from .steps import Activity, StepPhase, StepReader
 
 RunCall = Callable[[BridgedTool, str, str], Coroutine[Any, Any, ToolResult]]
 """(tool, arguments, call id) -> always a result."""
-Guard = Callable[[TurnRequest], TurnRequest]
-"""The request as the model is to be told it; raises GatewayError(TOOL_LOOP) when the loop must end."""
-AHEAD_BYTES: Final = 64 * 1024
-"""How far this turn reads ahead of its reader. The inner turn has a buffer of its own behind that."""
 
 
-class BridgedTurn:
+class BridgedTurn(OuterTurn):
     def __init__(
         self,
         backend: Backend,
@@ -40,6 +37,7 @@ class BridgedTurn:
         guard: Guard,
         activity: Activity,
     ) -> None:
+        super().__init__(inner)
         self._backend = backend
         self._told = told
         self._run = run
@@ -48,14 +46,9 @@ class BridgedTurn:
         self._running: dict[str, asyncio.Task[ToolResult]] = {}
         """The bridged calls of this step, by their id."""
         self._moving: asyncio.Task[None] | None = None
-        self._closed = False
-        self._buffer = EventBuffer(AHEAD_BYTES, on_drained=self._hear_soon)
-        self.listen, self.take = self._buffer.listen, self._buffer.take
-        self._inner = inner
-        inner.listen(self._hear)
-        self._hear()
+        self._follow(inner)
 
-    # ---- Turn
+    # ---- the reader's side
 
     async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = ()) -> None:
         reader = self._reader
@@ -77,36 +70,21 @@ class BridgedTurn:
         reader.phase = StepPhase.COLLECTING  # its end may take minutes: the response waits for it, not this call
         self._move_on()
 
-    def snapshot(self) -> Snapshot | None:
-        return self._inner.snapshot()
-
     def close(self) -> None:
-        self._closed = True
         if self._moving is not None:
             self._moving.cancel()
         self._cancel_calls()
-        self._inner.close()
-        self._buffer.close()
-
-    async def aclose(self) -> None:
-        self.close()
-        await self._inner.aclose()
+        super().close()
 
     # ---- the inner turn
 
-    def _hear_soon(self) -> None:
-        asyncio.get_running_loop().call_soon(self._hear)
+    @property
+    def _listens(self) -> bool:
+        return self._reader.listens
 
-    def _hear(self) -> None:
-        """Something can be taken from the inner turn, and this one has room for it."""
+    def _digest(self, batch: list[Event]) -> list[Event]:
         reader = self._reader
-        if self._closed or self._buffer.full or not reader.listens:
-            return
-        try:
-            events = reader.feed(self._inner.take())
-        except Exception as failure:
-            self._buffer.close(failure)
-            return
+        events = reader.feed(batch)
         calls, reader.to_run = reader.to_run, []
         for tool, arguments, call_id in calls:
             self._running[call_id] = spawn(self._run(tool, arguments, call_id), f"mcp-call-{tool.id}")
@@ -114,7 +92,7 @@ class BridgedTurn:
             self._cancel_calls()
         elif reader.phase in (StepPhase.COLLECTING, StepPhase.LOST):
             self._move_on()
-        self._buffer.put(events)
+        return events
 
     def _cancel_calls(self) -> None:
         for task in self._running.values():
@@ -138,7 +116,7 @@ class BridgedTurn:
             self._moving = None
             self._buffer.put([reader.failed(error)])
             return
-        except Exception as failure:
+        except Exception as failure:  # whatever it is: the reader waits for an answer, and nobody waits for this task
             self._moving = None
             self._buffer.close(failure)
             return
@@ -164,8 +142,7 @@ class BridgedTurn:
 
     async def _start_anew(self, told: TurnRequest) -> None:
         await self._inner.aclose()
-        self._inner = await self._backend.start(replace(told, reopened=self._reader.reopened))
-        self._inner.listen(self._hear)
+        self._follow(await self._backend.start(replace(told, reopened=self._reader.reopened)))
 
     def _remember(self, messages: Sequence[Message]) -> None:
         self._told = replace(self._told, messages=(*self._told.messages, *messages))

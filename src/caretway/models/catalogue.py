@@ -1,15 +1,14 @@
 """The model list, cached, and the way from a client's model name to Cursor's.
 
 Live discovery is the truth; a list that cannot be refreshed is served stale, because listing models needs no login.
-What a name means is `resolve`'s business, which variant is taken `choose_variant`'s; here it is put into the request,
-with what the client is told about it.
+What is listed is decided in `listing`, what a name means in `resolve`, which variant is taken in `variants`; here it is
+put into the request, with what the client is told about it.
 """
 
 import asyncio
 import difflib
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace as changed
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -18,9 +17,10 @@ from ..core.errors import ErrorKind, GatewayError
 from ..core.request import ModelChoice, TurnRequest
 from ..core.turn import Backend, ModelInfo
 from ..tasks import aside
+from .listing import shown_models
 from .names import effort_of
-from .resolve import THINKING, Meaning, ModelTable, make_table, resolve
-from .variants import can_think, choose_variant, default_variant, written
+from .resolve import Meaning, ModelTable, make_table, resolve
+from .variants import choose_variant, default_variant, written
 from .wishes import NO_WISH, Wish, read_wishes
 
 log = logging.getLogger(__name__)
@@ -91,25 +91,10 @@ class ModelCatalogue:
             return
         if list(found) != self._found:  # mostly it is the same list
             self._table = await aside(make_table, found, self._aliases)
-            self._found, self._listed = list(found), self._shown()
+            self._found = list(found)
+            self._listed = shown_models(self._table, self._extra, only=self._only)
             self._fitted.clear()
         self._known_until = self._clock() + FRESH_S
-
-    def _shown(self) -> list[ModelInfo]:
-        own = list(self._table.models.values())
-        if self._only:
-            return [self._named(name) for name in dict.fromkeys(self._extra)]
-        listed = {model.id: model for model in _with_thinking(own)}
-        for name in self._extra:
-            listed.setdefault(name, self._named(name))
-        return list(listed.values())
-
-    def _named(self, name: str) -> ModelInfo:
-        """A name of the settings as a row of the list: with all that is known of the model it means."""
-        meant = resolve(name, self._table)
-        if meant.model is None or not meant.exact:
-            return ModelInfo(name, name)
-        return meant.model if meant.model.id == name else changed(meant.model, id=name, name=name, aliases=())
 
     async def find(self, name: str) -> ModelInfo | None:
         listed = {model.id: model for model in await self.models()}
@@ -181,24 +166,6 @@ class ModelCatalogue:
             hint=f"Did you mean {', '.join(near)}?" if near else "See /v1/models.",
             param="model",
         )
-
-
-def _with_thinking(models: Sequence[ModelInfo]) -> list[ModelInfo]:
-    """Every model that can think is listed once more as thinking, for clients that can choose nothing but a model."""
-    ids = {model.id for model in models}
-    listed: list[ModelInfo] = []
-    for model in models:
-        listed.append(model)
-        twin = model.id + THINKING
-        if twin in ids or "think" in model.id or model.flat or not _thinks_on_demand(model):
-            continue
-        name = f"{model.name or model.id} (thinking)"
-        listed.append(changed(model, id=twin, name=name, aliases=(), reasoning=True, stands_for=model.id))
-    return listed
-
-
-def _thinks_on_demand(model: ModelInfo) -> bool:
-    return can_think(model) and not model.stands_for
 
 
 def _said(wish: Wish) -> set[str]:

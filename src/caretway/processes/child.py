@@ -43,8 +43,6 @@ class Exit:
     code: int
     """Negative for a signal, as in `subprocess`."""
     stderr: str
-    ours: bool
-    """We terminated it."""
 
 
 class CannotStart(Exception):
@@ -155,6 +153,7 @@ class Child:
 
     @property
     def over(self) -> bool:
+        """Its end was told already."""
         return self._over.done()
 
     @property
@@ -182,9 +181,8 @@ class Child:
             return
         self._paused = True
         self._stdout_pipe.pause_reading()
-        if (
-            self.exited_at is not None and self._timer is not None
-        ):  # what is in the pipe waits as long as its reader does
+        if self.exited_at is not None and self._timer is not None:
+            # what is in the pipe waits as long as its reader does
             self._drain_s = max(0.0, self._timer.when() - self._loop.time())
             self._timer.cancel()
 
@@ -296,7 +294,7 @@ class Child:
         if self._timer is not None:
             self._timer.cancel()
         self._among.discard(self)
-        exit_ = Exit(self._group.reap(), self.stderr, self._ours)
+        exit_ = Exit(self._group.reap(), self.stderr)
         self._over.set_result(exit_)
         self._sink.ended(exit_)
 
@@ -325,7 +323,7 @@ async def start_child(
     try:
         await asyncio.shield(connecting)
     except BaseException:
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception):  # what is raised already says more: this failure, or the cancellation
             await connecting
         await child.aclose()
         raise

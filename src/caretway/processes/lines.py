@@ -12,9 +12,10 @@ HEAD_BYTES: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class TooLong:
+    """A line that exceeds the limit, reported before its end is known."""
+
     head: bytes
     limit: int
-    """A line that exceeds the limit, reported before its end is known."""
 
     def __str__(self) -> str:
         return f"a line of more than {self.limit} bytes"

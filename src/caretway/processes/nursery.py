@@ -1,4 +1,7 @@
-"""All children of one owner, so that none of them outlives it; and programs run to their end."""
+"""All children of one owner, so that none of them outlives it; and programs run to their end.
+
+`run_to_end` tells a command's exit code as a shell does: 128 + n when signal n ended it.
+"""
 
 import asyncio
 import signal

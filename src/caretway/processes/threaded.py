@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from ..tasks import spawn
@@ -26,29 +27,28 @@ async def in_own_thread(work: Callable[[], T], stop: Callable[[], None], name: s
     done: asyncio.Future[T] = loop.create_future()
     done.add_done_callback(lambda future: future.cancelled() or future.exception())  # nobody may be left to ask
 
-    def settle(result: T | None, failure: BaseException | None) -> None:
-        if done.cancelled():
-            return
-        if failure is not None:
+    def succeed(result: T) -> None:
+        if not done.cancelled():
+            done.set_result(result)
+
+    def fail(failure: BaseException) -> None:
+        if not done.cancelled():
             done.set_exception(failure)
-        else:
-            done.set_result(result)  # type: ignore[arg-type]  # None only when T has None in it
 
     def body() -> None:
-        result, failure = None, None
         try:
-            result = work()
-        except BaseException as raised:  # handed to the one who waits
-            failure = raised
+            settle = partial(succeed, work())
+        except BaseException as failure:  # handed to the one who waits
+            settle = partial(fail, failure)
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(settle, result, failure)
+            loop.call_soon_threadsafe(settle)
 
     threading.Thread(target=body, name=name, daemon=True).start()
     try:
         return await asyncio.shield(done)
     except asyncio.CancelledError:
         stop()
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception):  # work that was stopped may fail: the caller only needs its end
             await asyncio.shield(done)
         raise
 

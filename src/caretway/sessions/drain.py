@@ -7,11 +7,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from ..core.events import Event, ReasoningDelta, TextDelta
+from ..core.event_buffer import weight
 from .response import Response
 
-DRAINED_BYTES: Final = 256 * 1024
-"""A turn whose client hung up is closed when it says more than this."""
+DRAINED_BYTES: Final = 512 * 1024
+"""A turn whose client hung up is closed when it says more than this, by the weight of its events."""
 
 
 class Drain:
@@ -33,7 +33,7 @@ class Drain:
         events = response.take()
         if not events:
             return  # also when the turn is being closed by what is just being taken: another one may follow it
-        self._said += sum(map(_size, events))
+        self._said += sum(map(weight, events))
         if response.over:
             self._stop()
         elif self._said > DRAINED_BYTES:
@@ -48,7 +48,3 @@ class Drain:
     def _stop(self) -> None:
         self._response = None
         self._timer.cancel()
-
-
-def _size(event: Event) -> int:
-    return 64 + (len(event.text) if isinstance(event, TextDelta | ReasoningDelta) else 0)

@@ -18,13 +18,13 @@ from ..core.events import RunUsage
 from ..core.fold import Reply
 from ..core.recovery import Cause, Rung
 from ..core.request import Message, Role, SessionMode, ToolResult, TurnRequest, last_answer
-from ..core.turn import Backend, Snapshot, StageFactory
+from ..core.turn import Backend, Guard, Snapshot, StageFactory
 from ..tasks import aside
 from .drain import Drain
 from .lifecycle import Happening, SessionState
 from .live import LiveTurn
 from .parking import first_to_go, patience
-from .plan import Continue, Fresh, Parked, Repeat, Replay, Resume, history_chains, plan
+from .plan import Alike, Compare, Continue, Fresh, Parked, Repeat, Replay, Resume, alike, history_chains, plan
 from .repeated_answer import REPEATER, repeated_turn
 from .response import MAX_ANSWER_BYTES, Label, Response
 from .tickets import Tickets, new_sid
@@ -42,10 +42,6 @@ class SessionLimits:
     max_answer_bytes: int = MAX_ANSWER_BYTES
     scope: str = ""
     """Whose conversations these are: backend, host, account."""
-
-
-Guard = Callable[[TurnRequest], TurnRequest]
-"""The request as the model is to be told it; raises GatewayError(TOOL_LOOP) when the loop must end."""
 
 
 Counted = Callable[[str, RunUsage], None]
@@ -90,8 +86,8 @@ class Sessions:
         self._store = store
         self._live: dict[str, LiveTurn] = {}
         self._by_ticket: dict[str, LiveTurn] = {}
-        self._starting: dict[str, Parked] = {}  # the same, while they are being started
         self._replaying: dict[str, LiveTurn] = {}  # by the calls whose results they were started with
+        self._starting: dict[str, Parked] = {}  # the same, while they are being started
         self._parked: dict[str, LiveTurn] = {}  # in the order in which they were parked
         self._closing = False
 
@@ -108,6 +104,7 @@ class Sessions:
         said, `model_request` what the model is told: the loop guard may have added a word."""
         model_request = await self._guarded(request)
         chains = await aside(history_chains, model_request) if request.large else None
+        compare = await self._compared(request) if request.large else alike
         if not self._store.settled and _may_continue(request):
             await self._store.settle()
         mode = request.session or self._limits.mode
@@ -119,6 +116,7 @@ class Sessions:
             recall=self._recall,
             chains=chains,
             said=request.messages,
+            compare=compare,
         )
         known: Continue | None = None
         gone_while_parked = False
@@ -184,6 +182,20 @@ class Sessions:
             elif ticket in self._starting:
                 known[ticket] = self._starting[ticket]
         return known
+
+    async def _compared(self, request: TurnRequest) -> Compare:
+        """`alike`, done before for the turns that this large request may repeat. A turn that goes on in between is
+        compared anew."""
+        done: list[tuple[tuple[Message, ...], Alike]] = []
+        for parked in self._known(request).values():
+            if not any(history is parked.history for history, _ in done):
+                done.append((parked.history, await aside(alike, request.messages, parked.history)))
+
+        def compare(said: tuple[Message, ...], history: tuple[Message, ...]) -> Alike:
+            known = [found for one, found in done if one is history and said is request.messages]
+            return known[0] if known else alike(said, history)
+
+        return compare
 
     async def _start(self, request: TurnRequest, model_request: TurnRequest, known: Continue | None = None) -> LiveTurn:
         if self._closing:

@@ -7,6 +7,7 @@ our own last answer continues that conversation. Everything else is told to a ne
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from ..core.errors import ErrorKind, GatewayError, bad_request
 from ..core.request import Image, Message, Role, SessionMode, Text, ToolResult, ToolSpec, TurnRequest, last_answer
@@ -97,6 +98,9 @@ class Continue:
 
 
 Plan = Fresh | Replay | Resume | Continue | Repeat
+Alike = Literal["words", "results"] | None
+"""What is the same of two requests: all their words; the conversation and the results that end it; or neither."""
+Compare = Callable[[tuple[Message, ...], tuple[Message, ...]], Alike]
 
 
 def plan(
@@ -108,17 +112,18 @@ def plan(
     recall: Callable[[bytes], Snapshot | None],
     chains: "Chains | None" = None,
     said: tuple[Message, ...] = (),
+    compare: Compare | None = None,
 ) -> Plan:
     """`parked` maps every known ticket to its turn; `recall` finds the snapshot of a fingerprint. `chains`:
     those of the request, when somebody has made them already (`history_chains`). `said`: the client's own
-    messages, where the request is what the model is to be told."""
+    messages, where the request is what the model is to be told. `compare`: `alike`, or whoever knows its answers."""
     answered = last_answer(request.messages)
     tail = request.messages[answered:]
     results = tuple(part for message in tail for part in message.parts if isinstance(part, ToolResult))
     if mode is SessionMode.FRESH:
         return Fresh("fresh was asked for") if not answered else Replay("fresh was asked for")
     if results:
-        decision = _by_ticket(request, tail, results, abilities, parked, chains, said)
+        decision = _by_ticket(request, tail, results, abilities, parked, chains, said, compare or alike)
     elif not answered:
         return Fresh("first message")
     else:
@@ -140,6 +145,7 @@ def _by_ticket(
     parked: Mapping[str, Parked],
     chains: "Chains | None",
     said: tuple[Message, ...],
+    compare: Compare,
 ) -> Plan:
     if not abilities.parks:
         return Replay("this backend cannot park a turn")
@@ -155,7 +161,7 @@ def _by_ticket(
     if len(given) < len(results):
         return Replay("several results for one ticket")
     if not turn.waiting or given - turn.tickets:
-        return _given_before(said or request.messages, request.model, results, turn)
+        return _given_before(said or request.messages, request.model, results, turn, compare)
     if turn.model != request.model:
         return Replay("the model changed")
     new = grown(turn.tools, request.tools)
@@ -181,14 +187,16 @@ def _by_ticket(
     return Resume(turn.sid, results, beside, told_before, reason)
 
 
-def _given_before(said: tuple[Message, ...], model: str, results: tuple[ToolResult, ...], turn: Parked) -> Plan:
+def _given_before(
+    said: tuple[Message, ...], model: str, results: tuple[ToolResult, ...], turn: Parked, compare: Compare
+) -> Plan:
     """SDKs repeat a request after a timeout. A second run never starts beside a live one for the same calls.
 
     Clients put a clock or a reminder beside results. With other words there the old answer is not an answer to this
     request, so the run that gave it makes room for a new one: nobody asks for what it waits for. Should somebody answer
     its calls all the same, that is replayed."""
-    same = model == turn.model and _same_words(said, turn.history)
-    if not turn.own and not same and not (model == turn.model and _same_results(said, turn.history)):
+    same = compare(said, turn.history) if model == turn.model else None
+    if not turn.own and same is None:
         return Replay("unknown or expired ticket")
     if not {result.call_id for result in results} <= {result.call_id for result in turn.given}:
         return Replay("these results were given before")
@@ -200,20 +208,25 @@ def _given_before(said: tuple[Message, ...], model: str, results: tuple[ToolResu
             "These tool results are being worked on: an earlier request that gave them is still open.",
             hint="Wait for its answer, or close it and ask again.",
         )
-    return Repeat(turn.sid) if same else Replay("these results were given before, beside other words", turn.sid)
+    if same == "words":
+        return Repeat(turn.sid)
+    return Replay("these results were given before, beside other words", turn.sid)
+
+
+def alike(one: tuple[Message, ...], other: tuple[Message, ...]) -> Alike:
+    answered, known = last_answer(one), last_answer(other)
+    if not _same_words(one[:answered], other[:known]):
+        return None
+    if _same_words(one[answered:], other[known:]):
+        return "words"
+    return "results" if _same_words(_results_alone(one[answered:]), _results_alone(other[known:])) else None
 
 
 def _same_words(one: tuple[Message, ...], other: tuple[Message, ...]) -> bool:
-    """Spelling apart."""
-    return one == other or list(map(canonical, one)) == list(map(canonical, other))
-
-
-def _same_results(one: tuple[Message, ...], other: tuple[Message, ...]) -> bool:
-    """The same conversation and the same results, whatever else was said beside those."""
-    answered, known = last_answer(one), last_answer(other)
-    if not _same_words(one[:answered], other[:known]):
+    """Spelling apart. Most messages are repeated as they were, and are not spelled out."""
+    if len(one) != len(other):
         return False
-    return _same_words(_results_alone(one[answered:]), _results_alone(other[known:]))
+    return all(mine == theirs or canonical(mine) == canonical(theirs) for mine, theirs in zip(one, other, strict=True))
 
 
 def _results_alone(tail: tuple[Message, ...]) -> tuple[Message, ...]:

@@ -70,9 +70,9 @@ class Response:
         "_failure",
         "_fold",
         "_heard",
-        "_keeper",
         "_max_bytes",
         "_order",
+        "_owner",
         "_plain",
         "_ready",
         "_second_try",
@@ -90,7 +90,7 @@ class Response:
 
     def __init__(
         self,
-        keeper: ResponseOwner,
+        owner: ResponseOwner,
         live: LiveTurn,
         request: TurnRequest,
         label: Label,
@@ -108,7 +108,7 @@ class Response:
         self.over = False
         self.adapted = ""
         """What of the request was changed for the model."""
-        self._keeper = keeper
+        self._owner = owner
         self._factories = stages
         self._second_try = SecondTry(request, restart)
         self.recoveries = self._second_try.recoveries
@@ -155,7 +155,7 @@ class Response:
                     return events if self._fold.weight <= self._max_bytes else [*events, *self._too_long()]
                 self._plain = False
                 events = self._digest(events)
-            except Exception as failure:
+            except Exception as failure:  # of any backend or stage: here it becomes an event
                 return self._failed(failure)
         elif self.over or self._second_try.starting is not None:
             return []
@@ -209,7 +209,7 @@ class Response:
     def close(self) -> None:
         """The client has its answer, or is gone."""
         if not self.over:
-            self._keeper.let_go(self)
+            self._owner.let_go(self)
 
     def give_up(self) -> None:
         """Nobody waits any more."""
@@ -222,7 +222,7 @@ class Response:
             return self._failed(self._failure)
         try:
             return self._digest(self.live.turn.take())
-        except Exception as failure:
+        except Exception as failure:  # of any backend or stage: here it becomes an event
             return self._failed(failure)
 
     def _too_long(self) -> list[Event]:
@@ -302,9 +302,7 @@ class Response:
                         f"The model made more than {MAX_CALLS} tool calls in one turn.",
                         hint="Start a new conversation.",
                     )
-                self._keeper.issue(
-                    self.live, ticket
-                )  # known before the client can see it: no client beats the registry
+                self._owner.issue(self.live, ticket)  # before the client can see it: no client beats the registry
             case _:
                 pass
 
@@ -322,4 +320,4 @@ class Response:
         """`made_up`: by a stage, so that upstream has to be stopped."""
         self.over = True
         self._plain = False
-        self._keeper.settle(self.live, Happening.STOPPED if made_up else _ENDS[type(event)], self.reply())
+        self._owner.settle(self.live, Happening.STOPPED if made_up else _ENDS[type(event)], self.reply())

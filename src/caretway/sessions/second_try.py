@@ -175,10 +175,12 @@ def has_call(events: Sequence[Event]) -> bool:
 
 
 def no_call(*, worked: bool) -> GatewayError:
-    """`worked`: a tool ran without the client, so that it was not tried twice."""
+    """Asking again brings the same, and costs two more runs. `worked`: a tool ran without the client, so that it was
+    not tried twice."""
     error = GatewayError(
         ErrorKind.UPSTREAM_ERROR,
         f"The request demands a tool call, and the model answered in text{'' if worked else ' twice'}.",
         hint="Use `tool_choice: auto`, or say in the prompt which tool to call.",
+        repeatable=False,
     )
     return error.after_work() if worked else error

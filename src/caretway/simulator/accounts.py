@@ -46,8 +46,8 @@ class Person:
 
 
 class Accounts:
-    def __init__(self, world: Shared) -> None:
-        self._world = world
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
         self._issued = 0
         self._revoked = {"session": 0, "refresh": 0}
         """Tokens of each type up to this number are good for nothing any more."""
@@ -64,7 +64,7 @@ class Accounts:
         if known.get("iss") != ISSUER:
             return True
         number = int(str(known.get("jti", "sim-0")).removeprefix("sim-"))
-        return self._world.clock() < known["exp"] and number > self._revoked[known["type"]]
+        return self._shared.clock() < known["exp"] and number > self._revoked[known["type"]]
 
     def revoke(self, kind: str) -> None:
         """All tokens issued so far: `session`, `refresh`, or both for any other word."""
@@ -77,19 +77,19 @@ class Accounts:
             return self.renew(key, "exchange")
         if not self.accepts(key):
             return None
-        self._world.stats.token_exchanges += 1
+        self._shared.stats.token_exchanges += 1
         return self._issue(_person(key))
 
     def renew(self, token: str, way: str) -> dict[str, str] | None:
         """A refresh token for new tokens; `way` is where it was sent to, one of `Manners.refresh_at`."""
-        manners = self._world.manners
+        manners = self._shared.manners
         known = _claims(token)
         own = known.get("iss") == ISSUER
         fit = not own or known["type"] == "refresh" or manners.one_token
         if not fit or manners.refresh_at not in ("anywhere", way) or not self.accepts(token) or token in self._used:
-            self._world.stats.renewals_refused += 1
+            self._shared.stats.renewals_refused += 1
             return None
-        self._world.stats.token_refreshes += 1
+        self._shared.stats.token_refreshes += 1
         if manners.rotates_refresh:
             self._used[token] = None
             while len(self._used) > MAX_USED:
@@ -111,8 +111,8 @@ class Accounts:
         if challenge and challenge != _challenge(verifier):
             return None
         del self._polled[uuid]
-        tokens = self._issue(Person(life=self._world.manners.sign_in_life_s))
-        if self._world.manners.one_token:
+        tokens = self._issue(Person(life=self._shared.manners.sign_in_life_s))
+        if self._shared.manners.one_token:
             tokens["refreshToken"] = tokens["accessToken"]
         return {**tokens, "authId": _USER, "challenge": challenge}
 
@@ -123,7 +123,7 @@ class Accounts:
     def person(self, token: str) -> Person:
         """Whose token this is."""
         known = _person(token)
-        return replace(known, team=TEAM) if self._world.manners.team_seats and not known.team else known
+        return replace(known, team=TEAM) if self._shared.manners.team_seats and not known.team else known
 
     def _note(self, uuid: str, challenge: str) -> None:
         self._polled[uuid] = challenge
@@ -138,7 +138,7 @@ class Accounts:
         }
 
     def _token(self, kind: str, person: Person, life: int) -> str:
-        now = int(self._world.clock())
+        now = int(self._shared.clock())
         claims = {
             "sub": person.name,
             "type": kind,

@@ -63,7 +63,7 @@ def not_offered(name: str) -> str:
 
 def recall(history: Sequence[InputMessage], at: int, new_results: int) -> str:
     """What `sim: recall` says, for a script in message `at`; `new_results` came in after it."""
-    turns = sum(message.role == "user" for message in history[:at])
+    turns = sum(map(_begins_turn, history[:at], [None, *history]))
     results = new_results + count_results(history[:at])
     first = next((message.text for message in history if message.role == "user"), "")
     shown = " ".join(first.split())[:_RECALL_CHARS]
@@ -71,6 +71,11 @@ def recall(history: Sequence[InputMessage], at: int, new_results: int) -> str:
         f"{turns} earlier user turn{'s' * (turns != 1)} and {results} tool result{'s' * (results != 1)}. "
         f"First user text: {shown}"
     )
+
+
+def _begins_turn(message: InputMessage, before: InputMessage | None) -> bool:
+    """Words of the user straight after tool results go on with the turn: so clients ask on in a replayed history."""
+    return message.role == "user" and (before is None or before.role != "tool")
 
 
 def count_results(messages: Sequence[InputMessage]) -> int:

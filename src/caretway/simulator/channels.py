@@ -33,15 +33,15 @@ class ChannelBusy(ValueError):
 
 
 class Channels:
-    def __init__(self, world: Shared) -> None:
-        self._world = world
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
         self._waiting: OrderedDict[str, _Channel] = OrderedDict()
         self._open: dict[str, _Channel] = {}
         self._ended: OrderedDict[str, None] = OrderedDict()
 
     def append(self, request_id: str, seqno: int, message: bytes) -> None:
         """Raises AppendOutOfRange when the message can be neither used nor kept."""
-        stats = self._world.stats
+        stats = self._shared.stats
         stats.appends += 1
         if request_id in self._ended:
             return  # a last heartbeat, too late to matter
@@ -66,7 +66,7 @@ class Channels:
             raise ChannelBusy(f"request id {request_id} was used before")
         channel = self._waiting.pop(request_id, None) or _Channel()
         self._open[request_id] = channel
-        run = channel.run = SimRun(self._world, exchange, request_id, owner)
+        run = channel.run = SimRun(self._shared, exchange, request_id, owner)
         run.task.add_done_callback(lambda _: self._close(request_id))
         early, channel.early = channel.early, []
         for message in early:

@@ -79,15 +79,15 @@ def hard_limit(_: Shared, person: Person, asked: dict[str, Any]) -> dict[str, An
     return {"hardLimit": ON_DEMAND_CENTS // 100} if person.team else {"noUsageBasedAllowed": True}
 
 
-def usage_events(world: Shared, person: Person, asked: dict[str, Any]) -> dict[str, Any] | ConnectError:
+def usage_events(shared: Shared, person: Person, asked: dict[str, Any]) -> dict[str, Any] | ConnectError:
     team = _number(asked, "teamId")
     if team and team != person.team:
         return NOT_IN_TEAM
-    now_ms = int(world.clock() * 1000)
-    rows = world.billed.of(person.name, now_ms - world.manners.usage_lag_s * 1000)
+    now_ms = int(shared.clock() * 1000)
+    rows = shared.billed.of(person.name, now_ms - shared.manners.usage_lag_s * 1000)
     first, last = _number(asked, "startDate"), _number(asked, "endDate") or now_ms
     dated = "startDate" in asked or "endDate" in asked
-    blind = world.manners.events_ignore_dates and dated
+    blind = shared.manners.events_ignore_dates and dated
     if not blind:
         rows = [row for row in rows if first <= row.at_ms <= last]
     size = min(max(1, _number(asked, "pageSize") or 100), MAX_PAGE)

@@ -72,8 +72,8 @@ class _Cut(Exception):
 
 
 class LegacyRun:
-    def __init__(self, world: Shared, exchange: SimExchange, asked: LegacyPrompt) -> None:
-        self._world = world
+    def __init__(self, shared: Shared, exchange: SimExchange, asked: LegacyPrompt) -> None:
+        self._shared = shared
         self._exchange = exchange
         self._asked = asked
         self._loop = asyncio.get_running_loop()
@@ -85,7 +85,7 @@ class LegacyRun:
 
     async def _live(self) -> None:
         error: ConnectError | None = None
-        self._world.stats.chats_opened += 1
+        self._shared.stats.chats_opened += 1
         try:
             await self._play()
         except _Refused as refused:
@@ -100,7 +100,7 @@ class LegacyRun:
         self._exchange.finish()
 
     async def _play(self) -> None:
-        stats = self._world.stats
+        stats = self._shared.stats
         stats.tokens_in_uncached += sum(estimate(text) for _, text in self._asked.blocks)
         steps = text_model.answer(self._asked.blocks, thinks=models.thinks(self._asked.model))
         for place, step in enumerate(steps):
@@ -112,7 +112,7 @@ class LegacyRun:
                 case Fail(code):
                     raise _Refused(faults.SCRIPTED[code])
                 case Drop(times):
-                    if self._world.drops.due(self._key(), 0, place, times):
+                    if self._shared.drops.due(self._key(), 0, place, times):
                         await asyncio.sleep(DROP_PAUSE_S)
                         raise _Cut
                 case Hang() | Mute():
@@ -127,7 +127,7 @@ class LegacyRun:
     async def _say(self, pieces: Iterable[str], delay: float = 0.0) -> None:
         exchange = self._exchange
         for number, piece in enumerate(pieces, 1):
-            self._world.stats.tokens_out += estimate(piece)
+            self._shared.stats.tokens_out += estimate(piece)
             exchange.write(pack(ai.StreamChatResponse(msg=piece).SerializeToString()))
             if delay:
                 await asyncio.sleep(delay)

@@ -26,11 +26,11 @@ class StepUsage:
 
 
 class Meter:
-    def __init__(self, world: Shared, prompt: Iterable[Piece], conversation: str, run_key: str, model: str) -> None:
-        self._world = world
+    def __init__(self, shared: Shared, prompt: Iterable[Piece], conversation: str, run_key: str, model: str) -> None:
+        self._shared = shared
         self._model = model
         self._prompt = list(prompt)
-        self._steps = world.steps.open(conversation, run_key, model)
+        self._steps = shared.steps.open(conversation, run_key, model)
         self.usage = StepUsage()
 
     def read(self, pieces: Iterable[Piece]) -> None:
@@ -43,22 +43,22 @@ class Meter:
         return sum(piece.tokens for piece in self._prompt)
 
     def model_call(self) -> None:
-        charge = self._world.cache.charge(self._prompt)
+        charge = self._shared.cache.charge(self._prompt)
         self.usage.cached += charge.cached
         self.usage.uncached += charge.uncached
-        self._world.stats.tokens_in_cached += charge.cached
-        self._world.stats.tokens_in_uncached += charge.uncached
+        self._shared.stats.tokens_in_cached += charge.cached
+        self._shared.stats.tokens_in_uncached += charge.uncached
         self._steps.step(charge.cached, charge.uncached)
 
     def said(self, tokens: int, *, reasoning: bool = False) -> None:
         self.usage.output += tokens
         self.usage.reasoning += tokens if reasoning else 0
-        self._world.stats.tokens_out += tokens
+        self._shared.stats.tokens_out += tokens
         self._steps.said(tokens)
 
     def ended(self) -> pb.TurnEndedUpdate:
         self._steps.ended = True
-        return totals(self.usage, self._model, int(self._world.clock() * 1000), self._world.manners)
+        return totals(self.usage, self._model, int(self._shared.clock() * 1000), self._shared.manners)
 
 
 def totals(usage: StepUsage, model: str, now_ms: int, manners: Manners) -> pb.TurnEndedUpdate:

@@ -6,8 +6,8 @@ The classic list has three models of our own; the other one is `catalogue`.
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..wire.messages import pb
-from . import catalogue, raw_fields
+from ..wire.messages import ai, pb
+from . import catalogue
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,9 @@ _SIMULATED: Final = " (simulated)"
 
 
 def thinks(model_id: str) -> bool:
-    return "thinking=true" in model_id or any(model.id == model_id and model.efforts for model in MODELS)
+    """Of an id, or of a base id with its variant in brackets."""
+    bare = model_id.partition("[")[0]
+    return "thinking=true" in model_id or any(model.id == bare and model.efforts for model in MODELS)
 
 
 def writes_cache(model_id: str) -> bool:
@@ -64,37 +66,31 @@ def usable(*, cursor_catalogue: bool) -> pb.GetUsableModelsResponse:
     return listed
 
 
-def available() -> bytes:
-    """An `AvailableModelsResponse`: base models with their variants. Our schema does not have it."""
-    names = [raw_fields.text(1, base.id) for base in catalogue.BASES]
-    return b"".join([*names, *(raw_fields.message(2, *_available(base)) for base in catalogue.BASES)])
-
-
-def _available(base: catalogue.BaseModel) -> list[bytes]:
-    default_max = next((variant for variant in base.variants if variant.max_mode), None)
-    variants = [
-        raw_fields.message(
-            30,
-            *(raw_fields.message(1, raw_fields.text(1, key), raw_fields.text(2, value)) for key, value in one.params),
-            raw_fields.text(2, base.name + _SIMULATED),
-            raw_fields.number(3, one.max_mode),
-            raw_fields.number(4, one is default_max),
-            raw_fields.number(5, one.default),
-            raw_fields.text(9, one.bracket(base.id)),
+def available() -> ai.AvailableModelsResponse:
+    """Base models with their variants."""
+    listed = ai.AvailableModelsResponse(model_names=[base.id for base in catalogue.BASES])
+    for base in catalogue.BASES:
+        default_max = next((variant for variant in base.variants if variant.max_mode), None)
+        model = listed.models.add(
+            name=base.id,
+            supports_images=base.images,
+            supports_max_mode=default_max is not None,
+            context_token_limit=base.windows[0],
+            context_token_limit_for_max_mode=base.windows[1],
+            client_display_name=base.name + _SIMULATED,
+            server_model_name=base.id,
+            supports_non_max_mode=any(not variant.max_mode for variant in base.variants),
         )
-        for one in base.variants
-    ]
-    return [
-        raw_fields.text(1, base.id),
-        raw_fields.number(10, base.images),
-        raw_fields.number(14, default_max is not None),
-        raw_fields.number(15, base.windows[0]),
-        raw_fields.number(16, base.windows[1]),
-        raw_fields.text(17, base.name + _SIMULATED),
-        raw_fields.text(18, base.id),
-        raw_fields.number(19, any(not variant.max_mode for variant in base.variants)),
-        *variants,
-    ]
+        for variant in base.variants:
+            model.variants.add(
+                parameter_values=[ai.AvailableModel.Parameter(id=key, value=value) for key, value in variant.params],
+                display_name=base.name + _SIMULATED,
+                is_max_mode=variant.max_mode,
+                is_default_max_config=variant is default_max,
+                is_default_non_max_config=variant.default,
+                variant_string_representation=variant.bracket(base.id),
+            )
+    return listed
 
 
 def public(*, cursor_catalogue: bool) -> dict[str, Any]:

@@ -24,8 +24,6 @@ from .tokens import estimate
 from .voice import Voice
 
 _ARGS_PIECES: Final = 3
-GAP_TOKEN_S: Final = 0.1
-"""Between two `token_delta`s while a model writes its next call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +42,10 @@ class _Made:
         return execs.shown_exec(self.request, self.ids.inner, outcome)
 
 
+_Answered = tuple[execs.ExecOutcome, pb.ToolCall | None]
+"""What came back for a call, and the call as it is shown then."""
+
+
 @dataclass(slots=True)
 class Given:
     """What the last calls gave, and how many results came in this turn."""
@@ -56,7 +58,7 @@ class Given:
 class CallPlayer:
     manners: Manners
     exchange: SimExchange
-    mail: Pending
+    pending: Pending
     tools: tuple[Tool, ...]
     ids: Ids
     meter: Meter
@@ -74,8 +76,8 @@ class CallPlayer:
         written: list[tuple[CallIds, InputCall, pb.McpArgs]] = []
         made: list[_Made] = []
         for index, (use, tool) in enumerate(offered):
-            if index:
-                await self._gap(gap_before(self.manners, index))
+            if index and (gap := gap_before(self.manners, index)):
+                await self._gap(gap)
             written.append(self._write(use, tool, model_call))
             if not self.manners.lists_calls and not self.manners.asks_in_turn:
                 made.append(self._ask(*written[-1]))
@@ -110,17 +112,14 @@ class CallPlayer:
 
     def _ask(self, ids: CallIds, call: InputCall, args: pb.McpArgs) -> _Made:
         request = pb.ExecServerMessage(mcp_args=args)
-        return _Made(ids, call, request, args, self.mail.execute(request, self.ids.new("exec")))
+        return _Made(ids, call, request, args, self.pending.execute(request, self.ids.new("exec")))
 
     async def _gap(self, delay_ms: int) -> None:
-        """The model writes its next call: nothing is told of it yet, but that tokens are spent."""
-        left = delay_ms / 1000
-        while left > 0:
-            await asyncio.sleep(min(left, GAP_TOKEN_S))
-            left -= GAP_TOKEN_S
-            if self.manners.tokens_in_gaps:
-                self.meter.said(1)
-                self.exchange.write(updates.tokens(1))
+        """The model writes its next call."""
+        if self.manners.tokens_in_gaps:
+            await self.voice.ponder(delay_ms, reasoning=False)
+        else:
+            await asyncio.sleep(delay_ms / 1000)
 
     async def exec(self, kind: str, args: dict[str, object]) -> None:
         ids, model_call = self.ids.call(), self.ids.new("model")
@@ -136,7 +135,7 @@ class CallPlayer:
         if shown is not None:
             self.exchange.write(updates.call_started(ids.envelope, shown, model_call))
             self.exchange.write(updates.partial_call(ids.envelope, shown, text, model_call))
-        outcome = self.mail.execute(request, self.ids.new("exec"))
+        outcome = self.pending.execute(request, self.ids.new("exec"))
         await self._settle([_Made(ids, InputCall(ids.inner, kind, text), request, None, outcome)], model_call)
 
     async def probe(self, use: ToolUse) -> None:
@@ -147,38 +146,37 @@ class CallPlayer:
             return
         args = execs.mcp_args(tool, use, self.ids.call().inner)
         args.smart_mode_approval_only = True
-        outcome = await self.mail.execute(pb.ExecServerMessage(mcp_args=args), self.ids.new("exec"))
+        outcome = await self.pending.execute(pb.ExecServerMessage(mcp_args=args), self.ids.new("exec"))
         self.given.results = (outcome.text(),)
 
     async def _settle(self, made: Sequence[_Made], model_call: str) -> None:
         """Wait for every result, show each as it comes, then record the calls in the order in which they were made."""
 
-        async def one(call: _Made) -> execs.ExecOutcome:
+        async def one(call: _Made) -> _Answered:
             outcome = await call.outcome
             shown = call.shown(outcome)
             if shown is not None:
                 self.exchange.write(updates.call_completed(call.ids.envelope, shown, model_call))
-            return outcome
+            return outcome, shown
 
         settled = asyncio.gather(*[one(call) for call in made])
         settled.add_done_callback(lambda done: done.cancelled() or done.exception())  # a run that is over asks no more
         try:
             calls = await self._checkpoint_at([call.call for call in made], settled)
-            outcomes = await settled
+            answered = await settled
         finally:
             settled.cancel()
         results = [
             InputResult(call.call.call_id, call.call.name, outcome.text(), outcome.is_error())
-            for call, outcome in zip(made, outcomes, strict=True)
+            for call, (outcome, _) in zip(made, answered, strict=True)
         ]
-        shown = [call.shown(outcome) for call, outcome in zip(made, outcomes, strict=True)]
         if self.stalls:
             await self.minutes.keep(results)
             await asyncio.Event().wait()
-        await self._record(calls, results, [call for call in shown if call is not None])
+        await self._record(calls, results, [shown for _, shown in answered if shown is not None])
 
     async def _checkpoint_at(
-        self, calls: list[InputCall], settled: "asyncio.Future[list[execs.ExecOutcome]]"
+        self, calls: list[InputCall], settled: "asyncio.Future[list[_Answered]]"
     ) -> list[InputCall]:
         """Some time after the last call a checkpoint has it, without its result. Gives the calls that are not recorded
         yet."""
@@ -200,7 +198,7 @@ class CallPlayer:
             return
         self.voice.close_thought()
         self.next_query += 1
-        text = queries.text(await self.mail.ask(query))
+        text = queries.text(await self.pending.ask(query))
         call = InputCall(ids.inner, kind, msgspec.json.encode(args).decode())
         await self._record([call], [InputResult(ids.inner, kind, text, not queries.agreed(text))], [])
 

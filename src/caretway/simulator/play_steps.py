@@ -60,30 +60,30 @@ class Left(Exception):
 class Performance:
     def __init__(
         self,
-        world: Shared,
+        shared: Shared,
         exchange: SimExchange,
-        mail: Pending,
+        pending: Pending,
         blobs: Blobs,
         conversation: SimConversation,
         run_key: str,
         request_id: str,
         first_query: int,
     ) -> None:
-        self._world = world
+        self._shared = shared
         self._exchange = exchange
         self._conversation = conversation
         self._history = conversation.history
         self._run_key = run_key
         self.muted = False
-        self._meter = Meter(world, _prompt(conversation), conversation.id, run_key, conversation.model)
+        self._meter = Meter(shared, _prompt(conversation), conversation.id, run_key, conversation.model)
         self._voice = Voice(exchange, self._meter)
-        self._minutes = Minutes(world.manners, exchange, blobs, conversation, self._meter, self._voice)
+        self._minutes = Minutes(shared.manners, exchange, blobs, conversation, self._meter, self._voice)
         self._calls = CallPlayer(
-            world.manners,
+            shared.manners,
             exchange,
-            mail,
+            pending,
             conversation.tools,
-            Ids(request_id, world.manners),
+            Ids(request_id, shared.manners),
             self._meter,
             self._voice,
             self._minutes,
@@ -106,7 +106,7 @@ class Performance:
             if isinstance(step, Fail) and step.when == "before":
                 raise self._refusal(step.code)
         self._meter.model_call()
-        if self._world.manners.early_checkpoint:
+        if self._shared.manners.early_checkpoint:
             await self._minutes.checkpoint()
         for place, (step, following) in enumerate(zip_longest(plan.steps, plan.steps[1:]), plan.first):
             self._calls.stalls = isinstance(following, Stall) and self._stall_due(place + 1, following.times)
@@ -168,10 +168,10 @@ class Performance:
     def _stall_due(self, place: int, times: int) -> bool:
         """By the script's own words: a fresh run of the same conversation counts on."""
         script = hashlib.sha256(self._history[self._at].text.encode()).hexdigest()
-        return self._world.drops.due(script, self._at, place, times)
+        return self._shared.drops.due(script, self._at, place, times)
 
     async def _cut(self, place: int, times: int, how: Dropped | Left) -> None:
-        if not self._world.drops.due(self._run_key, self._at, place, times):
+        if not self._shared.drops.due(self._run_key, self._at, place, times):
             return
         self._voice.close_thought()
         if self._voice.holds:

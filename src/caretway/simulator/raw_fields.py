@@ -1,4 +1,4 @@
-"""Protobuf fields by number, for messages that our schema does not have: what newer servers ask, and lists of models.
+"""Protobuf fields by number, for what our schema does not have: the questions and execs of newer servers.
 
 Reading gives (number, value) pairs; writing takes them. Pure. Groups and fixed-width numbers are not needed here.
 """
@@ -18,10 +18,6 @@ class BrokenFields(ValueError):
 def number(field: int, value: int) -> bytes:
     """A number or a truth value; zero is left out, as proto3 does."""
     return _varint(field << 3 | _VARINT) + _varint(value) if value else b""
-
-
-def text(field: int, value: str) -> bytes:
-    return message(field, value.encode()) if value else b""
 
 
 def message(field: int, *parts: bytes) -> bytes:

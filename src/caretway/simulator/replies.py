@@ -82,7 +82,7 @@ def read_text(body: bytes, name: str) -> str:
 def available_models(request: Request, _: bytes) -> Reply:
     if request.content_type != paths.UNARY_TYPE:
         return 415, "text/plain", b"expected application/proto\n"
-    return 200, paths.UNARY_TYPE, models.available()
+    return 200, paths.UNARY_TYPE, models.available().SerializeToString()
 
 
 def name_agent(request: Request, body: bytes) -> Reply:

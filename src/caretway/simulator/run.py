@@ -32,17 +32,17 @@ class _Unheard(Exception):
 
 
 class SimRun:
-    def __init__(self, world: Shared, exchange: SimExchange, request_id: str, owner: str = "") -> None:
+    def __init__(self, shared: Shared, exchange: SimExchange, request_id: str, owner: str = "") -> None:
         """`owner`: whose usage it is."""
-        self._world = world
+        self._shared = shared
         self._owner = owner
         self._exchange = exchange
         self._request_id = request_id or str(uuid.uuid4())
-        self._mail = Pending(exchange.write, world.stats)
+        self._pending = Pending(exchange.write, shared.stats)
         self._loop = asyncio.get_running_loop()
         self._first: asyncio.Future[pb.AgentRunRequest] = self._loop.create_future()
         self._performance: Performance | None = None
-        self._heartbeat = self._loop.call_later(world.heartbeat_s, self._beat)
+        self._heartbeat = self._loop.call_later(shared.heartbeat_s, self._beat)
         self._cancelled: ConnectError | None = None
         self._over = False
         self.task: asyncio.Task[Any] = spawn(self._live(), f"simulated run {self._request_id}")
@@ -57,13 +57,13 @@ class SimRun:
             return
         match message.WhichOneof("message"):
             case "kv_client_message":
-                self._mail.deliver_kv(message.kv_client_message)
+                self._pending.deliver_kv(message.kv_client_message)
             case "exec_client_message":
-                self._mail.deliver_exec(message.exec_client_message)
+                self._pending.deliver_exec(message.exec_client_message)
             case "exec_client_control_message":
-                self._mail.deliver_control(message.exec_client_control_message)
+                self._pending.deliver_control(message.exec_client_control_message)
             case "interaction_response":
-                self._mail.deliver_response(message.interaction_response)
+                self._pending.deliver_response(message.interaction_response)
             case "run_request":
                 if not self._first.done():
                     self._first.set_result(message.run_request)
@@ -114,12 +114,12 @@ class SimRun:
             self._over = True
             self._heartbeat.cancel()
         self._exchange.write(updates.end(error))
-        if linger := self._world.manners.lingers_ms:
+        if linger := self._shared.manners.lingers_ms:
             await asyncio.sleep(linger / 1000)
         self._exchange.finish()
 
     async def _perform(self, request: pb.AgentRunRequest) -> None:
-        stats = self._world.stats
+        stats = self._shared.stats
         stats.runs_opened += 1
         stats.runs_resumed += request.action.HasField("resume_action")
         if admission.ends_unheard(request):
@@ -127,22 +127,22 @@ class SimRun:
         try:
             await self._serve(request)
         except RunRefused as refused:
-            if refused.error == faults.SCRIPTED["bare"]:
-                self._world.poisoned.add(request.conversation_id)
+            if self._shared.manners.poisons and refused.error == faults.SCRIPTED["bare"]:
+                self._shared.poisoned.add(request.conversation_id)
             raise
 
     async def _serve(self, request: pb.AgentRunRequest) -> None:
-        chosen = choose(request, self._world.manners)
-        self._world.asked.append((shape_of(request), chosen.label if isinstance(chosen, Choice) else ""))
-        if self._world.manners.poisons and request.conversation_id in self._world.poisoned:
+        manners = self._shared.manners
+        chosen = choose(request, manners)
+        self._shared.asked.append((shape_of(request), chosen.label if isinstance(chosen, Choice) else ""))
+        if request.conversation_id in self._shared.poisoned:
             raise RunRefused(faults.SCRIPTED["bare"])
-        stats = self._world.stats
-        blobs = Blobs(self._mail, stats)
-        conversation = await open_conversation(request, self._mail, blobs, self._request_id, self._world.manners)
+        blobs = Blobs(self._pending, self._shared.stats)
+        conversation = await open_conversation(request, chosen, self._pending, blobs, self._request_id, manners)
         self._performance = Performance(
-            self._world,
+            self._shared,
             self._exchange,
-            self._mail,
+            self._pending,
             blobs,
             conversation,
             request.run_id or request.conversation_id or self._request_id,
@@ -151,10 +151,10 @@ class SimRun:
         )
         await self._performance.play()
         usage = self._performance.usage
-        self._world.billed.add(
+        self._shared.billed.add(
             BilledRun(
                 self._owner,
-                int(self._world.clock() * 1000),
+                int(self._shared.clock() * 1000),
                 conversation.model,
                 request.conversation_id,
                 usage.uncached,
@@ -167,4 +167,4 @@ class SimRun:
         muted = self._performance is not None and self._performance.muted
         if not muted and not self._exchange.congested:
             self._exchange.write(updates.HEARTBEAT)
-        self._heartbeat = self._loop.call_later(self._world.heartbeat_s, self._beat)
+        self._heartbeat = self._loop.call_later(self._shared.heartbeat_s, self._beat)

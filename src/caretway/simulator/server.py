@@ -37,8 +37,8 @@ class Simulator:
     ) -> None:
         """`clock`: unix seconds; tokens expire by it. `max_streams`: at once on one HTTP/2 connection.
         `manners`: how it behaves."""
-        self._world = Shared(manners, prefer=prefer, heartbeat_s=heartbeat_s, clock=clock)
-        self._service = Service(self._world)
+        self._shared = Shared(manners, prefer=prefer, heartbeat_s=heartbeat_s, clock=clock)
+        self._service = Service(self._shared)
         self._servers: list[asyncio.Server] = []
         self._doors: set[_Door] = set()
         self._closed = False
@@ -46,17 +46,17 @@ class Simulator:
 
     @property
     def stats(self) -> Stats:
-        return self._world.stats
+        return self._shared.stats
 
     @property
     def asked(self) -> Sequence[tuple[str, str]]:
         """How the last runs asked for their model: the shape, and what ran, empty when nothing did."""
-        return tuple(self._world.asked)
+        return tuple(self._shared.asked)
 
     @property
     def billed(self) -> BilledRuns:
         """What the dashboard tells about runs."""
-        return self._world.billed
+        return self._shared.billed
 
     @property
     def open_runs(self) -> int:

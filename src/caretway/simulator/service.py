@@ -63,11 +63,11 @@ Page = Callable[[Request, bytes], Reply]
 
 
 class Service:
-    def __init__(self, world: Shared) -> None:
-        self._world = world
-        self._manners = world.manners
-        self._accounts = Accounts(world)
-        self._channels = Channels(world)
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._manners = shared.manners
+        self._accounts = Accounts(shared)
+        self._channels = Channels(shared)
         self.runs: set[SimRun | LegacyRun] = set()
         self._calls: dict[str, Page] = {
             paths.BIDI_APPEND: self._append,
@@ -106,8 +106,8 @@ class Service:
                 request, models.public(cursor_catalogue=self._manners.cursor_catalogue)
             ),
             ("GET", PUBLIC_ME): self._me,
-            ("GET", STATS): lambda *_: as_json(200, self._world.stats.as_dict()),
-            ("GET", STEPS): lambda *_: as_json(200, {"runs": self._world.steps.as_list()}),
+            ("GET", STATS): lambda *_: as_json(200, self._shared.stats.as_dict()),
+            ("GET", STEPS): lambda *_: as_json(200, {"runs": self._shared.steps.as_list()}),
             ("POST", RESET): self._reset,
             ("POST", REVOKE): self._revoke,
         }
@@ -134,7 +134,7 @@ class Service:
             return Deaf()
         if not self._admits(request, exchange):
             return Deaf()
-        run = SimRun(self._world, exchange, request.header("x-request-id"), self._accounts.person(request.bearer).name)
+        run = SimRun(self._shared, exchange, request.header("x-request-id"), self._accounts.person(request.bearer).name)
         self._follow(run)
         return _RunInlet(run)
 
@@ -168,7 +168,7 @@ class Service:
         except BadChat as wrong:
             _end_stream(exchange, faults.bad_request(str(wrong)))
             return None
-        chat = LegacyRun(self._world, exchange, asked)
+        chat = LegacyRun(self._shared, exchange, asked)
         self._follow(chat)
         return chat
 
@@ -201,7 +201,7 @@ class Service:
 
     def _server_config(self, request: Request, _: bytes) -> Reply:
         config = ai.GetServerConfigResponse()
-        if self._world.prefer == "h2":
+        if self._shared.prefer == "h2":
             config.http2_config = ai.GetServerConfigResponse.HTTP2_CONFIG_FORCE_BIDI_ENABLED
         return as_message(request, config)
 
@@ -222,7 +222,7 @@ class Service:
     def _dashboard(self, told: dashboard.Told, request: Request, body: bytes) -> Reply:
         if request.content_type != paths.JSON_TYPE:
             return 415, "text/plain", b"expected application/json\n"
-        answer = told(self._world, self._accounts.person(request.bearer), read_object(body))
+        answer = told(self._shared, self._accounts.person(request.bearer), read_object(body))
         return as_error(answer) if isinstance(answer, ConnectError) else as_json(200, answer)
 
     def _sign_in(self, request: Request, _: bytes) -> Reply:
@@ -256,9 +256,9 @@ class Service:
         return as_message(request, listed)
 
     def _reset(self, *_: object) -> Reply:
-        self._world.steps.reset()
-        self._world.stats.reset()  # the prompt cache stays warm: what a turn costs is measured from here on
-        return as_json(200, self._world.stats.as_dict())
+        self._shared.steps.reset()
+        self._shared.stats.reset()  # the prompt cache stays warm: what a turn costs is measured from here on
+        return as_json(200, self._shared.stats.as_dict())
 
 
 # ---------------------------------------------------------------------------------------------- inlets

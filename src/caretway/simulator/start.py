@@ -13,9 +13,9 @@ from ..wire.errors import ConnectError
 from ..wire.messages import pb
 from . import admission, faults, toolbox
 from .history import read_typed, read_user
-from .manners import CLASSIC, Manners
+from .manners import Manners
 from .model_input import InputMessage, InputText, Tool
-from .model_shapes import choose
+from .model_shapes import Choice
 from .pending import Pending
 from .state import Blob, StateLedger, StateReader
 from .stats import Stats
@@ -55,8 +55,8 @@ class SimConversation:
 class Blobs:
     """The client's blob store, as seen from the server."""
 
-    def __init__(self, mail: Pending, stats: Stats) -> None:
-        self._mail = mail
+    def __init__(self, pending: Pending, stats: Stats) -> None:
+        self._pending = pending
         self._stats = stats
         self.known: dict[bytes, bytes] = {}
         self._bytes = 0
@@ -67,7 +67,7 @@ class Blobs:
             raise RunRefused(faults.bad_request(f"the conversation names more than {MAX_BLOBS} blobs"))
         for start in range(0, len(lacking), MAX_BLOBS_IN_FLIGHT):
             batch = lacking[start : start + MAX_BLOBS_IN_FLIGHT]
-            answers = await asyncio.gather(*[self._mail.get_blob(name) for name in batch])
+            answers = await asyncio.gather(*[self._pending.get_blob(name) for name in batch])
             for name, answer in zip(batch, answers, strict=True):
                 result = answer.get_blob_result
                 if not result.HasField("blob_data"):
@@ -82,7 +82,7 @@ class Blobs:
     async def store(self, blobs: Sequence[Blob]) -> None:
         for start in range(0, len(blobs), MAX_BLOBS_IN_FLIGHT):
             batch = blobs[start : start + MAX_BLOBS_IN_FLIGHT]
-            answers = await asyncio.gather(*[self._mail.set_blob(*blob) for blob in batch])
+            answers = await asyncio.gather(*[self._pending.set_blob(*blob) for blob in batch])
             for answer in answers:
                 if answer.set_blob_result.HasField("error"):
                     raise RunRefused(faults.SCRIPTED["internal"])
@@ -90,15 +90,19 @@ class Blobs:
 
 
 async def open_conversation(
-    request: pb.AgentRunRequest, mail: Pending, blobs: Blobs, request_id: str, manners: Manners = CLASSIC
+    request: pb.AgentRunRequest,
+    chosen: Choice | ConnectError,
+    pending: Pending,
+    blobs: Blobs,
+    request_id: str,
+    manners: Manners,
 ) -> SimConversation:
-    """Raises RunRefused, or EmptyTurn when the answer is to be nothing at all."""
+    """`chosen`: the model that is meant. Raises RunRefused, or EmptyTurn when the answer is to be nothing at all."""
     if not request.HasField("conversation_state"):
         raise RunRefused(faults.bad_request("Conversation state is required"))
     kind = request.action.WhichOneof("action")
     if kind not in ("user_message_action", "resume_action"):
         raise RunRefused(faults.bad_request(f"an action of kind {kind} cannot start a run"))
-    chosen = choose(request, manners)
     if isinstance(chosen, ConnectError):
         raise RunRefused(chosen)
     if chosen.empty or admission.empty_turn(request, chosen.label, manners):
@@ -116,7 +120,7 @@ async def open_conversation(
     new = list(_new_messages(action)) if kind == "user_message_action" else []
     turn = None if new else reader.last_turn()
     ledger = StateLedger(request.conversation_state, turn, request_id)
-    context = await _context(request, mail)
+    context = await _context(request, pending)
     custom = [*_custom_prompts(request), *_context_prompts(context)]
     definitions = toolbox.merged(request.mcp_tools.mcp_tools, context.tools, both=manners.tools_in_both_places)
     tools = toolbox.read_tools(definitions)
@@ -161,14 +165,14 @@ def _last_user(history: Sequence[InputMessage], new: Sequence[InputMessage]) -> 
     return pb.UserMessage(text=text)
 
 
-async def _context(request: pb.AgentRunRequest, mail: Pending) -> pb.RequestContext:
+async def _context(request: pb.AgentRunRequest, pending: Pending) -> pb.RequestContext:
     action = getattr(request.action, request.action.WhichOneof("action") or "resume_action")
     if action.HasField("request_context"):
         inline: pb.RequestContext = action.request_context
         return inline
     ask = pb.ExecServerMessage()
     ask.request_context_args.SetInParent()
-    outcome = await mail.execute(ask, f"context-{request.run_id or request.conversation_id}")
+    outcome = await pending.execute(ask, f"context-{request.run_id or request.conversation_id}")
     if outcome.messages:
         return outcome.messages[-1].request_context_result.success.request_context
     return pb.RequestContext()  # refused or thrown: then there is none

@@ -218,8 +218,7 @@ class _Writer:
 
     def _recall(self) -> str:
         history, at = self._reading.history, self._plan.at
-        new = sum(isinstance(part, InputResult) for message in history[at + 1 :] for part in message.parts)
-        return brain.recall(history, at, new)
+        return brain.recall(history, at, brain.count_results(history[at + 1 :]))
 
     def _call(self, uses: Sequence[ToolUse]) -> Step:
         lines = [f'<invoke name="{use.name}">{_spell(use.args)}</invoke>' for use in uses]

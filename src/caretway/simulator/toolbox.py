@@ -14,7 +14,10 @@ from .tokens import Piece, estimate
 def merged(
     in_run: Sequence[pb.McpToolDefinition], in_context: Sequence[pb.McpToolDefinition], *, both: bool = False
 ) -> list[pb.McpToolDefinition]:
-    """The tools of a run, each once. `both`: only those that stand in the run request and in the request context."""
+    """The tools of a run, each once: clients name the same ones in the run request and in the request context.
+
+    `both`: only those that stand in both.
+    """
     known: dict[str, pb.McpToolDefinition] = {}
     for definition in [*in_run, *in_context]:
         known.setdefault(_key(definition), definition)
@@ -29,18 +32,10 @@ def _key(definition: pb.McpToolDefinition) -> str:
 
 
 def read_tools(definitions: Iterable[pb.McpToolDefinition]) -> tuple[Tool, ...]:
-    """Clients send the same tools in the run request and in the request context: the first mention counts."""
-    tools: dict[str, Tool] = {}
-    for definition in definitions:
-        tool = Tool(
-            definition.name,
-            definition.tool_name,
-            definition.provider_identifier,
-            definition.description,
-            _read_schema(definition),
-        )
-        tools.setdefault(tool.name or tool.tool_name, tool)
-    return tuple(tools.values())
+    return tuple(
+        Tool(one.name, one.tool_name, one.provider_identifier, one.description, _read_schema(one))
+        for one in definitions
+    )
 
 
 def _read_schema(definition: pb.McpToolDefinition) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Words of the simulated model on the wire: text, thinking, streams, and the silence of long reasoning.
+"""Words of the simulated model on the wire: text, thinking, streams, and silence that costs tokens.
 
 Remembers what was said and thought since it was last taken down.
 """
@@ -15,7 +15,7 @@ from .tokens import estimate
 DELTAS_PER_COUNT: Final = 16
 DELTAS_PER_TURN: Final = 64
 PONDER_S: Final = 0.1
-"""Between two `token_delta`s of a model that thinks and tells nothing."""
+"""Between two `token_delta`s of a model that works and tells nothing."""
 
 
 class Voice:
@@ -67,13 +67,13 @@ class Voice:
             await self._breathe(number)
         self._thought.append(text)
 
-    async def ponder(self, delay_ms: float) -> None:
-        """Reasoning of which nothing is told but that it costs tokens."""
+    async def ponder(self, delay_ms: float, *, reasoning: bool = True) -> None:
+        """Reasoning, or a call that is being written, of which nothing is told but that it costs tokens."""
         left = delay_ms / 1000
         while left > 0:
             await asyncio.sleep(min(left, PONDER_S))
             left -= PONDER_S
-            self._meter.said(1, reasoning=True)
+            self._meter.said(1, reasoning=reasoning)
             self._exchange.write(updates.tokens(1))
 
     def close_thought(self) -> None:

@@ -52,6 +52,11 @@ class TextReader:
         self._held_chars = 0
 
     @property
+    def listens(self) -> bool:
+        """The inner turn's events are wanted."""
+        return not self.over and self.ended is None
+
+    @property
     def said(self) -> str:
         """All that the model said since it was corrected."""
         return "".join(self._said)
@@ -59,7 +64,7 @@ class TextReader:
     def feed(self, batch: Sequence[Event]) -> list[Event]:
         out: list[Event] = []
         for event in batch:
-            if self.over or self.ended is not None:
+            if not self.listens:
                 break
             self._read(event, out)
         return out

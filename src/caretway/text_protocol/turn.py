@@ -1,17 +1,14 @@
 """A turn whose upstream speaks text only: it listens to the inner turn, and its reader makes events of the words.
 
-All of that happens in the callback that brought the words. Only a correction is a task: a wrong call is told to the
-model when upstream keeps its conversation, and shown as text otherwise. While this turn's own buffer is full nothing is
-taken from the inner turn, whose buffer then holds upstream back.
+All of that happens in the callback that brought the words (`core/outer_turn.py`). Only a correction is a task: a wrong
+call is told to the model when upstream keeps its conversation, and shown as text otherwise.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
 
 from ..core.errors import ErrorKind, GatewayError
-from ..core.event_buffer import EventBuffer
-from ..core.events import TERMINAL
+from ..core.events import TERMINAL, Event
+from ..core.outer_turn import OuterTurn
 from ..core.request import Text, ToolResult
 from ..core.turn import Snapshot, Turn
 from ..tasks import spawn
@@ -20,19 +17,13 @@ from .reader import TextReader
 
 Correct = Callable[[Snapshot, str, Sequence[BadCall]], Awaitable[Turn]]
 """(the conversation so far, what the model said, its wrong calls) -> the turn that goes on."""
-AHEAD_BYTES: Final = 64 * 1024
-"""How far this turn reads ahead of its reader. The inner turn has a buffer of its own behind that."""
 
 
-class TextTurn:
+class TextTurn(OuterTurn):
     def __init__(self, inner: Turn, reader: TextReader, correct: Correct) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._reader = reader
         self._correct = correct
-        self._buffer = EventBuffer(AHEAD_BYTES, on_drained=self._hear_soon)
-        self.listen, self.take = self._buffer.listen, self._buffer.take
-        self._correcting: asyncio.Task[None] | None = None
-        self._closed = False
         self._follow(inner)
 
     async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = ()) -> None:
@@ -42,57 +33,35 @@ class TextTurn:
         """None after calls: upstream's memory may hold less, or more, than the calls that were made."""
         return None if self._reader.calls else self._inner.snapshot()
 
-    def close(self) -> None:
-        self._closed = True
-        self._inner.close()
-        self._buffer.close()
-
-    async def aclose(self) -> None:
-        self.close()
-        await self._inner.aclose()
-
     # ---- the inner turn
 
-    def _follow(self, inner: Turn) -> None:
-        self._inner = inner
-        inner.listen(self._hear)
-        self._hear()
+    @property
+    def _listens(self) -> bool:
+        return self._reader.listens
 
-    def _hear_soon(self) -> None:
-        asyncio.get_running_loop().call_soon(self._hear)
-
-    def _hear(self) -> None:
-        """Something can be taken from the inner turn, and this one has room for it."""
+    def _digest(self, batch: list[Event]) -> list[Event]:
         reader = self._reader
-        if self._closed or self._buffer.full or self._correcting is not None or reader.over:
-            return
-        try:
-            batch = self._inner.take()
-            events = reader.feed(batch)
-            if reader.ended is not None:
-                kept = self._inner.snapshot()
-                if kept is None:
-                    events += reader.give_up()
-                else:
-                    self._correcting = spawn(self._corrected(kept), "correct-text-calls")
-            elif reader.over and not isinstance(batch[-1], TERMINAL):
-                self._inner.close()  # at the first word behind its calls
-        except Exception as failure:
-            self._buffer.close(failure)
-            return
-        self._buffer.put(events)
+        events = reader.feed(batch)
+        if reader.ended is not None:
+            kept = self._inner.snapshot()
+            if kept is None:
+                events += reader.give_up()
+            else:
+                spawn(self._corrected(kept), "correct-text-calls")
+        elif reader.over and not isinstance(batch[-1], TERMINAL):
+            self._inner.close()  # at the first word behind its calls
+        return events
 
     async def _corrected(self, kept: Snapshot) -> None:
         reader = self._reader
         try:
             await self._inner.aclose()
             following = await self._correct(kept, reader.said, reader.wrong)
-        except Exception as failure:
+        except Exception as failure:  # whatever it is: the reader waits for an answer, and nobody waits for this task
             self._buffer.close(failure)
             return
         if self._closed:
             await following.aclose()
             return
         reader.corrected()
-        self._correcting = None
         self._follow(following)

@@ -16,16 +16,17 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from ..core.errors import ErrorKind, GatewayError
+from .exchange import Header
 
 KEY_PREFIX: Final = "cw-"
 MIN_KEY_CHARS: Final = 16
 ANY: Final = "*"
+SEND_KEY: Final = "Send your Cursor API key as `Authorization: Bearer KEY` or `x-api-key: KEY`."
+"""The hint where every client brings an account of its own."""
 
 _KEY_HEADERS: Final = ("x-caretway-key", "x-api-key")
 _PREFLIGHT_AGE_S: Final = b"600"
 _METHODS: Final = b"GET, HEAD, POST, DELETE"
-
-Header = tuple[bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +85,9 @@ def admit(access: Access, scheme: str, headers: Mapping[str, str], *, keyless: b
     return Admitted(_caller(access.keys, headers), answer)
 
 
-def preflight(access: Access, method: str, scheme: str, headers: Mapping[str, str]) -> tuple[Header, ...] | None:
-    """The answer to a browser that asks first; None when the request is no such question. Raises GatewayError."""
-    if method != "OPTIONS" or "origin" not in headers or "access-control-request-method" not in headers:
+def preflight(access: Access, scheme: str, headers: Mapping[str, str]) -> tuple[Header, ...] | None:
+    """The answer to a browser that asks first; None when this OPTIONS is no such question. Raises GatewayError."""
+    if "origin" not in headers or "access-control-request-method" not in headers:
         return None
     admitted = admit(access, scheme, headers, keyless=True)  # browsers send no key here
     wanted = headers.get("access-control-request-headers", "*")

@@ -32,7 +32,7 @@ class AccessLayer:
         if self._trace is not None:
             response.observe(TraceRecorder(self._trace, request))
         if request.method == "OPTIONS":
-            asked = preflight(self._access, request.method, request.scheme, request.headers)
+            asked = preflight(self._access, request.scheme, request.headers)
             if asked is not None:
                 response.send(NO_CONTENT, b"", asked)
                 return None

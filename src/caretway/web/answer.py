@@ -9,12 +9,12 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from ..core.errors import ErrorKind, GatewayError
 from ..core.events import AgentActivity, Event, TurnFailed, TurnStarted
 from ..dialects import Dialect, Encoder, ResponseMeta
-from ..dialects.sse import LINE_SEPARATOR, NEXT_LINE, PARAGRAPH_SEPARATOR, one_line
+from ..dialects.sse import one_line
 from ..sessions.response import Response
 from .errors import send_error
 from .exchange import Header, ResponseWriter, header_text
@@ -24,7 +24,7 @@ _SSE_HEADERS: tuple[Header, ...] = (
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 )
-_QUIET = (TurnStarted, AgentActivity)
+_QUIET: Final = frozenset({TurnStarted, AgentActivity})
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +208,7 @@ class StreamedAnswer(Answer):
             else:
                 data = encoder.feed(events)
                 if data:  # not all that comes is shown, and a client must not take that for silence
-                    if LINE_SEPARATOR in data or PARAGRAPH_SEPARATOR in data or NEXT_LINE in data:
+                    if not data.isascii():
                         data = one_line(data)
                     self._writer.write(data)
                     self._spoken = self._loop.time()
@@ -261,7 +261,7 @@ class StreamedAnswer(Answer):
 
 
 def _real(events: list[Event]) -> bool:
-    return any(not isinstance(event, _QUIET) for event in events)
+    return not _QUIET.issuperset(map(type, events))
 
 
 def _shown(events: list[Event]) -> bool:

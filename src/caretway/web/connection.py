@@ -369,7 +369,9 @@ class ClientConnection(asyncio.Protocol):
             response.close_after()
             return
         if response is None or not response.started:
-            self._transport.write(early_error(self._server.handler.refuse, self._reader.url, error))
+            reader = self._reader
+            refusal = early_error(self._server.handler.refuse, reader.url, error, head_only=reader.head_only)
+            self._transport.write(refusal)
         if self._transport.can_write_eof():
             self._transport.write_eof()
         self._lingers = True

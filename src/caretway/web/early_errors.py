@@ -31,11 +31,11 @@ class _Collected:
     def abort(self) -> None: ...
 
 
-def early_error(refuse: Refuse, url: bytes, error: GatewayError) -> bytes:
-    """The bytes of a refusal to a client whose request could not be read."""
+def early_error(refuse: Refuse, url: bytes, error: GatewayError, *, head_only: bool = False) -> bytes:
+    """The bytes of a refusal to a client whose request could not be read. `head_only`: it asked for a head alone."""
     transport = _Collected()
     path = url.decode("latin-1").partition("?")[0]
-    refuse(path, ResponseWriter(transport, keep_alive=False, chunked=False), error)
+    refuse(path, ResponseWriter(transport, keep_alive=False, chunked=False, head_only=head_only), error)
     return transport.written
 
 

@@ -10,7 +10,10 @@ from http import HTTPStatus
 from types import MappingProxyType
 from typing import Final, Protocol
 
+from .deadlines import NEVER
+
 Header = tuple[bytes, bytes]
+"""Name and value."""
 
 _STATUS_LINES: Final = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode("ascii") for status in HTTPStatus
@@ -57,7 +60,6 @@ class TrafficObserver(Protocol):
 
 
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
-_NEVER: Final = float("inf")
 
 
 class HttpRequest:
@@ -164,7 +166,7 @@ class ResponseWriter:
         """Nobody waits for anything any more."""
         self._on_writable = None
         if not self.complete:
-            self._transport.wake_at(_NEVER, None)
+            self._transport.wake_at(NEVER, None)
 
     def send(
         self, status: int, body: bytes, headers: Iterable[Header] = (), *, content_type: bytes = b"application/json"

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Final
 
-Header = tuple[bytes, bytes]
+from .exchange import Header
 
 VERSIONS: Final = ("1.0", "1.1")
 _ONCE: Final = (b"host", b"origin", b"authorization", b"x-api-key", b"x-caretway-key", b"transfer-encoding")

@@ -4,12 +4,11 @@ It describes what this gateway reads of the three APIs, not all that their owner
 everywhere and reported in `x-caretway-ignored`. The paths come from the rows of `routes`; the schemas are here.
 """
 
-import re
 from collections.abc import Iterable
 from typing import Any, Final
 
 from ..dialects.routes import Operation
-from .route_table import Route, paths_of
+from .route_table import PARAMETER, Route, paths_of
 
 Schema = dict[str, Any]
 
@@ -237,9 +236,6 @@ _HEADERS: Final = [
 ]
 
 
-_PARAMETER: Final = re.compile(r"\{(\w+)(?::path)?\}")
-
-
 def _answer(description: str, schema: str, *, stream: bool = False) -> Schema:
     if not schema:
         return {"description": description, "content": {"text/plain": {}}}
@@ -266,7 +262,7 @@ def _operation(route: Route, operation: Operation, suffix: str) -> Schema:
         "operationId": operation.id + suffix,
         "summary": operation.summary,
         "parameters": [
-            *(_path(name) for name in _PARAMETER.findall(route.path)),
+            *(_path(parameter[1]) for parameter in PARAMETER.finditer(route.path)),
             *(_HEADERS if operation.turn else ()),
         ],
         "responses": answers,
@@ -282,7 +278,7 @@ def _path(name: str) -> Schema:
 
 def _paths(routes: Iterable[Route]) -> Schema:
     return {
-        _PARAMETER.sub(r"{\1}", path): {
+        PARAMETER.sub(r"{\1}", path): {
             method.lower(): _operation(route, operation, suffix) for method, operation in route.operations.items()
         }
         for route in routes

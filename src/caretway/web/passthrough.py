@@ -16,13 +16,13 @@ from typing import Final
 
 from ..core.errors import ErrorKind, GatewayError
 from ..tasks import spawn
+from .access import SEND_KEY
 from .exchange import HttpRequest
 from .tenant import AccountUse, Tenant
 
 MAX_KEY_CHARS: Final = 4096
 REFUSED_FOR_S: Final = 60.0
 MAX_REFUSED: Final = 1024
-SEND_KEY: Final = "Send your Cursor API key as `Authorization: Bearer KEY` or `x-api-key: KEY`."
 
 OpenTenant = Callable[[str], AbstractAsyncContextManager[Tenant]]
 """Cursor API key -> its tenant; raises GatewayError when the key is not accepted. Closing it ends its turns."""
@@ -75,14 +75,13 @@ class TenantPerKey:
     def parked(self) -> int:
         return sum(place.tenant.sessions.parked for place in self._places.values() if place.tenant is not None)
 
-    @property
-    def accounts(self) -> int:
-        return len(self._places)
-
     @asynccontextmanager
     async def resolve(self, request: HttpRequest, account: AccountUse) -> AsyncIterator[Tenant]:
+        if account is AccountUse.NONE:
+            yield self.default
+            return
         key = client_key(request.headers, self._is_ours)
-        if account is AccountUse.NONE or (account is AccountUse.IF_SENT and key is None):
+        if account is AccountUse.IF_SENT and key is None:
             yield self.default
             return
         if key is None:

@@ -12,7 +12,7 @@ import httptools
 
 from ..core.errors import ErrorKind, GatewayError, bad_request
 from .body import Bodies
-from .exchange import HttpRequest
+from .exchange import Header, HttpRequest
 from .head import head_problem, head_size, without_upgrade
 from .limits import ConnectionLimits
 
@@ -92,11 +92,12 @@ class RequestReader:
         self._bodies = bodies
         self._scheme = scheme
         self._parser = httptools.HttpRequestParser(self)
-        self._lines: list[tuple[bytes, bytes]] = []
+        self._lines: list[Header] = []
         """The head's headers, names in lower case."""
         self._headers: dict[str, str] = {}
         """The same, of a repeated one the last."""
         self._header_count = 0
+        """How many lines, without a call for every header."""
         self._body: list[bytes] = []
         self._body_bytes = 0
         self._upgrading = False
@@ -131,6 +132,11 @@ class RequestReader:
         self._upgrading = False
         self._parser = httptools.HttpRequestParser(self)
         self._parser.feed_data(head)
+
+    @property
+    def head_only(self) -> bool:
+        """The request is a HEAD, as far as it was read: a method is known when its URL begins."""
+        return bool(self.url) and self._parser.get_method() == b"HEAD"
 
     def drop_body(self) -> None:
         """What has come of it is not wanted any more, or somebody else holds it now."""

@@ -26,7 +26,8 @@ MAX_PATH: Final = 4096
 """Characters of a path that could mean something. Longer ones are not looked at closely."""
 _SLASHES: Final = re.compile("/{2,}")
 _PREFIXES: Final = re.compile(f"^(?:{PREFIX}){{2,}}(?=/|$)")
-_PARAMETER: Final = re.compile(r"\{(\w+)(:path)?\}")
+PARAMETER: Final = re.compile(r"\{(\w+)(:path)?\}")
+"""One parameter in the path of a row: its name, and whether it is the rest of the path."""
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _OPTIONS: Final = Operation("options", "The methods of a path", "Nothing; see the Allow header")
 
@@ -74,7 +75,7 @@ class Route:
     """By method. HEAD is taken wherever GET is, OPTIONS everywhere."""
     handler: Handler
     prefixed: bool = True
-    """ServedPaths below `/v1`, too."""
+    """Served below `/v1`, too."""
     account: AccountUse = AccountUse.REQUIRED
     keyless: frozenset[str] = frozenset()
     """Methods that need no key of the gateway."""
@@ -118,7 +119,7 @@ class RouteTable:
         for route in self.routes:
             if route.dialect:
                 self._owners[_first_segment(route.path)] = route.dialect
-            if _PARAMETER.search(route.path):
+            if PARAMETER.search(route.path):
                 self._patterns.append((_pattern(route), route, _matches(route)))
             else:
                 for path in paths_of(route):
@@ -190,7 +191,7 @@ async def _tell_methods(call: HttpCall) -> None:
 
 def _pattern(route: Route) -> re.Pattern[str]:
     pattern, at = "", 0
-    for parameter in _PARAMETER.finditer(route.path):
+    for parameter in PARAMETER.finditer(route.path):
         pattern += re.escape(route.path[at : parameter.start()])
         pattern += f"(?P<{parameter[1]}>{'.+' if parameter[2] else '[^/]+'})"
         at = parameter.end()

@@ -13,8 +13,6 @@ from . import endpoints
 from .route_table import Route, RouteTable
 from .tenant import AccountUse
 
-_NO_ACCOUNT: Final = AccountUse.NONE
-
 OWN: Final = (
     Route(
         "/models",
@@ -42,7 +40,7 @@ OWN: Final = (
         {"GET": Operation("healthz", "A sign of life, without a key", "`alive`, or `ready` when signed in")},
         endpoints.alive,
         prefixed=False,
-        account=_NO_ACCOUNT,
+        account=AccountUse.NONE,
         keyless=frozenset({"GET", "HEAD"}),
     ),
     Route(
@@ -50,20 +48,20 @@ OWN: Final = (
         {"GET": Operation("metrics", "Counters for Prometheus", "The counters, as text", schema="")},
         endpoints.metrics,
         prefixed=False,
-        account=_NO_ACCOUNT,
+        account=AccountUse.NONE,
     ),
     Route(
         "/openapi.json",
         {"GET": Operation("openapi", "This document", "The OpenAPI document of this gateway")},
         endpoints.openapi,
         prefixed=False,
-        account=_NO_ACCOUNT,
+        account=AccountUse.NONE,
     ),
     Route(
         "/",
         {"GET": Operation("root", "Where to look", "The gateway's name and its paths")},
         endpoints.index,
-        account=_NO_ACCOUNT,
+        account=AccountUse.NONE,
         keyless=frozenset({"HEAD"}),
     ),
 )

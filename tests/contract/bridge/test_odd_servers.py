@@ -216,7 +216,7 @@ async def test_a_client_that_hangs_up_cancels_the_call() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.5):
                 await client.chat(call("echo", "hi"), stream=True)
-        while client.gateway.sessions.live or _calls():
+        while client.gateway.tenants.live or _calls():
             await asyncio.sleep(0.02)
 
 

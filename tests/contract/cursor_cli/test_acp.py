@@ -2,13 +2,20 @@
 
 import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from caretway.backends.cursor_cli.backend import CliSetup, CursorCliBackend
+from caretway.backends.cursor_cli.limits import CliLimits
+from caretway.core.events import Event, TextDelta, TurnEnded, TurnFailed
+from caretway.core.request import Message, Role, Text, TurnRequest
+from caretway.core.turn import Turn
 from contract.cursor_cli.stand_in import CliClient, StandIn, cli_gateway
 from contract.gateways import CHAT, tool
+from receiving import receive
 
 LOOK = [tool("look", "what")]
 
@@ -133,6 +140,32 @@ async def test_permissions_and_questions_are_answered(tmp_path: Path) -> None:
         assert (await client.chat(shell)).text == "rejected by the client"
     async with cli_gateway(tmp_path, "acp", cli_mode="agent", cli_force=True) as client:
         assert (await client.chat(shell)).text == "simulated shell of make"
+
+
+async def whole(turn: Turn) -> list[Event]:
+    events: list[Event] = []
+    while not events or not isinstance(events[-1], TurnEnded | TurnFailed):
+        events += await receive(turn)
+    return events
+
+
+async def test_a_process_that_a_slow_reader_held_back_is_free_for_the_next_turn(tmp_path: Path) -> None:
+    """The end of the first turn fills its buffer, and nobody reads it: that holds back no other turn."""
+    stand_in = StandIn(tmp_path).install()
+    limits = CliLimits(buffer_bytes=2048, processes=1)
+    setup = CliSetup(str(stand_in.program), os.environ, tmp_path / "data", "test", transport="acp", limits=limits)
+    backend = CursorCliBackend(setup)
+
+    async def start(prompt: str) -> Turn:
+        return await backend.start(TurnRequest("sim-auto", (Message(Role.USER, (Text(prompt),)),)))
+
+    unread, read = await start("sim: say one"), await start("sim: say two")
+    assert TextDelta("two") in await whole(read)
+    assert TextDelta("one") in await whole(unread), "what was not read is still there"
+    assert len(stand_in.starts("acp")) == 1
+    for turn in (unread, read):
+        await turn.aclose()
+    await backend.aclose()
 
 
 async def test_images(tmp_path: Path) -> None:

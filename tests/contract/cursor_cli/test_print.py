@@ -12,8 +12,9 @@ import pytest
 
 from caretway.backends.cursor_cli.backend import CliSetup, CursorCliBackend
 from caretway.backends.cursor_cli.limits import CliLimits
-from caretway.core.events import TextDelta, TurnEnded, TurnFailed
+from caretway.core.events import Event, TextDelta, TurnEnded, TurnFailed
 from caretway.core.request import Message, Role, Text, TurnRequest
+from caretway.core.turn import Turn
 from contract.cursor_cli.stand_in import CliClient, StandIn, cli_gateway
 from contract.gateways import CHAT, tool
 from receiving import receive
@@ -290,8 +291,7 @@ async def test_an_answer_is_whole_though_its_process_ended_long_before_it_was_re
     events = list(await receive(turn))
     await gone(stand_in)
     await asyncio.sleep(0.2)
-    while not isinstance(events[-1], TurnEnded | TurnFailed):
-        events += await receive(turn)
+    events += await whole(turn)
     await turn.aclose()
     await backend.aclose()
     assert isinstance(events[-1], TurnEnded)
@@ -304,6 +304,48 @@ async def test_a_process_that_stays_is_killed_with_its_group(tmp_path: Path, fau
         answer = await client.chat(f"sim: say done\nsim-agent: {fault}")
         assert answer.text == "done"
         await gone(client.stand_in)
+
+
+@pytest.mark.parametrize("state", ["not begun", "queued", "being started", "running", "ended"])
+async def test_a_close_without_waiting_gives_the_only_slot_back(tmp_path: Path, state: str) -> None:
+    stand_in = StandIn(tmp_path).install()
+    limits = CliLimits(processes=1)
+    setup = CliSetup(str(stand_in.program), os.environ, tmp_path / "data", "test", transport="print", limits=limits)
+    backend = CursorCliBackend(setup)
+
+    async def start(script: str) -> Turn:
+        return await backend.start(TurnRequest(model="sim-auto", messages=(Message(Role.USER, (Text(script),)),)))
+
+    closed = [await start("sim: say word" if state == "ended" else "sim: say word\nsim: mute")]
+    match state:
+        case "queued":
+            await receive(closed[0])
+            closed.insert(0, await start("sim: say word"))
+        case "being started":
+            while not backend.nursery.live:
+                await asyncio.sleep(0)
+        case "running":
+            await receive(closed[0])
+        case "ended":
+            await whole(closed[0])
+        case _:
+            pass
+    for turn in closed:
+        turn.close()
+        turn.close()
+    following = await start("sim: say next")
+    assert TextDelta("next") in await whole(following)
+    for turn in (*closed, following):
+        await turn.aclose()
+    await gone(stand_in)
+    await backend.aclose()
+
+
+async def whole(turn: Turn) -> list[Event]:
+    events: list[Event] = []
+    while not events or not isinstance(events[-1], TurnEnded | TurnFailed):
+        events += await receive(turn)
+    return events
 
 
 async def test_silence_ends_a_turn(tmp_path: Path) -> None:

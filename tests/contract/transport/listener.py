@@ -1,10 +1,11 @@
-"""A RunHandler that writes down what it hears and lets a test wait for it."""
+"""A RunHandler that writes down what it hears and lets a test wait for it, and runs that every transport must carry."""
 
 import asyncio
 from collections.abc import Callable
 
 from caretway.core.errors import GatewayError
-from caretway.cursor_transport.ports import RunHandler
+from caretway.cursor_transport.ports import RunHandler, Transport
+from caretway.wire.envelope import End
 
 PATIENCE_S = 20.0
 
@@ -60,6 +61,35 @@ class Listener:
 
 
 def _fits_the_port(listener: Listener) -> RunHandler:
+    return listener
+
+
+async def count_down(transport: Transport) -> Listener:
+    """A run with a peer that gives numbers back: the next one is sent in the very callback that brought the last."""
+    listener = Listener()
+    run = await transport.open_run("r", {}, listener)
+
+    def answer(frame: bytes) -> None:
+        if not isinstance(frame, End):
+            run.send(b"%d" % (int(frame) - 1))
+
+    listener.react = answer
+    run.send(b"50")
+    assert await listener.ended() is None
+    assert listener.payloads[:2] == [b"50", b"49"]
+    assert isinstance(listener.frames[-1], End)
+    return listener
+
+
+async def close_after_one(transport: Transport) -> Listener:
+    """A run that heard one message, was closed twice, and was written to after that."""
+    listener = Listener()
+    run = await transport.open_run("r", {}, listener)
+    run.send(b"x")
+    await listener.heard(1)
+    run.close()
+    run.close()
+    run.send(b"into the void")
     return listener
 
 

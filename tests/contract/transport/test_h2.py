@@ -16,13 +16,13 @@ from caretway.cursor_transport.dial import socket_dial
 from caretway.cursor_transport.h2_transport import H2Transport
 from caretway.cursor_transport.limits import MIB, TransportLimits
 from caretway.tasks import spawn
-from caretway.wire.envelope import COMPRESSED, End, pack
+from caretway.wire.envelope import COMPRESSED, pack
 from caretway.wire.errors import write_end
 from caretway.wire.paths import RUN
 
 from .h2_client import HEADERS, client, echo_twenty
 from .h2_peer import H2Site, PeerStream, Script, h2_site, in_process
-from .listener import Listener, soon
+from .listener import Listener, count_down, soon
 
 # -- full duplex -------------------------------------------------------------------------------------------------------
 
@@ -114,18 +114,7 @@ async def test_an_answer_given_inside_the_callback_leaves_at_once() -> None:
                 stream.message(payload)
 
     async with h2_site(Countdown()) as site, client(site) as transport:
-        listener = Listener()
-        run = await transport.open_run("r", {}, listener)
-
-        def answer(frame: bytes) -> None:
-            if not isinstance(frame, End):
-                run.send(b"%d" % (int(frame) - 1))
-
-        listener.react = answer
-        run.send(b"50")
-        assert await listener.ended() is None
-        assert listener.payloads[:2] == [b"50", b"49"]
-        assert isinstance(listener.frames[-1], End)
+        await count_down(transport)
         await soon(lambda: site.streams[0].half_closed)  # we end our half when the server ended its own
 
 

@@ -16,19 +16,13 @@ from caretway.wire.errors import ConnectError, write_unary
 
 from .h2_client import client, echo_twenty
 from .h2_peer import PeerStream, Script, h2_site
-from .listener import Listener, soon
+from .listener import Listener, close_after_one, soon
 from .raw_peer import raw_site
 
 
 async def test_close_resets_the_stream_and_nothing_more_is_heard() -> None:
     async with h2_site(Script()) as site, client(site) as transport:
-        listener = Listener()
-        run = await transport.open_run("r", {}, listener)
-        run.send(b"x")
-        await listener.heard(1)
-        run.close()
-        run.close()
-        run.send(b"into the void")
+        listener = await close_after_one(transport)
         await soon(lambda: site.streams[0].reset_code == ErrorCodes.CANCEL)
         await echo_twenty(transport)  # the connection lives on, and everything before this has been read
         assert (listener.payloads, listener.closings) == ([b"x"], [])

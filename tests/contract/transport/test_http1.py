@@ -11,12 +11,12 @@ from caretway.cursor_transport.dial import tcp_dial
 from caretway.cursor_transport.http1_transport import Http1Transport
 from caretway.cursor_transport.limits import KIB, MIB, TransportLimits
 from caretway.cursor_transport.ports import Transport
-from caretway.wire.envelope import End, pack
+from caretway.wire.envelope import pack
 from caretway.wire.errors import ConnectError, write_unary
 from caretway.wire.paths import BIDI_APPEND, RUN_SSE
 
 from .http1_peer import Http1Script, Http1Site, PeerRequest, PeerRun, http1_site
-from .listener import Listener, soon
+from .listener import Listener, close_after_one, count_down, soon
 
 
 @asynccontextmanager
@@ -114,17 +114,7 @@ async def test_an_answer_given_inside_the_callback_leaves_at_once() -> None:
                 run.message(payload)
 
     async with http1_site(Countdown()) as site, client(site) as transport:
-        listener = Listener()
-        run = await transport.open_run("r", {}, listener)
-
-        def answer(frame: bytes) -> None:
-            if not isinstance(frame, End):
-                run.send(b"%d" % (int(frame) - 1))
-
-        listener.react = answer
-        run.send(b"50")
-        assert await listener.ended() is None
-        assert isinstance(listener.frames[-1], End)
+        await count_down(transport)
         again = Listener()
         await transport.open_run("r2", {}, again)
         assert len(site.connections) == 2  # both were kept
@@ -167,13 +157,7 @@ async def test_a_paused_run_stops_alone() -> None:
 
 async def test_close_drops_the_response_and_nothing_more_is_heard() -> None:
     async with http1_site(Http1Script()) as site, client(site) as transport:
-        listener = Listener()
-        run = await transport.open_run("r", {}, listener)
-        run.send(b"x")
-        await listener.heard(1)
-        run.close()
-        run.close()
-        run.send(b"into the void")
+        listener = await close_after_one(transport)
         await soon(lambda: site.runs["r"].request.connection.lost)
         assert (listener.payloads, listener.closings) == ([b"x"], [])
         assert site.runs["r"].numbers == [0]

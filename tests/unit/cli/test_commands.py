@@ -247,6 +247,7 @@ def test_models_json() -> None:
         "id": "sim-think",
         "name": "Thinker",
         "aliases": [],
+        "stands_for": "",
         "reasoning": True,
         "context_window": 1000,
         "max_context_window": None,

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from threading import Event
 from types import TracebackType
-from typing import Literal, Self
+from typing import Self
 
 import pytest
 
@@ -20,7 +20,7 @@ from caretway.cli.terminal import Style
 from caretway.config import Settings
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.request import TurnRequest
-from caretway.core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Turn
+from caretway.core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Standing, Turn
 from caretway.tasks import spawn
 from caretway.web.access import reachable_from_outside
 
@@ -30,7 +30,7 @@ URL = "http://127.0.0.1:32124"
 
 class StandInBackend:
     name = "simulator"
-    standing: Literal["official", "unofficial", "simulated"] = "simulated"
+    standing: Standing = "simulated"
     abilities = Abilities()
 
     def __init__(self, trouble: GatewayError | None = None) -> None:
@@ -70,7 +70,7 @@ class StandInGateway:
         turns: Turns = Turns(),  # noqa: B008 - a value
     ) -> None:
         self.backend = backend
-        self.sessions = turns
+        self.tenants = turns
         self._stopped_by = stopped_by
         self._output = output
         self.printed = ""

@@ -78,6 +78,29 @@ async def test_pieces_of_one_go_are_told_together() -> None:
     assert (taken, upstream.asked) == ([3], ["hold", "go on"])
 
 
+async def test_a_piece_that_is_told_soon_weighs_nothing_until_its_reader_leaves_it() -> None:
+    upstream, taken = Upstream(limit=0), []
+    buffer = upstream.buffer
+    buffer.listen(lambda: taken.extend(buffer.take()))
+    for word in "abc":
+        buffer.put_soon([TextDelta(word)])
+        await asyncio.sleep(0)
+    assert (len(taken), upstream.asked) == (3, [])
+    buffer.listen(lambda: None)
+    buffer.put_soon([TextDelta("d")])
+    assert upstream.asked == []
+    await asyncio.sleep(0)
+    assert (upstream.asked, buffer.full) == (["hold"], True)
+    assert (buffer.take(), upstream.asked) == ([TextDelta("d")], ["hold", "go on"])
+
+
+async def test_a_closed_buffer_is_never_full() -> None:
+    upstream = Upstream(limit=0)
+    upstream.buffer.listen(upstream.buffer.close)
+    upstream.buffer.put([TextDelta("a")])
+    assert (upstream.asked, upstream.buffer.full) == ([], False)
+
+
 async def test_what_is_to_be_told_soon_is_not_told_after_the_close() -> None:
     told: list[int] = []
     buffer = EventBuffer(0)

@@ -21,8 +21,9 @@ from caretway.core.events import (
 )
 from caretway.core.request import Message, Role, Text, ToolCall, ToolResult
 from caretway.mcp_bridge.steps import Activity, BridgedStep, StepPhase, StepReader
+from turns import called
 
-from .scripted import Tools, called
+from .scripted import Tools
 
 QUICK = "mcp__s__quick"
 RAN = AgentActivity("s: quick")

@@ -24,8 +24,9 @@ from caretway.core.turn import Abilities, Turn
 from caretway.loop_guard.history import loop_guard
 from caretway.mcp_bridge.backend import Offer, Terms
 from receiving import receive
+from turns import PARKING, called, reply_of
 
-from .scripted import PARKING, TEXT, ScriptedBackend, ScriptedTurn, Tools, bridged, called, request, response
+from .scripted import TEXT, ScriptedBackend, ScriptedTurn, Tools, bridged, request
 
 QUICK, SLOW = "mcp__s__quick", "mcp__s__slow"
 
@@ -62,24 +63,24 @@ def heard(inner: ScriptedBackend) -> list[ToolResult]:
     """Every result that the model was given, in order."""
     if inner.abilities.parks:
         return [one for results, _ in inner.turns[0].submitted for one in results]
-    return [part for message in inner.started[-1].messages for part in message.parts if isinstance(part, ToolResult)]
+    return [part for message in inner.requests[-1].messages for part in message.parts if isinstance(part, ToolResult)]
 
 
 async def test_a_bridged_call_is_run_and_not_shown(abilities: Abilities) -> None:
     inner = ScriptedBackend(paused_or_ended(calls_and_ends(TextDelta("Let me see."), *called("1", QUICK)), abilities))
     inner.abilities = abilities
     turn = await started(inner, Tools(), "read")
-    reply = await response(turn)
+    reply = await reply_of(turn)
     assert (reply.text, reply.calls, reply.paused) == ("Let me see.\n\ndone", (), False)
     assert heard(inner) == [result("1", "quick says {}")]
-    assert [tool.name for tool in inner.started[0].tools] == ["read", QUICK, SLOW]
-    assert inner.started[0].bridged == {QUICK, SLOW}
+    assert [tool.name for tool in inner.requests[0].tools] == ["read", QUICK, SLOW]
+    assert inner.requests[0].bridged == {QUICK, SLOW}
 
 
 async def test_several_steps_are_one_response(abilities: Abilities) -> None:
     steps: list[list[Event]] = [[*called(str(n), QUICK, f'{{"n":{n}}}'), TurnPaused()] for n in range(5)]
     inner = ScriptedBackend(paused_or_ended([*steps, [TextDelta("done"), TurnEnded()]], abilities), abilities)
-    assert (await response(await started(inner, Tools()))).text == "done"
+    assert (await reply_of(await started(inner, Tools()))).text == "done"
     assert [one.call_id for one in heard(inner)] == ["0", "1", "2", "3", "4"]
 
 
@@ -87,15 +88,15 @@ async def test_a_mixed_step_parks_for_the_client(abilities: Abilities) -> None:
     steps = calls_and_ends(*called("1", QUICK), *called("2", "read", '{"p":1}'))
     inner, tools = ScriptedBackend(paused_or_ended(steps, abilities), abilities), Tools()
     turn = await started(inner, tools, "read")
-    first = await response(turn)
+    first = await reply_of(turn)
     assert (first.paused, first.calls) == (True, (ToolCall("2", "read", '{"p":1}'),))
     await turn.submit([result("2", "a file")], [Text("and hurry")])
-    assert (await response(turn)).text == "done"
+    assert (await reply_of(turn)).text == "done"
     assert sorted(heard(inner), key=lambda one: one.call_id) == [result("1", "quick says {}"), result("2", "a file")]
     if abilities.parks:
         assert inner.turns[0].submitted[0][1] == [Text("and hurry")]
     else:
-        told = inner.started[-1].messages
+        told = inner.requests[-1].messages
         assert told[1] == Message(Role.ASSISTANT, (ToolCall("1", QUICK, "{}"), ToolCall("2", "read", '{"p":1}')))
         assert told[-1] == Message(Role.USER, (Text("and hurry"),))
 
@@ -104,9 +105,9 @@ async def test_bridged_results_wait_with_the_parked_turn(abilities: Abilities) -
     steps = calls_and_ends(*called("1", SLOW), *called("2", "read"))
     inner, tools = ScriptedBackend(paused_or_ended(steps, abilities), abilities), Tools()
     turn = await started(inner, tools, "read")
-    assert (await response(turn)).paused
+    assert (await reply_of(turn)).paused
     await turn.submit([result("2", "a file")])  # at once: the response waits for the slow one, not this call
-    answer = asyncio.ensure_future(response(turn))
+    answer = asyncio.ensure_future(reply_of(turn))
     await asyncio.sleep(0)
     assert not answer.done()
     tools.go.set()
@@ -148,7 +149,7 @@ async def test_closing_cancels_the_calls() -> None:
     with pytest.raises(GatewayError) as closed:
         await waiting
     assert closed.value.kind is ErrorKind.CANCELLED
-    assert (tools.cancelled, inner.turns[0].closed) == (["1"], True)
+    assert tools.cancelled == ["1"] and inner.turns[0].closed
     with pytest.raises(GatewayError):
         await turn.submit([])
 
@@ -166,9 +167,9 @@ async def test_an_inner_failure_is_passed_on_and_cancels() -> None:
 
 async def test_a_turn_that_is_gone_is_said_so() -> None:
     """Nothing ran here: the client's own history is all there is to tell anew."""
-    inner = ScriptedBackend([ScriptedTurn(calls_and_ends(*called("2", "read")), refuses=True)])
+    inner = ScriptedBackend([ScriptedTurn(calls_and_ends(*called("2", "read")), lost=True)])
     turn = await started(inner, Tools(), "read")
-    await response(turn)
+    await reply_of(turn)
     with pytest.raises(GatewayError) as gone:
         await turn.submit([result("2", "a file")])
     assert gone.value.kind is ErrorKind.TURN_GONE
@@ -177,11 +178,11 @@ async def test_a_turn_that_is_gone_is_said_so() -> None:
 async def test_a_step_of_both_whose_run_is_gone_is_told_to_a_new_one() -> None:
     both = calls_and_ends(*called("1", QUICK), *called("2", "read"))
     again = ScriptedTurn([[TextDelta("done"), TurnEnded()]])
-    inner, tools = ScriptedBackend([ScriptedTurn(both, refuses=True), again]), Tools()
+    inner, tools = ScriptedBackend([ScriptedTurn(both, lost=True), again]), Tools()
     turn = await started(inner, tools, "read")
-    await response(turn)
+    await reply_of(turn)
     await turn.submit([result("2", "a file")])
-    assert (await response(turn)).text == "done"
+    assert (await reply_of(turn)).text == "done"
     assert tools.running == ["1"]
 
 
@@ -190,7 +191,7 @@ async def test_several_inner_turns_are_the_context_of_the_last_and_the_cost_of_a
     counted = Usage(20, 3, cache_read_tokens=8, run=RunUsage(20, 3, 8))
     second: list[Event] = [TextDelta("done"), UsageReported(counted), TurnEnded()]
     inner = ScriptedBackend([ScriptedTurn([first]), ScriptedTurn([second])], TEXT)
-    reply = await response(await started(inner, Tools()))
+    reply = await reply_of(await started(inner, Tools()))
     assert reply.usage == Usage(20, 5, cache_read_tokens=8, run=RunUsage(30, 5, 8, steps=2))
     assert inner.turns[0].closed
 
@@ -201,7 +202,7 @@ async def test_the_steps_of_one_inner_run_are_one_answer() -> None:
     run = RunUsage(33, 5, steps=2)
     second: list[Event] = [TextDelta("done"), UsageReported(Usage(20, 3, run=run)), TurnEnded()]
     inner = ScriptedBackend([ScriptedTurn([[*first, TurnPaused()], second])], PARKING)
-    reply = await response(await started(inner, Tools()))
+    reply = await reply_of(await started(inner, Tools()))
     assert reply.usage == Usage(20, 5, estimated=True, run=run)
 
 
@@ -210,7 +211,7 @@ async def test_the_loop_guard_is_asked(abilities: Abilities) -> None:
     steps: list[list[Event]] = [[*called(str(n), QUICK), TurnPaused()] for n in range(6)]
     inner = ScriptedBackend(paused_or_ended(steps, abilities), abilities)
     turn = await bridged(inner, Tools(), guard=loop_guard(2)).start(request())
-    reply = await response(turn)
+    reply = await reply_of(turn)
     assert reply.error is not None
     assert reply.error.kind is ErrorKind.TOOL_LOOP
     told = [one.text for one in heard(inner)]
@@ -241,7 +242,7 @@ WANTED: list[tuple[Offer, TurnRequest, bool]] = [
 async def test_when_tools_are_offered(offer: Offer, asked: TurnRequest, wanted: bool) -> None:
     inner = ScriptedBackend([ScriptedTurn([])])
     turn = await bridged(inner, Tools(), Terms(offer)).start(asked)
-    assert (inner.started[0] == asked) is not wanted
+    assert (inner.requests[0] == asked) is not wanted
     assert (turn is inner.turns[0]) is not wanted  # nothing stands in the way of a turn without bridged tools
 
 
@@ -250,7 +251,7 @@ async def test_a_backend_without_tools_gets_none() -> None:
     backend = bridged(inner, Tools())
     assert backend.abilities == Abilities()
     await backend.start(request())
-    assert inner.started == [request()]
+    assert inner.requests == [request()]
 
 
 async def test_a_backend_that_cannot_park_seems_to(abilities: Abilities) -> None:
@@ -267,39 +268,39 @@ async def test_a_lost_run_is_told_the_bridged_results_and_runs_no_tool_twice() -
     """Between the result and the answer the inner run is lost: only this turn knows that the tool ran."""
     lost = ScriptedTurn([[*called("1", QUICK), TurnPaused()], [Recovered("fresh run", "stalled", 1), GONE]])
     tools, inner = Tools(), ScriptedBackend([lost, ScriptedTurn([[TextDelta("done"), TurnEnded()]])])
-    reply = await response(await started(inner, tools))
+    reply = await reply_of(await started(inner, tools))
     assert (reply.text, reply.error) == ("done", None)
-    told = inner.started[1]
+    told = inner.requests[1]
     assert [part for message in told.messages for part in message.parts if isinstance(part, ToolResult)] == [
         result("1", "quick says {}")
     ]
-    assert (told.reopened, lost.closed) == (1, True)
+    assert (told.reopened, lost.closed) == (1, 1)
 
 
 async def test_results_that_a_lost_run_cannot_take_are_told_to_a_new_one() -> None:
-    lost = ScriptedTurn([[*called("1", QUICK), TurnPaused()]], refuses=True)
+    lost = ScriptedTurn([[*called("1", QUICK), TurnPaused()]], lost=True)
     inner = ScriptedBackend([lost, ScriptedTurn([[TextDelta("done"), TurnEnded()]])])
-    reply = await response(await started(inner, Tools()))
+    reply = await reply_of(await started(inner, Tools()))
     assert (reply.text, reply.error) == ("done", None)
-    assert [message.role for message in inner.started[1].messages] == [Role.USER, Role.ASSISTANT, Role.TOOL]
+    assert [message.role for message in inner.requests[1].messages] == [Role.USER, Role.ASSISTANT, Role.TOOL]
 
 
 async def test_the_clients_results_after_a_bridged_step_are_told_to_a_new_run() -> None:
     lost = ScriptedTurn([[*called("1", QUICK), TurnPaused()], [*called("2", "read"), TurnPaused()]])
     inner = ScriptedBackend([lost, ScriptedTurn([[TextDelta("done"), TurnEnded()]])])
     turn = await started(inner, Tools(), "read")
-    assert (await response(turn)).paused
-    lost.refuses = True
+    assert (await reply_of(turn)).paused
+    lost.lost = True
     await turn.submit([result("2", "text")])
-    reply = await response(turn)
+    reply = await reply_of(turn)
     assert (reply.text, reply.error) == ("done", None)
-    given = [part for message in inner.started[1].messages for part in message.parts if isinstance(part, ToolResult)]
+    given = [part for message in inner.requests[1].messages for part in message.parts if isinstance(part, ToolResult)]
     assert given == [result("1", "quick says {}"), result("2", "text")]
 
 
 async def test_a_run_that_is_lost_before_any_bridged_call_is_the_sessions_business() -> None:
     inner = ScriptedBackend([ScriptedTurn([[GONE]])])
-    reply = await response(await started(inner, Tools()))
+    reply = await reply_of(await started(inner, Tools()))
     assert reply.error is not None
     assert reply.error.kind is ErrorKind.TURN_GONE
 
@@ -322,4 +323,4 @@ async def test_a_call_begins_though_nobody_reads() -> None:
     while not script.submitted:
         await asyncio.sleep(0)
     assert tools.running == ["1"]
-    assert (await response(turn)).text == "done"
+    assert (await reply_of(turn)).text == "done"

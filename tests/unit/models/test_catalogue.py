@@ -1,14 +1,13 @@
 """The model list as clients and requests see it."""
 
 from collections.abc import Sequence
-from typing import Literal
 
 import pytest
 from msgspec import structs
 
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.request import Message, Role, Text, TurnRequest
-from caretway.core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Turn
+from caretway.core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Standing, Turn
 from caretway.models.catalogue import FRESH_S, MAX_MEANT, MAX_MEANT_CHARS, ModelCatalogue
 from unit.models.cursor_list import BASES, SLUGS
 from unit.models.lists import LISTED
@@ -20,7 +19,7 @@ class Listing:
     """A backend of which only the model list is asked."""
 
     name = "listing"
-    standing: Literal["official", "unofficial", "simulated"] = "simulated"
+    standing: Standing = "simulated"
     abilities = Abilities()
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ import pytest
 from caretway.core.turn import ModelInfo, ModelVariant
 from caretway.models.variants import choose_variant, default_variant, parameter_values, written
 from caretway.models.wishes import NO_WISH, Wish
-from unit.models.cursor_list import BASES, BY_ID
+from unit.models.cursor_list import BASES, BY_ID, BaseModel
 from unit.models.lists import info
 
 OPUS = "claude-opus-5"
@@ -40,8 +40,8 @@ def test_nearest(model: str, wish: Wish, taken: str, unmet: tuple[str, ...]) -> 
 
 
 @pytest.mark.parametrize("base", BASES, ids=lambda base: base.id)
-def test_what_is_taken_is_always_a_variant_as_it_was_listed(base: object) -> None:
-    model = info(base)  # type: ignore[arg-type]
+def test_what_is_taken_is_always_a_variant_as_it_was_listed(base: BaseModel) -> None:
+    model = info(base)
     for effort in (None, "none", "low", "high", "max"):
         for switch in (None, True, False):
             wish = Wish(effort=effort, thinking=switch, fast=switch, max_mode=switch)

@@ -58,7 +58,7 @@ async def test_its_three_pipes_and_its_status(nursery: Nursery, tmp_path: Path) 
     child.write(b"said ")
     child.write(b"and heard")
     child.close_stdin()
-    assert await listener.exit == Exit(3, "trouble\n", ours=False)
+    assert await listener.exit == Exit(3, "trouble\n")
     assert listener.heard == b"said and heard"
 
 
@@ -73,8 +73,7 @@ async def test_its_whole_group_ends_with_it(nursery: Nursery, tmp_path: Path) ->
         await asyncio.sleep(0.01)
     assert os.getsid(child.pid) == os.getpgid(int(listener.heard)) == child.pid != os.getsid(0)
     await child.aclose()
-    ended = await listener.exit
-    assert (ended.code, ended.ours) == (-signal.SIGTERM, True)
+    assert (await listener.exit).code == -signal.SIGTERM
     while _read(held) != b"":
         await asyncio.sleep(0.01)
     os.close(held)
@@ -130,8 +129,7 @@ async def test_one_that_ignores_the_polite_signal_is_killed(nursery: Nursery, tm
     await listener.spoke.wait()
     inner = int(listener.heard)
     await child.aclose()
-    ended = await listener.exit
-    assert (ended.code, ended.ours, child.alive) == (-signal.SIGKILL, True, False)
+    assert ((await listener.exit).code, child.alive) == (-signal.SIGKILL, False)
     await dead(inner)
 
 
@@ -178,7 +176,7 @@ async def test_an_endless_line_is_an_error_before_it_ends(nursery: Nursery, tmp_
     child = await nursery.start(shell("cat /dev/zero", tmp_path), listener)
     assert await refused == "a line of more than 100000 bytes"
     await child.aclose()
-    assert (await listener.exit).ours
+    assert (await listener.exit).code == -signal.SIGTERM
 
 
 async def test_one_that_dies_at_once_leaves_no_descriptor(nursery: Nursery, tmp_path: Path) -> None:
@@ -188,7 +186,7 @@ async def test_one_that_dies_at_once_leaves_no_descriptor(nursery: Nursery, tmp_
         listener = Listener()
         child = await nursery.start(shell("echo no >&2; kill -9 $$", tmp_path), listener)
         child.write(b"x" * 1_000_000)  # more than a pipe takes
-        assert await listener.exit == Exit(-signal.SIGKILL, "no\n", ours=False)
+        assert await listener.exit == Exit(-signal.SIGKILL, "no\n")
         assert not child.alive
         child.write(b"nobody hears it")
         child.close_stdin()
@@ -303,7 +301,7 @@ async def test_a_slow_reader_loses_nothing_when_the_program_ends_meanwhile(
         await asyncio.sleep(0.01)
     while len(listener.heard) < 60_000:
         await asyncio.sleep(0.15)
-        assert not child.over
+        assert not listener.exit.done()
         listener.spoke.clear()
         child.resume()
         await listener.spoke.wait()
@@ -319,7 +317,7 @@ async def test_one_that_is_told_to_end_need_not_be_resumed(nursery: Nursery, tmp
     while child.alive:
         await asyncio.sleep(0.01)
     await child.aclose()
-    assert await listener.exit == Exit(0, "", ours=False)
+    assert await listener.exit == Exit(0, "")
 
 
 async def test_closing_one_that_has_ended_kills_what_it_left_behind(
@@ -333,7 +331,7 @@ async def test_closing_one_that_has_ended_kills_what_it_left_behind(
     child = await nursery.start(shell(script, tmp_path), listener)
     while child.alive:
         await asyncio.sleep(0.01)
-    assert not child.over
+    assert not listener.exit.done()
     await child.aclose()
     assert (await listener.exit).code == 5
     await dead(int(listener.heard))

@@ -4,11 +4,12 @@ import asyncio
 import gc
 import weakref
 
-from caretway.core.events import TextDelta, TurnEnded, TurnStarted
+from caretway.core.events import TextDelta, ToolCallDelta, ToolCallStarted, TurnEnded, TurnStarted
 from caretway.sessions.drain import DRAINED_BYTES, Drain
 from caretway.sessions.response import Response
+from turns import PlayedTurn
 
-from .played import Owner, PlayedTurn, ask, live
+from .played import Owner, ask, live
 
 LONG = 3600.0
 
@@ -36,6 +37,17 @@ async def test_many_words_are_too_many() -> None:
         assert given_up == []
         turn.say(TextDelta("x" * (DRAINED_BYTES // 3)))
     turn.say(TextDelta("more"))
+    assert given_up == [response]
+
+
+async def test_the_arguments_of_calls_count() -> None:
+    given_up: list[Response] = []
+    turn = PlayedTurn(ToolCallStarted("1", "write"))
+    response = left(turn)
+    Drain(response, LONG, given_up.append)
+    for _ in range(3):
+        assert given_up == []
+        turn.say(ToolCallDelta("1", "x" * (DRAINED_BYTES // 3)))
     assert given_up == [response]
 
 

@@ -8,8 +8,9 @@ from caretway.core.request import Message, Role, Text, ToolCall, ToolResult, Too
 from caretway.sessions.lifecycle import Happening, SessionState
 from caretway.sessions.live import LiveTurn
 from caretway.sessions.transcript import Chain, tools_key
+from turns import PlayedTurn
 
-from .played import TOOLS, PlayedTurn, ask, live
+from .played import TOOLS, ask, live
 
 HI = Message(Role.USER, (Text("hi"),))
 CALLS = Message(Role.ASSISTANT, (ToolCall("call_1", "read", "{}"),))

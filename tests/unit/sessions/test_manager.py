@@ -21,11 +21,13 @@ from caretway.core.events import (
     UsageReported,
 )
 from caretway.core.request import Message, Role, SessionMode, Text, ToolCall, ToolChoice, ToolResult, TurnRequest
-from caretway.core.turn import Snapshot
-from caretway.sessions.manager import Guard, SessionLimits, Sessions
+from caretway.core.turn import Guard, Snapshot
+from caretway.sessions.drain import DRAINED_BYTES
+from caretway.sessions.manager import SessionLimits, Sessions
 from caretway.sessions.response import Response
+from turns import GONE, PlayedBackend, PlayedTurn, called
 
-from .played import GONE, PlayedBackend, PlayedTurn, ask, called
+from .played import ask
 
 HI = Message(Role.USER, (Text("hi"),))
 KEPT = Snapshot("played", b"kept")
@@ -60,7 +62,7 @@ class House:
         self.memory = memory or Memory()
         self.counted: list[tuple[str, RunUsage]] = []
         self.sessions = Sessions(
-            self.backend,  # type: ignore[arg-type]  # standing is a plain str here
+            self.backend,
             stages=(),
             limits=SessionLimits(**limits),  # type: ignore[arg-type]  # by name
             store=self.memory,
@@ -153,15 +155,20 @@ async def test_who_requires_its_session_is_told_that_it_is_gone() -> None:
     assert gone.value.kind is ErrorKind.TURN_GONE
 
 
-async def test_the_same_request_again_gets_the_same_answer() -> None:
-    """Whose client lost the answer with the calls, and asks again: it gets the same calls, and no second turn."""
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("words", ["hi", " hi\n"])
+async def test_the_same_request_again_gets_the_same_answer(large: bool, words: str) -> None:
+    """Whose client lost the answer with the calls, and asks again: it gets the same calls, and no second turn. Large
+    requests are compared elsewhere, and spelling does not count."""
     first = PlayedTurn(*called("1"), TurnPaused())
     house = House(first)
     before = calls_in(await house.sessions.open(ask(HI)))
     resumed = await house.sessions.open(after(before))
     first.say(*called("2"), TurnPaused())
     tickets = calls_in(resumed)
-    again = await house.sessions.open(after(before))
+    repeated = after(before)
+    said = (Message(Role.USER, (Text(words),)), *repeated.messages[1:])
+    again = await house.sessions.open(replace(repeated, messages=said, large=large))
     assert calls_in(again) == tickets
     assert (house.sessions.parked, len(first.submitted)) == (1, 1)
 
@@ -211,7 +218,7 @@ async def test_a_loop_ends_its_parked_turn() -> None:
 LEFT: list[tuple[str, list[Event], int, int]] = [
     ("ends by itself", [TextDelta("nearly there"), TurnEnded()], 0, 0),
     ("parks by itself", [*called("1"), TurnPaused()], 1, 1),
-    ("says too much", [TextDelta("x" * 300_000)], 0, 0),
+    ("says too much", [TextDelta("x" * DRAINED_BYTES)], 0, 0),
 ]
 
 

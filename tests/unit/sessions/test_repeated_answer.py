@@ -7,8 +7,9 @@ from caretway.core.request import Message, Role, Text, ToolCall
 from caretway.sessions.repeated_answer import REPEATER, repeated_turn
 from caretway.sessions.response import Response
 from caretway.sessions.tickets import Tickets
+from turns import PlayedTurn
 
-from .played import PlayedTurn, ask, live
+from .played import ask, live
 
 
 def test_the_events_of_an_answer() -> None:

@@ -22,8 +22,9 @@ from caretway.core.turn import Stage
 from caretway.sessions.lifecycle import Happening
 from caretway.sessions.live import LiveTurn
 from caretway.sessions.response import MAX_CALLS, Response
+from turns import GONE, PlayedTurn, called
 
-from .played import GONE, Owner, PlayedTurn, ask, called, live
+from .played import Owner, ask, live
 
 REQUIRED = ToolChoice("required")
 

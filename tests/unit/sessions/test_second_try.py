@@ -20,8 +20,9 @@ from caretway.core.recovery import Cause, Rung
 from caretway.core.request import ToolChoice
 from caretway.sessions.live import LiveTurn
 from caretway.sessions.second_try import MAX_HELD_EVENTS, MAX_RECOVERIES, SecondTry
+from turns import GONE, PlayedTurn, called
 
-from .played import GONE, PlayedTurn, ask, called, live
+from .played import ask, live
 
 START = TurnStarted()
 LOST = TurnFailed(GONE)

@@ -212,6 +212,20 @@ def test_recall_counts_before_and_after() -> None:
     assert brain.recall(history, 4, 2).startswith("1 earlier user turn and 3 tool results.")
 
 
+def test_recall_counts_words_after_results_with_their_turn() -> None:
+    """A replayed history that ends with results is asked on in words."""
+    history = [
+        user("first"),
+        called("1"),
+        result("1", "x"),
+        user("Go on."),
+        said("y"),
+        user("two"),
+        user("sim: recall"),
+    ]
+    assert brain.recall(history, 6, 0).startswith("2 earlier user turns and 1 tool result.")
+
+
 BASH = Tool(
     "x-Bash",
     "Bash",

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from caretway.simulator import catalogue, faults, models, raw_fields
-from caretway.simulator.manners import CLASSIC, LIVE
+from caretway.simulator import catalogue, faults, models
+from caretway.simulator.manners import CLASSIC, LIVE, Manners
 from caretway.simulator.model_shapes import Choice, choose
 from caretway.wire.messages import pb
 
@@ -21,19 +21,27 @@ def test_m1_the_flat_list_has_181_slugs_and_no_thinking() -> None:
 
 
 def test_m2_the_list_of_base_models_has_whole_variants() -> None:
-    fields = list(raw_fields.read(models.available()))
-    bases = [value for number, value in fields if number == 2 and isinstance(value, bytes)]
-    assert len(bases) == len(catalogue.BASES) == 35
-    opus = next(base for base in bases if raw_fields.embedded(base, 1) == b"claude-4.6-opus")
-    variants = [value for number, value in raw_fields.read(opus) if number == 30 and isinstance(value, bytes)]
-    shown = {raw_fields.embedded(variant, 9) for variant in variants}
-    assert b"claude-4.6-opus[thinking=true,context=200k,effort=high,fast=true]" in shown
-    assert len(shown) == len(variants)
+    listed = models.available()
+    assert list(listed.model_names) == [base.name for base in listed.models]
+    assert len(listed.models) == len(catalogue.BASES) == 35
+    opus = next(base for base in listed.models if base.name == "claude-4.6-opus")
+    shown = {variant.variant_string_representation for variant in opus.variants}
+    assert "claude-4.6-opus[thinking=true,context=200k,effort=high,fast=true]" in shown
+    assert len(shown) == len(opus.variants)
     public = models.public(cursor_catalogue=True)["items"]
     assert [item["id"] for item in public] == [base.id for base in catalogue.BASES]
     for item, base in zip(public, catalogue.BASES, strict=True):
         assert len(item["variants"]) == len(base.variants)
         assert sum(variant["isDefault"] for variant in item["variants"]) == 1
+
+
+@pytest.mark.parametrize("manners", [CLASSIC, LIVE], ids=lambda manners: manners.name)
+@pytest.mark.parametrize(("model", "wanted"), [("sim-think", True), ("sim-fast", False)])
+def test_the_thinking_model_thinks_in_every_profile(manners: Manners, model: str, wanted: bool) -> None:
+    effort = [pb.RequestedModel.ModelParameterValue(id="effort", value="low")] if wanted else []
+    chosen = choose(pb.AgentRunRequest(requested_model=pb.RequestedModel(model_id=model, parameters=effort)), manners)
+    assert isinstance(chosen, Choice)
+    assert models.thinks(chosen.label) == models.writes_cache(chosen.label) == wanted
 
 
 def test_every_slug_names_one_variant_of_one_model() -> None:

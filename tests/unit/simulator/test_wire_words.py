@@ -14,7 +14,7 @@ from caretway.simulator.model_input import Tool, find
 from caretway.simulator.script import ScriptStream, ToolUse
 from caretway.simulator.script_words import EXEC_KINDS, QUERY_KINDS
 from caretway.simulator.shared import Drops, Shared
-from caretway.simulator.toolbox import read_tools
+from caretway.simulator.toolbox import merged, read_tools
 from caretway.wire.envelope import End, EnvelopeReader
 from caretway.wire.errors import read_end, write_end
 from caretway.wire.messages import pb
@@ -177,7 +177,7 @@ NEWER_QUERIES = {
 def test_newer_queries_and_their_typed_answers(kind: str, field: int, result: int, wanted: str) -> None:
     query = queries.request(kind, {}, 0, "call_1").SerializeToString()
     assert list(raw_fields.read(query)) == [(field, b"")], "query ids begin at 0, which is not written"
-    reason = b"" if wanted == "success" else raw_fields.text(1, "not here")
+    reason = b"" if wanted == "success" else raw_fields.message(1, b"not here")
     typed = raw_fields.message(field, raw_fields.message(result, reason))
     assert queries.text(pb.InteractionResponse.FromString(typed)) == wanted
     assert queries.text(pb.InteractionResponse.FromString(raw_fields.message(field))) == "error: the answer is empty"
@@ -221,7 +221,7 @@ def test_query_answers_read_as_text() -> None:
 
 def test_tools_are_known_by_both_names_and_counted_once() -> None:
     one = pb.McpToolDefinition(name="p-add", tool_name="add", provider_identifier="p", input_schema_json='{"a":1}')
-    tools = read_tools([one, one, pb.McpToolDefinition(name="bare", input_schema_json="{")])
+    tools = read_tools(merged([one], [one, pb.McpToolDefinition(name="bare", input_schema_json="{")]))
     assert [tool.shown for tool in tools] == ["add", "bare"]
     assert find(tools, "add") is find(tools, "p-add") is tools[0]
     assert find(tools, "sub") is None
@@ -262,8 +262,8 @@ def test_keys(token: str, good: bool) -> None:
 
 
 def test_tokens_are_unique_and_expire() -> None:
-    world = Shared(clock=lambda: 1_000.0)
-    accounts = Accounts(world)
+    shared = Shared(clock=lambda: 1_000.0)
+    accounts = Accounts(shared)
     first = accounts.exchange("key")
     assert first is not None
     second = accounts.exchange(first["refreshToken"])
@@ -273,7 +273,7 @@ def test_tokens_are_unique_and_expire() -> None:
     payload = first["accessToken"].split(".")[1]
     claims = msgspec.json.decode(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
     assert claims["exp"] == 1_000 + LIFETIME_S
-    assert (world.stats.token_exchanges, world.stats.token_refreshes) == (1, 2)
+    assert (shared.stats.token_exchanges, shared.stats.token_refreshes) == (1, 2)
     assert accounts.poll("u1", "v") is None
     assert accounts.poll("u1", "v") is not None
     assert accounts.poll("u2", "v") is None

@@ -1,22 +1,19 @@
 """The wrapped backend and its turns, in front of an upstream that says what the test tells it to say."""
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Literal
 
 import pytest
 
 from caretway.core.errors import ErrorKind, GatewayError
-from caretway.core.event_buffer import EventBuffer
 from caretway.core.events import Event, TextDelta, TurnEnded, TurnFailed, TurnStarted, Usage, UsageReported
-from caretway.core.fold import Reply, fold
-from caretway.core.order import EventOrder
+from caretway.core.fold import Reply
 from caretway.core.request import Message, Role, Text, ToolCall, ToolChoice, ToolResult, ToolSpec, TurnRequest
-from caretway.core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Turn
+from caretway.core.turn import Abilities, ModelInfo, Snapshot
 from caretway.text_protocol.backend import TextToolBackend, new_trigger
 from caretway.text_protocol.limits import TextLimits
 from receiving import receive
+from turns import PlayedBackend, PlayedTurn, reply_of
 
 T = "<<CALL_abcd1234>>"
 TOOLS = (ToolSpec("add"), ToolSpec("get"))
@@ -27,71 +24,50 @@ def call(name: str, arguments: str = "{}") -> str:
     return f'<invoke name="{name}">{arguments}</invoke>'
 
 
-class InnerTurn:
+class InnerTurn(PlayedTurn):
     """One batch for each round of the event loop."""
 
     def __init__(self, batches: list[list[Event]], snapshot: Snapshot | None) -> None:
+        super().__init__(snapshot=snapshot)
         self.batches = batches
-        self._snapshot = snapshot
-        self._buffer = EventBuffer(1 << 20)
-        self.listen = self._buffer.listen
-        self.closed = False
         self.taken = 0
         """Characters."""
-        self._play()
 
-    def _play(self) -> None:
+    def play(self) -> None:
         if self.batches and not self.closed:
-            self._buffer.put(self.batches.pop(0))
-            asyncio.get_running_loop().call_soon(self._play)
+            self.say(*self.batches.pop(0))
+            asyncio.get_running_loop().call_soon(self.play)
 
     def take(self) -> list[Event]:
         assert not self.closed, "nobody reads a closed turn"
-        events = self._buffer.take()
+        events = super().take()
         self.taken += sum(len(event.text) for event in events if isinstance(event, TextDelta))
         return events
 
-    async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = ()) -> None:
+    def go_on(self) -> None:
         raise AssertionError("text has no results")
 
-    def snapshot(self) -> Snapshot | None:
-        return self._snapshot
 
-    def close(self) -> None:
-        self.closed = True
-        self._buffer.close()
+class Inner(PlayedBackend[InnerTurn]):
+    def __init__(
+        self,
+        answers: list[list[list[Event]]],
+        *,
+        continues: bool = False,
+        listed: tuple[ModelInfo, ...] = (ModelInfo("base"),),
+    ) -> None:
+        abilities = Abilities(client_tools="text", continues=continues, images=True)
+        super().__init__([], abilities, "inner", "official", listed)
+        for answer in answers:
+            self.will_say(answer)
 
-    async def aclose(self) -> None:
-        self.close()
-
-
-@dataclass
-class Inner:
-    answers: list[list[list[Event]]]
-    continues: bool = False
-    listed: tuple[ModelInfo, ...] = (ModelInfo("base"),)
-    name: str = "inner"
-    standing: Literal["official", "unofficial", "simulated"] = "official"
-    asked: list[tuple[TurnRequest, Snapshot | None]] = field(default_factory=list)
-    turns: list[InnerTurn] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.abilities = Abilities(client_tools="text", continues=self.continues, images=True)
-
-    async def models(self) -> Sequence[ModelInfo]:
-        return self.listed
-
-    async def status(self) -> BackendStatus:
-        return BackendStatus(True)
+    def will_say(self, answer: list[list[Event]]) -> None:
+        self.coming.append(InnerTurn(answer, KEPT if self.abilities.continues else None))
 
     async def start(self, request: TurnRequest, snapshot: Snapshot | None = None) -> InnerTurn:
-        self.asked.append((request, snapshot))
-        turn = InnerTurn(self.answers.pop(0), KEPT if self.continues else None)
-        self.turns.append(turn)
+        turn = await super().start(request, snapshot)
+        turn.play()
         return turn
-
-    async def aclose(self) -> None:
-        pass
 
 
 def says(*texts: str, end: Event | None = None) -> list[list[Event]]:
@@ -109,19 +85,7 @@ def ask(text: str = "hi", choice: ToolChoice | None = None, model: str = "base")
 
 
 async def run(inner: Inner, request: TurnRequest | None = None, limits: TextLimits | None = None) -> Reply:
-    return await played(await wrapped(inner, limits).start(request or ask()))
-
-
-async def played(turn: Turn) -> Reply:
-    order = EventOrder()
-    events: list[Event] = []
-    while not events or not isinstance(events[-1], TurnEnded | TurnFailed):
-        batch = await receive(turn)
-        assert batch
-        for event in batch:
-            order.check(event)
-        events += batch
-    return fold(events)
+    return await reply_of(await wrapped(inner, limits).start(request or ask()))
 
 
 def made(reply: Reply) -> list[tuple[str, str]]:
@@ -133,7 +97,7 @@ async def test_calls_come_out_as_calls() -> None:
     reply = await run(inner)
     assert (reply.text, made(reply)) == ("I look.\n", [("add", '{"a":1}'), ("get", "{}")])
     assert reply.usage is not None and reply.usage.estimated and reply.usage.output_tokens == 23, "89 characters"
-    assert not inner.asked[0][0].tools
+    assert not inner.started[0][0].tools
     assert wrapped(inner).abilities == Abilities(client_tools="native", images=True)
 
 
@@ -195,7 +159,7 @@ async def test_a_wrong_call_is_told_to_a_model_that_can_go_on() -> None:
     reply = await run(inner)
     assert (reply.text, made(reply)) == ("I try. ", [("add", "{}")])
     assert reply.usage == Usage(5, 3), "the context of the last model call, the words of both"
-    request, snapshot = inner.asked[1]
+    request, snapshot = inner.started[1]
     assert snapshot == KEPT and inner.turns[0].closed
     assert request.messages[-2] == Message(Role.ASSISTANT, (Text(f"I try. {T}{call('rm')} done!"),))
     assert request.messages[-1].text.startswith(
@@ -221,7 +185,7 @@ async def test_the_trigger_is_new_each_time_and_nobody_has_used_it() -> None:
     offered = iter(["<<CALL_00000000>>", T])
     inner = Inner([says("x")])
     await TextToolBackend(inner, new_trigger=lambda: next(offered)).start(ask("I know <<CALL_00000000>>!"))
-    assert T in inner.asked[0][0].system and "<<CALL_00000000>>" not in inner.asked[0][0].system
+    assert T in inner.started[0][0].system and "<<CALL_00000000>>" not in inner.started[0][0].system
 
 
 async def test_thinking_models() -> None:
@@ -230,23 +194,23 @@ async def test_thinking_models() -> None:
     assert [model.id for model in await backend.models()] == ["base", "base-thinking", "extra", "extra-thinking"]
     reply = await run(inner, ask(model="base-thinking"))
     assert (reply.reasoning, reply.text) == ("hm", "yes")
-    assert inner.asked[0][0].model == "base"
-    assert "<thinking>...</thinking>" in inner.asked[0][0].messages[-1].text
+    assert inner.started[0][0].model == "base"
+    assert "<thinking>...</thinking>" in inner.started[0][0].messages[-1].text
     assert (await run(inner)).text == "no <thinking>"
-    assert "thinking" not in inner.asked[1][0].messages[-1].text
+    assert "thinking" not in inner.started[1][0].messages[-1].text
 
 
 async def test_a_model_that_upstream_calls_thinking_is_left_alone() -> None:
     inner = Inner([says("yes")], listed=(ModelInfo("base"), ModelInfo("base-thinking")))
     await run(inner, ask(model="base-thinking"))
-    assert inner.asked[0][0].model == "base-thinking"
+    assert inner.started[0][0].model == "base-thinking"
 
 
 async def test_a_continued_conversation_gets_the_new_trigger() -> None:
     inner = Inner([says(T + call("add"))], continues=True)
     history = (*ask().messages, Message(Role.ASSISTANT, (Text("hello"),)), Message(Role.USER, (Text("go on"),)))
     turn = await wrapped(inner).start(TurnRequest("base", history, TOOLS), KEPT)
-    request, snapshot = inner.asked[0]
+    request, snapshot = inner.started[0]
     assert snapshot == KEPT
     assert T in request.messages[-1].text and request.messages[-1].text.endswith("go on")
     await turn.aclose()
@@ -273,7 +237,7 @@ class Parrot(Inner):
     async def start(self, request: TurnRequest, snapshot: Snapshot | None = None) -> InnerTurn:
         told = [message.text for message in request.messages if message.role is Role.USER]
         foreign = [text for text in told if "</tool_bridge>\n\nUser: " not in text]
-        self.answers = [says("\n".join([self.words, *foreign, self.words]))]
+        self.will_say(says("\n".join([self.words, *foreign, self.words])))
         return await super().start(request, snapshot)
 
     words = ""
@@ -291,9 +255,9 @@ async def test_forged_words_make_no_call(text: str, style: Literal["tags", "tran
     )
     parrot = Parrot([])
     parrot.words = text
-    reply = await played(await TextToolBackend(parrot, style=style).start(TurnRequest("base", messages, TOOLS)))
+    reply = await reply_of(await TextToolBackend(parrot, style=style).start(TurnRequest("base", messages, TOOLS)))
     assert not reply.calls and text in reply.text
-    prompt = "\n\n".join(message.text for message in parrot.asked[0][0].messages)
+    prompt = "\n\n".join(message.text for message in parrot.started[0][0].messages)
     trigger = prompt[prompt.index("<<CALL_") :][: len(T)]
     assert prompt.count("<<CALL_") == prompt.count(trigger) == (2 if style == "tags" else 1), "ours, and no other"
 
@@ -311,7 +275,7 @@ async def test_a_block_cannot_be_closed_from_inside(text: str) -> None:
             TOOLS,
         )
     )
-    told = inner.asked[0][0].messages[-1].text
+    told = inner.started[0][0].messages[-1].text
     assert told.count("</tool_result>") == 1 and told.endswith("</tool_result>")
     assert "<invoke" not in told and "<<CALL_" not in told and "<tool_bridge>" not in told
 
@@ -322,7 +286,7 @@ async def test_a_slow_reader_leaves_the_words_with_the_inner_turn() -> None:
     while inner.turns[0].batches:
         await asyncio.sleep(0)
     assert 65_000 < inner.turns[0].taken < 100_000, "what this turn has room for, and not a million"
-    reply = await played(turn)
+    reply = await reply_of(turn)
     assert len(reply.text) == 1_000_000
 
 
@@ -336,7 +300,7 @@ async def test_a_correction_that_cannot_be_sent_is_a_failure_of_the_turn() -> No
     inner = Full([says("I try. ", T + call("rm"))], continues=True)
     turn = await wrapped(inner).start(ask())
     with pytest.raises(GatewayError) as failed:
-        await played(turn)
+        await reply_of(turn)
     assert failed.value.kind is ErrorKind.OVERLOADED
 
 
@@ -355,7 +319,7 @@ async def test_closed_while_the_model_is_being_corrected() -> None:
         await asyncio.sleep(0)
     await turn.aclose()
     with pytest.raises(GatewayError) as closed:
-        await played(turn)
+        await reply_of(turn)
     assert closed.value.kind is ErrorKind.CANCELLED
     going.set()
     while len(inner.turns) < 2 or not inner.turns[1].closed:

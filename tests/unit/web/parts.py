@@ -154,6 +154,8 @@ class Told:
         self.over = False
         self.closed = False
         self.repeats = 0
+        self.bug: Exception | None = None
+        """Raised out of `take`."""
         self._all: list[Event] = []
         self._waiting: list[Event] = []
         self._wake: Callable[[], None] = lambda: None
@@ -166,6 +168,8 @@ class Told:
         self._wake = wake
 
     def take(self) -> list[Event]:
+        if self.bug is not None:
+            raise self.bug
         taken, self._waiting = self._waiting, []
         self._all += taken
         self.over = self.over or any(isinstance(event, TERMINAL) for event in taken)

@@ -1,5 +1,6 @@
 """Between connection and application: preflights, keys, rates, places, and the record of what passed."""
 
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -73,7 +74,9 @@ def test_a_preflight_is_answered_at_once() -> None:
     written, accepted = accept(layer(LOCKED), "OPTIONS", **page)
     assert (accepted, written.status) == (None, 204)
     assert b"access-control-allow-origin: https://app.example" in written.head
-    assert refusal(lambda: accept(layer(LOCKED), "OPTIONS")).kind is ErrorKind.ACCESS_DENIED
+    for method, headers in (("OPTIONS", {}), ("POST", page)):
+        told = refusal(partial(accept, layer(LOCKED), method, **headers))
+        assert told.kind is ErrorKind.ACCESS_DENIED, "this is no question of a browser"
 
 
 @pytest.mark.parametrize(

@@ -167,11 +167,7 @@ async def test_a_whole_answer(failed: bool) -> None:
 @pytest.mark.parametrize("kind", [StreamedAnswer, WholeAnswer])
 async def test_a_bug_ends_the_answer_and_not_the_callback(kind: type[Answer]) -> None:
     async with story(kind) as it:
-
-        def broken() -> object:
-            raise RuntimeError("bug")
-
-        it.told.take = broken  # type: ignore[method-assign,assignment]
+        it.told.bug = RuntimeError("bug")
         it.told.tell(TextDelta("one"))
         with pytest.raises(RuntimeError, match="bug"):
             await it.task
@@ -191,5 +187,13 @@ async def test_whoever_calls_it_after_the_end_finds_an_empty_shell() -> None:
 
 
 @pytest.mark.parametrize(("raw", "escaped"), [("\u2028", b"\\u2028"), ("\u2029", b"\\u2029"), ("\u0085", b"\\u0085")])
-def test_events_hold_no_separator_of_lines(raw: str, escaped: bytes) -> None:
+async def test_events_hold_no_separator_of_lines(raw: str, escaped: bytes) -> None:
     assert one_line(f"a{raw}b".encode()) == b"a" + escaped + b"b"
+    async with story() as it:
+        for word in ("first", "é, and later"):
+            it.told.tell(TextDelta(f"{word}{raw}."))
+        it.told.tell(TextDelta(f"last{raw}."), TurnEnded())
+        await it.task
+        assert raw.encode() not in it.data
+        assert it.data.count(escaped) == 3
+        assert "é".encode() in it.data

@@ -215,6 +215,34 @@ async def test_a_flood_of_requests_that_are_refused_at_once_ends_soon(line: Line
     assert socket.end == "aborted"
 
 
+WITHOUT_HOST = [
+    # the method, what it may bring behind it, whether it gets the words
+    (b"GET", b"", True),
+    (b"HEAD", b"", False),
+    (b"HEAD", b"x: " + b"a" * LIMITS.head_bytes, False),
+    (b"HEAD\x00", b"", True),
+    (b"HEADER", b"", True),
+]
+
+
+@pytest.mark.parametrize(("method", "more", "worded"), WITHOUT_HOST)
+async def test_a_head_that_cannot_be_read_gets_no_body_when_it_asks_for_none(
+    line: Line, method: bytes, more: bytes, worded: bool
+) -> None:
+    _, socket, connection = line
+    connection.data_received(method + b" / HTTP/1.1\r\n" + more + b"\r\n\r\n")
+    head, _, body = socket.said.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ") and b"content-length: 0" not in head
+    assert bool(body) == worded
+
+
+async def test_a_head_that_comes_too_slowly_gets_no_body_when_it_asks_for_none(line: Line) -> None:
+    _, socket, connection = line
+    connection.data_received(b"HEAD / HTTP/1.1\r\nHost: a\r\n")
+    connection.check(now() + LIMITS.head_timeout + 1)
+    assert socket.said.startswith(b"HTTP/1.1 400 ") and socket.said.endswith(b"\r\n\r\n")
+
+
 async def test_no_content_has_no_length(line: Line) -> None:
     _, socket, _ = line
     (await ask(line)).send(204, b"", [(b"vary", b"origin")])

@@ -20,6 +20,8 @@ def test_the_bytes_of_a_refusal() -> None:
     assert head.startswith(b"HTTP/1.1 400 Bad Request\r\ndate: ")
     assert head.endswith(b"\r\nconnection: close")
     assert body == b"/v1/messages no"
+    alone = early_error(refuse, b"/v1/messages", error, head_only=True)
+    assert b"content-length: 15" in alone and alone.endswith(b"connection: close\r\n\r\n")
 
 
 def test_a_reason_of_the_parser_is_told_and_one_of_a_callback_is_not() -> None:

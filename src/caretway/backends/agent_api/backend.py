@@ -12,7 +12,7 @@ from ...builtin_tools.policy import ToolPolicy
 from ...builtin_tools.queries import WebSearch
 from ...core.errors import ErrorKind, GatewayError
 from ...core.request import TurnRequest
-from ...core.turn import Abilities, BackendStatus, ModelInfo, Snapshot
+from ...core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Standing
 from ...cursor_transport.faults import fault_from_status
 from ...cursor_transport.heads import REQUEST_ID
 from ...cursor_transport.identity import Identity, TokenSource, checksum, new_id
@@ -38,7 +38,7 @@ class AgentSetup:
     """Everything a backend of this kind is told when it is made."""
 
     name: str
-    standing: Literal["official", "unofficial", "simulated"]
+    standing: Standing
     identity: Identity
     limits: ConversationLimits
     surroundings: RunContext

@@ -43,7 +43,7 @@ class AcpTurn:
         backend: str,
         launch: AcpLaunch,
         translator: AcpTranslator,
-        place: Slot,
+        slot: Slot,
         pool: AcpPool,
         limits: CliLimits,
         failed: Callable[[GatewayError], None],
@@ -52,7 +52,7 @@ class AcpTurn:
         self._backend = backend
         self._launch = launch
         self._translator = translator
-        self._place = place
+        self._slot = slot
         self._pool = pool
         self._limits = limits
         self._on_failure = failed
@@ -64,8 +64,8 @@ class AcpTurn:
         self._session = ""
         self._heard_at = 0.0
         self._warm: Warm | None = None
-        self._cancelled = asyncio.Event()
-        """Set when the client is gone: the prompt is to be cancelled."""
+        self._closing: asyncio.Future[None] = self._loop.create_future()
+        """Done when the client is gone: the prompt is to be cancelled."""
         self._running = spawn(self._run(), "cursor-agent-acp")
 
     # ---- the reader's side
@@ -82,10 +82,10 @@ class AcpTurn:
         return write_chat(self._backend, kept, self._launch.parent)
 
     def close(self) -> None:
-        held = self._buffer.full
         self._buffer.close()
-        self._cancelled.set()
-        if held and self._warm is not None:
+        if not self._closing.done():
+            self._closing.set_result(None)
+        if self._warm is not None:
             self._warm.agent.resume()
 
     async def aclose(self) -> None:
@@ -97,13 +97,13 @@ class AcpTurn:
 
     async def _run(self) -> None:
         try:
-            await self._unless_closed(self._place.reached())
-            if not self._cancelled.is_set():
+            await self._slot_reached()
+            if not self._closing.done():
                 await self._tried()
         except GatewayError as error:
             self._failed(error)
         finally:
-            self._place.leave()
+            self._slot.leave()
 
     async def _tried(self) -> None:
         """A process that died, or could not reach Cursor, before anything was seen is worth another one. A session that
@@ -111,7 +111,7 @@ class AcpTurn:
         try:
             await self._prompted()
         except GatewayError as error:
-            if self._shown or self._cancelled.is_set() or error.kind is not ErrorKind.UPSTREAM_DOWN or error.code:
+            if self._shown or self._closing.done() or error.kind is not ErrorKind.UPSTREAM_DOWN or error.code:
                 raise
             if self._launch.work.resume:
                 raise GatewayError(ErrorKind.TURN_GONE, "The resumed session broke off.") from error
@@ -127,6 +127,8 @@ class AcpTurn:
                 raise GatewayError(ErrorKind.UNSUPPORTED, "This build of cursor-agent takes no images.")
             kept = await self._converse(warm)
         finally:
+            self._warm = None
+            warm.agent.resume()  # a slow reader of this turn holds back no other
             if kept:
                 self._pool.give(warm)
             else:
@@ -142,7 +144,7 @@ class AcpTurn:
         else:
             await agent.load_session(work.resume, work.workspace)
             self._session = work.resume
-        if self._cancelled.is_set():
+        if self._closing.done():
             return True
         self._heard_at = self._loop.time()
         answered = agent.prompt(self._session, self._launch.prompt, self._update)
@@ -158,29 +160,27 @@ class AcpTurn:
 
     async def _answer(self, answered: "asyncio.Future[Any]") -> bool:
         """True when the prompt was answered; False when it is to be cancelled: nobody listens, or nothing is heard."""
-        closing = spawn(self._cancelled.wait(), "cursor-agent-acp-closing")
-        try:
-            while True:
-                allowed = self._limits.tool_progress if self._translator.tool_open else self._limits.progress
-                silent = 0.0 if self._buffer.full else self._loop.time() - self._heard_at
-                if silent >= allowed:
-                    self._failed(GatewayError(ErrorKind.TIMEOUT, f"cursor-agent was silent for {silent:.0f} s."))
-                    return False
-                waited: list[asyncio.Future[Any]] = [answered, closing]
-                await asyncio.wait(waited, timeout=allowed - silent, return_when=asyncio.FIRST_COMPLETED)
-                if answered.done():
-                    return True
-                if closing.done():
-                    return False
-        finally:
-            closing.cancel()
+        while True:
+            allowed = self._limits.tool_progress if self._translator.tool_open else self._limits.progress
+            silent = 0.0 if self._buffer.full else self._loop.time() - self._heard_at
+            if silent >= allowed:
+                self._failed(GatewayError(ErrorKind.TIMEOUT, f"cursor-agent was silent for {silent:.0f} s."))
+                return False
+            await self._first_of(answered, allowed - silent)
+            if answered.done():
+                return True
+            if self._closing.done():
+                return False
 
-    async def _unless_closed(self, waiting: Any) -> None:
-        reached = spawn(waiting, "cursor-agent-acp-place")
-        closing = spawn(self._cancelled.wait(), "cursor-agent-acp-closing")
-        await asyncio.wait([reached, closing], return_when=asyncio.FIRST_COMPLETED)
+    async def _slot_reached(self) -> None:
+        """Or the client is gone before."""
+        reached = spawn(self._slot.reached(), "cursor-agent-acp-slot")
+        await self._first_of(reached)
         reached.cancel()
-        closing.cancel()
+
+    async def _first_of(self, waited: "asyncio.Future[Any]", timeout: float | None = None) -> None:
+        """This one, or that the client is gone."""
+        await asyncio.wait([waited, self._closing], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
 
     def _update(self, update: Mapping[str, Any]) -> None:
         self._heard_at = self._loop.time()

@@ -17,7 +17,7 @@ from ...builtin_tools.local.workspaces import HEADER, choose_workspace
 from ...core.errors import ErrorKind, GatewayError, bad_request
 from ...core.fixed_turn import failed_turn
 from ...core.request import TurnRequest
-from ...core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Turn
+from ...core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Standing, Turn
 from ...processes.child import Command
 from ...processes.nursery import Output, run_once
 from .account import CliAccount
@@ -74,9 +74,22 @@ class CliSetup:
     """Takes secrets out of what the program says."""
 
 
+@dataclass(frozen=True, slots=True)
+class _CliOpening:
+    """What a turn begins with, whichever way it travels."""
+
+    program: Program
+    work: Work
+    prompt: Prompt
+    chat: CliChat | None
+    """The one to go on with."""
+    parent: bytes | None
+    at: Circumstances
+
+
 class CursorCliBackend:
     name = "cli"
-    standing: Literal["official", "unofficial", "simulated"] = "official"
+    standing: Standing = "official"
 
     def __init__(self, setup: CliSetup, clock: Callable[[], float] = time.time) -> None:
         limits = setup.limits
@@ -94,7 +107,7 @@ class CursorCliBackend:
         self._environment = child_environment(setup.environment, setup.api_key)
         self._slots = Slots(limits.processes, limits.queue, retry_after=limits.retry_after)
         self._scratch = Scratch(setup.data_dir / "cursor-agent" / "scratch")
-        self._ledger = ChatFiles(setup.data_dir / "cursor-agent" / "chats")
+        self._chats = ChatFiles(setup.data_dir / "cursor-agent" / "chats")
         self._account = CliAccount(
             self.ask, time.monotonic, limit=limits.auth_check, fresh=limits.auth_fresh, by_key=self._by_key
         )
@@ -136,15 +149,14 @@ class CursorCliBackend:
         if chat is not None:
             if chat != CliChat(chat.id, workspace, work.mode, via, chat.turns) or not safe_chat_id(chat.id):
                 return failed_turn(GatewayError(ErrorKind.TURN_GONE, "The chat was had in another place or mode."))
-            if not self._ledger.take(chat):
+            if not self._chats.take(chat):
                 return failed_turn(GatewayError(ErrorKind.TURN_GONE, "The chat has gone on since, or broke off."))
             work = replace(work, resume=chat.id)
         whole = render(request.messages)
         prompt = render(tail(request.messages)) if work.resume else whole
         at = Circumstances(work.model, prompt_chars=len(whole.text), now=self._clock(), clean=self._setup.clean)
-        if via == "acp":
-            return self._acp(program, work, prompt, chat, parent, at)
-        return self._print(program, work, prompt, chat, parent, at)
+        opening = _CliOpening(program, work, prompt, chat, parent, at)
+        return self._acp(opening) if via == "acp" else self._print(opening)
 
     async def aclose(self) -> None:
         await self._pool.aclose()
@@ -152,36 +164,29 @@ class CursorCliBackend:
 
     # ---- the two ways
 
-    def _print(
-        self,
-        program: Program,
-        work: Work,
-        prompt: Prompt,
-        chat: CliChat | None,
-        parent: bytes | None,
-        at: Circumstances,
-    ) -> Turn:
-        place = self._slots.join()
-        text, pictures = prompt.text, None
-        if prompt.images:
+    def _print(self, opening: _CliOpening) -> Turn:
+        work = opening.work
+        slot = self._slots.join()
+        text, pictures = opening.prompt.text, None
+        if opening.prompt.images:
             try:
-                text, pictures = self._with_files(prompt, Path(work.workspace))
+                text, pictures = self._with_files(opening.prompt, Path(work.workspace))
             except BaseException:
-                place.leave()
+                slot.leave()
                 raise
         launch = Launch(
-            self._command(program, print_arguments(work), work.workspace),
+            self._command(opening.program, print_arguments(work), work.workspace),
             text.encode("utf-8", "replace"),
-            chat or CliChat("", work.workspace, work.mode, "print"),
-            parent,
+            opening.chat or CliChat("", work.workspace, work.mode, "print"),
+            opening.parent,
             pictures,
         )
 
         def translate() -> PrintTranslator:
-            return PrintTranslator(showing=self._setup.showing, at=at, resuming=work.resume)
+            return PrintTranslator(showing=self._setup.showing, at=opening.at, resuming=work.resume)
 
         return PrintTurn(
-            self.name, launch, translate, place, self.nursery, self._setup.limits, self._failed, self._ledger.keep
+            self.name, launch, translate, slot, self.nursery, self._setup.limits, self._failed, self._chats.keep
         )
 
     def _with_files(self, prompt: Prompt, workspace: Path) -> tuple[str, Path]:
@@ -197,20 +202,13 @@ class CursorCliBackend:
         files = "\n".join(str(file) for file in sorted(folder.iterdir()))
         return f"{prompt.text}\n\nThe images are in these files; look at them:\n{files}", folder
 
-    def _acp(
-        self,
-        program: Program,
-        work: Work,
-        prompt: Prompt,
-        chat: CliChat | None,
-        parent: bytes | None,
-        at: Circumstances,
-    ) -> Turn:
-        launch = AcpLaunch(work, program.build, prompt, chat.turns if chat else 0, parent, at)
-        translator = AcpTranslator(showing=self._setup.showing, prompt_chars=at.prompt_chars)
-        place = self._slots.join()
+    def _acp(self, opening: _CliOpening) -> Turn:
+        turns = opening.chat.turns if opening.chat else 0
+        launch = AcpLaunch(opening.work, opening.program.build, opening.prompt, turns, opening.parent, opening.at)
+        translator = AcpTranslator(showing=self._setup.showing, prompt_chars=opening.at.prompt_chars)
+        slot = self._slots.join()
         return AcpTurn(
-            self.name, launch, translator, place, self._pool, self._setup.limits, self._failed, self._ledger.keep
+            self.name, launch, translator, slot, self._pool, self._setup.limits, self._failed, self._chats.keep
         )
 
     async def _takes_acp(self, program: Program, work: Work) -> bool:

@@ -48,7 +48,7 @@ class PrintTurn:
         backend: str,
         launch: Launch,
         translate: Callable[[], PrintTranslator],
-        place: Slot,
+        slot: Slot,
         nursery: AgentNursery,
         limits: CliLimits,
         failed: Callable[[GatewayError], None],
@@ -58,7 +58,7 @@ class PrintTurn:
         self._launch = launch
         self._translate = translate
         self._translator = translate()
-        self._place = place
+        self._slot = slot
         self._nursery = nursery
         self._limits = limits
         self._on_failure = failed
@@ -75,7 +75,7 @@ class PrintTurn:
         self._heard_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
-        self._beginning = spawn(self._begin(), "cursor-agent-print")
+        self._beginning = self._begin_soon()
 
     # ---- the reader's side
 
@@ -91,35 +91,53 @@ class PrintTurn:
         return write_chat(self._backend, kept, self._launch.parent)
 
     def close(self) -> None:
-        spawn(self.aclose(), "close-cursor-agent-print")
+        if self._closed:
+            return
+        self._closed = True
+        self._buffer.close()
+        self._beginning.cancel()
+        if self._child is None:
+            return  # whatever is being started ends with its task
+        if self._translator.succeeded:
+            self._child.resume()  # it ends by itself
+        else:
+            self._child.terminate()
 
     async def aclose(self) -> None:
-        if not self._closed:
-            self._closed = True
-            self._buffer.close()
-            self._beginning.cancel()
+        self.close()
         if self._child is None:
             await asyncio.wait([self._beginning])
-        if self._child is None:
-            self._leave()
         elif not self._translator.succeeded:
-            await self._child.aclose()
+            await self._child.wait()
 
     # ---- the process
+
+    def _begin_soon(self) -> "asyncio.Task[None]":
+        beginning = spawn(self._begin(), "cursor-agent-print")
+        beginning.add_done_callback(self._begun)
+        return beginning
 
     async def _begin(self) -> None:
         launch = self._launch
         try:
-            await self._place.reached()
-            self._child = child = await self._nursery.start(launch.command, self)
+            await self._slot.reached()
+            child = await self._nursery.start(launch.command, self)
         except GatewayError as error:
             self._leave()
             self._fail(error)
             return
+        if child.over:
+            return  # it died at once: `ended` knows already
+        self._child = child
         self._heard_at = self._loop.time()
         self._rearm()
         child.write(launch.prompt)
         child.close_stdin()
+
+    def _begun(self, beginning: "asyncio.Task[None]") -> None:
+        """A task that is cancelled may not even have begun: its slot is given back here."""
+        if beginning.cancelled():
+            self._leave()
 
     def data(self, data: bytes) -> None:
         """What one read brought is told as one batch."""
@@ -185,11 +203,11 @@ class PrintTurn:
         self._retries -= 1
         self._pending, self._child = [], None
         self._translator, self._lines = self._translate(), LineReader(self._limits.line_bytes)
-        self._beginning = spawn(self._begin(), "cursor-agent-print-again")
+        self._beginning = self._begin_soon()
         return True
 
     def _leave(self) -> None:
-        self._place.leave()
+        self._slot.leave()
         if self._launch.throw_away is not None:
             shutil.rmtree(self._launch.throw_away, ignore_errors=True)
 

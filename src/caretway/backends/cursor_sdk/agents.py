@@ -29,11 +29,11 @@ class AgentPosition(msgspec.Struct, frozen=True):
     """What its conversation holds, as far as anybody has said; 0: nobody has."""
 
 
-def write_place(place: AgentPosition) -> bytes:
-    return msgspec.json.encode(place)
+def write_position(position: AgentPosition) -> bytes:
+    return msgspec.json.encode(position)
 
 
-def read_place(state: bytes) -> AgentPosition | None:
+def read_position(state: bytes) -> AgentPosition | None:
     try:
         return msgspec.json.decode(state, type=AgentPosition)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -68,19 +68,19 @@ class Agents:
         self._layout.workspace(agent_id).mkdir(mode=0o700, parents=True)
         self._busy.add(agent_id)
 
-    def claim(self, place: AgentPosition) -> bool:
+    def claim(self, position: AgentPosition) -> bool:
         """For a turn that continues; False when that point of the conversation is not available."""
-        if self._idle.get(place.agent) != place.turns or not self._layout.workspace(place.agent).is_dir():
+        if self._idle.get(position.agent) != position.turns or not self._layout.workspace(position.agent).is_dir():
             return False
-        del self._idle[place.agent]
-        self._busy.add(place.agent)
+        del self._idle[position.agent]
+        self._busy.add(position.agent)
         return True
 
-    def keep(self, place: AgentPosition) -> list[str]:
+    def keep(self, position: AgentPosition) -> list[str]:
         """After a turn that ended well; returns the agents that are now one too many."""
-        self._busy.discard(place.agent)
-        (self._layout.agent(place.agent) / COUNTER).write_text(f"{place.turns}\n", encoding="ascii")
-        self._idle[place.agent] = place.turns
+        self._busy.discard(position.agent)
+        (self._layout.agent(position.agent) / COUNTER).write_text(f"{position.turns}\n", encoding="ascii")
+        self._idle[position.agent] = position.turns
         over = len(self._idle) - self._limit
         return [self._idle.popitem(last=False)[0] for _ in range(max(0, over))]
 

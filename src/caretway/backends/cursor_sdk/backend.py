@@ -10,14 +10,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from ...core.errors import KEYS_PAGE, ErrorKind, GatewayError
 from ...core.fixed_turn import failed_turn
 from ...core.request import TurnRequest
-from ...core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Turn
+from ...core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Standing, Turn
 from ...tasks import spawn
-from .agents import AgentPosition, Agents, read_place
+from .agents import AgentPosition, Agents, read_position
 from .bridge import Bridges, BridgeSetup, SdkBridge
 from .callbacks import CallbackServer
 from .compose import SystemDelivery, compose
@@ -51,7 +51,7 @@ class SdkSetup:
 
 class CursorSdkBackend:
     name = "sdk"
-    standing: Literal["official", "unofficial", "simulated"] = "official"
+    standing: Standing = "official"
     abilities = Abilities(client_tools="native", parks=True, continues=True, images=True, reasoning=True, usage=True)
 
     def __init__(self, setup: SdkSetup, clock: Callable[[], float]) -> None:
@@ -81,17 +81,17 @@ class CursorSdkBackend:
 
     async def start(self, request: TurnRequest, snapshot: Snapshot | None = None) -> Turn:
         await self._key()
-        known = read_place(snapshot.state) if snapshot is not None else None
+        known = read_position(snapshot.state) if snapshot is not None else None
         if snapshot is not None and (known is None or not self.agents.claim(known)):
             return failed_turn(
                 GatewayError(ErrorKind.TURN_GONE, "The agent of this conversation is gone or has moved on.")
             )
-        place = known or AgentPosition(str(uuid.uuid4()), 0)
+        position = known or AgentPosition(str(uuid.uuid4()), 0)
         opening = compose(request, known=known is not None, delivery=self._setup.system_delivery)
         if known is None:
-            self.agents.create(place.agent)
-        already = place.tokens if known is not None else self._unseen
-        turn = SdkTurn(self.name, place, opening, self, self._setup.limits, known_tokens=already)
+            self.agents.create(position.agent)
+        already = position.tokens if known is not None else self._unseen
+        turn = SdkTurn(self.name, position, opening, self, self._setup.limits, known_tokens=already)
         turn.parent = snapshot.parent if snapshot is not None else None
         turn.start()
         return turn
@@ -133,7 +133,7 @@ class CursorSdkBackend:
     # ---- what a turn asks for
 
     async def open(self, turn: SdkTurn) -> OpenRun:
-        agent_id, opening = turn.place.agent, turn.opening
+        agent_id, opening = turn.position.agent, turn.opening
         await self._settled(agent_id)
         bridge = await self.bridges.lease()
         agent: Any | None = None
@@ -143,7 +143,7 @@ class CursorSdkBackend:
                 (self._layout.workspace(agent_id) / RULES_FILE).write_text(opening.rules, encoding="utf-8")
             options = agent_options(opening, agent_id, self._layout, await self._key())
             async with asyncio.timeout(self._setup.open_timeout):
-                if turn.place.turns:
+                if turn.position.turns:
                     agent = await bridge.client.resume_agent(agent_id, options)
                 else:
                     agent = await bridge.client.create_agent(options)
@@ -159,7 +159,7 @@ class CursorSdkBackend:
         return OpenRun(bridge, agent, run)
 
     async def close(self, turn: SdkTurn, opened: OpenRun | None) -> None:
-        agent_id = turn.place.agent
+        agent_id = turn.position.agent
         self.callbacks.unregister(agent_id)
         if opened is not None:
             if opened.bridge.alive:
@@ -176,8 +176,8 @@ class CursorSdkBackend:
 
     def ended(self, turn: SdkTurn) -> None:
         """At once, and not when the turn is closed: a client's next message may come sooner than that."""
-        self._settling[turn.place.agent] = turn
-        if not turn.place.turns:
+        self._settling[turn.position.agent] = turn
+        if not turn.position.turns:
             self._unseen = max(0, self._unseen + turn.unseen)
         for doomed in self.agents.keep(turn.reached):
             spawn(self._erase(doomed), "erase-sdk-agent")

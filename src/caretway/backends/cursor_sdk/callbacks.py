@@ -174,7 +174,7 @@ class CallbackServer:
                 return None
             if waiting.cancelled():
                 raise BadCallback(409, "aborted", "The turn is over.")
-            return waiting.result()  # type: ignore[no-any-return]  # spawn() has no type of its own to give
+            return waiting.result()
         finally:
             waiting.cancel()
             listening.cancel()

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 from ...core.errors import ErrorKind, GatewayError
 from ...core.estimate import tokens
-from ...core.event_buffer import EventBuffer
+from ...core.event_buffer import EventBuffer, weight
 from ...core.events import (
     Event,
     ReasoningDelta,
@@ -34,7 +34,7 @@ from ...core.request import Text, ToolResult
 from ...core.tally import Tally
 from ...core.turn import Snapshot
 from ...tasks import spawn
-from .agents import AgentPosition, write_place
+from .agents import AgentPosition, write_position
 from .bridge import SdkBridge
 from .callbacks import Invocation, ToolAnswer
 from .compose import SdkOpening
@@ -59,6 +59,7 @@ class TurnLimits:
     key_check: float = 2.0
     """After this much silence the key is checked: the SDK may try again for 15 s before it says that it is bad."""
     buffer_bytes: int = 2**20
+    """Of events that wait for their reader, and of those that wait for the next response of a paused turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ class SdkTurn:
     def __init__(
         self,
         backend: str,
-        place: AgentPosition,
+        position: AgentPosition,
         opening: SdkOpening,
         host: Host,
         limits: TurnLimits,
@@ -111,7 +112,7 @@ class SdkTurn:
         known_tokens: int = 0,
     ) -> None:
         """`known_tokens`: what the model reads beside the opening, as far as it is known."""
-        self.place = place
+        self.position = position
         """The agent, and how many turns it has finished before this one."""
         self.opening = opening
         self.ended = False
@@ -128,6 +129,8 @@ class SdkTurn:
         self.listen, self.take = self._buffer.listen, self._buffer.take
         self._started = False
         self._later: list[Event] = []
+        """What came while the turn was paused: for the next response."""
+        self._later_bytes = 0
         self._calls: dict[str, SdkCall] = {}
         self._names = frozenset(tool.name for tool in opening.tools)
         self._tally = Tally(known_tokens + tokens(opening.prompt_chars))
@@ -148,7 +151,7 @@ class SdkTurn:
     @property
     def reached(self) -> AgentPosition:
         """Where the conversation is when this turn has ended."""
-        return AgentPosition(self.place.agent, self.place.turns + 1, self._translator.conversation)
+        return AgentPosition(self.position.agent, self.position.turns + 1, self._translator.conversation)
 
     # ---- the reader's side
 
@@ -169,16 +172,15 @@ class SdkTurn:
         for result in answers:
             beside = tuple(extra) if result is answers[-1] else ()
             open_calls[result.call_id].answer.set_result(tool_answer(result, beside))
-        held, self._later = self._later, []
-        for event in held:
-            self._show(event)
+        held, self._later, self._later_bytes = self._later, [], 0
+        self._show(held)
         self._reveal()
         self._tick()
 
     def snapshot(self) -> Snapshot | None:
         if not self.ended:
             return None
-        return Snapshot(self._backend, write_place(self.reached), parent=self.parent)
+        return Snapshot(self._backend, write_position(self.reached), parent=self.parent)
 
     def close(self) -> None:
         self._begin_closing()
@@ -210,7 +212,7 @@ class SdkTurn:
         """Both who carries the run and who closes the turn want to know: a failure is a value here."""
         try:
             return await self._host.open(self)
-        except Exception as failure:
+        except Exception as failure:  # whatever it is: raised again where the run is carried
             return failure
 
     async def _carry(self) -> None:
@@ -237,7 +239,7 @@ class SdkTurn:
             self._fail(await _why_broken(failure, bridge))
         except sdk_errors() as failure:
             self._fail(fault(failure))
-        except Exception:
+        except Exception:  # a bug of ours or the SDK's: nobody waits for this task, so the reader is told
             log.exception("a run failed unexpectedly")
             self._fail(GatewayError(ErrorKind.INTERNAL, "The gateway failed; its log has the details."))
         finally:
@@ -255,10 +257,11 @@ class SdkTurn:
         if record.sdk_message is None and record.result is None:
             return  # a sign of life of the bridge: no progress
         self._progressed = self._loop.time()
-        for event in self._translator.feed(record):
+        events = self._translator.feed(record)
+        for event in events:
             if isinstance(event, TextDelta | ReasoningDelta):
                 self._spoken += len(event.text)
-            self._show(event)
+        self._show(events)
         if self._pause_timer is not None:
             self._settle()
 
@@ -298,7 +301,7 @@ class SdkTurn:
             for event in call.events:
                 if isinstance(event, ToolCallReady):
                     self._tally.called(event.name, event.arguments)
-                self._show(event)
+            self._show(call.events)
         if waiting or open_already:
             self._settle()
 
@@ -313,27 +316,27 @@ class SdkTurn:
     def _pause(self) -> None:
         self._pause_timer = None
         if self._phase is SdkPhase.RUNNING:
-            self._show(UsageReported(self._tally.paused()))
-            self._show(TurnPaused())
+            self._show([UsageReported(self._tally.paused()), TurnPaused()])
             self._phase = SdkPhase.PAUSED
 
     # ---- events out
 
-    def _show(self, event: Event) -> None:
-        if self._phase is SdkPhase.OVER:
+    def _show(self, events: list[Event]) -> None:
+        """A terminal event is the last of them."""
+        if self._phase is SdkPhase.OVER or not events:
             return
-        if self._phase is SdkPhase.PAUSED and not isinstance(event, TurnFailed):
-            self._later.append(event)  # for the next response: this one has ended
-            return
+        last = events[-1]
         if self._phase is SdkPhase.PAUSED:
-            self._over()  # submit() will say that the turn is gone
+            if isinstance(last, TurnFailed):
+                self._over()  # submit() will say that the turn is gone
+            else:
+                self._show_later(events)
             return
-        events: list[Event] = [event]
-        if not self._started and not isinstance(event, TurnFailed):
+        if not self._started and not isinstance(last, TurnFailed):
             self._started = True
-            events = [TurnStarted(self._tally.expected), event]
+            events = [TurnStarted(self._tally.expected), *events]
         self._buffer.put_soon(events)
-        match event:
+        match last:
             case TurnEnded():
                 self.ended = True
                 self._over()
@@ -345,8 +348,16 @@ class SdkTurn:
             case _:
                 pass
 
+    def _show_later(self, events: list[Event]) -> None:
+        """This response has ended. A run that says too much for the next one is given up, and its history replayed."""
+        self._later += events
+        self._later_bytes += sum(map(weight, events))
+        if self._later_bytes > self._limits.buffer_bytes:
+            self._later = []
+            self.close()
+
     def _fail(self, failure: GatewayError) -> None:
-        self._show(TurnFailed(failure))
+        self._show([TurnFailed(failure)])
 
     def _over(self) -> None:
         self._phase = SdkPhase.OVER

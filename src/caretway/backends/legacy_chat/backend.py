@@ -1,10 +1,9 @@
 """The legacy chat call as a Backend: text in, text out. Models and sign-in are those of the Agent API beside it."""
 
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 from ...core.request import TurnRequest
-from ...core.turn import Abilities, Backend, BackendStatus, ModelInfo, Snapshot
+from ...core.turn import Abilities, Backend, BackendStatus, ModelInfo, Snapshot, Standing
 from ...cursor_transport.identity import Identity, TokenSource, checksum, new_id
 from ...cursor_transport.ports import Listening, RunHandler, Transport
 from ...wire import paths
@@ -14,7 +13,7 @@ from .turn import ChatLimits, ChatTurn
 
 class LegacyChatBackend:
     name = "legacy-chat"
-    standing: Literal["official", "unofficial", "simulated"] = "unofficial"
+    standing: Standing = "unofficial"
     abilities = Abilities(client_tools="text")
 
     def __init__(

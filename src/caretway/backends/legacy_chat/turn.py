@@ -15,6 +15,7 @@ from ...core.event_buffer import EventBuffer
 from ...core.events import Event, TextDelta, TurnEnded, TurnFailed, TurnStarted
 from ...core.request import Text, ToolResult
 from ...core.turn import Snapshot
+from ...cursor_transport.deadline_timer import DeadlineTimer
 from ...cursor_transport.faults import fault_from_connect
 from ...cursor_transport.ports import Listening, RunHandler
 from ...tasks import spawn
@@ -45,7 +46,6 @@ class ChatTurn:
         self._open = open_stream
         self._limits = limits
         self._renewable = renewable
-        self._loop = asyncio.get_running_loop()
         self._buffer = EventBuffer(limits.buffer_bytes, self._hold_back, self._go_on)
         self.listen, self.take = self._buffer.listen, self._buffer.take
         self._started = False
@@ -54,7 +54,7 @@ class ChatTurn:
         self._closed = False
         self._attempt = 0
         self._stream: Listening | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._silence = DeadlineTimer(asyncio.get_running_loop())
         self._opening = spawn(self._try(refused=False), "legacy-chat-attempt")
 
     # ---- the reader's side
@@ -153,9 +153,7 @@ class ChatTurn:
         self._buffer.put([*before, event])
 
     def _give_up_stream(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._silence.cancel()
         if self._stream is not None:
             self._stream.close()
             self._stream = None
@@ -164,11 +162,10 @@ class ChatTurn:
 
     def _watch(self) -> None:
         """While the reader is slow, silence is ours and not upstream's."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if not (self._over or self._closed or self._buffer.full):
-            self._timer = self._loop.call_later(self._limits.progress, self._late)
+        if self._over or self._closed or self._buffer.full:
+            self._silence.cancel()
+        else:
+            self._silence.set(self._limits.progress, self._late)
 
     def _late(self) -> None:
         fault = GatewayError(

@@ -4,7 +4,7 @@ Does not know who executes a tool. Schemas are passed on unchanged; only their o
 """
 
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Final
 
 from ...core.errors import bad_request
 from ...core.request import ToolChoice, ToolSpec
@@ -12,7 +12,6 @@ from ..fields import (
     FieldPath,
     an_array,
     an_object,
-    invalid_value,
     missing,
     needed_string,
     optional_bool,
@@ -20,13 +19,9 @@ from ..fields import (
     unsupported,
     wrong_type,
 )
+from ..openai_choice import choice_mode
 from ..tool_names import check_declared, check_unique, needed_name
 
-_MODES: Final[dict[str, Literal["auto", "none", "required"]]] = {
-    "auto": "auto",
-    "none": "none",
-    "required": "required",
-}
 _FIELDS: Final = frozenset({"tools", "functions", "tool_choice", "function_call", "parallel_tool_calls"})
 _FORMS: Final = "'auto', 'none', 'required' or {'type': 'function', 'function': {'name': ...}}"
 
@@ -78,7 +73,7 @@ def _choose(value: object, tools: tuple[ToolSpec, ...], parallel: bool) -> tuple
     if value is None:
         return tools, ToolChoice(parallel=parallel)
     if isinstance(value, str):
-        return tools, ToolChoice(_mode(value, "tool_choice", tools), parallel=parallel)
+        return tools, ToolChoice(choice_mode(value, "tool_choice", tools, _FORMS), parallel=parallel)
     if not isinstance(value, dict):
         raise wrong_type("tool_choice", _FORMS, value)
     kind = needed_string(value, "type", "tool_choice")
@@ -107,28 +102,19 @@ def _allowed(
         names.add(name)
     left = tuple(tool for tool in tools if tool.name in names)
     mode = optional_string(allowed, "mode", param) or "auto"
-    return left, ToolChoice(_mode(mode, f"{param}.mode", left), parallel=parallel)
+    return left, ToolChoice(choice_mode(mode, f"{param}.mode", left, _FORMS), parallel=parallel)
 
 
 def _legacy_choice(value: object, tools: tuple[ToolSpec, ...]) -> ToolChoice:
     if value is None:
         return ToolChoice(parallel=False)
     if isinstance(value, str):
-        return ToolChoice(_mode(value, "function_call", tools), parallel=False)
+        return ToolChoice(choice_mode(value, "function_call", tools, _FORMS), parallel=False)
     if not isinstance(value, dict):
         raise wrong_type("function_call", "'auto', 'none' or {'name': ...}", value)
     name = needed_string(value, "name", "function_call")
     check_declared(name, tools, "function_call.name")
     return ToolChoice("named", name, parallel=False)
-
-
-def _mode(value: str, param: str, tools: tuple[ToolSpec, ...]) -> Literal["auto", "none", "required"]:
-    mode = _MODES.get(value)
-    if mode is None:
-        raise invalid_value(param, f"use {_FORMS}, not {value[:60]!r}.")
-    if mode == "required" and not tools:
-        raise invalid_value(param, "a tool call is required, and the request declares no tool.")
-    return mode
 
 
 def _named(holder: Mapping[str, object], param: str) -> str:

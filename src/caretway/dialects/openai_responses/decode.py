@@ -28,7 +28,7 @@ from ..headers import bridge, session_mode, workspace
 from ..leftovers import ARRAY, NUMBER, OBJECT, WHOLE, WORD, Idle, idle_names, listable, unknown_names
 from .echo import RequestEcho
 from .items import ItemReader, Placed, kind_of_item
-from .store import Lookup, ResponseStore
+from .store import ResponseStore, StoreReader
 from .tools import decode_tools
 
 _IDLE: Final[dict[str, Idle]] = {
@@ -102,10 +102,10 @@ def decode(body: object, headers: Mapping[str, str], store: ResponseStore) -> Tu
     _refuse_unserved(body)
     box, tools, choice = decode_tools(body)
     previous = optional_string(body, "previous_response_id") or None
-    lookup = Lookup(store)
-    asked = _input(body.get("input"), lookup, optional=previous is not None)
+    stored = StoreReader(store)
+    asked = _input(body.get("input"), stored, optional=previous is not None)
     reader = ItemReader(box)
-    messages = reader.read([*_before(previous, lookup), *asked])
+    messages = reader.read([*_before(previous, stored), *asked])
     if not messages:
         raise bad_request("'input' must not be empty.", param="input", code="invalid_value")
     instructions = _instructions(body.get("instructions"))
@@ -168,7 +168,7 @@ def _refuse_unserved(body: Mapping[str, object]) -> None:
 # ---- what is asked
 
 
-def _input(value: object, lookup: Lookup, *, optional: bool) -> list[Placed]:
+def _input(value: object, stored: StoreReader, *, optional: bool) -> list[Placed]:
     """The items of this request, references replaced by what they refer to."""
     if value is None:
         if optional:
@@ -183,30 +183,30 @@ def _input(value: object, lookup: Lookup, *, optional: bool) -> list[Placed]:
         raise wrong_type("input", "a string or an array of items", value)
     if not value and not optional:
         raise bad_request("'input' must have at least one item.", param="input", code="invalid_value")
-    return [_resolved(one, FieldPath("", "input", i), lookup) for i, one in enumerate(value)]
+    return [_resolved(one, FieldPath("", "input", i), stored) for i, one in enumerate(value)]
 
 
-def _resolved(value: object, at: FieldPath, lookup: Lookup) -> Placed:
+def _resolved(value: object, at: FieldPath, stored: StoreReader) -> Placed:
     item = an_object(value, at)
     if kind_of_item(item, at) != "item_reference":
         return at, item
     name = needed_string(item, "id", at)
-    stored = lookup.item(name)
-    if stored is None:
+    kept = stored.item(name)
+    if kept is None:
         raise bad_request(
             f"Item with id {name[:80]!r} not found.",
             hint="Send the item itself; only items of responses that are still stored can be referenced.",
             param=f"{at}.id",
             code="item_not_found",
         )
-    return at, stored
+    return at, kept
 
 
-def _before(previous: str | None, lookup: Lookup) -> list[Placed]:
+def _before(previous: str | None, stored: StoreReader) -> list[Placed]:
     """All items up to the response that the request continues."""
     if previous is None:
         return []
-    items = lookup.chain(previous)
+    items = stored.chain(previous)
     if items is None:
         raise bad_request(
             f"Previous response with id {previous[:80]!r} not found.",

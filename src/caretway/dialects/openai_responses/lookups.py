@@ -1,14 +1,14 @@
 """Requests about earlier responses: look one up, list its input, delete it. No turn is needed."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from ...core.errors import ErrorKind, GatewayError
 from ..fields import unsupported
 from ..routes import DialectRoute, Lookup, Operation
-from .store import ResponseStore, Stored
+from .store import ResponseStore, Stored, StoreReader
 
 ROUTES: Final = (
     DialectRoute(
@@ -60,9 +60,7 @@ def _show(stored: Stored, store: ResponseStore) -> bytes:
 
 def _list_input(stored: Stored, store: ResponseStore) -> bytes:
     """Everything the answer was made from, the newest first, as this API lists by default."""
-    chain = store.chain(stored.id) or [stored]
-    items: list[Any] = [item for one in chain[:-1] for item in (*one.input_items(), *one.output_items())]
-    items = [*items, *chain[-1].input_items()][::-1]
+    items = StoreReader(store).sources(stored)[::-1]
     ends = {"first_id": items[0]["id"], "last_id": items[-1]["id"]} if items else {"first_id": None, "last_id": None}
     return _json({"object": "list", "data": items, **ends, "has_more": False})
 

@@ -118,7 +118,7 @@ class ResponseStore:
             return True
 
 
-class Lookup:
+class StoreReader:
     """What one request reads from the store. A response is read once, however many of its items are needed. Their total
     size is limited like a request's."""
 
@@ -142,6 +142,12 @@ class Lookup:
         if chain is None:
             return None
         return [item for stored in chain for items in self._open(stored) for item in items]
+
+    def sources(self, stored: Stored) -> list[Item]:
+        """All items that a response was made from, as far as they are still there."""
+        before = None if stored.previous is None else self.chain(stored.previous)
+        asked, _ = self._open(stored)
+        return [*(before or ()), *asked]
 
     def _open(self, stored: Stored) -> tuple[list[Item], list[Item]]:
         """(input, output)"""

@@ -7,7 +7,7 @@ namespace are offered one by one. Tools that OpenAI would run on its own servers
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final
 
 from ...core.request import ToolChoice, ToolSpec
 from ..fields import (
@@ -23,17 +23,13 @@ from ..fields import (
     wrong_type,
 )
 from ..leftovers import listable
+from ..openai_choice import choice_mode
 from ..tool_names import check_declared, check_name, needed_name
 from .echo import Declared
 
 FREE_TEXT: Final = "input"
 """The one property of the function that stands for a custom tool."""
 
-_MODES: Final[dict[str, Literal["auto", "none", "required"]]] = {
-    "auto": "auto",
-    "none": "none",
-    "required": "required",
-}
 _FORMS: Final = "'auto', 'none', 'required' or {'type': 'function', 'name': ...}"
 
 
@@ -160,7 +156,7 @@ def _choose(value: object, box: ResponsesTools, parallel: bool) -> tuple[tuple[T
     if value is None:
         return tools, ToolChoice(parallel=parallel)
     if isinstance(value, str):
-        return tools, ToolChoice(_mode(value, "tool_choice", tools), parallel=parallel)
+        return tools, ToolChoice(choice_mode(value, "tool_choice", tools, _FORMS), parallel=parallel)
     if not isinstance(value, dict):
         raise wrong_type("tool_choice", _FORMS, value)
     kind = needed_string(value, "type", "tool_choice")
@@ -183,18 +179,9 @@ def _allowed(
             names.add(_named(allowed, box, at))
     left = tuple(spec for name, spec in box.specs.items() if name in names)
     mode = optional_string(choice, "mode", "tool_choice") or "auto"
-    return left, ToolChoice(_mode(mode, "tool_choice.mode", left), parallel=parallel)
+    return left, ToolChoice(choice_mode(mode, "tool_choice.mode", left, _FORMS), parallel=parallel)
 
 
 def _named(holder: Mapping[str, object], box: ResponsesTools, at: str) -> str:
     name = box.offered(needed_string(holder, "name", at), optional_string(holder, "namespace", at))
     return check_declared(name, tuple(box.specs.values()), f"{at}.name")
-
-
-def _mode(value: str, param: str, tools: tuple[ToolSpec, ...]) -> Literal["auto", "none", "required"]:
-    mode = _MODES.get(value)
-    if mode is None:
-        raise invalid_value(param, f"use {_FORMS}, not {value[:60]!r}.")
-    if mode == "required" and not tools:
-        raise invalid_value(param, "a tool call is required, and the request declares no tool that can be served.")
-    return mode

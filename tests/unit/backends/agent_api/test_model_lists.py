@@ -41,7 +41,7 @@ def test_the_flat_id_may_stand_where_others_saw_brackets(told: str, slug: str) -
 
 def test_both_lists_of_one_account_say_the_same() -> None:
     rest = {model.id: model for model in read_rest(models.public(cursor_catalogue=True))}
-    wire = {model.id: model for model in read_available(models.available())}
+    wire = {model.id: model for model in read_available(models.available().SerializeToString())}
     assert rest.keys() == wire.keys()
     for key, model in wire.items():
         assert [(v.parameters, v.max_mode) for v in rest[key].variants] == [

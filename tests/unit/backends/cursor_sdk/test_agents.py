@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from caretway.backends.cursor_sdk.agents import AgentPosition, Agents, read_place, write_place
+from caretway.backends.cursor_sdk.agents import AgentPosition, Agents, read_position, write_position
 from caretway.backends.cursor_sdk.layout import Layout
 
 
@@ -21,9 +21,9 @@ def kept(agents: Agents, name: str, turns: int = 1) -> list[str]:
 
 
 def test_places_are_opaque_bytes() -> None:
-    assert read_place(write_place(AgentPosition("a", 3))) == AgentPosition("a", 3)
+    assert read_position(write_position(AgentPosition("a", 3))) == AgentPosition("a", 3)
     for broken in (b"", b"{}", b"\xff", b'{"agent": 1, "turns": 2}'):
-        assert read_place(broken) is None
+        assert read_position(broken) is None
 
 
 def test_only_the_exact_place_is_given_and_only_once(layout: Layout) -> None:

@@ -130,6 +130,40 @@ async def test_a_run_that_fails_while_parked_is_gone() -> None:
     await turn.aclose()
 
 
+async def test_a_run_that_says_too_much_while_parked_is_given_up() -> None:
+    stage = Stage()
+    turn = begun(stage, buffer_bytes=10_000)
+    call(turn, "c1")
+    assert (await response(turn)).paused
+    for _ in range(5):
+        stage.records.put_nowait(said("x" * 4000))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert (stage.closed, stage.records.qsize()) == (1, 2), "the third one is too much"
+    with pytest.raises(GatewayError) as gone:
+        await turn.submit([result("c1")])
+    assert gone.value.kind is ErrorKind.TURN_GONE
+    await turn.aclose()
+    assert stage.closed == 1
+
+
+async def test_what_is_said_while_parked_begins_the_next_response() -> None:
+    stage = Stage()
+    turn = begun(stage, buffer_bytes=10_000)
+    waiting = call(turn, "c1")
+    assert (await response(turn)).paused
+    for word in "ab":
+        stage.records.put_nowait(said(word * 4000))
+    while not stage.records.empty():
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    await turn.submit([result("c1")])
+    await waiting
+    stage.records.put_nowait(FINISHED)
+    assert (await response(turn)).text == "a" * 4000 + "b" * 4000
+    await turn.aclose()
+
+
 async def test_results_must_be_for_all_open_calls() -> None:
     turn = begun(Stage())
     for name in ("c1", "c2"):

@@ -10,7 +10,7 @@ from caretway.core.events import Event, TextDelta, TurnEnded, TurnStarted
 from caretway.core.fold import fold
 from caretway.dialects import Dialect, ResponseMeta
 from caretway.dialects.openai_responses import ResponseStore, openai_responses
-from caretway.dialects.openai_responses.store import Lookup
+from caretway.dialects.openai_responses.store import MAX_READ_VALUES, StoreReader
 
 
 def keep(store: ResponseStore, name: str, *, previous: str | None = None, filler: int = 0) -> None:
@@ -25,8 +25,8 @@ def test_the_least_recently_used_goes_first() -> None:
     assert store.find("a") is not None
     keep(store, "c")
     assert [store.find(name) is not None for name in "abc"] == [True, False, True]
-    assert Lookup(store).item("msg_b") is None
-    assert Lookup(store).item("msg_c") is not None
+    assert StoreReader(store).item("msg_b") is None
+    assert StoreReader(store).item("msg_c") is not None
 
 
 def test_bytes_are_bounded_and_accounted_for() -> None:
@@ -78,11 +78,11 @@ def test_what_one_request_reads_is_bounded() -> None:
     store = ResponseStore()
     keep(store, "a", filler=500)
     keep(store, "b", previous="a", filler=500)
-    assert len(Lookup(store).chain("b") or ()) == 4
-    roomy = Lookup(store, max_bytes=1_000)
+    assert len(StoreReader(store).chain("b") or ()) == 4
+    roomy = StoreReader(store, max_bytes=1_000)
     for _ in range(100):  # read once
         assert roomy.item("msg_a") is not None
-    for tight in (roomy, Lookup(store, max_values=20)):
+    for tight in (roomy, StoreReader(store, max_values=20)):
         with pytest.raises(GatewayError) as caught:
             tight.chain("b")
         assert (caught.value.kind, caught.value.code) == (ErrorKind.TOO_LARGE, "too_much_history")
@@ -121,6 +121,26 @@ def test_a_stored_response_is_found_listed_and_forgotten(dialect: Dialect) -> No
     with pytest.raises(GatewayError) as caught:
         run(dialect, "getResponse", "resp_1")
     assert caught.value.kind is ErrorKind.NOT_FOUND
+
+
+def test_a_list_holds_what_is_left(dialect: Dialect) -> None:
+    run(dialect, "deleteResponse", "resp_1")
+    (item,) = run(dialect, "getInput", "resp_2")["data"]
+    assert item["content"][0]["text"] == "second"
+
+
+def test_a_list_is_bounded_like_a_request() -> None:
+    store = ResponseStore()
+    made = openai_responses(store)
+    for name, previous in (("a", None), ("b", "a"), ("c", "b")):
+        numbers = {"id": f"msg_{name}", "type": "message", "logprobs": [0] * (MAX_READ_VALUES // 3)}
+        store.keep(
+            name, msgspec.json.encode({"id": name, "output": [numbers]}), [{"role": "user"}], [numbers], previous
+        )
+    assert len(run(made, "getInput", "b")["data"]) == 3
+    with pytest.raises(GatewayError) as caught:
+        run(made, "getInput", "c")
+    assert (caught.value.kind, caught.value.code) == (ErrorKind.TOO_LARGE, "too_much_history")
 
 
 @pytest.mark.parametrize(("name", "kind"), [("resp_1", ErrorKind.UNSUPPORTED), ("resp_9", ErrorKind.NOT_FOUND)])

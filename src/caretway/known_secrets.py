@@ -1,0 +1,61 @@
+"""The secrets that Settings name, the gateway's keys among them, and recordings of wire traffic, which leave them out.
+
+`server_factory` checks clients against the keys and records their side, `backend_factory` records Cursor's side, and
+`cli` keeps the secrets out of the log. It knows which secrets there are, and nothing about servers or backends.
+"""
+
+from contextlib import AsyncExitStack
+
+from .config import SETTINGS, ConfigError, Settings
+from .observe.trace import Trace
+from .web.access import check_key, read_keys
+
+
+def gateway_keys(settings: Settings) -> tuple[str, ...]:
+    """The keys that clients may send; raises ConfigError when one could not protect anything."""
+    keys: list[str] = []
+    if settings.gateway_key is not None:
+        try:
+            keys.append(check_key(settings.gateway_key))
+        except ValueError as problem:
+            raise ConfigError("gateway_key", settings.origin("gateway_key"), f"gateway_key: {problem}") from None
+    if settings.api_key_file is not None:
+        try:
+            keys += read_keys(settings.api_key_file.read_text("ascii"))
+        except UnicodeDecodeError:
+            raise _bad_file(settings, "it is not ASCII text") from None
+        except OSError as failure:
+            raise _bad_file(settings, failure.strerror or str(failure)) from failure
+        except ValueError as problem:
+            raise _bad_file(settings, str(problem)) from None
+    return tuple(keys)
+
+
+def _bad_file(settings: Settings, problem: str) -> ConfigError:
+    text = f"api_key_file: {settings.api_key_file} cannot be used: {problem}"
+    return ConfigError("api_key_file", settings.origin("api_key_file"), text)
+
+
+def secrets_in(settings: Settings) -> tuple[str, ...]:
+    """Every text that must not be written anywhere. (MCP servers hide the values in their own tables.)"""
+    named = [getattr(settings, setting.name) for setting in SETTINGS if setting.secret]
+    try:
+        keys = gateway_keys(settings)
+    except ConfigError:
+        keys = ()
+    return (*(value for value in named if isinstance(value, str) and value), *keys)
+
+
+def open_trace(settings: Settings, side: str, stack: AsyncExitStack) -> Trace | None:
+    """A recording of one side's traffic, if one was asked for; closed with the stack."""
+    if settings.trace is None:
+        return None
+    trace = Trace(
+        settings.trace,
+        side,
+        hidden=secrets_in(settings),
+        content=settings.trace_content,
+        max_bytes=settings.trace_max_bytes,
+    )
+    stack.callback(trace.close)
+    return trace
