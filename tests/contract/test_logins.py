@@ -33,6 +33,7 @@ from contract.gateways import CHAT
 from contract.test_accounts import ASK, Cursor, cursor_with, no_sleep, run_command
 from contract.test_commands import ADDRESS, caretway, read_until
 
+DAY = 86400
 WAYS = [EXCHANGE, OAUTH, TOKEN, REFRESH]
 
 
@@ -122,9 +123,9 @@ async def test_t2_a_week_with_one_token_in_both_places(tmp_path: Path) -> None:
 
 async def test_t2_nobody_renews_and_everybody_says_so(tmp_path: Path) -> None:
     """The gateway goes on while the token lives; two commands in other processes know what it has learned."""
-    async with login_with(switched(refresh_at="nowhere"), tmp_path) as login:
+    async with login_with(switched(refresh_at="nowhere", sign_in_life_s=DAY), tmp_path) as login:
         cursor = login.cursor
-        cursor.now = time.time() - 3400
+        cursor.now = time.time() - DAY + 3600
         await login.sign_in()
         cursor.now = time.time()
         async with (
@@ -141,7 +142,7 @@ async def test_t2_nobody_renews_and_everybody_says_so(tmp_path: Path) -> None:
             assert findings["account"]["ok"] and "run `caretway login`" in findings["account"]["hint"]
             assert cursor.simulator.stats.renewals_refused == len(WAYS), "once, by one process"
 
-            cursor.now += 300
+            cursor.now += 3600
             over = await http.post(CHAT, json=ASK)
             assert over.status_code == 401
             said = over.json()["error"]["message"]
@@ -302,8 +303,8 @@ def write_agent_login(home: Path, account: Account) -> Path:
 
 async def test_t2_an_import_works_while_the_access_token_does(tmp_path: Path) -> None:
     """It is about to end, and nobody renews it; it is copied all the same, with the time of its end."""
-    async with login_with(switched(refresh_at="nowhere"), tmp_path) as login:
-        login.cursor.now = time.time() - 3500
+    async with login_with(switched(refresh_at="nowhere", sign_in_life_s=DAY), tmp_path) as login:
+        login.cursor.now = time.time() - DAY + 3600
         account = await login.sign_in()
         login.cursor.now = time.time()
         login.kept.forget(login.cursor.url)
