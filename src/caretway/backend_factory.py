@@ -17,8 +17,8 @@ from . import __version__
 from .auth.account import Account
 from .auth.renewal import Call
 from .auth.store import SignIns, SignInShelf, StoredKey, open_sign_ins
-from .auth.token_lifetime import subject
-from .auth.tokens import FixedToken, NoToken, RenewedToken, exchanged_key
+from .auth.token_lifetime import issued_at, subject
+from .auth.tokens import FixedToken, NoToken, RenewedToken, exchanged_key, token_of_settings
 from .backends.agent_api.backend import AgentBackend, AgentSetup
 from .backends.agent_api.compose import RunContext
 from .backends.agent_api.model_lists import REST_PATH, BaseSource, rest_models
@@ -353,7 +353,7 @@ def _tokens(settings: Settings, transport: Transport) -> TokenSource:
     """Credentials in the settings win over the stored sign-in. The sign-in is read whenever a token is needed, so
     `caretway login` helps a gateway that is already running."""
     if settings.access_token:
-        return FixedToken(settings.access_token)
+        return token_of_settings(settings.access_token, settings.origin("access_token"))
     if passes(settings):
         if not settings.api_key:
             return NoToken("Here every client brings its own Cursor API key.", SEND_KEY)
@@ -371,7 +371,7 @@ def sign_ins(settings: Settings) -> SignIns:
 def holder(settings: Settings) -> Account:
     """The account that the settings select, as far as known without asking Cursor."""
     if settings.access_token:
-        return Account(settings.access_token)
+        return Account(settings.access_token, received_at=issued_at(settings.access_token))
     if settings.api_key or passes(settings):
         return Account(api_key=settings.api_key or "")
     return sign_ins(settings).find(settings.agent_url) or Account()

@@ -136,7 +136,8 @@ def check_account(facts: AccountFacts, backend: str) -> Finding:
         command = "caretway login --backend sdk --api-key-stdin" if backend == "sdk" else "caretway login"
         return Finding("account", False, "nobody is signed in", f"Run `{command}`, or set CURSOR_API_KEY.")
     until = f"until {facts.expires}" if facts.expires else NO_EXPIRY
-    return Finding("account", True, ", ".join(filter(None, (facts.account, facts.credential, until))))
+    told = ", ".join(filter(None, (facts.account, facts.credential, until)))
+    return Finding("account", not facts.over, told, f"Not renewed: {facts.renewal}." if facts.renewal else "")
 
 
 async def _for_others(settings: Settings) -> list[Finding]:

@@ -28,6 +28,7 @@ examples:
       --agent-url http://127.0.0.1:32125
   curl http://127.0.0.1:32125/_sim/stats
   caretway simulate --tls               HTTPS, with a new certificate
+  caretway simulate --switch refresh_at=nowhere    no login is renewed
 """
 
 
@@ -49,6 +50,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         choices=("live", "classic"),
         default="live",
         help="How it behaves: as others recorded Cursor, or as clients expect. [default: live]",
+    )
+    parser.add_argument(
+        "--switch",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="Change one habit of the profile; may be repeated. docs/like-cursor.md names them.",
     )
     parser.add_argument("--tls", action="store_true", help="Serve HTTPS with a temporary certificate authority.")
 
@@ -81,9 +89,13 @@ async def _simulate(
     arguments: argparse.Namespace, context: ssl.SSLContext | None, authority: Path | None, style: Style
 ) -> int:
     from ..simulator import Simulator
-    from ..simulator.manners import PROFILES
+    from ..simulator.manners import PROFILES, SWITCHES, flipped
 
-    simulator = Simulator(prefer=arguments.prefer, manners=PROFILES[arguments.profile])
+    try:
+        manners = flipped(PROFILES[arguments.profile], arguments.switch)
+    except ValueError as wrong:
+        raise CommandFailed(str(wrong), f"the switches are {', '.join(SWITCHES)}", 2) from wrong
+    simulator = Simulator(prefer=arguments.prefer, manners=manners)
     try:
         try:
             port = await simulator.listen(arguments.host, arguments.port, ssl_context=context)

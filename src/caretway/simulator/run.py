@@ -15,6 +15,7 @@ from ..tasks import spawn
 from ..wire.errors import ConnectError
 from ..wire.messages import pb
 from . import admission, faults, updates
+from .billing import BilledRun
 from .exchange import SimExchange
 from .history import HistoryError
 from .model_shapes import Choice, choose, shape_of
@@ -32,8 +33,10 @@ class _Unheard(Exception):
 
 
 class SimRun:
-    def __init__(self, shared: Shared, exchange: SimExchange, request_id: str) -> None:
+    def __init__(self, shared: Shared, exchange: SimExchange, request_id: str, owner: str = "") -> None:
+        """`owner`: whose usage it is."""
         self._shared = shared
+        self._owner = owner
         self._exchange = exchange
         self._request_id = request_id or str(uuid.uuid4())
         self._pending = Pending(exchange.write, shared.stats)
@@ -148,6 +151,18 @@ class SimRun:
             request.next_interaction_query_id,
         )
         await self._performance.play()
+        usage = self._performance.usage
+        self._shared.billed.add(
+            BilledRun(
+                self._owner,
+                int(self._shared.clock() * 1000),
+                conversation.model,
+                request.conversation_id,
+                usage.uncached,
+                usage.cached,
+                usage.output,
+            )
+        )
 
     def _beat(self) -> None:
         muted = self._performance is not None and self._performance.muted

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, cast
 
+from .billing import BilledRuns
 from .exchange import Accept
 from .http1 import SimHttp1Connection
 from .http2 import MAX_STREAMS, PREFACE, Http2Connection
@@ -51,6 +52,11 @@ class Simulator:
     def asked(self) -> Sequence[tuple[str, str]]:
         """How the last runs asked for their model: the shape, and what ran, empty when nothing did."""
         return tuple(self._shared.asked)
+
+    @property
+    def billed(self) -> BilledRuns:
+        """What the dashboard tells about runs."""
+        return self._shared.billed
 
     @property
     def open_runs(self) -> int:

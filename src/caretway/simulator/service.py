@@ -5,6 +5,7 @@ Decides per request; the sockets are elsewhere, and so is what happens inside a 
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from google.protobuf.message import DecodeError
@@ -14,7 +15,7 @@ from ..wire.bidi import AppendOutOfRange, AppendSyntax, read_append
 from ..wire.envelope import End, EnvelopeError, EnvelopeReader, gunzip
 from ..wire.errors import ConnectError
 from ..wire.messages import ai, pb
-from . import faults, models, updates
+from . import dashboard, faults, models, updates
 from .accounts import Accounts
 from .channels import ChannelBusy, Channels
 from .exchange import Deaf, Inlet, Request, SimExchange, answer
@@ -23,15 +24,16 @@ from .replies import (
     BrokenBody,
     Reply,
     as_error,
+    as_grant,
     as_json,
     as_message,
     as_tokens,
     available_models,
     empty,
     name_agent,
-    period_usage,
     read_object,
     read_query,
+    read_text,
     unknown,
 )
 from .run import SimRun
@@ -53,8 +55,11 @@ SIGN_IN: Final = "/loginDeepControl"
 PUBLIC_MODELS: Final = "/v1/models"
 PUBLIC_ME: Final = "/v1/me"
 RENEWAL: Final = "/auth/token"
+OAUTH: Final = "/oauth/token"
 
 _ANALYTICS: Final = "/aiserver.v1.AnalyticsService/"
+
+Page = Callable[[Request, bytes], Reply]
 
 
 class Service:
@@ -64,7 +69,7 @@ class Service:
         self._accounts = Accounts(shared)
         self._channels = Channels(shared)
         self.runs: set[SimRun | LegacyRun] = set()
-        self._calls: dict[str, Callable[[Request, bytes], Reply]] = {
+        self._calls: dict[str, Page] = {
             paths.BIDI_APPEND: self._append,
             paths.USABLE_MODELS: self._usable_models,
             paths.USABLE_MODELS_OLD: self._usable_models,
@@ -76,14 +81,24 @@ class Service:
             paths.PRIVACY_MODE: lambda request, _: as_message(request, ai.GetUserPrivacyModeResponse(privacy_mode=1)),
             paths.TEAM_SETTINGS: empty,
             paths.TEAM_REPOS: empty,
-            paths.PERIOD_USAGE: self._period_usage,
         }
+        for path, told in dashboard.CALLS.items():
+            self._calls[path] = partial(self._dashboard, told)
         if self._manners.cursor_catalogue:
             self._calls[paths.AVAILABLE_MODELS] = available_models
-        self._pages: dict[tuple[str, str], Callable[[Request, bytes], Reply]] = {
-            ("POST", paths.EXCHANGE_KEY): lambda request, _: as_tokens(self._accounts.exchange(request.bearer)),
-            ("POST", paths.REFRESH): lambda request, _: as_tokens(self._accounts.refresh(request.bearer)),
-            ("POST", RENEWAL): self._renew,
+        self._pages: dict[tuple[str, str], Page] = {
+            ("POST", paths.EXCHANGE_KEY): self._renewal(
+                lambda request, _: as_tokens(self._accounts.exchange(request.bearer))
+            ),
+            ("POST", paths.REFRESH): self._renewal(
+                lambda request, _: as_tokens(self._accounts.renew(request.bearer, "refresh"))
+            ),
+            ("POST", RENEWAL): self._renewal(
+                lambda _, body: as_tokens(self._accounts.renew(read_text(body, "refreshToken"), "token"))
+            ),
+            ("POST", OAUTH): self._renewal(
+                lambda _, body: as_grant(self._accounts.renew(read_text(body, "refresh_token"), "oauth"))
+            ),
             ("POST", paths.POLL): self._poll,
             ("GET", paths.POLL): self._poll,
             ("GET", SIGN_IN): self._sign_in,
@@ -119,7 +134,7 @@ class Service:
             return Deaf()
         if not self._admits(request, exchange):
             return Deaf()
-        run = SimRun(self._shared, exchange, request.header("x-request-id"))
+        run = SimRun(self._shared, exchange, request.header("x-request-id"), self._accounts.person(request.bearer).name)
         self._follow(run)
         return _RunInlet(run)
 
@@ -138,7 +153,7 @@ class Service:
         if not self._admits(request, exchange):
             return None
         try:
-            run = self._channels.open(request_id, exchange)
+            run = self._channels.open(request_id, exchange, self._accounts.person(request.bearer).name)
         except ChannelBusy as busy:
             _end_stream(exchange, faults.bad_request(str(busy)))
             return None
@@ -196,10 +211,23 @@ class Service:
         if not uuid:
             return as_json(400, {"error": "uuid is missing"})
         tokens = self._accounts.poll(uuid, verifier)
+        if tokens is not None and (status := self._manners.sign_in_ends):
+            return status, "text/plain", b"Simulated: this sign-in is over\n"
         return (404, "text/plain", b"Not found") if tokens is None else as_json(200, tokens)
 
-    def _renew(self, _: Request, body: bytes) -> Reply:
-        return as_tokens(self._accounts.renew(str(read_object(body).get("refreshToken", ""))))
+    def _renewal(self, page: Page) -> Page:
+        status = self._manners.renewal_down
+        return (lambda *_: (status, "text/plain", b"Simulated: not now\n")) if status else page
+
+    def _dashboard(self, told: dashboard.Told, request: Request, body: bytes) -> Reply:
+        if request.path == paths.PERIOD_USAGE:
+            self._shared.stats.usage_asked += 1
+            if self._manners.period_usage == "refused":
+                return as_error(faults.SCRIPTED["denied"])
+        if request.content_type != paths.JSON_TYPE:
+            return 415, "text/plain", b"expected application/json\n"
+        answer = told(self._shared, self._accounts.person(request.bearer), read_object(body))
+        return as_error(answer) if isinstance(answer, ConnectError) else as_json(200, answer)
 
     def _sign_in(self, request: Request, _: bytes) -> Reply:
         """The page behind the link of a sign-in. Opening it is agreeing."""
@@ -230,12 +258,6 @@ class Service:
         if own := self._accounts.model_of(request.bearer):
             listed.models.append(models.details(models.Model(own, own, "Simulated: this account's own")))
         return as_message(request, listed)
-
-    def _period_usage(self, request: Request, _: bytes) -> Reply:
-        self._shared.stats.usage_asked += 1
-        if self._manners.period_usage == "refused":
-            return as_error(faults.SCRIPTED["denied"])
-        return period_usage(request, self._accounts.spent(request.bearer), self._shared.clock())
 
     def stays_silent(self, request: Request) -> bool:
         """A call that is never answered."""

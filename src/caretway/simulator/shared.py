@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from .billing import BilledRuns
 from .manners import LIVE, Manners
 from .stats import Stats, Steps
 from .tokens import PrefixCache
@@ -59,5 +60,6 @@ class Shared:
     cache: PrefixCache = field(default_factory=PrefixCache)
     drops: Drops = field(default_factory=Drops)
     poisoned: Poisoned = field(default_factory=Poisoned)
+    billed: BilledRuns = field(default_factory=BilledRuns)
     asked: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=MAX_ASKED))
     """How the last runs asked for their model: the shape, and what ran, empty when nothing did."""

@@ -32,6 +32,7 @@ class Stats:
     token_refreshes: int = 0
     usage_asked: int = 0
     """How often `GetCurrentPeriodUsage` was called."""
+    renewals_refused: int = 0
     tokens_in_uncached: int = 0
     tokens_in_cached: int = 0
     tokens_out: int = 0

@@ -17,6 +17,7 @@ from ...cursor_transport.faults import fault_from_status
 from ...cursor_transport.heads import REQUEST_ID
 from ...cursor_transport.identity import Identity, TokenSource, checksum, new_id
 from ...cursor_transport.ports import RunHandler, RunStream, Transport, UnaryResponse
+from ...cursor_transport.usage_api import UsageApi
 from ...tasks import aside
 from ...wire import paths
 from ...wire.messages import pb
@@ -24,7 +25,7 @@ from .compose import Composer, Opening, RunContext
 from .conversation import Conversation
 from .model_lists import ASK_BASES, BaseSource, base_models, joined, read_usable
 from .model_shapes import AccountMemory, ModelShape, shapes_for
-from .period_usage import ASK_USAGE, UsageCheck
+from .period_usage import UsageCheck
 from .snapshots import blob_source, no_blobs, read_snapshot
 from .step_end import StepPaces
 from .tool_schemas import rules_for
@@ -77,7 +78,8 @@ class AgentBackend:
         self._fixed_shape = () if setup.model_shape == "auto" else (ModelShape(setup.model_shape),)
         self._caller = _Caller(setup, transport, tokens, clock, self._memory)
         self._bases = bases
-        self._usage = UsageCheck(partial(self._call, paths.PERIOD_USAGE, ASK_USAGE, paths.JSON_TYPE), clock)
+        self.usage = UsageApi(partial(self._call, kind=paths.JSON_TYPE))
+        self._usage_check = UsageCheck(self.usage.current, clock)
 
     async def start(self, request: TurnRequest, snapshot: Snapshot | None = None) -> AgentTurn:
         conversation_id, checkpoint = read_snapshot(snapshot) if snapshot else (new_id(), None)
@@ -136,7 +138,7 @@ class AgentBackend:
             self._memory.took_simplest(model)
 
     async def _spent(self, model: str) -> GatewayError | None:
-        return await self._usage.spent(self._caller.account, model)
+        return await self._usage_check.spent(self._caller.account, model)
 
     async def models(self) -> Sequence[ModelInfo]:
         """Both lists: what is asked for by its base, and the flat ids of the same."""
