@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from . import server_factory
-from .backend_factory import build_backend, holder, passes, without_credentials
+from .backend_factory import build_backend, dialler, holder, passes, without_credentials
 from .config import Settings, process_environment, process_home
 from .config.data_dir import close_data_dir
 from .core.request import SessionMode, TurnRequest
@@ -54,7 +54,8 @@ def _strictly(prepare: Callable[[TurnRequest], TurnRequest]) -> Callable[[TurnRe
 def _images(settings: Settings) -> ImageFetcher | None:
     if settings.fetch_images == "off":
         return None
-    return ImageFetcher(settings.fetch_images, settings.fetch_images_timeout, settings.fetch_images_bytes)
+    scope, timeout, size = settings.fetch_images, settings.fetch_images_timeout, settings.fetch_images_bytes
+    return ImageFetcher(scope, timeout, size, dialler(settings))
 
 
 def mcp_bridge(settings: Settings, only: str = "") -> McpBridge | None:

@@ -31,10 +31,11 @@ from .config.data_dir import close_data_dir
 from .core.errors import ErrorKind, GatewayError
 from .core.turn import Backend
 from .cursor_transport.auto_transport import AutoTransport, open_transport
-from .cursor_transport.dial import socket_dial
+from .cursor_transport.dial import Dialler, socket_dial
 from .cursor_transport.identity import Identity, TokenSource
 from .cursor_transport.limits import TransportLimits
 from .cursor_transport.ports import Transport, UnaryResponse
+from .cursor_transport.proxies import ProxyRules, child_environment
 from .cursor_transport.tracing import TracingTransport
 from .observe.redact import Redactor
 from .tasks import spawn
@@ -104,7 +105,7 @@ def _sdk(settings: Settings, stack: AsyncExitStack) -> Backend:
             ),
             bridge=BridgeSetup(
                 layout=layout,
-                environment=process_environment(),
+                environment=child_environment(process_environment(), settings.proxy or ""),
                 backend_url=settings.agent_url if settings.origin("agent_url") != "default" else None,
                 ca_file=str(settings.agent_ca) if settings.agent_ca else None,
                 start_timeout=settings.sdk_start_timeout,
@@ -140,7 +141,7 @@ def _cli(settings: Settings, stack: AsyncExitStack) -> Backend:
     return CursorCliBackend(
         CliSetup(
             program=named_program(settings.agent_bin),
-            environment=process_environment(),
+            environment=child_environment(process_environment(), settings.proxy or ""),
             data_dir=settings.data_dir.absolute(),
             version=__version__,
             transport=settings.cli_transport,
@@ -258,13 +259,15 @@ async def open_backend(settings: Settings) -> AsyncIterator[Backend]:
         yield backend
 
 
+def dialler(settings: Settings) -> Dialler:
+    """Opens every connection that leaves this machine, except those of other programs and of MCP servers."""
+    rules = ProxyRules(process_environment(), settings.proxy or "", settings.proxy_loopback)
+    return Dialler(rules, str(settings.agent_ca) if settings.agent_ca else None, settings.connect_timeout)
+
+
 def _transport(settings: Settings) -> Transport:
     return open_transport(
-        settings.agent_url,
-        mode=settings.agent_transport,
-        ca_file=str(settings.agent_ca) if settings.agent_ca else None,
-        connect_timeout_s=settings.connect_timeout,
-        limits=_transport_limits(settings),
+        settings.agent_url, dialler(settings), mode=settings.agent_transport, limits=_transport_limits(settings)
     )
 
 
@@ -338,7 +341,7 @@ def _public_list(
     key = holder(settings).api_key
     if not key:
         return None
-    rest = open_transport(REST_URL, connect_timeout_s=settings.connect_timeout, limits=_transport_limits(settings))
+    rest = open_transport(REST_URL, dialler(settings), limits=_transport_limits(settings))
     stack.push_async_callback(rest.aclose)
     return _rest_list(rest, FixedToken(key))
 

@@ -40,6 +40,8 @@ examples:
 """
 
 PROBE_TIMEOUT_S: Final = 3.0
+DIALLED_HERE: Final = ("agent", "legacy-chat")
+"""Backends whose connections the gateway opens itself; the others are programs with rules of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +126,20 @@ async def _at_cursor(settings: Settings) -> list[Finding]:
                 )
             if backend.name == "cli":
                 findings.insert(1, check_agent_files(process_cursor_agent_files()))
+            if backend.name in DIALLED_HERE:
+                findings.insert(1, check_network(settings))
             if backend.name in WITH_OUR_CREDENTIALS:
                 findings.insert(1, check_account(account_facts(settings, backend.name), backend.name))
     except GatewayError as failure:
         findings.append(_failed("backend", failure))
     return findings
+
+
+def check_network(settings: Settings) -> Finding:
+    """Which way the gateway's connections take, and why; whether it is open, Cursor's answer shows."""
+    from ..backend_factory import dialler
+
+    return Finding("network", True, f"{dialler(settings).route(settings.agent_url)} to {settings.agent_url}")
 
 
 def check_account(facts: AccountFacts, backend: str) -> Finding:

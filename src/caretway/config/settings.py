@@ -276,8 +276,22 @@ class Settings:
     agent_ca: Path | None = field(
         default=None,
         metadata=_cursor(
-            _FILE, "PEM file with the certificate authority to trust instead of the system's.", exists="file"
+            _FILE, "PEM file with certificate authorities to trust besides the system's, in proxies too.", exists="file"
         ),
+    )
+    proxy: str | None = field(
+        default=None,
+        repr=False,
+        metadata=_cursor(
+            FILLED_TEXT,
+            "Proxy for what the gateway sends out: http, https, socks5 or socks5h://USER:PASSWORD@HOST:PORT; off uses "
+            "none. Without it HTTPS_PROXY, ALL_PROXY and NO_PROXY decide.",
+            secret=True,
+        ),
+    )
+    proxy_loopback: bool = field(
+        default=False,
+        metadata=_cursor(SWITCH, "Use the proxy for addresses of this machine too.", advanced=True),
     )
     agent_client_type: str = field(
         default="sdk", metadata=_cursor(FILLED_TEXT, "Client type to send to the Agent API.", advanced=True)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Literal, TypeVar
 
 from ..core.errors import ErrorKind, GatewayError
-from .dial import ALPN_BOTH, ALPN_H2, ALPN_HTTP1, CONNECT_TIMEOUT_S, Dial, tcp_dial
+from .dial import ALPN_BOTH, ALPN_H2, ALPN_HTTP1, Dial, Dialler
 from .h2_faults import NotHttp2
 from .h2_transport import H2Transport
 from .http1_transport import Http1Transport
@@ -85,13 +85,7 @@ class AutoTransport:
 
 
 def open_transport(
-    base_url: str,
-    *,
-    mode: Mode = "auto",
-    ca_file: str | None = None,
-    connect_timeout_s: float = CONNECT_TIMEOUT_S,
-    limits: TransportLimits = DEFAULT_LIMITS,
+    base_url: str, dialler: Dialler | None = None, *, mode: Mode = "auto", limits: TransportLimits = DEFAULT_LIMITS
 ) -> AutoTransport:
     """The transport for a base URL, with a dial that offers what the mode can speak. Connects when first used."""
-    dial = tcp_dial(base_url, ca_file=ca_file, connect_timeout_s=connect_timeout_s, alpn=ALPN[mode])
-    return AutoTransport(dial, mode, limits=limits)
+    return AutoTransport((dialler or Dialler()).dial(base_url, alpn=ALPN[mode]), mode, limits=limits)

@@ -9,6 +9,7 @@ network is back does not wait for what began before. What a run carries is packe
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final, cast
 
 from ..core.errors import ErrorKind, GatewayError
@@ -215,7 +216,7 @@ class H2Transport:
             raise stopping()
         error = mine.result()
         if error is not None:
-            raise type(error)(error.kind, error.message, hint=error.hint) from error
+            raise replace(error) from error
 
     def _young_attempt(self, now: float) -> Attempt:
         """One that may still succeed soon: the newest, or a new one beside it when that is old."""
@@ -239,7 +240,7 @@ class H2Transport:
 
     async def _open_connection(self) -> H2Connection:
         """A new one in the pool, greeted by its peer. The caller takes it before it awaits anything."""
-        limits, host = self._limits, self._dial.origin.host
+        limits, host = self._limits, self._dial.origin.told
         connection = None
         try:
             _, connection = await self._dial(lambda: H2Connection(limits, host, self._changed))

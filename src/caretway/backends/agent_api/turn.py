@@ -192,7 +192,7 @@ class AgentTurn:
 
     def _not_opened(self, failure: Exception) -> None:
         if isinstance(failure, GatewayError):
-            self._lost(Cause.CUT, failure, failure.kind in RETRYABLE_KINDS)
+            self._lost(Cause.CUT, failure, failure.kind in RETRYABLE_KINDS and failure.may_repeat)
             return
         log.error("opening a run failed", exc_info=failure)
         self._conversation.fail(GatewayError(ErrorKind.INTERNAL, f"Opening the run failed: {type(failure).__name__}."))
