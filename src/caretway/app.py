@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 
 from . import server_factory
-from .backend_factory import build_backend, dialler, holder, passes, without_credentials
-from .config import Settings, process_environment, process_home
+from .backend_factory import build_backend, holder, passes, without_credentials
+from .config import Settings, hosts, process_environment, process_home
 from .config.data_dir import close_data_dir
 from .core.request import SessionMode, TurnRequest
 from .core.turn import Backend
@@ -36,6 +36,7 @@ from .stages.stop_sequences import stop_sequences
 from .text_protocol.choice import demand_tools
 from .text_protocol.think_tags import think_tags
 from .text_protocol.thinking import thinking
+from .transport_factory import dialler
 from .web.access import Access, is_key
 from .web.answer import Pace
 from .web.application import Application
@@ -158,7 +159,7 @@ class Gateway:
                 max_parked=settings.max_parked,
                 disconnect_grace=settings.disconnect_grace,
                 max_answer_bytes=settings.max_answer_bytes,
-                scope=f"{backend.name} {settings.agent_url} {holder(settings).identity}",
+                scope=f"{backend.name} {hosts(settings).api} {holder(settings).identity}",
             ),
             store=self._store,
             guard=guard,

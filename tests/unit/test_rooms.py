@@ -33,6 +33,7 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
     "processes": frozenset(),
     "server_factory": frozenset({"core", "config", "dialects", "observe", "web"}),
     "config": frozenset({"core"}),
+    "transport_factory": frozenset({"config", "cursor_transport"}),
 }
 """Rooms and root modules that are bound by the rule. Every room may import itself, `tasks` and `processes`."""
 

@@ -11,7 +11,7 @@ from getpass import getpass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
-from ..config import Settings, has_desktop, importable_sign_ins, process_environment
+from ..config import Settings, has_desktop, hosts, importable_sign_ins, process_environment
 from ..core.errors import KEYS_PAGE
 from .flags import REACHING_CURSOR, add_setting_flags, settings_from
 from .process import CommandFailed, log_to_stderr, remark, say
@@ -120,7 +120,7 @@ def _imported(named: str, settings: Settings) -> Account:
         reason = failure.strerror if isinstance(failure, OSError) else "it is not text"
         raise CommandFailed(f"cannot read {file}: {reason}") from failure
     remark([f"copying the sign-in from {file}"])
-    return read_import(text, url=settings.agent_url, now=time.time())
+    return read_import(text, url=hosts(settings).api, now=time.time())
 
 
 def found_file(named: str, candidates: Sequence[Path]) -> Path:
@@ -131,12 +131,6 @@ def found_file(named: str, candidates: Sequence[Path]) -> Path:
         looked = " or ".join(map(str, candidates))
         raise CommandFailed(f"no other program has a sign-in here: no {looked}", "try: caretway login")
     return file
-
-
-def site(settings: Settings) -> str:
-    """Where to sign in. A simulator at `agent_url` has its own sign-in page."""
-    stand_in = settings.origin("agent_url") != "default" and settings.origin("login_url") == "default"
-    return settings.agent_url if stand_in else settings.login_url
 
 
 async def _sign_in(settings: Settings, offered: Account | None, *, browser: bool) -> Account:
@@ -155,7 +149,7 @@ async def _sign_in(settings: Settings, offered: Account | None, *, browser: bool
     async with open_call(settings) as call:
         if offered is None:
             invitation = invite(secrets.token_bytes(VERIFIER_BYTES), str(uuid.uuid4()))
-            link = invitation.link(site(settings))
+            link = invitation.link(hosts(settings).login)
             say(["Open this link, on any machine, and sign in to Cursor:", "", f"  {link}", ""])
             if browser:
                 await asyncio.to_thread(_open_browser, link)
@@ -168,7 +162,7 @@ async def _sign_in(settings: Settings, offered: Account | None, *, browser: bool
             account = offered
     account = replace(account, who=account.name)
     async with kept.locked():
-        kept.keep(settings.agent_url, account)
+        kept.keep(hosts(settings).api, account)
     return account
 
 

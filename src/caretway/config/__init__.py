@@ -3,6 +3,7 @@
 Flags, variable names, TOML keys, `caretway config` and docs/settings.md all come from the fields of `Settings`.
 """
 
+from .hosts import Hosts, hosts
 from .loading import (
     has_desktop,
     importable_sign_ins,
@@ -23,11 +24,13 @@ __all__ = [
     "MCP",
     "SETTINGS",
     "ConfigError",
+    "Hosts",
     "Setting",
     "Settings",
     "cursor_sign_in_files",
     "data_directory",
     "has_desktop",
+    "hosts",
     "importable_sign_ins",
     "load",
     "load_from_process",

@@ -20,6 +20,7 @@ from .kinds import (
     TEXT,
     TREE,
     URL,
+    URL_OR_NONE,
     WORDS,
     choice,
     duration,
@@ -214,7 +215,8 @@ class Settings:
     login_url: str = field(
         default="https://cursor.com",
         metadata=_cursor(
-            URL, "Web site that `caretway login` opens. The default follows agent_url when that is changed."
+            URL,
+            "Web site that `caretway login` opens. The default follows api_url and agent_url when they are set.",
         ),
     )
     agent_bin: str = field(
@@ -267,7 +269,21 @@ class Settings:
     )
     agent_url: str = field(
         default="https://api2.cursor.sh",
-        metadata=_cursor(URL, "Base URL of the Agent API, its sign-in and its model list."),
+        metadata=_cursor(URL, "Base URL of Cursor, or of a stand-in for it: sign-in, API and runs at once."),
+    )
+    api_url: str = field(
+        default="",
+        metadata=_cursor(
+            URL_OR_NONE, "Base URL of the API alone: tokens, model lists, account.", default_text="agent_url"
+        ),
+    )
+    run_url: str = field(
+        default="",
+        metadata=_cursor(
+            URL_OR_NONE,
+            "Base URL for runs alone; members of a team may need their own host.",
+            default_text="the API, or the host that Cursor names when the API does not serve the account",
+        ),
     )
     agent_transport: TransportName = field(
         default="auto",

@@ -1,13 +1,16 @@
 """Which carrier to use: HTTP/2 when the peer speaks it, else HTTP/1.1. Asked once, remembered.
 
-Over TLS the handshake tells (ALPN). In the clear the peer's first bytes do: an HTTP/2 server begins with SETTINGS.
+Over TLS the handshake tells (ALPN). In the clear the peer's first bytes do: an HTTP/2 server begins with SETTINGS. When
+something on the way speaks HTTP/2 to us and HTTP/1.1 to Cursor, a run is answered 464: then it is HTTP/1.1, too.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Final, Literal, TypeVar
 
 from ..core.errors import ErrorKind, GatewayError
 from .dial import ALPN_BOTH, ALPN_H2, ALPN_HTTP1, Dial, Dialler
+from .faults import NeedsHttp1
 from .h2_faults import NotHttp2
 from .h2_transport import H2Transport
 from .http1_transport import Http1Transport
@@ -27,6 +30,7 @@ class AutoTransport:
         """`auto` until the peer has been asked, then `h2` or `http1`."""
         self._h2: Final = H2Transport(dial, limits=limits)
         self._http1: Final = Http1Transport(dial, limits=limits)
+        self._wary: Final = mode == "auto"
         carriers: dict[Mode, Transport] = {"h2": self._h2, "http1": self._http1}
         self._chosen = carriers.get(mode)
 
@@ -39,14 +43,17 @@ class AutoTransport:
         *,
         alone: bool = False,
     ) -> RunStream:
+        watched = self._watched(handler)
         return await self._with_carrier(
-            lambda carrier: carrier.open_run(request_id, headers, handler, original, alone=alone)
+            lambda carrier: carrier.open_run(request_id, headers, watched, original, alone=alone)
         )
 
     def open_run_now(
         self, request_id: str, headers: Mapping[str, str], handler: RunHandler, original: str = ""
     ) -> RunStream | None:
-        return None if self._chosen is None else self._chosen.open_run_now(request_id, headers, handler, original)
+        if self._chosen is None:
+            return None
+        return self._chosen.open_run_now(request_id, headers, self._watched(handler), original)
 
     async def open_stream(
         self, path: str, headers: Mapping[str, str], message: bytes, handler: RunHandler
@@ -82,6 +89,27 @@ class AutoTransport:
 
     def _choose(self, carrier: Transport) -> None:
         self._chosen, self.name = carrier, carrier.name
+
+    def _watched(self, handler: RunHandler) -> RunHandler:
+        return _Wary(self, handler) if self._wary and self._chosen is not self._http1 else handler
+
+    def downgraded(self, error: NeedsHttp1) -> GatewayError:
+        """From now on it is HTTP/1.1, and the run is worth another attempt."""
+        self._choose(self._http1)
+        return replace(error, kind=ErrorKind.UPSTREAM_DOWN)
+
+
+class _Wary:
+    """Hears a run's end, and nothing else of it."""
+
+    __slots__ = ("_auto", "_handler", "on_messages")
+
+    def __init__(self, auto: AutoTransport, handler: RunHandler) -> None:
+        self._auto, self._handler = auto, handler
+        self.on_messages = handler.on_messages
+
+    def on_closed(self, error: GatewayError | None) -> None:
+        self._handler.on_closed(self._auto.downgraded(error) if isinstance(error, NeedsHttp1) else error)
 
 
 def open_transport(

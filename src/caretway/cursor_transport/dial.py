@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from ..core.errors import ErrorKind, GatewayError
 from ..tasks import aside
 from .handover import HeldConnection, hand_over
-from .proxies import Proxy, ProxyRules, Route
+from .proxies import Proxy, ProxyRoute, ProxyRules
 from .tunnels import proxy_broke_off, proxy_down, tunnel_to
 
 P = TypeVar("P", bound=asyncio.Protocol)
@@ -91,7 +91,7 @@ class Dialler:
         origin = read_origin(base_url)
         return self._dial(origin, tls_context(self.ca_file, tuple(alpn)) if origin.scheme == "https" else None)
 
-    def route(self, base_url: str) -> Route:
+    def route(self, base_url: str) -> ProxyRoute:
         origin = read_origin(base_url)
         return self.proxies.route(origin.scheme, origin.host, origin.port)
 

@@ -60,7 +60,7 @@ class Proxy:
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class ProxyRoute:
     proxy: Proxy | None
     reason: str
 
@@ -77,21 +77,21 @@ class ProxyRules:
     loopback: bool = False
     """This machine, too, is reached through the proxy."""
 
-    def route(self, scheme: str, host: str, port: int) -> Route:
+    def route(self, scheme: str, host: str, port: int) -> ProxyRoute:
         """Raises GatewayError(BAD_REQUEST) when the proxy's address makes no sense."""
         if self.setting.lower() == DIRECT:
-            return Route(None, f"{SETTING} is {DIRECT}")
+            return ProxyRoute(None, f"{SETTING} is {DIRECT}")
         source, given = next(self._named(scheme), ("", ""))
         if not given:
-            return Route(None, "no proxy is set")
+            return ProxyRoute(None, "no proxy is set")
         host = host.lower().rstrip(".")
         if is_loopback(host) and not self.loopback:
-            return Route(None, "it is this machine")
+            return ProxyRoute(None, "it is this machine")
         for name in _EXCEPTIONS:
             for entry in self.variables.get(name, "").replace(",", " ").split():
                 if _excepts(entry.lower(), host, port):
-                    return Route(None, f"{name} has {entry}")
-        return Route(read_proxy(given, source), source)
+                    return ProxyRoute(None, f"{name} has {entry}")
+        return ProxyRoute(read_proxy(given, source), source)
 
     def _named(self, scheme: str) -> Iterator[tuple[str, str]]:
         if self.setting:

@@ -20,6 +20,13 @@ class Request:
     headers: Mapping[str, str]
     """Lower-case names; of a repeated header the last one."""
     http: Literal["1.1", "2"]
+    scheme: str = "http"
+    on_team_host: bool = False
+
+    @property
+    def base(self) -> str:
+        """Scheme and host, as the client wrote them."""
+        return f"{self.scheme}://{self.header(':authority') or self.header('host')}"
 
     def header(self, name: str) -> str:
         return self.headers.get(name, "")

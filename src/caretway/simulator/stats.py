@@ -18,6 +18,8 @@ class Stats:
     runs_opened: int = 0
     runs_resumed: int = 0
     chats_opened: int = 0
+    misdirected: int = 0
+    server_configs: int = 0
     appends: int = 0
     appends_duplicate: int = 0
     appends_out_of_order: int = 0

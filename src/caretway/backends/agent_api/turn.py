@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from ...builtin_tools.decisions import JobRunner
 from ...core.errors import ErrorKind, GatewayError
@@ -18,8 +18,8 @@ from ...core.request import Text, ToolResult
 from ...core.turn import Snapshot
 from ...cursor_transport.faults import BLOB_NOT_FOUND, fault_from_connect, retryable, unheard
 from ...cursor_transport.identity import new_id
-from ...cursor_transport.ports import RunHandler, RunStream
-from ...cursor_transport.refusals import may_be_conversation
+from ...cursor_transport.ports import RunStream
+from ...cursor_transport.refusals import TEAM_REGION, may_be_conversation
 from ...tasks import spawn
 from ...wire.envelope import End
 from ...wire.errors import ConnectError, ErrorSyntax, read_end
@@ -27,6 +27,7 @@ from ...wire.messages import pb
 from .calls import Call
 from .conversation import Conversation, Retry, RunPhase
 from .model_shapes import is_bare, may_be_shape
+from .opener import Opener
 
 log = logging.getLogger(__name__)
 
@@ -41,18 +42,6 @@ RETRYABLE_KINDS: Final = frozenset({ErrorKind.UPSTREAM_DOWN, ErrorKind.TIMEOUT})
 
 QuotaCheck = Callable[[], Awaitable[GatewayError | None]]
 """What to tell the client when the account's usage is spent; None when it is not, or nobody knows."""
-
-
-class Opener(Protocol):
-    """Opens the attempts of one run."""
-
-    def open_now(self, handler: RunHandler) -> RunStream | None:
-        """The first attempt, when nothing has to be waited for; None: nothing was done."""
-        ...
-
-    async def open(self, handler: RunHandler, *, refused: bool, alone: bool) -> RunStream:
-        """`refused`: the credentials of the attempt before were. `alone`: on a connection of its own."""
-        ...
 
 
 class AgentTurn:
@@ -243,6 +232,8 @@ class AgentTurn:
             self._lost(Cause.INCOMPLETE, fault, True)
         elif self._once_more(fault):
             self._lost(Cause.TOKEN, fault, True)
+        elif fault.code == TEAM_REGION and not conversation.visible:
+            self._look_elsewhere(Cause.REFUSED, fault, again=False)
         elif conversation.may_be_stale and may_be_conversation(error):
             self._ask_otherwise(Cause.STALE, fault, error)
         elif conversation.reshapable and may_be_shape(error):
@@ -274,6 +265,17 @@ class AgentTurn:
             self._conversation.rename(new_id())
         self._lost(cause, fault, cause is not Cause.REFUSED)
 
+    def _look_elsewhere(self, cause: Cause, fault: GatewayError, *, again: bool) -> None:
+        """The host may be the wrong one for this account: Cursor is asked for another."""
+        self._drop_attempt()
+        self._opening = spawn(self._ask_host(self._attempt, cause, fault, again), "agent-host")
+
+    async def _ask_host(self, attempt: int, cause: Cause, fault: GatewayError, again: bool) -> None:
+        moved = await self._opener.move()
+        if attempt == self._attempt and not self._closed:
+            self._opening = None
+            self._lost(Cause.HOST if moved else cause, fault, again or moved)
+
     def _once_more(self, fault: GatewayError) -> bool:
         """The token may have expired early: once more with a new one, while nothing was shown."""
         if fault.kind is not ErrorKind.SIGNED_OUT or not self._renewable or self._conversation.visible:
@@ -289,7 +291,7 @@ class AgentTurn:
             if error is not None and self._once_more(error):
                 self._lost(Cause.TOKEN, error, True)
             elif error is None and self._conversation.watch.unheard:
-                self._lost(Cause.UNHEARD, unheard(), True)
+                self._look_elsewhere(Cause.UNHEARD, unheard(), again=True)
             else:
                 self._lost(Cause.CUT, error, error is None or error.kind in RETRYABLE_KINDS)
 

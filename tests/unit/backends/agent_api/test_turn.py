@@ -68,6 +68,9 @@ class Opener:
             raise self.trouble
         return self.stream
 
+    async def move(self) -> bool:
+        return False
+
 
 def begun(opener: Opener) -> AgentTurn:
     request = TurnRequest("model", (Message(Role.USER, (Text("hello"),)),))
