@@ -64,15 +64,14 @@ async def test_a3_tools_work_there(pinned: Manners, transport: str) -> None:
 
 
 async def test_a3_another_account_is_asked_for_anew(pinned: Manners, tmp_path: Path) -> None:
-    async with simulated(pinned) as (simulator, port):
-        async with gateway_to(simulator, port, data_dir=tmp_path, access_token=None) as client:
-            kept = sign_ins(client.gateway.settings)
-            for number, key in enumerate(["key-1", "key-2"], 1):
-                async with kept.locked():
-                    kept.keep(client.gateway.settings.agent_url, Account(api_key=key))
-                assert (await client.chat("sim: say hi")).text == "hi"
-                assert (await client.chat("sim: say hi")).text == "hi"
-                assert client.stats()["server_configs"] == number
+    async with gateway(manners=pinned, data_dir=tmp_path, access_token=None) as client:
+        kept = sign_ins(client.gateway.settings)
+        for number, key in enumerate(["key-1", "key-2"], 1):
+            async with kept.locked():
+                kept.keep(client.gateway.settings.agent_url, Account(api_key=key))
+            assert (await client.chat("sim: say hi")).text == "hi"
+            assert (await client.chat("sim: say hi")).text == "hi"
+            assert client.stats()["server_configs"] == number
 
 
 async def test_a3_a_host_in_the_settings_is_used_from_the_start_and_never_left(pinned: Manners, transport: str) -> None:

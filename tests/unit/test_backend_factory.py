@@ -2,6 +2,7 @@
 
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -103,3 +104,15 @@ async def test_a_backend_is_called_what_it_was_asked_for(bare: Path, name: str) 
         assert one.name == name
         assert one.abilities.client_tools == "native", "also where upstream speaks text only"
         assert isinstance(one, TextToolBackend) == (name in ("cli", "legacy-chat"))
+
+
+@pytest.mark.parametrize("name", ["cli", "sdk"])
+async def test_programs_get_the_proxy_of_the_settings(bare: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://other:1")
+    monkeypatch.setattr(backend_factory, "_sdk_installed", lambda: True)
+    for proxy, passed_on in [(None, "http://other:1"), ("http://me:word@p:2", "http://me:word@p:2"), ("off", None)]:
+        async with AsyncExitStack() as stack:
+            one: Any = BACKENDS[name](Settings(data_dir=bare, api_key="key", proxy=proxy), stack)
+            stack.push_async_callback(one.aclose)
+            environment = one._setup.environment if name == "cli" else one._setup.bridge.environment
+            assert environment.get("HTTPS_PROXY") == passed_on

@@ -30,7 +30,8 @@ class AutoTransport:
         """`auto` until the peer has been asked, then `h2` or `http1`."""
         self._h2: Final = H2Transport(dial, limits=limits)
         self._http1: Final = Http1Transport(dial, limits=limits)
-        self._wary: Final = mode == "auto"
+        if mode == "auto":
+            self._h2.on_downgrade = self._downgraded
         carriers: dict[Mode, Transport] = {"h2": self._h2, "http1": self._http1}
         self._chosen = carriers.get(mode)
 
@@ -43,17 +44,14 @@ class AutoTransport:
         *,
         alone: bool = False,
     ) -> RunStream:
-        watched = self._watched(handler)
         return await self._with_carrier(
-            lambda carrier: carrier.open_run(request_id, headers, watched, original, alone=alone)
+            lambda carrier: carrier.open_run(request_id, headers, handler, original, alone=alone)
         )
 
     def open_run_now(
         self, request_id: str, headers: Mapping[str, str], handler: RunHandler, original: str = ""
     ) -> RunStream | None:
-        if self._chosen is None:
-            return None
-        return self._chosen.open_run_now(request_id, headers, self._watched(handler), original)
+        return None if self._chosen is None else self._chosen.open_run_now(request_id, headers, handler, original)
 
     async def open_stream(
         self, path: str, headers: Mapping[str, str], message: bytes, handler: RunHandler
@@ -90,26 +88,10 @@ class AutoTransport:
     def _choose(self, carrier: Transport) -> None:
         self._chosen, self.name = carrier, carrier.name
 
-    def _watched(self, handler: RunHandler) -> RunHandler:
-        return _Wary(self, handler) if self._wary and self._chosen is not self._http1 else handler
-
-    def downgraded(self, error: NeedsHttp1) -> GatewayError:
+    def _downgraded(self, error: NeedsHttp1) -> GatewayError:
         """From now on it is HTTP/1.1, and the run is worth another attempt."""
         self._choose(self._http1)
         return replace(error, kind=ErrorKind.UPSTREAM_DOWN)
-
-
-class _Wary:
-    """Hears a run's end, and nothing else of it."""
-
-    __slots__ = ("_auto", "_handler", "on_messages")
-
-    def __init__(self, auto: AutoTransport, handler: RunHandler) -> None:
-        self._auto, self._handler = auto, handler
-        self.on_messages = handler.on_messages
-
-    def on_closed(self, error: GatewayError | None) -> None:
-        self._handler.on_closed(self._auto.downgraded(error) if isinstance(error, NeedsHttp1) else error)
 
 
 def open_transport(

@@ -7,7 +7,7 @@ network is back does not wait for what began before. What a run carries is packe
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final, cast
@@ -17,7 +17,7 @@ from ..tasks import spawn
 from ..wire.envelope import pack
 from ..wire.paths import RUN
 from .dial import Dial
-from .faults import cut, stopping
+from .faults import NeedsHttp1, cut, stopping
 from .h2_connection import H2Connection
 from .h2_faults import Unprocessed
 from .h2_frames import field_block
@@ -50,6 +50,8 @@ class H2Transport:
         self._waiting: list[asyncio.Future[None]] = []
         self._heads: dict[tuple[tuple[str, str], ...], bytes] = {}
         self._closed = False
+        self.on_downgrade: Callable[[NeedsHttp1], GatewayError] | None = None
+        """Told when a run shows that something on the way speaks HTTP/1.1 to Cursor; gives what its owner hears."""
 
     @property
     def connection_count(self) -> int:
@@ -78,6 +80,7 @@ class H2Transport:
 
     def _run(self, connection: H2Connection, block: bytes, handler: RunHandler, body: bytes | None = None) -> "H2Run":
         run = H2Run(handler, self._limits, foreign=body is not None)
+        run.on_downgrade = self.on_downgrade
         run.stream = connection.open(block, run, body)
         return run
 
@@ -296,9 +299,10 @@ class H2Transport:
 class H2Run(RunReader):
     """A RunStream whose messages are envelopes in one stream's DATA frames."""
 
-    __slots__ = ("stream",)
+    __slots__ = ("on_downgrade", "stream")
 
     stream: H2Stream
+    on_downgrade: Callable[[NeedsHttp1], GatewayError] | None
 
     def __init__(self, handler: RunHandler, limits: TransportLimits, *, foreign: bool = False) -> None:
         super().__init__(
@@ -313,6 +317,12 @@ class H2Run(RunReader):
 
     def doubt(self) -> None:
         self.stream.doubt()
+
+    def _refused(self, headers: Mapping[str, str], body: bytearray) -> GatewayError:
+        fault = super()._refused(headers, body)
+        if self.on_downgrade is not None and isinstance(fault, NeedsHttp1):
+            return self.on_downgrade(fault)
+        return fault
 
     def _hold_back(self) -> None:
         self.stream.pause()

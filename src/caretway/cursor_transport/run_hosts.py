@@ -8,7 +8,7 @@ tried, and kept for the account when a run was heard there. A host that the sett
 import asyncio
 import ipaddress
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 from google.protobuf.message import DecodeError
@@ -46,6 +46,12 @@ def _domain(host: str) -> str:
     return host
 
 
+class OpenNow(Protocol):
+    def __call__(
+        self, request_id: str, headers: Mapping[str, str], handler: RunHandler, original: str = ""
+    ) -> RunStream | None: ...
+
+
 class RunHosts:
     """A Transport: runs go to the account's host, and everything else to the API."""
 
@@ -59,13 +65,14 @@ class RunHosts:
     ) -> None:
         """`fixed`: the host for runs that the settings name."""
         self.name = api.name
-        self.current = fixed or api_url
-        """Where the next run goes."""
         self._api, self._api_url, self._open_at, self._clock = api, api_url, open_at, clock
         self._fixed = bool(fixed)
         self._runs = open_at(fixed) if fixed else api
+        self.current = fixed or api_url
+        """Where the next run goes."""
+        self.open_run_now: OpenNow = self._runs.open_run_now  # a run costs nothing more for the choice of its host
         self._account = ""
-        self._proven = False
+        self._proven = True
         self._asked_at: float | None = None
         self._moving = asyncio.Lock()
         self._left: list[Transport] = []
@@ -86,9 +93,10 @@ class RunHosts:
             if tried != self.current:
                 return True
             if tried != self._api_url:
-                if not self._proven:
+                if self._proven:
+                    self._proven, self.open_run_now = False, _never_now  # the next failure in a row leads back
+                else:
                     self._return()
-                self._proven = False  # the next failure in a row leads back
                 return False
             now = self._clock()
             if self._asked_at is not None and now - self._asked_at < ASK_AGAIN_S:
@@ -98,16 +106,20 @@ class RunHosts:
             named = named_host(self._api_url, response.body) if response.status == 200 else ""
             if not named or urlsplit(named) == urlsplit(self._api_url):
                 return False
-            self._runs, self.current, self._proven = self._open_at(named), named, False
+            self._runs, self.current = self._open_at(named), named
+            self._proven, self.open_run_now = False, _never_now
             return True
 
     def _return(self) -> None:
         if self._runs is not self._api:
             self._left.append(self._runs)  # runs may still be open there
-            self._runs, self.current, self._proven = self._api, self._api_url, False
+            self._runs, self.current = self._api, self._api_url
+            self._proven, self.open_run_now = True, self._api.open_run_now
 
     def heard(self, at: str) -> None:
-        self._proven = self._proven or at == self.current
+        """A run was answered there."""
+        if at == self.current and not self._proven:
+            self._proven, self.open_run_now = True, self._runs.open_run_now
 
     # ---- Transport
 
@@ -120,19 +132,10 @@ class RunHosts:
         *,
         alone: bool = False,
     ) -> RunStream:
-        stream = await self._runs.open_run(request_id, headers, self._watched(handler), original, alone=alone)
+        listener = handler if self._proven else _Listener(self, self.current, handler)
+        stream = await self._runs.open_run(request_id, headers, listener, original, alone=alone)
         self.name = self._runs.name
         return stream
-
-    def open_run_now(
-        self, request_id: str, headers: Mapping[str, str], handler: RunHandler, original: str = ""
-    ) -> RunStream | None:
-        return self._runs.open_run_now(request_id, headers, self._watched(handler), original)
-
-    def _watched(self, handler: RunHandler) -> RunHandler:
-        """Only a host that has to prove itself is listened to."""
-        watched = self._runs is not self._api and not self._proven and not self._fixed
-        return _Listener(self, self.current, handler) if watched else handler
 
     async def open_stream(
         self, path: str, headers: Mapping[str, str], message: bytes, handler: RunHandler
@@ -148,6 +151,13 @@ class RunHosts:
         self._return()
         for transport in (*self._left, self._api):
             await transport.aclose()
+
+
+def _never_now(
+    request_id: str, headers: Mapping[str, str], handler: RunHandler, original: str = ""
+) -> RunStream | None:
+    """While a host has to prove itself, its runs are listened to."""
+    return None
 
 
 class _Listener:
