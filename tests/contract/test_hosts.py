@@ -52,6 +52,13 @@ async def test_a3_the_teams_host_is_asked_for_once_and_remembered(
         assert 'caretway_recoveries_total{rung="same run",cause="host"} 1' in metrics
 
 
+async def test_a3_many_runs_at_once_share_the_answer(pinned: Manners, transport: str) -> None:
+    async with gateway(transport, manners=pinned) as client:
+        answers = await asyncio.gather(*(client.chat(f"sim: say {number}") for number in range(8)))
+        assert [answer.text for answer in answers] == [str(number) for number in range(8)]
+        assert client.stats()["server_configs"] == 1
+
+
 async def test_a3_tools_work_there(pinned: Manners, transport: str) -> None:
     tools = [tool("lookup", "key")]
     async with gateway(transport, manners=pinned) as client:

@@ -175,6 +175,7 @@ async def _for_others(settings: Settings) -> list[Finding]:
     except GatewayError as failure:
         return [_failed("backend", failure)]
     findings.append(Finding("account", True, f"{EACH_ITS_OWN}; nobody signs in here"))
+    findings += [check_network(settings), check_identity(settings)]
     try:
         async with open_call(settings) as call:
             status, _ = await call("GET", "/", {}, b"")

@@ -61,7 +61,8 @@ class Suspect:
 
 SUSPECTS: Final = {
     "region": Suspect(
-        "the region or the proxy of this machine (`caretway models` lists what is served here)",
+        "the region or the proxy of this machine (`caretway models` lists what is served here, `caretway doctor` shows "
+        "the way there)",
         lambda run: not run.heard and not is_own(run.model),
     ),
     "shape": Suspect("the fields that name the model", lambda run: not run.heard),
@@ -146,8 +147,9 @@ _CALL_HINT: Final = (
     "Cursor, if the same is answered in half an hour."
 )
 _REGION_HINT: Final = (
-    "Cursor decides by the address that the request comes from: check a VPN or proxy of this machine. `caretway "
-    "models` lists what is served here; Cursor's own models (`composer-2.5`) are served in more regions."
+    "Cursor decides by the address that the request comes from: check a VPN or proxy of this machine; `caretway "
+    "doctor` shows the way that requests take. `caretway models` lists what is served here; Cursor's own models "
+    "(`composer-2.5`) are served in more regions."
 )
 _TEAM_HINT: Final = (
     "Your team is pinned to another host, and Cursor named none that works. Start with `--run-url https://HOST`; "

@@ -109,6 +109,7 @@ class Simulator:
 
     def _lets_in(self, peer: Any) -> bool:
         if self._admits is None or self._admits(peer):
+            self.stats.connections += 1
             return True
         self.turned_away += 1
         return False

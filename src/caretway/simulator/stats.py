@@ -15,6 +15,7 @@ MAX_STEPS: Final = 100
 
 @dataclass(slots=True)
 class Stats:
+    connections: int = 0
     runs_opened: int = 0
     runs_resumed: int = 0
     chats_opened: int = 0

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
-Misdeed = Literal["", "closes", "closes after connecting", "garbage", "forbids", "negotiate"]
+Misdeed = Literal["", "silent", "closes", "closes after connecting", "garbage", "forbids", "negotiate"]
 
 
 @dataclass(eq=False)
@@ -38,6 +38,9 @@ class CountingProxy:
         try:
             first = await reader.readexactly(1)
             if self.misdeed == "closes":
+                return
+            if self.misdeed == "silent":
+                await reader.read()  # until the client hangs up
                 return
             if self.misdeed == "garbage":
                 writer.write(b"220 mail.example ESMTP\r\n")

@@ -212,6 +212,15 @@ async def test_trouble_with_the_proxy_is_named(
         assert there.simulator.turned_away == 0
 
 
+@pytest.mark.parametrize("kind", ["http", "socks5h"])
+async def test_a_proxy_that_says_nothing(kind: str, authority: tuple[trustme.CA, Path]) -> None:
+    async with site(authority, CountingProxy(misdeed="silent")) as there:
+        proxy = f"{kind}://127.0.0.1:{there.proxy_port}"
+        status, code, message = told(await ask(there.settings(proxy=proxy, connect_timeout=0.2)))
+        assert (status, code) == (503, "upstream_unavailable")
+        assert f"through the proxy 127.0.0.1:{there.proxy_port}: no connection within 0.2 s" in message
+
+
 @pytest.mark.parametrize("kind", ["http", "https", "socks5", "socks5h"])
 async def test_a_proxy_that_is_down(
     kind: str, authority: tuple[trustme.CA, Path], monkeypatch: pytest.MonkeyPatch
@@ -369,6 +378,37 @@ async def test_login_renewal_models_status_and_doctor(
         assert found["network"]["detail"].startswith(f"through {kind}://127.0.0.1:{there.proxy_port} ({variable})")
         assert there.simulator.turned_away == 0
         assert len(there.proxy.asked) >= 4
+
+
+async def test_the_simulator_as_a_command_hears_from_nobody_but_the_proxy(tmp_path: Path) -> None:
+    """`caretway simulate --tls` counts its connections, and the proxy those that it makes."""
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    simulator = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "caretway", "simulate", "--tls", "--port", "0"),
+        stdout=asyncio.subprocess.PIPE,
+        env=environment,
+    )
+    proxy = CountingProxy()
+    try:
+        async with listening(proxy) as port:
+            assert simulator.stdout is not None
+            url = (await simulator.stdout.readline()).decode().split()[-1]
+            authority = (await simulator.stdout.readline()).decode().split()[-1]
+            there = Site(Simulator(), proxy, url, port, Path(authority))
+            for variable, kind in [("HTTPS_PROXY", "http"), ("ALL_PROXY", "socks5h")]:
+                way = {variable: f"{kind}://127.0.0.1:{port}", "CARETWAY_PROXY_LOOPBACK": "yes", "CURSOR_API_KEY": "k"}
+                code, output, errors = await run(there, tmp_path, "doctor", "--backend", "agent", "--port", "0", **way)
+                assert (code, errors) == (0, ""), output
+                assert f"through {kind}://127.0.0.1:{port} ({variable})" in output
+            made = len(proxy.asked)
+            trust = ssl.create_default_context(cafile=authority)
+            async with httpx.AsyncClient(verify=trust, trust_env=False) as http:
+                counted = (await http.get(f"{url}/_sim/stats")).json()
+            assert counted["connections"] == made + 1, "the last one is ours"
+            assert counted["token_exchanges"] == 2
+    finally:
+        simulator.terminate()
+        await simulator.communicate()
 
 
 async def test_tls_inside_tls_on_the_event_loop_of_the_commands(
