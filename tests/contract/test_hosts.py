@@ -111,6 +111,15 @@ async def test_a3_when_cursor_names_no_other_host_it_is_asked_once(script: str, 
         assert client.stats()["server_configs"] == 1
 
 
+async def test_a3_a_host_that_has_served_the_account_is_not_left_for_an_empty_stream(transport: str) -> None:
+    async with gateway(transport, manners=LIVE) as client:
+        assert (await client.chat("sim: say hi")).text == "hi"
+        told(await client.chat("sim: fail eof"), 503, "empty_stream")
+        assert client.stats()["server_configs"] == 0
+        told(await client.chat("sim: fail team_region"), 403, "team_region_refused")
+        assert client.stats()["server_configs"] == 1
+
+
 async def test_a3_a_named_host_that_does_not_help_is_left_again(transport: str) -> None:
     """The host that Cursor names ends streams as well: one more attempt, and the error says what to type."""
     async with gateway(transport, manners=replace(LIVE, pinned_team="ends")) as client:

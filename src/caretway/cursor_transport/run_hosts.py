@@ -70,56 +70,67 @@ class RunHosts:
         self._runs = open_at(fixed) if fixed else api
         self.current = fixed or api_url
         """Where the next run goes."""
-        self.open_run_now: OpenNow = self._runs.open_run_now  # a run costs nothing more for the choice of its host
         self._account = ""
-        self._proven = True
+        self._heard: set[str] = {fixed} if fixed else set()
+        """Hosts that are known to serve the account: a run was heard there."""
         self._asked_at: float | None = None
         self._moving = asyncio.Lock()
-        self._left: list[Transport] = []
+        self._others: dict[str, Transport] = {fixed: self._runs} if fixed else {}
+        self._go(self._runs, self.current)
 
     def belongs_to(self, account: str) -> None:
         """Another account may have another host."""
         if account != self._account:
             self._account = account
             if not self._fixed:
-                self._return()
+                self._heard.clear()
                 self._asked_at = None
+                self._return()
 
-    async def move(self, tried: str, ask: Ask) -> bool:
-        """A run was not served at `tried`. Whether the next one goes elsewhere."""
+    async def move(self, tried: str, ask: Ask, *, sure: bool) -> bool:
+        """A run was not served at `tried`. Whether the next one goes elsewhere. `sure`: Cursor said that it is the host.
+        Otherwise a host that has served the account before is not left."""
         if self._fixed:
             return False
         async with self._moving:  # who waits here meanwhile shares the answer
             if tried != self.current:
                 return True
             if tried != self._api_url:
-                if self._proven:
-                    self._proven, self.open_run_now = False, _never_now  # the next failure in a row leads back
+                if tried in self._heard:
+                    self._heard.discard(tried)  # the next failure in a row leads back
+                    self._go(self._runs, tried)
                 else:
                     self._return()
                 return False
             now = self._clock()
-            if self._asked_at is not None and now - self._asked_at < ASK_AGAIN_S:
+            if (tried in self._heard and not sure) or (
+                self._asked_at is not None and now - self._asked_at < ASK_AGAIN_S
+            ):
                 return False
             response = await ask()
             self._asked_at = now
             named = named_host(self._api_url, response.body) if response.status == 200 else ""
             if not named or urlsplit(named) == urlsplit(self._api_url):
                 return False
-            self._runs, self.current = self._open_at(named), named
-            self._proven, self.open_run_now = False, _never_now
+            if named not in self._others:
+                self._others[named] = self._open_at(named)
+            self._go(self._others[named], named)
             return True
 
     def _return(self) -> None:
-        if self._runs is not self._api:
-            self._left.append(self._runs)  # runs may still be open there
-            self._runs, self.current = self._api, self._api_url
-            self._proven, self.open_run_now = True, self._api.open_run_now
+        """Runs may still be open at the other host, so its connections stay."""
+        self._go(self._api, self._api_url)
+
+    def _go(self, transport: Transport, url: str) -> None:
+        self._runs, self.current = transport, url
+        # A run costs nothing more for the choice of its host, once that is known to be right.
+        self.open_run_now: OpenNow = transport.open_run_now if url in self._heard else _never_now
 
     def heard(self, at: str) -> None:
         """A run was answered there."""
-        if at == self.current and not self._proven:
-            self._proven, self.open_run_now = True, self._runs.open_run_now
+        if at == self.current and at not in self._heard:
+            self._heard.add(at)
+            self._go(self._runs, at)
 
     # ---- Transport
 
@@ -132,7 +143,7 @@ class RunHosts:
         *,
         alone: bool = False,
     ) -> RunStream:
-        listener = handler if self._proven else _Listener(self, self.current, handler)
+        listener = handler if self.current in self._heard else _Listener(self, self.current, handler)
         stream = await self._runs.open_run(request_id, headers, listener, original, alone=alone)
         self.name = self._runs.name
         return stream
@@ -148,8 +159,7 @@ class RunHosts:
         return response
 
     async def aclose(self) -> None:
-        self._return()
-        for transport in (*self._left, self._api):
+        for transport in (*self._others.values(), self._api):
             await transport.aclose()
 
 

@@ -235,12 +235,12 @@ class _Opener:
         headers = self._headers(token)
         return await self._caller.transport.open_run(request_id, headers, handler, self._run_id, alone=alone)
 
-    async def move(self) -> bool:
+    async def move(self, *, sure: bool) -> bool:
         hosts = self._caller.hosts
         if hosts is None:
             return False
         try:
-            return await hosts.move(self._at, lambda: self._caller.call(paths.SERVER_CONFIG))
+            return await hosts.move(self._at, lambda: self._caller.call(paths.SERVER_CONFIG), sure=sure)
         except GatewayError as failure:
             log.info("Cursor could not be asked for another host: %s", failure.message)
             return False

@@ -16,6 +16,7 @@ class Opener(Protocol):
         """`refused`: the credentials of the attempt before were. `alone`: on a connection of its own."""
         ...
 
-    async def move(self) -> bool:
-        """The host of the last attempt does not serve the account. Whether the next one goes to another."""
+    async def move(self, *, sure: bool) -> bool:
+        """The host of the last attempt may not serve the account (`sure`: it does not). Whether the next one goes to
+        another."""
         ...

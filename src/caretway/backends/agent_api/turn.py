@@ -271,7 +271,7 @@ class AgentTurn:
         self._opening = spawn(self._ask_host(self._attempt, cause, fault, again), "agent-host")
 
     async def _ask_host(self, attempt: int, cause: Cause, fault: GatewayError, again: bool) -> None:
-        moved = await self._opener.move()
+        moved = await self._opener.move(sure=cause is Cause.REFUSED)
         if attempt == self._attempt and not self._closed:
             self._opening = None
             self._lost(Cause.HOST if moved else cause, fault, again or moved)

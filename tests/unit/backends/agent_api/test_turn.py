@@ -68,7 +68,7 @@ class Opener:
             raise self.trouble
         return self.stream
 
-    async def move(self) -> bool:
+    async def move(self, *, sure: bool) -> bool:
         return False
 
 
