@@ -88,8 +88,8 @@ class RunHosts:
                 self._return()
 
     async def move(self, tried: str, ask: Ask, *, sure: bool) -> bool:
-        """A run was not served at `tried`. Whether the next one goes elsewhere. `sure`: Cursor said that it is the host.
-        Otherwise a host that has served the account before is not left."""
+        """A run was not served at `tried`. Whether the next one goes elsewhere. `sure`: Cursor said that it is the
+        host's fault; otherwise a host that has served the account before is not left."""
         if self._fixed:
             return False
         async with self._moving:  # who waits here meanwhile shares the answer
