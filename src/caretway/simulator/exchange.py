@@ -7,7 +7,7 @@ much to say looks at `congested`. Nothing here knows Cursor's protocol.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 Headers = Sequence[tuple[str, str]]
 
@@ -22,6 +22,8 @@ class Request:
     http: Literal["1.1", "2"]
     scheme: str = "http"
     on_team_host: bool = False
+    peer: Any = None
+    """The client's address."""
 
     @property
     def base(self) -> str:

@@ -41,6 +41,9 @@ class Manners:
     """`Run` over HTTP/1.1 is answered 464, as the load balancer does."""
     run_is_464: bool = False
     """The same over HTTP/2: something on the way speaks HTTP/1.1 to the load balancer."""
+    abroad: Literal["", "bare", "ends", "words"] = ""
+    """Models of other makers are refused to whoever does not come from `Simulator(home=...)`: without a reason, by a
+    stream that ends at once, or as UNSUPPORTED_REGION."""
     pinned_team: Literal["", "ends", "words"] = ""
     """Runs are served on the team's own host alone, which `GetServerConfig` names. Elsewhere their streams end at once,
     or with words about the region. (That host is this server below a path of its own.)"""

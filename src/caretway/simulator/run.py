@@ -15,6 +15,7 @@ from ..tasks import spawn
 from ..wire.errors import ConnectError
 from ..wire.messages import pb
 from . import admission, faults, updates
+from .catalogue import is_external
 from .exchange import SimExchange
 from .history import HistoryError
 from .model_shapes import Choice, choose, shape_of
@@ -31,8 +32,10 @@ class _Unheard(Exception):
 
 
 class SimRun:
-    def __init__(self, world: Shared, exchange: SimExchange, request_id: str) -> None:
+    def __init__(self, world: Shared, exchange: SimExchange, request_id: str, *, abroad: bool = False) -> None:
+        """`abroad`: the client is where models of other makers are not served."""
         self._world = world
+        self._abroad = abroad
         self._exchange = exchange
         self._request_id = request_id or str(uuid.uuid4())
         self._mail = Pending(exchange.write, world.stats)
@@ -131,6 +134,10 @@ class SimRun:
     async def _serve(self, request: pb.AgentRunRequest) -> None:
         chosen = choose(request, self._world.manners)
         self._world.asked.append((shape_of(request), chosen.label if isinstance(chosen, Choice) else ""))
+        if self._abroad and isinstance(chosen, Choice) and is_external(chosen.label):
+            if self._world.manners.abroad == "ends":
+                raise _Unheard
+            raise RunRefused(faults.SCRIPTED["region" if self._world.manners.abroad == "words" else "bare"])
         if self._world.manners.poisons and request.conversation_id in self._world.poisoned:
             raise RunRefused(faults.SCRIPTED["bare"])
         stats = self._world.stats

@@ -34,10 +34,12 @@ class Simulator:
         max_streams: int = MAX_STREAMS,
         manners: Manners = CLASSIC,
         admits: Callable[[Any], bool] | None = None,
+        home: Callable[[Any], bool] | None = None,
     ) -> None:
         """`clock`: unix seconds; tokens expire by it. `max_streams`: at once on one HTTP/2 connection.
-        `manners`: how it behaves. `admits`: whether the peer at an address may connect; everybody, if it is None."""
-        self._world = Shared(manners, prefer=prefer, heartbeat_s=heartbeat_s, clock=clock)
+        `manners`: how it behaves. `admits`: whether the peer at an address may connect; everybody, if it is None.
+        `home`: whether it is where every model is served, for `Manners.abroad`."""
+        self._world = Shared(manners, prefer=prefer, heartbeat_s=heartbeat_s, clock=clock, home=home)
         self._service = Service(self._world)
         self._servers: list[asyncio.Server] = []
         self._doors: set[_Door] = set()

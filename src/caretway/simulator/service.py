@@ -125,7 +125,7 @@ class Service:
             return Deaf()
         if not self._admits(request, exchange):
             return Deaf()
-        run = SimRun(self._world, exchange, request.header("x-request-id"))
+        run = SimRun(self._world, exchange, request.header("x-request-id"), abroad=self._abroad(request))
         self._follow(run)
         return _RunInlet(run)
 
@@ -147,6 +147,10 @@ class Service:
             return False
         return True
 
+    def _abroad(self, request: Request) -> bool:
+        home = self._world.home
+        return bool(self._manners.abroad) and (home is None or not home(request.peer))
+
     def _refuses_version(self, request: Request) -> bool:
         return self._manners.known_versions_only and not is_shipped(request.header("x-cursor-client-version"))
 
@@ -154,7 +158,7 @@ class Service:
         if not self._admits(request, exchange):
             return None
         try:
-            run = self._channels.open(request_id, exchange)
+            run = self._channels.open(request_id, exchange, abroad=self._abroad(request))
         except ChannelBusy as busy:
             _end_stream(exchange, faults.bad_request(str(busy)))
             return None

@@ -12,7 +12,7 @@ import ssl
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from caretway.backend_factory import open_backend
 from caretway.config import Settings
 from caretway.core.errors import GatewayError
 from caretway.simulator import Simulator
+from caretway.simulator.manners import LIVE
 from contract.gateways import CHAT, Answer, Client
 from contract.proxied.counting_proxy import CountingProxy, listening
 from contract.test_chat import PIXEL
@@ -275,6 +276,38 @@ async def test_a_run_survives_a_proxy_that_hangs_up(
             there.proxy.hang_up()
             assert (await asking).text == "one\ntwo"
             assert there.simulator.turned_away == 0
+
+
+# ---- where the request comes from
+
+
+@pytest.mark.parametrize(
+    ("symptom", "code", "says"),
+    [
+        ("bare", "refused_without_reason", "(1) the region or the proxy of this machine"),
+        ("ends", "empty_stream", "check a VPN or proxy of this machine"),
+        ("words", "region_refused", "check a VPN or proxy of this machine"),
+    ],
+)
+async def test_a5_the_address_that_a_request_comes_from_decides(
+    symptom: Any, code: str, says: str, transport: str
+) -> None:
+    """From here only Cursor's own models are served; from where the proxy is, all."""
+    proxy = CountingProxy()
+    simulator = Simulator(manners=replace(LIVE, abroad=symptom), home=proxy.admits)
+    try:
+        url = f"http://127.0.0.1:{await simulator.listen('127.0.0.1', 0)}"
+        known = {"backend": "agent", "agent_url": url, "access_token": "t", "agent_transport": transport, "port": 0}
+        async with listening(proxy) as port:
+            settings = Settings(**known)  # type: ignore[arg-type]  # a table of settings
+            assert (await ask(settings, model="composer-2.5")).text == "through"
+            _, found, message = told(await ask(settings, model="gpt-5.4"))
+            assert found == code and says in message and "caretway doctor" in message
+            settings = Settings(**known, proxy=f"http://127.0.0.1:{port}", proxy_loopback=True)  # type: ignore[arg-type]  # as above
+            answer = await ask(settings, model="gpt-5.4")
+            assert answer.text == "through", answer.error
+    finally:
+        await simulator.aclose()
 
 
 # ---- exceptions
