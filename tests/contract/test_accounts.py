@@ -308,6 +308,8 @@ async def test_doctor_says_what_is_wrong_and_what_to_type(cursor: Cursor, tmp_pa
         "data directory",
         "backend",
         "account",
+        "network",
+        "identity",
         "Cursor",
         "port",
     ]

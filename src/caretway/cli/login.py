@@ -13,7 +13,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
-from ..config import Settings, has_desktop, importable_sign_ins, process_environment
+from ..config import Settings, has_desktop, hosts, importable_sign_ins, process_environment
 from ..core.errors import KEYS_PAGE
 from .flags import REACHING_CURSOR, add_setting_flags, settings_from
 from .process import CommandFailed, log_to_stderr, remark, say
@@ -122,7 +122,7 @@ def _imported(named: str, settings: Settings) -> Account:
         reason = failure.strerror if isinstance(failure, OSError) else "it is not text"
         raise CommandFailed(f"cannot read {file}: {reason}") from failure
     remark([f"copying the sign-in from {file}"])
-    account = read_import(text, url=settings.agent_url, now=time.time())
+    account = read_import(text, url=hosts(settings).api, now=time.time())
     # Of another program's own file the gateway takes a newer sign-in by itself; a file of the user's may be gone soon.
     return replace(account, copied_from=str(file.absolute())) if file.absolute() in places else account
 
@@ -135,12 +135,6 @@ def found_file(named: str, candidates: Sequence[Path]) -> Path:
         looked = " or ".join(map(str, candidates))
         raise CommandFailed(f"no other program has a sign-in here: no {looked}", "try: caretway login")
     return file
-
-
-def site(settings: Settings) -> str:
-    """Where to sign in. A simulator at `agent_url` has its own sign-in page."""
-    stand_in = settings.origin("agent_url") != "default" and settings.origin("login_url") == "default"
-    return settings.agent_url if stand_in else settings.login_url
 
 
 async def _sign_in(settings: Settings, offered: Account | None, *, browser: bool) -> Account:
@@ -157,7 +151,7 @@ async def _sign_in(settings: Settings, offered: Account | None, *, browser: bool
     async with open_call(settings) as call:
         if offered is None:
             invitation = invite(secrets.token_bytes(VERIFIER_BYTES), str(uuid.uuid4()))
-            link = invitation.link(site(settings))
+            link = invitation.link(hosts(settings).login)
             say(["Open this link, on any machine, and sign in to Cursor:", "", f"  {link}", ""])
             if browser:
                 await asyncio.to_thread(_open_browser, link)
@@ -172,7 +166,7 @@ async def _sign_in(settings: Settings, offered: Account | None, *, browser: bool
             raise CommandFailed("Cursor does not accept this sign-in any more", _other_ways(offered))
     account = replace(account, who=account.name)
     async with kept.locked():
-        kept.keep(settings.agent_url, account)
+        kept.keep(hosts(settings).api, account)
     return account
 
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Final
 
-from ..config import Settings
+from ..config import Settings, hosts
 from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, settings_from
 from .process import log_to_stderr, remark, say
 from .process import run as run_loop
@@ -47,7 +47,7 @@ class Report:
     signed_in: bool
     detail: str
     url: str | None
-    """Only for backends that connect to `agent_url` themselves."""
+    """The API's, for backends that connect to it themselves."""
     account: str | None = None
     """Who is signed in, if known. This and the next two are not for backends with their own sign-in."""
     credential: str | None = None
@@ -79,7 +79,7 @@ async def _ask(settings: Settings) -> Report:
 
     if passes(settings):
         async with open_backend(without_credentials(settings)) as backend:
-            return Report(backend.name, backend.standing, False, EACH_ITS_OWN, settings.agent_url, passthrough=True)
+            return Report(backend.name, backend.standing, False, EACH_ITS_OWN, hosts(settings).api, passthrough=True)
     async with open_backend(settings) as backend:
         status = await backend.status()
         report = Report(backend.name, backend.standing, status.signed_in, status.detail, None)
@@ -88,7 +88,7 @@ async def _ask(settings: Settings) -> Report:
         facts = account_facts(settings, backend.name)
         return replace(
             report,
-            url=settings.agent_url if backend.name == "agent" else None,
+            url=hosts(settings).api if backend.name == "agent" else None,
             account=facts.account,
             credential=facts.credential,
             expires=facts.expires,

@@ -36,8 +36,20 @@ class Manners:
     # ---- who calls, and from where
     known_versions_only: bool = False
     """A client version that Cursor did not ship is refused with a bare `resource_exhausted`, whatever the model."""
+    version_refusal: Literal["bare", "outdated", "update_words"] = "bare"
+    """How such a version is refused: without a reason, as OUTDATED_CLIENT, or in words."""
+    judges_calls: bool = False
+    """Not only runs are refused for the version, but every call."""
     run_on_http1_is_464: bool = False
     """`Run` over HTTP/1.1 is answered 464, as the load balancer does."""
+    run_is_464: bool = False
+    """The same over HTTP/2: something on the way speaks HTTP/1.1 to the load balancer."""
+    abroad: Literal["", "bare", "ends", "words"] = ""
+    """Models of other makers are refused to whoever does not come from `Simulator(home=...)`: without a reason, by a
+    stream that ends at once, or as UNSUPPORTED_REGION."""
+    pinned_team: Literal["", "ends", "words"] = ""
+    """Runs are served on the team's own host alone, which `GetServerConfig` names. Elsewhere their streams end at once,
+    or with words about the region. (That host is this server below a path of its own.)"""
 
     # ---- sign-in and usage
     refresh_at: Literal["anywhere", "exchange", "oauth", "token", "refresh", "nowhere"] = "anywhere"

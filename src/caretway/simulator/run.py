@@ -16,6 +16,7 @@ from ..wire.errors import ConnectError
 from ..wire.messages import pb
 from . import admission, faults, updates
 from .billing import BilledRun
+from .catalogue import is_external
 from .exchange import SimExchange
 from .history import HistoryError
 from .model_shapes import Choice, choose, shape_of
@@ -33,10 +34,13 @@ class _Unheard(Exception):
 
 
 class SimRun:
-    def __init__(self, shared: Shared, exchange: SimExchange, request_id: str, owner: str = "") -> None:
-        """`owner`: whose usage it is."""
+    def __init__(
+        self, shared: Shared, exchange: SimExchange, request_id: str, owner: str = "", *, abroad: bool = False
+    ) -> None:
+        """`owner`: whose usage it is. `abroad`: the client is where models of other makers are not served."""
         self._shared = shared
         self._owner = owner
+        self._abroad = abroad
         self._exchange = exchange
         self._request_id = request_id or str(uuid.uuid4())
         self._pending = Pending(exchange.write, shared.stats)
@@ -136,6 +140,10 @@ class SimRun:
         manners = self._shared.manners
         chosen = choose(request, manners)
         self._shared.asked.append((shape_of(request), chosen.label if isinstance(chosen, Choice) else ""))
+        if self._abroad and isinstance(chosen, Choice) and is_external(chosen.label):
+            if manners.abroad == "ends":
+                raise _Unheard
+            raise RunRefused(faults.SCRIPTED["region" if manners.abroad == "words" else "bare"])
         if request.conversation_id in self._shared.poisoned:
             raise RunRefused(faults.SCRIPTED["bare"])
         blobs = Blobs(self._pending, self._shared.stats)

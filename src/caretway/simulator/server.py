@@ -9,7 +9,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Sequence
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from .billing import BilledRuns
 from .exchange import Accept
@@ -34,15 +34,21 @@ class Simulator:
         clock: Callable[[], float] = time.time,
         max_streams: int = MAX_STREAMS,
         manners: Manners = LIVE,
+        admits: Callable[[Any], bool] | None = None,
+        home: Callable[[Any], bool] | None = None,
     ) -> None:
         """`clock`: unix seconds; tokens expire by it. `max_streams`: at once on one HTTP/2 connection.
-        `manners`: how it behaves."""
-        self._shared = Shared(manners, prefer=prefer, heartbeat_s=heartbeat_s, clock=clock)
+        `manners`: how it behaves. `admits`: whether the peer at an address may connect; everybody, if it is None.
+        `home`: whether it is where every model is served, for `Manners.abroad`."""
+        self._shared = Shared(manners, prefer=prefer, heartbeat_s=heartbeat_s, clock=clock, home=home)
         self._service = Service(self._shared)
         self._servers: list[asyncio.Server] = []
         self._doors: set[_Door] = set()
         self._closed = False
         self._max_streams = max_streams
+        self._admits = admits
+        self.turned_away = 0
+        """Connections of peers that it does not admit."""
 
     @property
     def stats(self) -> Stats:
@@ -107,14 +113,22 @@ class Simulator:
             await server.wait_closed()
 
     def _door(self) -> "_Door":
-        return _Door(self._service.accept, self._doors, self._max_streams)
+        return _Door(self._service.accept, self._doors, self._max_streams, self._lets_in)
+
+    def _lets_in(self, peer: Any) -> bool:
+        if self._admits is None or self._admits(peer):
+            self.stats.connections += 1
+            return True
+        self.turned_away += 1
+        return False
 
 
 class _Door(asyncio.Protocol):
     """One connection: waits until the first bytes say which HTTP it is, then stands aside."""
 
-    def __init__(self, accept: Accept, doors: "set[_Door]", max_streams: int) -> None:
+    def __init__(self, accept: Accept, doors: "set[_Door]", max_streams: int, lets_in: Callable[[Any], bool]) -> None:
         self._accept = accept
+        self._lets_in = lets_in
         self._max_streams = max_streams
         self._doors = doors
         self._head = b""
@@ -128,6 +142,8 @@ class _Door(asyncio.Protocol):
         raw = link.get_extra_info("socket")
         if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if not self._lets_in(link.get_extra_info("peername")):
+            link.abort()
 
     def data_received(self, data: bytes) -> None:
         if self._speaker is not None:

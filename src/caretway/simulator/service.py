@@ -5,6 +5,7 @@ Decides per request; the sockets are elsewhere, and so is what happens inside a 
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -56,6 +57,8 @@ PUBLIC_MODELS: Final = "/v1/models"
 PUBLIC_ME: Final = "/v1/me"
 RENEWAL: Final = "/auth/token"
 OAUTH: Final = "/oauth/token"
+TEAM_HOST: Final = "/agentn"
+"""What is below is another host, as far as clients can tell."""
 
 _ANALYTICS: Final = "/aiserver.v1.AnalyticsService/"
 
@@ -113,6 +116,8 @@ class Service:
         }
 
     def accept(self, request: Request, exchange: SimExchange) -> Inlet:
+        if request.path.startswith(TEAM_HOST):
+            request = replace(request, path=request.path.removeprefix(TEAM_HOST), on_team_host=True)
         if request.path == paths.RUN:
             return self._accept_run(request, exchange)
         if request.path == paths.RUN_SSE:
@@ -124,8 +129,8 @@ class Service:
     # ------------------------------------------------------------------ streams
 
     def _accept_run(self, request: Request, exchange: SimExchange) -> Inlet:
-        if request.http != "2":
-            if self._manners.run_on_http1_is_464:
+        if request.http != "2" or self._manners.run_is_464:
+            if self._manners.run_is_464 or self._manners.run_on_http1_is_464:
                 answer(exchange, 464, "text/plain", b"")
                 return Deaf()
             return _Unary(self, request, exchange)
@@ -134,7 +139,8 @@ class Service:
             return Deaf()
         if not self._admits(request, exchange):
             return Deaf()
-        run = SimRun(self._shared, exchange, request.header("x-request-id"), self._accounts.person(request.bearer).name)
+        owner = self._accounts.person(request.bearer).name
+        run = SimRun(self._shared, exchange, request.header("x-request-id"), owner, abroad=self._abroad(request))
         self._follow(run)
         return _RunInlet(run)
 
@@ -144,16 +150,31 @@ class Service:
         if not self._accounts.accepts(request.bearer):
             _end_stream(exchange, faults.NOT_SIGNED_IN)
             return False
-        if self._manners.known_versions_only and not is_shipped(request.header("x-cursor-client-version")):
-            _end_stream(exchange, faults.SCRIPTED["bare"])
+        if self._refuses_version(request):
+            _end_stream(exchange, faults.VERSION_REFUSALS[self._manners.version_refusal])
+            return False
+        if self._manners.pinned_team and not request.on_team_host:
+            self._shared.stats.misdirected += 1
+            if self._manners.pinned_team == "ends":
+                exchange.finish()
+            else:
+                _end_stream(exchange, faults.SCRIPTED["team_region"])
             return False
         return True
+
+    def _abroad(self, request: Request) -> bool:
+        home = self._shared.home
+        return bool(self._manners.abroad) and (home is None or not home(request.peer))
+
+    def _refuses_version(self, request: Request) -> bool:
+        return self._manners.known_versions_only and not is_shipped(request.header("x-cursor-client-version"))
 
     def open_channel(self, request: Request, exchange: SimExchange, request_id: str) -> SimRun | None:
         if not self._admits(request, exchange):
             return None
         try:
-            run = self._channels.open(request_id, exchange, self._accounts.person(request.bearer).name)
+            owner = self._accounts.person(request.bearer).name
+            run = self._channels.open(request_id, exchange, owner, abroad=self._abroad(request))
         except ChannelBusy as busy:
             _end_stream(exchange, faults.bad_request(str(busy)))
             return None
@@ -189,6 +210,8 @@ class Service:
             return unknown(request)
         if not self._accounts.accepts(request.bearer):
             return as_error(faults.NOT_SIGNED_IN)
+        if self._manners.judges_calls and self._refuses_version(request):
+            return as_error(faults.VERSION_REFUSALS[self._manners.version_refusal])
         return call(request, body)
 
     def _append(self, request: Request, body: bytes) -> Reply:
@@ -200,9 +223,12 @@ class Service:
         return as_message(request, ai.BidiAppendResponse())
 
     def _server_config(self, request: Request, _: bytes) -> Reply:
+        self._shared.stats.server_configs += 1
         config = ai.GetServerConfigResponse()
         if self._shared.prefer == "h2":
             config.http2_config = ai.GetServerConfigResponse.HTTP2_CONFIG_FORCE_BIDI_ENABLED
+        if self._manners.pinned_team:
+            config.agent_url_config.agentn_url = request.base + TEAM_HOST
         return as_message(request, config)
 
     def _poll(self, request: Request, body: bytes) -> Reply:

@@ -4,7 +4,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from .billing import BilledRuns
 from .manners import LIVE, Manners
@@ -55,6 +55,8 @@ class Shared:
     prefer: Prefer = "h1"
     heartbeat_s: float = 5.0
     clock: Callable[[], float] = time.time
+    home: Callable[[Any], bool] | None = None
+    """Whether the peer at an address is in a country where everything is served; nobody is, if it is None."""
     stats: Stats = field(default_factory=Stats)
     steps: Steps = field(default_factory=Steps)
     cache: PrefixCache = field(default_factory=PrefixCache)

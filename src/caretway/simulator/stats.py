@@ -15,9 +15,12 @@ MAX_STEPS: Final = 100
 
 @dataclass(slots=True)
 class Stats:
+    connections: int = 0
     runs_opened: int = 0
     runs_resumed: int = 0
     chats_opened: int = 0
+    misdirected: int = 0
+    server_configs: int = 0
     appends: int = 0
     appends_duplicate: int = 0
     appends_out_of_order: int = 0

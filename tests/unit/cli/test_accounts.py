@@ -11,7 +11,7 @@ import pytest
 from caretway.auth.account import Account
 from caretway.backend_factory import sign_ins
 from caretway.cli.doctor import Finding, as_lines, check_account, check_data_dir, check_port
-from caretway.cli.login import found_file, lasts, read_key, signed_in, site
+from caretway.cli.login import found_file, lasts, read_key, signed_in
 from caretway.cli.process import CommandFailed
 from caretway.cli.status import AccountFacts, account_facts, not_renewed
 from caretway.cli.terminal import Style
@@ -69,12 +69,6 @@ def test_a_key_is_asked_for_without_echo_or_read_from_a_pipe() -> None:
     for odd in ("", "two words", "ké"):
         with pytest.raises(CommandFailed):
             read_key(io.StringIO(odd), lambda _: "")
-
-
-def test_a_stand_in_signs_in_by_itself() -> None:
-    assert site(Settings()) == "https://cursor.com"
-    assert site(Settings(agent_url="http://127.0.0.1:1")) == "http://127.0.0.1:1"
-    assert site(Settings(agent_url="http://127.0.0.1:1", login_url="http://127.0.0.1:2")) == "http://127.0.0.1:2"
 
 
 def test_stronger_credentials_are_mentioned(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ class Pools:
 
 
 def pools_of(usage: PeriodUsage) -> Pools | None:
-    """None: nothing is known, as of the seats of a team. Where nobody counts shares, money tells of the others' pool."""
+    """None: Cursor tells nothing. Where nobody counts shares, money tells of the other makers' pool."""
     plan = usage.plan
     if plan is None:
         return None

@@ -19,6 +19,7 @@ from ...core.turn import Snapshot
 from ...cursor_transport.faults import fault_from_connect, retryable, unheard
 from ...cursor_transport.identity import new_id
 from ...cursor_transport.ports import RunStream
+from ...cursor_transport.refusals import TEAM_REGION
 from ...tasks import spawn
 from ...wire.envelope import End
 from ...wire.errors import ErrorSyntax, read_end
@@ -182,7 +183,7 @@ class AgentTurn:
 
     def _not_opened(self, failure: Exception) -> None:
         if isinstance(failure, GatewayError):
-            self._lost(Cause.CUT, failure, failure.kind in RETRYABLE_KINDS)
+            self._lost(Cause.CUT, failure, failure.kind in RETRYABLE_KINDS and failure.may_repeat)
             return
         log.error("opening a run failed", exc_info=failure)
         self._conversation.fail(GatewayError(ErrorKind.INTERNAL, f"Opening the run failed: {type(failure).__name__}."))
@@ -231,6 +232,9 @@ class AgentTurn:
         if self._once_more(fault):
             self._lost(Cause.TOKEN, fault, True)
             return
+        if fault.code == TEAM_REGION and not self._conversation.visible:
+            self._look_elsewhere(Cause.REFUSED, fault, again=False)
+            return
         cause = cause_of(error, fault, self._conversation, simplifiable=self._simplify is not None)
         if self._quota is not None and is_bare(error):
             self._drop_attempt()
@@ -272,6 +276,16 @@ class AgentTurn:
             self._conversation.rename(new_id())
         self._lost(cause, fault, again or cause is not Cause.REFUSED)
 
+    def _look_elsewhere(self, cause: Cause, fault: GatewayError, *, again: bool) -> None:
+        """The host may be the wrong one for this account: Cursor is asked for another."""
+        self._drop_attempt()
+        self._opening = spawn(self._ask_host(self._attempt, cause, fault, again), "agent-host")
+
+    async def _ask_host(self, attempt: int, cause: Cause, fault: GatewayError, again: bool) -> None:
+        moved = await self._opener.move(sure=cause is Cause.REFUSED)
+        if self._waited_for(attempt):
+            self._lost(Cause.HOST if moved else cause, fault, again or moved)
+
     def _once_more(self, fault: GatewayError) -> bool:
         """The token may have expired early: once more with a new one, while nothing was shown."""
         if fault.kind is not ErrorKind.SIGNED_OUT or not self._renewable or self._conversation.visible:
@@ -287,7 +301,7 @@ class AgentTurn:
             if error is not None and self._once_more(error):
                 self._lost(Cause.TOKEN, error, True)
             elif error is None and self._conversation.watch.unheard:
-                self._lost(Cause.UNHEARD, unheard(), True)
+                self._look_elsewhere(Cause.UNHEARD, unheard(), again=True)
             else:
                 self._lost(Cause.CUT, error, error is None or error.kind in RETRYABLE_KINDS)
 

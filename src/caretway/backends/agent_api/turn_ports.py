@@ -25,3 +25,8 @@ class Opener(Protocol):
     async def open(self, handler: RunHandler, *, refused: bool, alone: bool) -> RunStream:
         """`refused`: the credentials of the attempt before were. `alone`: on a connection of its own."""
         ...
+
+    async def move(self, *, sure: bool) -> bool:
+        """The host of the last attempt may not serve the account (`sure`: it does not). Whether the next one goes to
+        another."""
+        ...

@@ -105,6 +105,9 @@ class SdkBridge:
                 await self._http.aclose()
         except TimeoutError:
             log.warning("the SDK's bridge did not close within %.0f s", CLOSE_S)
+        except ImportError as missing:
+            # The SDK says goodbye with an httpx client of its own, which wants one more package for a SOCKS proxy.
+            log.info("the SDK's bridge is ended without a goodbye: %s", missing)
         finally:
             if self.pid and self.alive:
                 signal_group(self.pid, signal.SIGKILL)

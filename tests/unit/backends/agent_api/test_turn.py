@@ -72,6 +72,9 @@ class Opener:
             raise self.trouble
         return self.stream
 
+    async def move(self, *, sure: bool) -> bool:
+        return False
+
 
 def begun(opener: Opener, quota: QuotaCheck | None = None, simplify: Simplify | None = None) -> AgentTurn:
     request = TurnRequest("model", (Message(Role.USER, (Text("hello"),)),))
