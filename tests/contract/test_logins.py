@@ -176,6 +176,7 @@ async def test_t2_a_renewal_that_is_down_ends_nothing(tmp_path: Path) -> None:
         with pytest.raises(GatewayError, match="HTTP 503") as down:
             await source.token()
         assert down.value.kind is ErrorKind.UPSTREAM_DOWN
+        assert "Try again in a few minutes" in down.value.hint and "caretway login" in down.value.hint
 
 
 async def test_t1_a_token_of_the_settings_that_is_over(tmp_path: Path) -> None:

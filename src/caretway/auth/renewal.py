@@ -23,6 +23,7 @@ TOKEN: Final = "/auth/token"  # noqa: S105 (a path)
 REFRESH: Final = "/auth/refresh"
 CLIENT_ID: Final = "KbZUR41cY7W6zRSdpSUJ7I7mLYBKOCmB"
 """The public name under which Cursor's browser login issues its tokens. It is the same for everybody, and no secret."""
+LATER: Final = "Try again in a few minutes. If it stays so, `caretway login` signs in anew."
 _REFUSED: Final = frozenset({400, 401, 403, 404, 405, 410, 422})
 
 Call = Callable[[str, str, Mapping[str, str], bytes], Awaitable[tuple[int, bytes]]]
@@ -126,12 +127,14 @@ def refusal(account: Account) -> str:
 def renewed(account: Account, offer: RenewalOffer, status: int, body: bytes, now: float) -> Account:
     """The account after an answer that did not refuse the credentials."""
     if status == 429:
-        raise GatewayError(ErrorKind.RATE_LIMITED, "Cursor limits how often a token may be renewed.")
+        raise GatewayError(ErrorKind.RATE_LIMITED, "Cursor limits how often a token may be renewed.", hint=LATER)
     if status != 200:
-        raise GatewayError(ErrorKind.UPSTREAM_DOWN, f"The token could not be renewed: HTTP {status}.")
+        raise GatewayError(ErrorKind.UPSTREAM_DOWN, f"The token could not be renewed: HTTP {status}.", hint=LATER)
     tokens = read_tokens(body)
     if tokens is None:
-        raise GatewayError(ErrorKind.UPSTREAM_PROTOCOL, "Cursor's answer to the token renewal has no token.")
+        raise GatewayError(
+            ErrorKind.UPSTREAM_PROTOCOL, "Cursor's answer to the token renewal has no token.", hint=LATER
+        )
     known = replace(account, access_token=tokens.access_token, received_at=now, refused="", refused_at=0.0)
     if offer.credential == account.api_key:
         return known  # an exchanged API key stays the better credential

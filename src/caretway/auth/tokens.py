@@ -239,7 +239,7 @@ class RenewedToken:
             until = f"It works until {told(now + left)}. Before that: " if left < inf else ""
             log.warning("Cursor does not renew this sign-in any more. %s%s", until, failure.hint)
         else:
-            log.warning("the Cursor token could not be renewed: %s", failure.message)
+            log.warning("no new token from Cursor: %s", failure)
 
     async def _renewed(self, refused: str) -> _Outcome:
         self._last = _Outcome(await self._look())
