@@ -36,8 +36,9 @@ def told(answer: Answer, status: int, code: str) -> str:
 
 
 async def test_a3_the_teams_host_is_asked_for_once_and_remembered(
-    pinned: Manners, transport: str, stream: bool
+    pinned: Manners, transport: str, stream: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO")
     async with gateway(transport, manners=pinned) as client:
         first = await client.chat("sim: say one", stream=stream)
         assert first.text == "one", first.error
@@ -50,6 +51,8 @@ async def test_a3_the_teams_host_is_asked_for_once_and_remembered(
         assert (stats["misdirected"], stats["server_configs"], stats["runs_opened"]) == (1, 1, 2)
         metrics = (await client.http.get("/metrics")).text
         assert 'caretway_recoveries_total{rung="same run",cause="host"} 1' in metrics
+        assert "/agentn, which is tried" in caplog.text, "the log says where runs go now"
+        assert "--run-url" not in caplog.text, "what to type is said when nothing helped"
 
 
 async def test_a3_many_runs_at_once_share_the_answer(pinned: Manners, transport: str) -> None:

@@ -7,6 +7,7 @@ tried, and kept for the account when a run was heard there. A host that the sett
 
 import asyncio
 import ipaddress
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
 from urllib.parse import urlsplit
@@ -18,6 +19,8 @@ from ..wire.envelope import End
 from ..wire.messages import ai
 from .dial import read_origin
 from .ports import Listening, RunHandler, RunStream, Transport, UnaryResponse
+
+log = logging.getLogger(__name__)
 
 ASK_AGAIN_S: Final = 600.0
 """How long an answer that did not help is believed."""
@@ -115,6 +118,7 @@ class RunHosts:
             if named not in self._others:
                 self._others[named] = self._open_at(named)
             self._go(self._others[named], named)
+            log.info("%s does not serve this account's runs; Cursor names %s, which is tried", tried, named)
             return True
 
     def _return(self) -> None:

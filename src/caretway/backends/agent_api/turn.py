@@ -311,7 +311,8 @@ class AgentTurn:
         self._drop_attempt()
         retry = self._conversation.lost(cause, fault, retryable=again)
         if retry is not None and not self._closed:
-            log.info("a run was lost (%s) and is opened again in %.2f s: %s", cause.value, retry.delay, fault)
+            why = "" if fault is None else f": {fault.message}"  # what to type is said when trying again did not help
+            log.info("a run was lost (%s) and is opened again in %.2f s%s", cause.value, retry.delay, why)
             self._conversation.outgoing.clear()
             self._conversation.open(self._loop.time())
             self._opening = spawn(self._open_attempt(retry), "agent-attempt")
