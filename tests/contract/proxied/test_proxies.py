@@ -12,7 +12,7 @@ import ssl
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,93 +26,17 @@ from caretway.config import Settings
 from caretway.core.errors import GatewayError
 from caretway.simulator import Simulator
 from caretway.simulator.manners import LIVE
-from contract.gateways import CHAT, Answer, Client
+from contract.gateways import CHAT, Client
 from contract.proxied.counting_proxy import CountingProxy, listening
+from contract.proxied.sites import ONLY_THERE, Site, ask, run, site, told
 from contract.test_chat import PIXEL
 
-ONLY_THERE = "cursor.test"
-"""A name that nobody but the proxy can look up."""
-VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 SECRET = "p@ss:w/rd%"
 QUOTED = "p%40ss%3Aw%2Frd%25"
 
 
-@pytest.fixture(autouse=True)
-def no_proxies_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in VARIABLES:
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.upper(), raising=False)
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> tuple[trustme.CA, Path]:
-    authority = trustme.CA()
-    path = tmp_path_factory.mktemp("authority") / "ca.pem"
-    authority.cert_pem.write_to_path(str(path))
-    return authority, path
-
-
-@dataclass
-class Site:
-    """A stand-in that admits nobody but the proxy, and the proxy."""
-
-    simulator: Simulator
-    proxy: CountingProxy
-    url: str
-    proxy_port: int
-    ca: Path
-
-    def settings(self, **more: Any) -> Settings:
-        known: dict[str, Any] = {
-            "port": 0,
-            "backend": "agent",
-            "agent_url": self.url,
-            "agent_ca": self.ca,
-            "access_token": "token",
-            "agent_retries": 0,
-        }
-        return Settings(**known | more)
-
-
-def server_context(authority: trustme.CA, *names: str) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.set_alpn_protocols(["h2", "http/1.1"])
-    authority.issue_cert(*names).configure_cert(context)
-    return context
-
-
-@asynccontextmanager
-async def site(authority: tuple[trustme.CA, Path], proxy: CountingProxy, *, tls: bool = False) -> AsyncIterator[Site]:
-    ca, path = authority
-    proxy.names = {ONLY_THERE: "127.0.0.1"}
-    simulator = Simulator(admits=proxy.admits)
-    proxy_tls = None
-    if tls:
-        proxy_tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        ca.issue_cert("localhost", "127.0.0.1").configure_cert(proxy_tls)
-    try:
-        port = await simulator.listen("127.0.0.1", 0, server_context(ca, ONLY_THERE, "localhost", "127.0.0.1"))
-        async with listening(proxy, proxy_tls) as proxy_port:
-            yield Site(simulator, proxy, f"https://{ONLY_THERE}:{port}", proxy_port, path)
-    finally:
-        await simulator.aclose()
-
-
-async def ask(settings: Settings, script: str = "sim: say through", **more: Any) -> Answer:
-    async with (
-        Gateway(settings) as gateway,
-        httpx.AsyncClient(base_url=gateway.base_url, timeout=60, trust_env=False) as http,
-    ):
-        return await Client(gateway, Simulator(), http).chat(script, **more)
-
-
 def user(words: str) -> list[dict[str, str]]:
     return [{"role": "user", "content": words}]
-
-
-def told(answer: Answer) -> tuple[int, str, str]:
-    assert answer.error is not None, answer
-    return answer.status, answer.error["code"], answer.error["message"]
 
 
 WAYS = [
@@ -366,26 +290,6 @@ async def test_an_address_that_makes_no_sense_is_no_secret_spilt(tmp_path: Path)
 
 
 # ---- commands
-
-
-async def run(there: Site, home: Path, *arguments: str, stdin: str = "", **variables: str) -> tuple[int, str, str]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "caretway",
-        *arguments,
-        "--agent-url",
-        there.url,
-        "--agent-ca",
-        str(there.ca),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env={"PATH": os.environ["PATH"], "HOME": str(home), **variables},
-    )
-    output, errors = await process.communicate(stdin.encode())
-    assert process.returncode is not None
-    return process.returncode, output.decode(), errors.decode()
 
 
 @pytest.mark.parametrize(
