@@ -29,6 +29,8 @@ examples:
   curl http://127.0.0.1:32125/_sim/stats
   caretway simulate --tls               HTTPS, with a new certificate
   caretway simulate --switch refresh_at=nowhere    no login is renewed
+  caretway simulate --tls --proxy 32126 --switch refuses_direct=true
+                                        reached through a proxy only
 """
 
 
@@ -58,6 +60,18 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="Change one habit of the profile; may be repeated. docs/like-cursor.md names them.",
     )
+    parser.add_argument(
+        "--proxy",
+        type=_proxy,
+        metavar="[USER:PASSWORD@]PORT",
+        help="Also run a proxy (HTTP CONNECT and SOCKS5) on this port; it knows the simulator as cursor.test.",
+    )
+    parser.add_argument(
+        "--proxy-fault",
+        choices=("silent", "closes", "closes_later", "garbage", "forbids", "negotiate"),
+        default="",
+        help="What the proxy does instead of its work.",
+    )
     parser.add_argument("--tls", action="store_true", help="Serve HTTPS with a temporary certificate authority.")
 
 
@@ -65,6 +79,13 @@ def _port(text: str) -> int:
     if not 0 <= (number := int(text)) <= 65535:
         raise argparse.ArgumentTypeError("expected a whole number from 0 to 65535")
     return number
+
+
+def _proxy(text: str) -> tuple[str, str, int]:
+    """User, password and port."""
+    who, _, port = text.rpartition("@")
+    user, _, password = who.partition(":")
+    return user, password, _port(port)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -90,32 +111,63 @@ async def _simulate(
 ) -> int:
     from ..simulator import Simulator
     from ..simulator.manners import PROFILES, SWITCHES, flipped
+    from ..simulator.proxy import SimProxy
 
     try:
         manners = flipped(PROFILES[arguments.profile], arguments.switch)
     except ValueError as wrong:
         raise CommandFailed(str(wrong), f"the switches are {', '.join(SWITCHES)}", 2) from wrong
-    simulator = Simulator(prefer=arguments.prefer, manners=manners)
+    if manners.refuses_direct and arguments.proxy is None:
+        raise CommandFailed("refuses_direct without a proxy would serve nobody", "add --proxy PORT", 2)
+    user, password, proxy_port = arguments.proxy or ("", "", 0)
+    proxy = SimProxy(user, password, arguments.proxy_fault)
+    simulator = Simulator(prefer=arguments.prefer, manners=manners, home=proxy.comes_from_here)
     try:
         try:
             port = await simulator.listen(arguments.host, arguments.port, ssl_context=context)
         except OSError as failure:
             raise listening_failed(failure, arguments.host, arguments.port, "caretway simulate") from failure
-        say(ready(arguments.host, port, authority, style))
+        through = ""
+        if arguments.proxy is not None:
+            try:
+                proxy_port = await proxy.listen("127.0.0.1", proxy_port)
+            except OSError as failure:
+                why = failure.strerror or str(failure)
+                raise CommandFailed(
+                    f"the proxy cannot listen on port {proxy_port}: {why}", "try: --proxy 0"
+                ) from failure
+            through = _through(user, password, proxy_port)
+        say(ready(arguments.host, port, authority, style, through))
         return exit_code(await stop_signal())
     finally:
+        await proxy.aclose()
         await simulator.aclose()
 
 
-def ready(host: str, port: int, authority: Path | None, style: Style) -> list[str]:
-    """The address comes first: scripts wait for that line."""
+def _through(user: str, password: str, port: int) -> str:
+    """The proxy's address as it is written into variables."""
+    from urllib.parse import quote
+
+    return f"{quote(user, safe='')}:{quote(password, safe='')}@127.0.0.1:{port}" if user else f"127.0.0.1:{port}"
+
+
+def ready(host: str, port: int, authority: Path | None, style: Style, proxy: str = "") -> list[str]:
+    """The address comes first: scripts wait for that line. `proxy`: its address, with user and password."""
     name = f"[{host}]" if ":" in host else host
-    url = f"{'http' if authority is None else 'https'}://{name}:{port}"
+    scheme = "http" if authority is None else "https"
+    url = f"{scheme}://{name}:{port}"
     trust = "" if authority is None else f" --agent-ca {authority}"
     curl = "curl" if authority is None else f"curl --cacert {authority}"
     rows = [] if authority is None else [("authority", str(authority))]
+    reached, way = url, ""
+    if proxy:
+        from ..simulator.proxy import ONLY_THERE
+
+        reached, way = f"{scheme}://{ONLY_THERE}:{port}", f"{scheme.upper()}_PROXY=http://{proxy} "
+        curl = f"{curl} --proxy http://{proxy}"
+        rows.append(("proxy", f"http://{proxy} or socks5h://{proxy}"))
     rows += [
-        ("counters", f"{curl} {url}/_sim/stats"),
-        ("gateway", f"CURSOR_API_KEY=any caretway serve --backend agent --agent-url {url}{trust}"),
+        ("counters", f"{curl} {reached}/_sim/stats"),
+        ("gateway", f"{way}CURSOR_API_KEY=any caretway serve --backend agent --agent-url {reached}{trust}"),
     ]
     return [f"listening on {style.bold(url)}", *pairs(rows, style)]

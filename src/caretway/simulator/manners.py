@@ -45,8 +45,10 @@ class Manners:
     run_is_464: bool = False
     """The same over HTTP/2: something on the way speaks HTTP/1.1 to the load balancer."""
     abroad: Literal["", "bare", "ends", "words"] = ""
-    """Models of other makers are refused to whoever does not come from `Simulator(home=...)`: without a reason, by a
-    stream that ends at once, or as UNSUPPORTED_REGION."""
+    """Models of other makers are refused to whoever does not come through `simulate --proxy`: without a reason, by
+    a stream that ends at once, or as UNSUPPORTED_REGION."""
+    refuses_direct: bool = False
+    """Connections that do not come through `simulate --proxy` are cut."""
     pinned_team: Literal["", "ends", "words"] = ""
     """Runs are served on the team's own host alone, which `GetServerConfig` names. Elsewhere their streams end at once,
     or with words about the region. (That host is this server below a path of its own.)"""

@@ -34,21 +34,17 @@ class Simulator:
         clock: Callable[[], float] = time.time,
         max_streams: int = MAX_STREAMS,
         manners: Manners = LIVE,
-        admits: Callable[[Any], bool] | None = None,
         home: Callable[[Any], bool] | None = None,
     ) -> None:
         """`clock`: unix seconds; tokens expire by it. `max_streams`: at once on one HTTP/2 connection.
-        `manners`: how it behaves. `admits`: whether the peer at an address may connect; everybody, if it is None.
-        `home`: whether it is where every model is served, for `Manners.abroad`."""
+        `manners`: how it behaves. `home`: whether a peer, by its address, comes the right way: through the proxy, say
+        (`Manners.abroad`, `Manners.refuses_direct`). None: nobody does."""
         self._shared = Shared(manners, prefer=prefer, heartbeat_s=heartbeat_s, clock=clock, home=home)
         self._service = Service(self._shared)
         self._servers: list[asyncio.Server] = []
         self._doors: set[_Door] = set()
         self._closed = False
         self._max_streams = max_streams
-        self._admits = admits
-        self.turned_away = 0
-        """Connections of peers that it does not admit."""
 
     @property
     def stats(self) -> Stats:
@@ -116,10 +112,10 @@ class Simulator:
         return _Door(self._service.accept, self._doors, self._max_streams, self._lets_in)
 
     def _lets_in(self, peer: Any) -> bool:
-        if self._admits is None or self._admits(peer):
+        if not self._shared.manners.refuses_direct or self._shared.comes_from_home(peer):
             self.stats.connections += 1
             return True
-        self.turned_away += 1
+        self.stats.turned_away += 1
         return False
 
 

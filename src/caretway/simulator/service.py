@@ -163,8 +163,7 @@ class Service:
         return True
 
     def _abroad(self, request: Request) -> bool:
-        home = self._shared.home
-        return bool(self._manners.abroad) and (home is None or not home(request.peer))
+        return bool(self._manners.abroad) and not self._shared.comes_from_home(request.peer)
 
     def _refuses_version(self, request: Request) -> bool:
         return self._manners.known_versions_only and not is_shipped(request.header("x-cursor-client-version"))

@@ -56,7 +56,7 @@ class Shared:
     heartbeat_s: float = 5.0
     clock: Callable[[], float] = time.time
     home: Callable[[Any], bool] | None = None
-    """Whether the peer at an address is in a country where everything is served; nobody is, if it is None."""
+    """Whether the peer at an address comes from where everything is served; nobody does, if it is None."""
     stats: Stats = field(default_factory=Stats)
     steps: Steps = field(default_factory=Steps)
     cache: PrefixCache = field(default_factory=PrefixCache)
@@ -65,3 +65,6 @@ class Shared:
     billed: BilledRuns = field(default_factory=BilledRuns)
     asked: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=MAX_ASKED))
     """How the last runs asked for their model: the shape, and what ran, empty when nothing did."""
+
+    def comes_from_home(self, peer: Any) -> bool:
+        return self.home is not None and self.home(peer)

@@ -16,6 +16,8 @@ MAX_STEPS: Final = 100
 @dataclass(slots=True)
 class Stats:
     connections: int = 0
+    turned_away: int = 0
+    """Connections that did not come through the proxy, where all have to."""
     runs_opened: int = 0
     runs_resumed: int = 0
     chats_opened: int = 0

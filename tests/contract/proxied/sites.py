@@ -6,7 +6,7 @@ import ssl
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,8 @@ from caretway.app import Gateway
 from caretway.config import Settings
 from caretway.simulator import Simulator
 from caretway.simulator.manners import LIVE_AT_ONCE, Manners
+from caretway.simulator.proxy import ONLY_THERE, SimProxy
 from contract.gateways import Answer, Client
-from contract.proxied.counting_proxy import CountingProxy, listening
-
-ONLY_THERE = "cursor.test"
-"""A name that nobody but the proxy can look up."""
 
 
 @dataclass
@@ -29,10 +26,14 @@ class Site:
     """A stand-in that admits nobody but the proxy, and the proxy."""
 
     simulator: Simulator
-    proxy: CountingProxy
+    proxy: SimProxy
     url: str
     proxy_port: int
     ca: Path
+
+    @property
+    def turned_away(self) -> int:
+        return self.simulator.stats.turned_away
 
     def settings(self, **more: Any) -> Settings:
         known: dict[str, Any] = {
@@ -55,21 +56,29 @@ def server_context(authority: trustme.CA, *names: str) -> ssl.SSLContext:
 
 @asynccontextmanager
 async def site(
-    authority: tuple[trustme.CA, Path], proxy: CountingProxy, *, tls: bool = False, manners: Manners = LIVE_AT_ONCE
+    authority: tuple[trustme.CA, Path], proxy: SimProxy, *, tls: bool = False, manners: Manners = LIVE_AT_ONCE
 ) -> AsyncIterator[Site]:
     ca, path = authority
-    proxy.names = {ONLY_THERE: "127.0.0.1"}
-    simulator = Simulator(manners=manners, admits=proxy.admits)
+    simulator = Simulator(manners=replace(manners, refuses_direct=True), home=proxy.comes_from_here)
     proxy_tls = None
     if tls:
         proxy_tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         ca.issue_cert("localhost", "127.0.0.1").configure_cert(proxy_tls)
     try:
         port = await simulator.listen("127.0.0.1", 0, server_context(ca, ONLY_THERE, "localhost", "127.0.0.1"))
-        async with listening(proxy, proxy_tls) as proxy_port:
-            yield Site(simulator, proxy, f"https://{ONLY_THERE}:{port}", proxy_port, path)
+        proxy_port = await proxy.listen("127.0.0.1", 0, proxy_tls)
+        yield Site(simulator, proxy, f"https://{ONLY_THERE}:{port}", proxy_port, path)
     finally:
+        await proxy.aclose()
         await simulator.aclose()
+
+
+@asynccontextmanager
+async def listening(proxy: SimProxy) -> AsyncIterator[int]:
+    try:
+        yield await proxy.listen("127.0.0.1", 0)
+    finally:
+        await proxy.aclose()
 
 
 async def ask(settings: Settings, script: str = "sim: say through", **more: Any) -> Answer:

@@ -19,9 +19,9 @@ from caretway.core.errors import ErrorKind, GatewayError
 from caretway.simulator import Simulator
 from caretway.simulator.accounts import Accounts
 from caretway.simulator.manners import LIVE_AT_ONCE
+from caretway.simulator.proxy import SimProxy
 from caretway.simulator.shared import Shared
 from contract.gateways import Client
-from contract.proxied.counting_proxy import CountingProxy
 from contract.proxied.sites import Site, ask, run, site, told
 
 BOTH = pytest.mark.parametrize(("variable", "kind"), [("HTTPS_PROXY", "http"), ("ALL_PROXY", "socks5h")])
@@ -56,17 +56,17 @@ async def test_t2_every_way_to_renew_a_login(
     transport: str,
 ) -> None:
     manners = replace(LIVE_AT_ONCE, refresh_at=place)
-    async with site(authority, CountingProxy(), manners=manners) as there:
+    async with site(authority, SimProxy(), manners=manners) as there:
         monkeypatch.setenv(variable, f"{kind}://127.0.0.1:{there.proxy_port}")
         answer = await ask(await signed_in(there, tmp_path, over(), agent_transport=transport))
         assert answer.text == "through", answer.error
         stats = there.simulator.stats
         assert (stats.token_refreshes, stats.renewals_refused) == (1, PLACES[place])
-        assert there.simulator.turned_away == 0 and stats.connections == len(there.proxy.asked)
+        assert there.turned_away == 0 and stats.connections == len(there.proxy.asked)
 
 
 async def test_t2_a_proxy_that_is_down_does_not_end_a_login(authority: tuple[trustme.CA, Path], tmp_path: Path) -> None:
-    async with site(authority, CountingProxy()) as there:
+    async with site(authority, SimProxy()) as there:
         login = over()
         settings = await signed_in(there, tmp_path, login, proxy="http://127.0.0.1:9")
         status, code, message = told(await ask(settings))
@@ -78,7 +78,7 @@ async def test_t2_a_proxy_that_is_down_does_not_end_a_login(authority: tuple[tru
 
 
 async def test_a_sign_in_of_another_program(authority: tuple[trustme.CA, Path], tmp_path: Path) -> None:
-    async with site(authority, CountingProxy()) as there:
+    async with site(authority, SimProxy()) as there:
         way = {"HTTPS_PROXY": f"http://127.0.0.1:{there.proxy_port}"}
         file = tmp_path / "auth.json"
         for tokens, refreshes in [
@@ -89,7 +89,7 @@ async def test_a_sign_in_of_another_program(authority: tuple[trustme.CA, Path], 
             code, output, errors = await run(there, tmp_path, "login", "--import", str(file), **way)
             assert code == 0 and "Signed in" in output, errors
             assert there.simulator.stats.token_refreshes == refreshes
-        assert there.simulator.turned_away == 0 and len(there.proxy.asked) == 2
+        assert there.turned_away == 0 and len(there.proxy.asked) == 2
 
 
 @BOTH
@@ -100,7 +100,7 @@ async def test_u5_the_usage_is_asked_for_through_the_proxy(
     monkeypatch: pytest.MonkeyPatch,
     transport: str,
 ) -> None:
-    async with site(authority, CountingProxy()) as there:
+    async with site(authority, SimProxy()) as there:
         monkeypatch.setenv(variable, f"{kind}://127.0.0.1:{there.proxy_port}")
         settings = there.settings(access_token="spent=100 team=4", agent_transport=transport)
         found = told(await ask(settings, "sim: fail bare", model="gpt-5.4"))
@@ -113,12 +113,12 @@ async def test_u5_the_usage_is_asked_for_through_the_proxy(
             account = await backend.usage.account()
             assert (account.plan.name, account.period.team) == ("Team", 4)
             assert (await backend.usage.events(0.0, 4e9, team=4)).complete
-        assert there.simulator.turned_away == 0
+        assert there.turned_away == 0
         assert there.simulator.stats.connections == len(there.proxy.asked)
 
 
 async def test_a_question_about_usage_names_the_proxy_that_failed(authority: tuple[trustme.CA, Path]) -> None:
-    async with site(authority, CountingProxy("me", "word")) as there:
+    async with site(authority, SimProxy("me", "word")) as there:
         settings = there.settings(proxy=f"http://127.0.0.1:{there.proxy_port}")
         async with open_backend(settings) as backend:
             assert isinstance(backend, AgentBackend)
@@ -131,7 +131,7 @@ async def test_a3_three_hosts_behind_one_proxy(
     authority: tuple[trustme.CA, Path], tmp_path: Path, transport: str
 ) -> None:
     """Renewals, models and usage belong to the API; only runs go to their own host."""
-    proxy = CountingProxy()
+    proxy = SimProxy()
     manners = replace(LIVE_AT_ONCE, refresh_at="oauth")
     async with site(authority, proxy, manners=manners) as api, site(authority, proxy, manners=manners) as runs:
         settings = await signed_in(
@@ -154,7 +154,7 @@ async def test_a3_three_hosts_behind_one_proxy(
             assert told(await client.chat("sim: fail bare", model="gpt-5.4"))[:2] == (402, "insufficient_quota")
         counted = [(one.stats.token_refreshes, one.stats.usage_asked, one.stats.runs_opened) for one in both(api, runs)]
         assert counted == [(1, 1, 0), (0, 0, 2)]
-        assert [one.turned_away for one in both(api, runs)] == [0, 0]
+        assert [api.turned_away, runs.turned_away] == [0, 0]
 
 
 def both(api: Site, runs: Site) -> tuple[Simulator, Simulator]:

@@ -26,9 +26,9 @@ from caretway.config import Settings
 from caretway.core.errors import GatewayError
 from caretway.simulator import Simulator
 from caretway.simulator.manners import LIVE
+from caretway.simulator.proxy import ONLY_THERE, SimProxy
 from contract.gateways import CHAT, Client
-from contract.proxied.counting_proxy import CountingProxy, listening
-from contract.proxied.sites import ONLY_THERE, Site, ask, run, site, told
+from contract.proxied.sites import Site, ask, listening, run, site, told
 from contract.test_chat import PIXEL
 
 SECRET = "p@ss:w/rd%"
@@ -59,7 +59,7 @@ async def test_a5_a_run_goes_through_the_proxy_and_nowhere_else(
     authority: tuple[trustme.CA, Path],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with site(authority, CountingProxy(), tls=value.startswith("https")) as there:
+    async with site(authority, SimProxy(), tls=value.startswith("https")) as there:
         given = value.format(there.proxy_port)
         if variable == "CARETWAY_PROXY":
             settings = there.settings(agent_transport=carrier, proxy=given)
@@ -69,14 +69,14 @@ async def test_a5_a_run_goes_through_the_proxy_and_nowhere_else(
         answer = await ask(settings)
         assert (answer.status, answer.text) == (200, "through"), answer.error
         assert {line.rpartition(":")[0] for line in there.proxy.asked} == {asked}
-        assert there.simulator.turned_away == 0
+        assert there.turned_away == 0
         assert there.proxy.up > 500 and there.proxy.down > 500
 
 
 async def test_the_transport_is_still_found_out_by_itself(
     authority: tuple[trustme.CA, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with site(authority, CountingProxy()) as there:
+    async with site(authority, SimProxy()) as there:
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{there.proxy_port}")
         async with open_backend(there.settings()) as backend:
             assert (await backend.status()).detail == "over h2"
@@ -84,7 +84,7 @@ async def test_the_transport_is_still_found_out_by_itself(
 
 @pytest.mark.parametrize("kind", ["http", "socks5h"])
 async def test_a_password(kind: str, authority: tuple[trustme.CA, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    async with site(authority, CountingProxy("me", SECRET)) as there:
+    async with site(authority, SimProxy("me", SECRET)) as there:
         address = f"127.0.0.1:{there.proxy_port}"
         monkeypatch.setenv("HTTPS_PROXY", f"{kind}://me:{QUOTED}@{address}")
         assert (await ask(there.settings())).text == "through"
@@ -109,7 +109,7 @@ async def test_a_password(kind: str, authority: tuple[trustme.CA, Path], monkeyp
 TROUBLE = [
     ("closes", "http", "proxy_broke_off", "closed the connection before", "NO_PROXY=cursor.test"),
     ("closes", "socks5h", "proxy_broke_off", "closed the connection before", "NO_PROXY=cursor.test"),
-    ("closes after connecting", "http", "upstream_unavailable", "through the proxy", "caretway doctor"),
+    ("closes_later", "http", "upstream_unavailable", "through the proxy", "caretway doctor"),
     ("garbage", "http", "proxy_unknown", "not a proxy that speaks HTTP", "socks5h://"),
     ("garbage", "socks5h", "proxy_unknown", "not a proxy that speaks SOCKS5", "http://"),
     ("forbids", "http", "proxy_refused", "HTTP 403 Not for you", "NO_PROXY=cursor.test"),
@@ -118,9 +118,9 @@ TROUBLE = [
 ]
 
 
-@pytest.mark.parametrize(("misdeed", "kind", "code", "says", "hint"), TROUBLE)
+@pytest.mark.parametrize(("fault", "kind", "code", "says", "hint"), TROUBLE)
 async def test_trouble_with_the_proxy_is_named(
-    misdeed: Any,
+    fault: Any,
     kind: str,
     code: str,
     says: str,
@@ -128,18 +128,18 @@ async def test_trouble_with_the_proxy_is_named(
     authority: tuple[trustme.CA, Path],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with site(authority, CountingProxy(misdeed=misdeed)) as there:
+    async with site(authority, SimProxy(fault=fault)) as there:
         monkeypatch.setenv("HTTPS_PROXY", f"{kind}://127.0.0.1:{there.proxy_port}")
         status, found, message = told(await ask(there.settings()))
         assert (status, found) == (503, code)
         assert says in message and hint in message, message
         assert f"127.0.0.1:{there.proxy_port}" in message
-        assert there.simulator.turned_away == 0
+        assert there.turned_away == 0
 
 
 @pytest.mark.parametrize("kind", ["http", "socks5h"])
 async def test_a_proxy_that_says_nothing(kind: str, authority: tuple[trustme.CA, Path]) -> None:
-    async with site(authority, CountingProxy(misdeed="silent")) as there:
+    async with site(authority, SimProxy(fault="silent")) as there:
         proxy = f"{kind}://127.0.0.1:{there.proxy_port}"
         status, code, message = told(await ask(there.settings(proxy=proxy, connect_timeout=0.2)))
         assert (status, code) == (503, "upstream_unavailable")
@@ -150,7 +150,7 @@ async def test_a_proxy_that_says_nothing(kind: str, authority: tuple[trustme.CA,
 async def test_a_proxy_that_is_down(
     kind: str, authority: tuple[trustme.CA, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with site(authority, CountingProxy()) as there:
+    async with site(authority, SimProxy()) as there:
         monkeypatch.setenv("ALL_PROXY", f"{kind}://127.0.0.1:9")
         more = {"agent_url": f"https://127.0.0.1:{there.url.rpartition(':')[2]}"} if kind == "socks5" else {}
         status, code, message = told(await ask(there.settings(proxy_loopback=True, **more)))
@@ -163,7 +163,7 @@ async def test_a_proxy_that_is_down(
 async def test_a_proxy_that_closes_in_the_middle_of_an_answer(
     carrier: str, authority: tuple[trustme.CA, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with site(authority, CountingProxy()) as there:
+    async with site(authority, SimProxy()) as there:
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{there.proxy_port}")
         settings = there.settings(agent_transport=carrier)
         asked = {"model": "sim-auto", "stream": True, "messages": user("sim: say begun\nsim: hang")}
@@ -186,7 +186,7 @@ async def test_a_proxy_that_closes_in_the_middle_of_an_answer(
 async def test_a_run_survives_a_proxy_that_hangs_up(
     authority: tuple[trustme.CA, Path], monkeypatch: pytest.MonkeyPatch, transport: str
 ) -> None:
-    async with site(authority, CountingProxy()) as there:
+    async with site(authority, SimProxy()) as there:
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{there.proxy_port}")
         settings = there.settings(agent_transport=transport, agent_retries=2)
         async with (
@@ -199,7 +199,7 @@ async def test_a_run_survives_a_proxy_that_hangs_up(
                 await asyncio.sleep(0.01)
             there.proxy.hang_up()
             assert (await asking).text == "one\ntwo"
-            assert there.simulator.turned_away == 0
+            assert there.turned_away == 0
 
 
 # ---- where the request comes from
@@ -217,8 +217,8 @@ async def test_a5_the_address_that_a_request_comes_from_decides(
     symptom: Any, code: str, says: str, transport: str
 ) -> None:
     """From here only Cursor's own models are served; from where the proxy is, all."""
-    proxy = CountingProxy()
-    simulator = Simulator(manners=replace(LIVE, abroad=symptom), home=proxy.admits)
+    proxy = SimProxy()
+    simulator = Simulator(manners=replace(LIVE, abroad=symptom), home=proxy.comes_from_here)
     try:
         url = f"http://127.0.0.1:{await simulator.listen('127.0.0.1', 0)}"
         known = {"backend": "agent", "agent_url": url, "access_token": "t", "agent_transport": transport, "port": 0}
@@ -240,27 +240,27 @@ async def test_a5_the_address_that_a_request_comes_from_decides(
 async def test_loopback_is_exempt_unless_asked_for(
     authority: tuple[trustme.CA, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with site(authority, CountingProxy()) as there:
+    async with site(authority, SimProxy()) as there:
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{there.proxy_port}")
         local = f"https://localhost:{there.url.rpartition(':')[2]}"
         assert told(await ask(there.settings(agent_url=local)))[0] == 503
-        assert there.simulator.turned_away > 0 and there.proxy.asked == []
+        assert there.turned_away > 0 and there.proxy.asked == []
         assert (await ask(there.settings(agent_url=local, proxy_loopback=True))).text == "through"
 
 
 async def test_no_proxy_and_off_go_without(authority: tuple[trustme.CA, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    async with site(authority, CountingProxy()) as there:
+    async with site(authority, SimProxy()) as there:
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{there.proxy_port}")
         local = f"https://localhost:{there.url.rpartition(':')[2]}"
         monkeypatch.setenv("NO_PROXY", "example.com, localhost")
         assert told(await ask(there.settings(agent_url=local, proxy_loopback=True)))[0] == 503
         monkeypatch.delenv("NO_PROXY")
         assert told(await ask(there.settings(agent_url=local, proxy_loopback=True, proxy="off")))[0] == 503
-        assert there.proxy.asked == [] and there.simulator.turned_away > 0
+        assert there.proxy.asked == [] and there.turned_away > 0
 
 
 async def test_socks5_looks_names_up_here_and_socks5h_there(authority: tuple[trustme.CA, Path]) -> None:
-    async with site(authority, CountingProxy()) as there:
+    async with site(authority, SimProxy()) as there:
         local = f"https://localhost:{there.url.rpartition(':')[2]}"
         for kind, asked in [("socks5", "socks address "), ("socks5h", "socks name localhost")]:
             there.proxy.asked.clear()
@@ -275,7 +275,7 @@ async def test_a_certificate_that_nobody_vouches_for(authority: tuple[trustme.CA
     other = tmp_path / "other.pem"
     trustme.CA().cert_pem.write_to_path(str(other))
     for tls, whose in [(False, f"the certificate of {ONLY_THERE}"), (True, "the certificate of the proxy localhost:")]:
-        async with site(authority, CountingProxy(), tls=tls) as there:
+        async with site(authority, SimProxy(), tls=tls) as there:
             proxy = f"{'https' if tls else 'http'}://localhost:{there.proxy_port}"
             message = told(await ask(there.settings(agent_ca=other, proxy=proxy)))[2]
             assert whose in message and "--agent-ca" in message
@@ -298,7 +298,7 @@ async def test_an_address_that_makes_no_sense_is_no_secret_spilt(tmp_path: Path)
 async def test_login_renewal_models_status_and_doctor(
     variable: str, kind: str, authority: tuple[trustme.CA, Path], tmp_path: Path
 ) -> None:
-    async with site(authority, CountingProxy()) as there:
+    async with site(authority, SimProxy()) as there:
         way = {variable: f"{kind}://127.0.0.1:{there.proxy_port}"}
         code, output, errors = await run(there, tmp_path, "login", "--api-key-stdin", stdin="life=1\n", **way)
         assert (code, errors) == (0, ""), output
@@ -313,36 +313,45 @@ async def test_login_renewal_models_status_and_doctor(
         assert (code, errors) == (0, ""), output
         found = {finding["name"]: finding for finding in json.loads(output)}
         assert found["network"]["detail"].startswith(f"through {kind}://127.0.0.1:{there.proxy_port} ({variable})")
-        assert there.simulator.turned_away == 0
+        assert there.turned_away == 0
         assert len(there.proxy.asked) >= 4
 
 
-async def test_the_simulator_as_a_command_hears_from_nobody_but_the_proxy(tmp_path: Path) -> None:
-    """`caretway simulate --tls` counts its connections, and the proxy those that it makes."""
-    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+async def test_the_simulator_as_a_command_serves_nobody_but_who_comes_through_its_proxy(tmp_path: Path) -> None:
+    """`caretway simulate --tls --proxy`: everything that users type, each with CONNECT and with SOCKS5."""
     simulator = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "caretway", "simulate", "--tls", "--port", "0"),
+        *("--proxy", "me:w%rd@0", "--switch", "refuses_direct=true"),
         stdout=asyncio.subprocess.PIPE,
-        env=environment,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
     )
-    proxy = CountingProxy()
     try:
-        async with listening(proxy) as port:
-            assert simulator.stdout is not None
-            url = (await simulator.stdout.readline()).decode().split()[-1]
-            authority = (await simulator.stdout.readline()).decode().split()[-1]
-            there = Site(Simulator(), proxy, url, port, Path(authority))
-            for variable, kind in [("HTTPS_PROXY", "http"), ("ALL_PROXY", "socks5h")]:
-                way = {variable: f"{kind}://127.0.0.1:{port}", "CARETWAY_PROXY_LOOPBACK": "yes", "CURSOR_API_KEY": "k"}
-                code, output, errors = await run(there, tmp_path, "doctor", "--backend", "agent", "--port", "0", **way)
+        assert simulator.stdout is not None
+        said = [(await simulator.stdout.readline()).decode() for _ in range(5)]
+        direct, authority = said[0].split()[-1], said[1].split()[-1]
+        port = int(said[2].rpartition(":")[2])
+        there = Site(
+            Simulator(), SimProxy(), f"https://{ONLY_THERE}:{direct.rpartition(':')[2]}", port, Path(authority)
+        )
+        assert there.url in said[3] and there.url in said[4]
+        for variable, kind in [("HTTPS_PROXY", "http"), ("ALL_PROXY", "socks5h")]:
+            way = {variable: f"{kind}://me:w%25rd@127.0.0.1:{port}"}
+            assert way[variable] in said[2]
+            code, output, errors = await run(there, tmp_path, "login", "--api-key-stdin", stdin="life=1\n", **way)
+            assert (code, errors) == (0, ""), output
+            for command in ("models", "status", "doctor --port 0"):
+                code, output, errors = await run(there, tmp_path, *command.split(), **way)
                 assert (code, errors) == (0, ""), output
-                assert f"through {kind}://127.0.0.1:{port} ({variable})" in output
-            made = len(proxy.asked)
-            trust = ssl.create_default_context(cafile=authority)
-            async with httpx.AsyncClient(verify=trust, trust_env=False) as http:
-                counted = (await http.get(f"{url}/_sim/stats")).json()
-            assert counted["connections"] == made + 1, "the last one is ours"
-            assert counted["token_exchanges"] == 2
+            assert f"through {kind}://127.0.0.1:{port} ({variable})" in output and "w%25rd" not in output
+        trust = ssl.create_default_context(cafile=authority)
+        async with httpx.AsyncClient(verify=trust, trust_env=False) as http:
+            with pytest.raises(httpx.TransportError):
+                await http.get(f"{direct}/_sim/stats")
+        proxy = f"http://me:w%25rd@127.0.0.1:{port}"
+        async with httpx.AsyncClient(verify=trust, trust_env=False, proxy=proxy) as http:
+            counted = (await http.get(f"{there.url}/_sim/stats")).json()
+        assert counted["turned_away"] == 1, "ours, which went straight there"
+        assert counted["token_exchanges"] >= 4 and counted["connections"] == 9
     finally:
         simulator.terminate()
         await simulator.communicate()
@@ -351,15 +360,15 @@ async def test_the_simulator_as_a_command_hears_from_nobody_but_the_proxy(tmp_pa
 async def test_tls_inside_tls_on_the_event_loop_of_the_commands(
     authority: tuple[trustme.CA, Path], tmp_path: Path
 ) -> None:
-    async with site(authority, CountingProxy(), tls=True) as there:
+    async with site(authority, SimProxy(), tls=True) as there:
         way = {"HTTPS_PROXY": f"https://localhost:{there.proxy_port}", "CURSOR_API_KEY": "any"}
         code, output, errors = await run(there, tmp_path, "models", "--backend", "agent", **way)
         assert (code, errors) == (0, "") and "sim-auto" in output
-        assert there.simulator.turned_away == 0 and there.proxy.asked
+        assert there.turned_away == 0 and there.proxy.asked
 
 
 async def test_login_with_a_browser(authority: tuple[trustme.CA, Path], tmp_path: Path) -> None:
-    async with site(authority, CountingProxy()) as there:
+    async with site(authority, SimProxy()) as there:
         proxy = f"http://127.0.0.1:{there.proxy_port}"
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "caretway", "login", "--no-browser"),
@@ -377,11 +386,11 @@ async def test_login_with_a_browser(authority: tuple[trustme.CA, Path], tmp_path
             assert (await browser.get(found[0])).status_code == 200
         output, _ = await process.communicate()
         assert process.returncode == 0 and b"Signed in" in output
-        assert there.simulator.turned_away == 0
+        assert there.turned_away == 0
 
 
 async def test_doctor_says_what_is_wrong_with_the_proxy(authority: tuple[trustme.CA, Path], tmp_path: Path) -> None:
-    async with site(authority, CountingProxy("me", SECRET)) as there:
+    async with site(authority, SimProxy("me", SECRET)) as there:
         way = {"HTTPS_PROXY": f"http://127.0.0.1:{there.proxy_port}", "CURSOR_API_KEY": "any"}
         code, output, _ = await run(there, tmp_path, "doctor", "--backend", "agent", "--port", "0", **way)
         assert code == 1
@@ -392,11 +401,11 @@ async def test_doctor_says_what_is_wrong_with_the_proxy(authority: tuple[trustme
 
 
 @asynccontextmanager
-async def gallery(authority: tuple[trustme.CA, Path], proxy: CountingProxy) -> AsyncIterator[int]:
+async def gallery(authority: tuple[trustme.CA, Path], proxy: SimProxy) -> AsyncIterator[int]:
     """One picture, for whoever comes through the proxy."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if proxy.admits(writer.get_extra_info("peername")):
+        if proxy.comes_from_here(writer.get_extra_info("peername")):
             await reader.readuntil(b"\r\n\r\n")
             head = f"HTTP/1.1 200 OK\r\ncontent-type: image/png\r\ncontent-length: {len(PIXEL)}\r\n\r\n"
             writer.write(head.encode() + PIXEL)
@@ -415,7 +424,7 @@ async def gallery(authority: tuple[trustme.CA, Path], proxy: CountingProxy) -> A
 
 @pytest.mark.parametrize("kind", ["http", "socks5h"])
 async def test_pictures(kind: str, authority: tuple[trustme.CA, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    async with site(authority, CountingProxy()) as there, gallery(authority, there.proxy) as port:
+    async with site(authority, SimProxy()) as there, gallery(authority, there.proxy) as port:
         monkeypatch.setenv("HTTPS_PROXY", f"{kind}://127.0.0.1:{there.proxy_port}")
         url = f"https://{ONLY_THERE}:{port}/cat.png"
         content = [{"type": "text", "text": "sim: say seen"}, {"type": "image_url", "image_url": {"url": url}}]
