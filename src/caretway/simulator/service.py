@@ -3,26 +3,22 @@
 Decides per request; the sockets are elsewhere, and so is what happens inside a run.
 """
 
-import logging
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from google.protobuf.message import DecodeError
-
 from ..wire import paths
 from ..wire.bidi import AppendOutOfRange, AppendSyntax, read_append
-from ..wire.envelope import End, EnvelopeError, EnvelopeReader, gunzip
 from ..wire.errors import ConnectError
 from ..wire.messages import ai, pb
-from . import dashboard, faults, models, updates
+from . import dashboard, faults, models
 from .accounts import Accounts
 from .channels import ChannelBusy, Channels
 from .exchange import Deaf, Inlet, Request, SimExchange, answer
+from .inlets import ChatInlet, RunInlet, SseInlet, UnaryInlet, end_stream
 from .legacy import BadChat, LegacyRun, read_chat
 from .replies import (
-    BrokenBody,
     Reply,
     as_error,
     as_grant,
@@ -40,13 +36,6 @@ from .replies import (
 from .run import SimRun
 from .shared import Shared
 from .versions import is_shipped
-
-log = logging.getLogger(__name__)
-
-MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
-MAX_BODY_BYTES: Final = 2 * MAX_MESSAGE_BYTES + 1024 * 1024
-"""A unary body: the largest message, in hex, with what goes around it."""
-MAX_REQUEST_ID_BYTES: Final = 4096
 
 STATS: Final = "/_sim/stats"
 STEPS: Final = "/_sim/steps"
@@ -121,10 +110,10 @@ class Service:
         if request.path == paths.RUN:
             return self._accept_run(request, exchange)
         if request.path == paths.RUN_SSE:
-            return _StreamStart(self, request, exchange)
+            return SseInlet(self, request, exchange)
         if request.path == paths.STREAM_CHAT:
-            return _ChatStart(self, request, exchange)
-        return _Unary(self, request, exchange)
+            return ChatInlet(self, request, exchange)
+        return UnaryInlet(self, request, exchange)
 
     # ------------------------------------------------------------------ streams
 
@@ -133,7 +122,7 @@ class Service:
             if self._manners.run_is_464 or self._manners.run_on_http1_is_464:
                 answer(exchange, 464, "text/plain", b"")
                 return Deaf()
-            return _Unary(self, request, exchange)
+            return UnaryInlet(self, request, exchange)
         if request.content_type != paths.STREAM_TYPE:
             answer(exchange, 415, "text/plain", b"expected application/connect+proto\n")
             return Deaf()
@@ -142,23 +131,23 @@ class Service:
         owner = self._accounts.person(request.bearer).name
         run = SimRun(self._shared, exchange, request.header("x-request-id"), owner, abroad=self._abroad(request))
         self._follow(run)
-        return _RunInlet(run)
+        return RunInlet(run)
 
     def _admits(self, request: Request, exchange: SimExchange) -> bool:
         """Begin the answer of a stream; False when it ends at once."""
         exchange.start(200, [("content-type", paths.STREAM_TYPE)])
         if not self._accounts.accepts(request.bearer):
-            _end_stream(exchange, faults.NOT_SIGNED_IN)
+            end_stream(exchange, faults.NOT_SIGNED_IN)
             return False
         if self._refuses_version(request):
-            _end_stream(exchange, faults.VERSION_REFUSALS[self._manners.version_refusal])
+            end_stream(exchange, faults.VERSION_REFUSALS[self._manners.version_refusal])
             return False
         if self._manners.pinned_team and not request.on_team_host:
             self._shared.stats.misdirected += 1
             if self._manners.pinned_team == "ends":
                 exchange.finish()
             else:
-                _end_stream(exchange, faults.SCRIPTED["team_region"])
+                end_stream(exchange, faults.SCRIPTED["team_region"])
             return False
         return True
 
@@ -175,7 +164,7 @@ class Service:
             owner = self._accounts.person(request.bearer).name
             run = self._channels.open(request_id, exchange, owner, abroad=self._abroad(request))
         except ChannelBusy as busy:
-            _end_stream(exchange, faults.bad_request(str(busy)))
+            end_stream(exchange, faults.bad_request(str(busy)))
             return None
         self._follow(run)
         return run
@@ -186,7 +175,7 @@ class Service:
         try:
             asked = read_chat(body)
         except BadChat as wrong:
-            _end_stream(exchange, faults.bad_request(str(wrong)))
+            end_stream(exchange, faults.bad_request(str(wrong)))
             return None
         chat = LegacyRun(self._shared, exchange, asked)
         self._follow(chat)
@@ -294,132 +283,3 @@ class Service:
         self._shared.steps.reset()
         self._shared.stats.reset()  # the prompt cache stays warm: what a turn costs is measured from here on
         return as_json(200, self._shared.stats.as_dict())
-
-
-# ---------------------------------------------------------------------------------------------- inlets
-
-
-class _Unary:
-    """Collects a body, then answers."""
-
-    def __init__(self, service: Service, request: Request, exchange: SimExchange) -> None:
-        self._service = service
-        self._request = request
-        self._exchange = exchange
-        self._body = bytearray()
-        self._refused = False
-
-    def on_data(self, data: bytes) -> None:
-        if self._refused:
-            return
-        self._body += data
-        if len(self._body) > MAX_BODY_BYTES:
-            self._refused = True
-            self._body.clear()
-            answer(self._exchange, 413, "text/plain", b"the body is too large\n")
-
-    def on_end(self) -> None:
-        if self._refused or self._service.stays_silent(self._request):
-            return
-        try:
-            body = bytes(self._body)
-            if self._request.header("content-encoding") == "gzip" and body:
-                body = gunzip(body, MAX_BODY_BYTES)
-            reply = self._service.reply(self._request, body)
-        except (BrokenBody, EnvelopeError) as wrong:
-            reply = as_error(faults.bad_request(str(wrong)))
-        except Exception:  # the edge of a call: a fault of ours must not take the other streams along
-            log.exception("the simulated call %s failed", self._request.path)
-            reply = as_error(faults.SCRIPTED["internal"])
-        answer(self._exchange, *reply)
-
-    def on_gone(self) -> None:
-        self._body.clear()
-
-
-class _RunInlet:
-    """The client's half of a Run over HTTP/2."""
-
-    def __init__(self, run: SimRun) -> None:
-        self._run = run
-        self._reader = EnvelopeReader(MAX_MESSAGE_BYTES)
-
-    def on_data(self, data: bytes) -> None:
-        try:
-            for frame in self._reader.feed(data):
-                if not isinstance(frame, End):
-                    self._run.feed(frame)
-        except EnvelopeError as wrong:
-            self._run.end(faults.bad_request(str(wrong)))
-
-    def on_end(self) -> None:
-        self._run.end(faults.CANCELLED)
-
-    def on_gone(self) -> None:
-        self._run.stop()
-
-
-class _StreamStart:
-    """RunSSE: one enveloped request id, then the client only listens."""
-
-    def __init__(self, service: Service, request: Request, exchange: SimExchange) -> None:
-        self._service = service
-        self._request = request
-        self._exchange = exchange
-        self._body = bytearray()
-        self._run: SimRun | None = None
-
-    def on_data(self, data: bytes) -> None:
-        if len(self._body) <= MAX_REQUEST_ID_BYTES:
-            self._body += data
-
-    def on_end(self) -> None:
-        try:
-            request_id = _read_request_id(bytes(self._body))
-        except BrokenBody as wrong:
-            self._exchange.start(200, [("content-type", paths.STREAM_TYPE)])
-            _end_stream(self._exchange, faults.bad_request(str(wrong)))
-            return
-        self._run = self._service.open_channel(self._request, self._exchange, request_id)
-
-    def on_gone(self) -> None:
-        if self._run is not None:
-            self._run.stop()
-
-
-class _ChatStart:
-    """StreamChat: one enveloped request, then the client only listens."""
-
-    def __init__(self, service: Service, request: Request, exchange: SimExchange) -> None:
-        self._service = service
-        self._request = request
-        self._exchange = exchange
-        self._body = bytearray()
-        self._chat: LegacyRun | None = None
-
-    def on_data(self, data: bytes) -> None:
-        if len(self._body) <= MAX_BODY_BYTES:
-            self._body += data
-
-    def on_end(self) -> None:
-        self._chat = self._service.open_chat(self._request, self._exchange, bytes(self._body))
-
-    def on_gone(self) -> None:
-        if self._chat is not None:
-            self._chat.stop()
-
-
-def _read_request_id(body: bytes) -> str:
-    try:
-        frames = EnvelopeReader(MAX_REQUEST_ID_BYTES).feed(body)
-        request_id = ai.BidiRequestId.FromString(frames[0]).request_id if frames else ""
-    except (EnvelopeError, DecodeError) as wrong:
-        raise BrokenBody(f"the RunSSE request is not readable: {wrong}") from wrong
-    if not request_id:
-        raise BrokenBody("RunSSE needs a request id")
-    return request_id
-
-
-def _end_stream(exchange: SimExchange, error: ConnectError) -> None:
-    exchange.write(updates.end(error))
-    exchange.finish()
