@@ -15,7 +15,7 @@ PAGE = ROOT / "docs" / "architecture.md"
 HEADING = "## Every module\n"
 INTRODUCTION = """
 The first sentences of each module's docstring. `./scripts/check --fix` writes this section: change the docstrings, not
-the rows. Generated code is left out.
+the rows. Generated code and `__init__` files are left out.
 """
 MAX_ROW = 280
 """Characters of a row's sentences. The first one is always shown."""

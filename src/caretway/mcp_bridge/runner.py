@@ -1,5 +1,5 @@
 """One MCP tool call, which always gives a result: broken JSON arguments, an absent server, any failure, a timeout that
-each progress notification restarts (an hour at most). Cancelling it tells the server.
+each progress notification restarts (an hour at most, or the timeout if that is longer). Cancelling it tells the server.
 
 Failures are results too: the model can do something else.
 """

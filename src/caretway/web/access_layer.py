@@ -1,5 +1,5 @@
 """The order of checks when a request's head is there: CORS preflight, route, access, the caller's rate, free places;
-and what is given back when it is over. A refusal is in the words of the API at that path. Decides nothing else itself.
+and what is given back when it is over. A refusal is in the words of the API at that path. It gets a new request id.
 
 The decisions are `access`, `admission` and `routes`; a refusal is in the words of the API that lives at the path.
 """

@@ -1,4 +1,4 @@
-"""`/health` and `/healthz`: is Cursor reachable, is the account accepted (asked once a minute, with a time limit), what
+"""`/health` and `/healthz`: is Cursor reachable, is the account accepted (asked once a minute, after a failure every 5 s), what
 a probe without a key may learn; the list of the gateway's own tools.
 """
 

@@ -1,5 +1,5 @@
 """Estimates the tokens of Cursor's hidden instructions, for usage: learned from checkpoints for each model, with and
-without tools; 12,000 until then.
+without tools; until then 12,000 with tools, nothing without.
 
 What a checkpoint counts more than we knew of are Cursor's own instructions and built-in tools. A step that Cursor did
 not count (the first one of a run: also of a replay, after a parked turn was lost) is estimated with what the newest run

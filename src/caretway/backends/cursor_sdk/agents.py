@@ -1,5 +1,5 @@
-"""SDK agents kept on disk so that a conversation can go on: counters of turns, which snapshot is still current, at most
-64 (LRU), leftovers and plain-text transcripts erased.
+"""SDK agents kept on disk so that a conversation can go on: counters of turns, which snapshot is still current, a
+limit (LRU), leftovers and plain-text transcripts erased.
 
 An agent is a conversation on disk: a directory of ours with a counter of finished turns in it, and what the SDK stores
 for that directory. When the agent has gone further, or is gone, or is at work, the snapshot is of no use and the
