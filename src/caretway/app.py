@@ -1,4 +1,6 @@
-"""The composition root: Settings -> backend, sessions, application, server.
+"""The composition root: puts backend, MCP bridge (never for clients' own accounts), sessions, models, dialects and
+server together. The order of a graceful shutdown (SIGTERM): a grace for running answers, then they end with an error,
+then connections are cut.
 
 `backend_factory` builds the side to Cursor, `server_factory` the side to clients; this file puts the rooms together.
 """
@@ -33,9 +35,9 @@ from .sessions.store import SqliteStore
 from .sessions.write_behind import WriteBehind
 from .stages.output_format import output_format, with_instructions
 from .stages.stop_sequences import stop_sequences
-from .text_protocol.choice import demand_tools
 from .text_protocol.think_tags import think_tags
 from .text_protocol.thinking import thinking
+from .text_protocol.tool_strict import demand_tools
 from .transport_factory import dialler
 from .web.access import Access, is_key
 from .web.answer import Pace

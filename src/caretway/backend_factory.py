@@ -1,4 +1,5 @@
-"""Builds a backend from Settings: which one to use, with whose credentials, and how it is put together.
+"""Which backend the settings mean (`auto`: by the credentials there are), with whose credentials (settings before a
+stored sign-in; nothing of the owner's in passthrough), and how it is put together.
 
 `app` and the commands use this. Backends other than the Agent API are imported only when they are chosen, because
 imports take time.

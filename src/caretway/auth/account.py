@@ -1,4 +1,5 @@
-"""A stored sign-in: whose it is, for which address, the tokens, and when they were received. Values only.
+"""A stored sign-in as a value: its tokens, whose it is, its identity without a secret, its format on disk; entries that
+cannot be read are left out.
 
 The format on disk is our own and has a version. What cannot be read is ignored as a whole, never used in part.
 """

@@ -1,4 +1,5 @@
-"""Sign-ins that other programs stored on this machine, read from the text of their files. Pure: the caller reads files.
+"""Reads the sign-in of another program from its file (cursor-agent, the official SDK, REFRESH and API key in one
+string): another address or an expired key is refused. Pure: the caller reads files.
 
 | form | whose |
 |---|---|

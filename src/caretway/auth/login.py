@@ -1,4 +1,5 @@
-"""Signing in with a browser: OAuth's PKCE (a secret verifier and its SHA-256 challenge), with polling for the token.
+"""Signing in with a browser: OAuth's PKCE, polling for the token with growing pauses (backoff), when to give up, the
+older form of the request, errors that do not tell the verifier.
 
 The link carries the challenge. The gateway asks for the token, with the verifier, until the user has agreed. The
 browser may be on another machine: it sends nothing to this one. `invite` and `Polling` are pure; `sign_in` does I/O.

@@ -1,4 +1,5 @@
-"""One renewal of an access token: which credentials to send where, and what each answer means. Pure, except for
+"""One renewal of an access token: which credentials go to which endpoint, in which order, and what each answer means
+(refused, try later, a rotated refresh token). When, and by which process: `token_lifetime`, `tokens`. Pure, except for
 `renew`.
 
 Clients of this service renew a login in four ways, and they contradict each other about which of them work. So a

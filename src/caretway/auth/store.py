@@ -1,4 +1,5 @@
-"""The sign-ins on this machine: one text, in a file or in the system's keyring, with a lock for changes.
+"""Where sign-ins are kept: a file (mode 0600, replaced whole) or the system's keyring, and the lock between processes.
+A login or logout takes effect in a running gateway. Who renews under the lock is in `tokens`.
 
 The file has mode 0600 in a directory of its own with mode 0700. It is always replaced, never written in place.
 Processes share a lock on a second file, so when several gateways use one sign-in, exactly one renews it. Knows nothing

@@ -1,4 +1,5 @@
-"""What a token says about itself (JWT claims), and how long to use it. Pure. Nothing is verified: only the issuer can.
+"""When a token is due for renewal and when it expires (JWT claims, never verified), with clocks that are wrong or were
+set back. Pure.
 
 Clocks disagree. So a token's lifetime is a length (`exp` - `iat`), counted on our own clock from the moment the token
 was received. A clock that is an hour wrong then neither renews at every request nor keeps an expired token.

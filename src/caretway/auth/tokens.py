@@ -1,4 +1,6 @@
-"""Token sources: a bearer token for each request, renewed before it expires. Requests that wait share one renewal.
+"""A bearer token for each request: one renewal for all who wait, which no hang-up cancels; two processes with one
+refresh token (the second looks again under the lock, and uses the other's result); a refused token; a failed renewal
+(the old one while it lasts).
 
 `refused` names the token that Cursor did not accept, so many refusals of one token cause one renewal. A client that
 disconnects does not cancel a renewal: its answer may hold the only refresh token that still works.

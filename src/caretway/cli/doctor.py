@@ -1,4 +1,6 @@
-"""`caretway doctor`: checks everything that a request needs, and says what to type next."""
+"""`caretway doctor`: checks settings, data directory, backend, account, Cursor's answer and the port (free, a
+gateway's, or another program's), and says what to type next.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`caretway login`: sign in to Cursor with any browser, with an API key, or with the sign-in of another program."""
+"""`caretway login`: with a browser (opened only where there is a desktop), with an API key from standard input, or with
+the imported sign-in of another program; stores only what Cursor accepted; cursor-agent signs in by itself.
+"""
 
 from __future__ import annotations
 

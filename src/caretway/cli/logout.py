@@ -1,4 +1,4 @@
-"""`caretway logout`: forget the sign-in on this machine."""
+"""`caretway logout`: forgets the sign-in on this machine, also for a gateway that is running."""
 
 from __future__ import annotations
 

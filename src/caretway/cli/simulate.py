@@ -1,4 +1,6 @@
-"""`caretway simulate`: the simulated Cursor as a server of its own, for other clients and for bug reports."""
+"""`caretway simulate`: the simulated Cursor as a server of its own: profile, HTTP version, TLS with a temporary
+certificate authority.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`caretway status`: which backend would be used, who is signed in, and until when."""
+"""`caretway status`: which backend would be used, who is signed in, with which credentials and until when; the exit
+code says whether somebody is.
+"""
 
 from __future__ import annotations
 

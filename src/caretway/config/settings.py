@@ -1,4 +1,5 @@
-"""The table of settings: the fields of `Settings`, with everything that flags, variables, TOML keys and docs need.
+"""The table of all settings, one field each, with default, help and bounds; a mistyped setting is refused here
+(`setting_named`; the proposal is made in `row.py`). Not where values come from, nor what they do.
 
 It is long because it is one table: a setting is one row, whatever group it belongs to. Only rows are here; the words
 that they take are in choices.py. It does not know where values come from (loading.py), nor what a setting does (the

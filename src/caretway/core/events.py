@@ -1,6 +1,8 @@
-"""What happens during a turn: a closed union. `match` on it ends in `assert_never`. The last three are terminal for a
-response; after `TurnPaused` the turn stays alive and waits for tool results. Structs, like the values of a request:
-there are hundreds in a turn.
+"""Everything that can happen in a turn: a closed union of events (text, reasoning, calls, usage, pause, end, failure),
+and the values usage and stop reason. No behaviour.
+
+`match` on it ends in `assert_never`. The last three are terminal for a response; after `TurnPaused` the turn stays
+alive and waits for tool results. Structs, like the values of a request: there are hundreds in a turn.
 """
 
 from enum import Enum

@@ -1,4 +1,5 @@
-"""Adding up usage. Pure.
+"""Adds up usage when one response took several model calls or runs (a correction, a bridged tool): the last input, the
+sum of the output. Pure.
 
 When a response took several model calls or runs (a bridge's tool loop, a correction), its input is the context of the
 last one, its output is the sum, and the cost of its runs is a sum, too.

@@ -1,4 +1,5 @@
-"""Which carrier to use: HTTP/2 when the peer speaks it, else HTTP/1.1. Asked once, remembered.
+"""HTTP/2 or HTTP/1.1: chosen once by ALPN, or without TLS by the peer's first bytes (SETTINGS), and remembered. A peer
+that is down decides nothing. `open_transport` builds the transport for a base URL.
 
 Over TLS the handshake tells (ALPN). In the clear the peer's first bytes do: an HTTP/2 server begins with SETTINGS. When
 something on the way speaks HTTP/2 to us and HTTP/1.1 to Cursor, a run is answered 464: then it is HTTP/1.1, too.

@@ -1,9 +1,9 @@
-"""How a byte connection to an upstream is opened: TCP with or without TLS, straight or through a proxy, or a socket
-somebody hands over.
+"""Opens one connection to Cursor: base URL, DNS, TCP, connect timeout, TLS (own CA file, TLS 1.2, host name check,
+ALPN), straight or through a proxy, or a socket that is handed over. Each failure becomes UPSTREAM_DOWN in words.
 
 A `Dial` also names the `Origin`, so that the carriers above know what to write into their request heads and nothing of
-addresses, proxies and certificates. What fails here is an UPSTREAM_DOWN that says which host and why. Everything that
-leaves the machine in this process is dialled by a `Dialler`, which knows the proxies.
+addresses, proxies and certificates. Everything that leaves the machine in this process is dialled by a `Dialler`,
+which knows the proxies.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""What Cursor's refusals mean to a user: Connect errors and HTTP statuses -> `GatewayError`, as tables.
+"""What Cursor's Connect errors and HTTP statuses mean: kind of error, hint, Retry-After (seconds or a date), and
+whether the same run may be retried. Tables: Cursor's error enum counts first, then the code, then words.
 
-Evidence is weighed in one order: Cursor's own error enum, then the Connect code, then the words of the message, and
-those only where the first two are vague. What a run's end means beyond its kind is a row of `refusals.py`. Knows
+Words count only where enum and code are vague. What a run's end means beyond its kind is a row of `refusals.py`. Knows
 nothing of sockets and of who will read the error.
 """
 

@@ -1,9 +1,9 @@
-"""`Run` over HTTP/2: a few warm connections, shared by all runs and unary calls.
+"""The pool of HTTP/2 connections: each filled up to MAX_CONCURRENT_STREAMS before the next, a queue for a free stream
+(OVERLOADED after 30 s), a second dial beside a slow one, one retry of a unary call on a stale connection.
 
-The pool fills a connection up to what the peer allows before it opens the next. Connections are opened one at a time,
-and everybody who waits shares the attempt; one that takes long gets another beside it, so that who comes when the
-network is back does not wait for what began before. What a run carries is packed and unpacked here; bytes move in
-`H2Connection`.
+Connections are opened one at a time, and everybody who waits shares the attempt; one that takes long gets another
+beside it, so that who comes when the network is back does not wait for what began before. What a run carries is packed
+and unpacked here; bytes move in `H2Connection`.
 """
 
 import asyncio

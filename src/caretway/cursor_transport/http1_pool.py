@@ -1,4 +1,5 @@
-"""The kept-alive HTTP/1.1 connections to one host, and who waits for one.
+"""The pool of HTTP/1.1 connections: keep-alive reuse, idle ones closed after 10 s, first come first served, limits for
+runs and calls, one retry on a new connection when a kept one was stale, a second dial beside a slow one.
 
 A request goes out at once, without a task, when a connection is idle; else whichever comes first serves it, one that
 becomes free or a new one. Requests that share connections start in the order they came in. There is no PING here, so

@@ -1,4 +1,5 @@
-"""Refusals that need more than a kind: what each means, and what to type. One table, pure.
+"""Cursor's refusals with little or no reason: region, plan, data policy, max mode, outdated client, refused schemas and
+pictures, a bare `resource_exhausted` with its likely causes, and what to type. One table, pure.
 
 Cursor often ends a run with a code and nothing else, and one code has many causes. A row says what others found behind
 it (`wire/README.md` has the witnesses). For `resource_exhausted` alone there are nine causes: those that the run itself

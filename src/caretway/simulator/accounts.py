@@ -1,9 +1,9 @@
-"""The simulated accounts: any key is good unless it says that it is bad. Issues tokens that look like Cursor's.
+"""Simulated accounts: which keys and tokens are accepted, JWT-shaped tokens that expire, are refreshed and revoked, the
+browser sign-in (PKCE), wishes in a key (`life=`, `model=`, `spent=`, `plan=`, `team=`).
 
-Tokens are JWT-shaped, with a real expiry and a number of their own; nobody checks the signature, but a token of ours
-that has expired or was revoked is refused. Two keys are two accounts. A key can wish for more: `life=SECONDS` sets the
-life of its tokens, `model=ID` adds a model that only this account has, `spent=PERCENT` is how much of its plan is used,
-`plan=NAME` which plan that is, `team=NUMBER` makes it a seat of that team.
+Any key is good unless it says that it is bad; two keys are two accounts. Nobody checks the signature of a token.
+`life=SECONDS` sets the life of its tokens, `model=ID` adds a model that only this account has, `spent=PERCENT` is how
+much of its plan is used, `plan=NAME` which plan that is, `team=NUMBER` makes it a seat of that team.
 """
 
 import base64

@@ -1,8 +1,8 @@
-"""RunSSE + BidiAppend: two kinds of HTTP calls that together are one run, joined by their request id.
+"""RunSSE joined with BidiAppend in the simulator: appends before their RunSSE, out of order or twice, a request id used
+again, bounds on what waits.
 
-Appends come in any order, may come before the RunSSE they belong to, and may come twice; what reaches the run is in
-order and complete. A number that was seen is dropped, which is exactly how a client with two counters loses an
-acknowledgement.
+What reaches the run is in order and complete. A number that was seen is dropped, which is exactly how a client with two
+counters loses an acknowledgement.
 """
 
 from collections import OrderedDict

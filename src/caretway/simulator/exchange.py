@@ -1,8 +1,8 @@
-"""What the simulator's HTTP servers and its service say to each other about one request.
+"""The interface between the simulator's HTTP servers and its service: a request, its answer (start, write, finish, cut,
+congested), and the inlet for its body.
 
-A connection (HTTP/1.1 or HTTP/2) hands every request to `Accept`, with the `SimExchange` to answer it on, and gets back
-the `Inlet` that takes the request's body. Everything is called on the event loop and nothing blocks; a sender that has
-much to say looks at `congested`. Nothing here knows Cursor's protocol.
+Everything is called on the event loop and nothing blocks; a sender that has much to say looks at `congested`. Nothing
+here knows Cursor's protocol.
 """
 
 from collections.abc import Callable, Mapping, Sequence

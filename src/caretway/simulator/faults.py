@@ -1,4 +1,5 @@
-"""The failures the simulator can act out, as Connect errors with Cursor's details.
+"""The simulator's failures as Connect errors with Cursor's details: one for each word of `sim: fail`, with the
+retryable flag and `retryAfterMs`.
 
 `is_retryable` is always set: the official client retries an error that leaves it open.
 """

@@ -1,7 +1,8 @@
-"""HTTP/1.1 for the simulator: h11 for the grammar, this module for the socket and for keep-alive.
+"""The simulator's HTTP/1.1 server (h11): keep-alive, 100-continue, HEAD, pipelining up to 1 MiB, chunked answers, an
+answer cut in the middle.
 
-One request is open at a time; what a client pipelines waits inside h11, up to a limit. Reading is never paused, or a
-client that hangs up during a long answer would not be noticed.
+One request is open at a time. Reading is never paused, or a client that hangs up during a long answer would not be
+noticed.
 """
 
 import asyncio

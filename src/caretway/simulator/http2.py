@@ -1,8 +1,8 @@
-"""HTTP/2 for the simulator: h2 for the grammar, this module for the socket, flow control and fairness.
+"""The simulator's HTTP/2 server (h2): flow control and a buffer for each stream (backpressure), resets, a client that
+breaks the protocol; data after the end of an answer is ignored.
 
-Every stream has its own outgoing buffer: what the peer's window or the socket does not take now waits there, so a
-stream that nobody reads holds up no other. What arrives is handed on at once and acknowledged at once. Data that comes
-after an answer has ended is read and forgotten: a client may heartbeat a moment longer than the run lasts.
+What the peer's window or the socket does not take now waits, so a stream that nobody reads holds up no other. What
+arrives is handed on at once and acknowledged at once. A client may heartbeat a moment longer than the run lasts.
 """
 
 import asyncio

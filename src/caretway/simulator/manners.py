@@ -1,9 +1,9 @@
-"""How the simulated Cursor behaves: one switch for each fact that changes what a client sees.
+"""How the simulated Cursor behaves: one switch for each recorded fact (ids, gaps between calls, checkpoints, limits,
+refusals, refresh), in two profiles, `live` (the default) and `classic`.
 
-`LIVE`, the default, is the service as others recorded it; the class of witness of each fact, and the row it stands in,
-are in `wire/README.md`. `CLASSIC` is the simulator as it was first built: it says what a client expects. A single
-switch is flipped with `dataclasses.replace`, or as text with `flipped`. Switches that are off in both are for facts
-that contradict each other, or that would refuse every client at once.
+The witness of each fact, and the row it stands in, are in `wire/README.md`. `CLASSIC` is the simulator as it was first
+built: it says what a client expects. A single switch is flipped with `dataclasses.replace`, or as text with `flipped`.
+Switches that are off in both are for facts that contradict each other, or that would refuse every client at once.
 """
 
 from collections.abc import Iterable

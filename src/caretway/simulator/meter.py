@@ -1,4 +1,5 @@
-"""The account of one run: what each model call reads, what was said, and the totals that `turn_ended` tells.
+"""Tokens of one simulated run: cached and uncached input of each model call, output, reasoning, and the totals that
+`turn_ended` tells.
 
 The totals cover every model call of the run, as the real service counts.
 """

@@ -1,4 +1,5 @@
-"""The second part of a run: the model's steps, acted out on the wire.
+"""Acts out the steps of a simulated run in order: say, think, call, loop, fail, drop, leave, hang, mute, wait; whether
+a drop is due on this attempt; the prompt that is charged.
 
 Words become deltas (`voice`), calls become execs that are waited for (`play_calls`), and after every tool result the
 conversation is stored in blobs and a checkpoint is sent (`minutes`). Knows nothing of HTTP.

@@ -1,4 +1,5 @@
-"""What the simulator answers to calls that are no streams: JSON, protobuf, errors; and how their bodies are read."""
+"""The simulator's unary answers: JSON or protobuf as the request was, statuses of errors, period usage, NameAgent,
+broken bodies, 415 for a wrong content type."""
 
 from typing import Any, Final
 from urllib.parse import parse_qs

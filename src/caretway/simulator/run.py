@@ -1,4 +1,5 @@
-"""One run: the client's messages in, the server's messages out, from the run request to the end-of-stream frame.
+"""One simulated run: client messages in, heartbeats, and how it ends (refused, dropped, cancelled, unheard, empty);
+conversations that stay refused, and the body left open after the end.
 
 `feed` takes client messages in order and answers whoever waits for them; the task inside does the talking. Whether the
 messages came over HTTP/2 or as numbered appends is not known here.

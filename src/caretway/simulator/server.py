@@ -1,4 +1,5 @@
-"""The simulator itself: listens on a port, or serves one end of a socket pair inside the process.
+"""The simulator's listener: a TCP or TLS port, or a socket pair inside the process; tells HTTP/1.1 from HTTP/2 by the
+first bytes; breaks all connections at once, closes.
 
 HTTP/1.1 and HTTP/2 share the port: the first bytes of a connection tell which it is (over TLS too, where ALPN has
 already agreed on it).

@@ -1,4 +1,5 @@
-"""Which answer each path gives: runs, the unary calls around them, sign-in, model lists, and the simulator's own pages.
+"""The simulator's routes: runs, appends, legacy chat, lists of models, sign-in, `/_sim/` pages. Refuses bad tokens,
+unknown client versions, `Run` over HTTP/1.1 (464), wrong content types, large bodies.
 
 Decides per request; the sockets are elsewhere, and so is what happens inside a run.
 """

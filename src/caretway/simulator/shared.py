@@ -1,4 +1,8 @@
-"""What all runs of one simulator share. The only place with a clock, so that everything else stays deterministic."""
+"""What all runs of one simulator share: the clock, the heartbeat interval, counters, the prompt cache, how often each
+drop has happened, conversations that stay refused.
+
+The only place with a clock, so that everything else stays deterministic.
+"""
 
 import time
 from collections import OrderedDict, deque

@@ -1,7 +1,5 @@
-"""What the simulator counts: flat counters for `GET /_sim/stats`, and for `GET /_sim/steps` what each model call read.
-
-Reset sets the counters to zero and forgets the runs.
-"""
+"""The simulator's counters (`/_sim/stats`), and the tokens that each model call read (`/_sim/steps`); bounded, and
+reset."""
 
 from collections import deque
 from dataclasses import asdict, dataclass, field, fields

@@ -1,4 +1,5 @@
-"""A throw-away certificate authority, so that the simulator can be reached the way the real hosts are: TLS and ALPN."""
+"""A throw-away CA and certificate, so that the simulator is reached over TLS with ALPN; an error when the package
+trustme is missing."""
 
 import ssl
 from pathlib import Path

@@ -1,7 +1,8 @@
-"""One GET to an address that was chosen before, bounded in bytes and in time; the client's side of HTTP/1.1.
+"""One GET to an address that was chosen before, bounded in bytes: connects to the checked address and never resolves
+the name again (DNS rebinding), follows no redirect, asks for no compression, notices a body that was cut short.
 
-The address is connected to and never looked up again here: a name that changes its address meanwhile (DNS rebinding)
-is no way around the check against SSRF, which is `addresses`' and `images`'. A proxy is asked for the same address.
+The address is connected to and never looked up again here: a name that changes its address meanwhile (DNS rebinding) is
+no way around the check against SSRF, which is `addresses`' and `images`'. A proxy is asked for the same address.
 
 No pool, no cookies, no redirects: whoever asks decides about those, and whoever connects about proxies. The time is the
 caller's: everything here awaits, so `asyncio.timeout` around it bounds the whole, however slowly the other side drips.

@@ -1,4 +1,5 @@
-"""Images that a request only names by URL: fetched before the request is decoded, if that is switched on.
+"""Fetches images that a request names by URL, if `fetch_images` allows it: SSRF checks for the first address and each
+redirect, their number, type, size and time, how many at once; they become data URLs before decoding.
 
 Off by default: a gateway that fetches what it is told can be used to look around in a private network (SSRF,
 server-side request forgery). `public` fetches from public addresses only (`addresses`), checked after the name was

@@ -1,4 +1,5 @@
-"""Where things are called on Cursor's hosts."""
+"""URL paths of Cursor's calls (Run, RunSSE, BidiAppend, model lists, usage, sign-in), and the content types of streams,
+protobuf and JSON."""
 
 from typing import Final
 

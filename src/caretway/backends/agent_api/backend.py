@@ -1,4 +1,5 @@
-"""The Agent API as a Backend: who we are, what models there are, and how a turn is opened.
+"""The Agent API as a Backend: opens turns, lists models, tells its status, sets the headers of each call and the
+request id of each attempt, renews a token after a 401, and keeps what an account has taught.
 
 The simulator backend is this one with another `Transport` under it and another name: the real client code, always.
 """
@@ -33,7 +34,7 @@ from .step_end import StepPaces
 from .tool_schemas import rules_for
 from .turn import AgentTurn
 from .turn_clock import ConversationLimits
-from .unseen import UnseenTokens
+from .unseen_tokens import UnseenTokens
 
 log = logging.getLogger(__name__)
 

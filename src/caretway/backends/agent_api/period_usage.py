@@ -1,7 +1,7 @@
-"""What the account has used of its plan, asked for when Cursor refuses a run without a reason: the pool may be empty.
+"""Is the plan's usage spent? Asked when Cursor refuses a run without a reason: the two pools, when they reset; at most
+3 s, one answer for 20 s. If the question fails, the refusal stays as it was.
 
-The answer is judged by pure functions. `UsageCheck` asks, for a few seconds at most, and once for all refusals
-of a short while. Whatever goes wrong means that nothing is known: no turn waits longer or fails because of it.
+`cursor_transport/usage_api.py` asks; pure functions judge its answer. No turn waits longer or fails because of it.
 """
 
 import asyncio

@@ -1,4 +1,5 @@
-"""What Cursor's messages say about tokens, for the tally of the turn. Pure.
+"""Cursor's token counts (deltas, checkpoints, `turn_ended`) for the tally of a turn, and whether the prompt fills the
+model's context window. Pure.
 
 Cursor counts pieces of output as they come, the context at each checkpoint, and everything once more when the run ends:
 then for all its model calls together.

@@ -1,7 +1,8 @@
-"""A turn on the Agent API: a Conversation, the attempt that carries it, its clock, and the buffer its reader empties.
+"""A turn on the Agent API with its I/O: opens attempts, renews a refused token once, asks for the quota, tries simpler
+schemas, runs local jobs, lingers for blobs at the end; holds back a slow reader's stream (backpressure).
 
 Socket callbacks feed the conversation directly; in that same callback answers leave and the reader is told that there
-are events. When it does not take them and the buffer is full, only this turn's stream is held back (backpressure).
+are events. When it does not take them and the buffer is full, only this turn's stream is held back.
 """
 
 import asyncio

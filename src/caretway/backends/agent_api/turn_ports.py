@@ -1,4 +1,5 @@
-"""What a turn is given by its backend: how attempts are opened, and whom to ask or tell when a run is refused."""
+"""The interfaces that a backend gives to its turn: opening attempts, asking for the quota, simpler schemas, and telling
+what was learned of a model."""
 
 from collections.abc import Awaitable, Callable
 from typing import Protocol

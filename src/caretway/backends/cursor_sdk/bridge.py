@@ -1,8 +1,8 @@
-"""The SDK's bridge process: started when it is needed, watched, replaced when it is dead or has grown too large.
+"""The SDK's bridge processes: started under Node's permissions (no other files, no processes), leased to turns,
+replaced when dead or above the memory limit, stopped when idle, killed with their group.
 
-`Bridges.lease()` gives a turn a live bridge until `release()`. One that has outgrown the limit gets no more turns and
-ends with its last one, while a new one takes its place; one that nobody has used for a while is stopped. The SDK's
-package is imported here and in options.py, and only when a bridge is wanted.
+One that has outgrown the limit gets no more turns and ends with its last one, while a new one takes its place. The
+SDK's package is imported here and in options.py, and only when a bridge is wanted.
 """
 
 import asyncio

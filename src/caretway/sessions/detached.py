@@ -1,4 +1,6 @@
-"""The rest of a response whose client hung up: read and thrown away, so that its turn can end or park by itself.
+"""A turn whose client hung up in the middle of an answer: the rest is read and thrown away, so that it can end or park
+by itself, within a short grace (`disconnect_grace`) and a limit of bytes. Then it is given up. Not the graceful
+shutdown.
 
 It has a short grace, and may say little: what is near its end gets there, anything else is given up.
 """

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from caretway.backends.cursor_cli.faults import Circumstances
 from caretway.backends.cursor_cli.own_tools import Showing
-from caretway.backends.cursor_cli.translate import PrintTranslator
+from caretway.backends.cursor_cli.print_translate import PrintTranslator
 from caretway.core.errors import ErrorKind
 from caretway.core.events import (
     AgentActivity,

@@ -1,5 +1,5 @@
-"""`tool_strict`: requires a tool call when tools are offered, for orchestrators that cannot use an answer without
-one."""
+"""The setting `tool_strict`: `tool_choice` auto becomes required when tools are offered, for orchestrators that cannot
+use an answer without a call."""
 
 from msgspec.structs import replace
 

@@ -1,7 +1,8 @@
-"""Pictures that the model may not see, told before anybody wonders. Pure.
+"""Warns, and never refuses, when a model may not see a picture: above 256 KiB or 2000 pixels, or a model that takes
+text only. Reads the size of PNG, JPEG, GIF and WebP files. Pure.
 
-Others saw a PNG of 430 KiB arrive as a grey area and a JPEG of 75 KiB as itself, and some models take text only.
-Nothing is refused for it, so nothing is held back here: the client is told.
+Others saw a PNG of 430 KiB arrive as a grey area and a JPEG of 75 KiB as itself. Nothing is refused for it, so nothing
+is held back here: the client is told.
 """
 
 import struct

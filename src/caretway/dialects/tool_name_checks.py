@@ -1,4 +1,6 @@
-"""The names of a client's tools: which are allowed, and that each is used once."""
+"""Refuses names of a client's tools: characters and length, a name that is used twice, a choice of a tool that is not
+declared. Renames nothing: that is `dialects/openai_responses/tools.py`.
+"""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,5 @@
-"""Search results from the output of search tools: `path:line:text`, matches grouped under their file, counts, or plain
-paths. In: text, and what was asked for. Out: the wire's result for one workspace. Pure.
-"""
+"""Search results out of a grep tool's text: `path:line:text`, matches grouped under their file, counts, plain paths,
+context lines, truncation notes. Pure."""
 
 import re
 from collections.abc import Iterator

@@ -1,12 +1,10 @@
-"""cursor-agent's `stream-json` lines -> core events. No I/O, no clock but the one handed in.
+"""cursor-agent's `stream-json` lines -> events: text that comes two or three times is told once, another chat than the
+resumed one is refused, long tool lines are skipped, usage is counted or estimated. No I/O.
 
-In: lines, then the end of the process. Out: events; exactly one terminal one. Remembered between calls: the text of the
-current segment (the stretch between two tool calls), what was said in all, the calls announced, and what was not JSON.
-
-With `--stream-partial-output` every stretch of text comes two or three times. The fields tell which line is new text:
-a delta has `timestamp_ms` and no `model_call_id`; every other line repeats a segment, and is used only for what the
-deltas left out. Texts are compared only for builds that send no `timestamp_ms`. The `result` line has all that was said
-and settles what is still in doubt.
+In: lines, then the end of the process. Out: events; exactly one terminal one. The fields tell which line is new text:
+a delta has `timestamp_ms` and no `model_call_id`; every other line repeats a segment (the stretch between two tool
+calls), and is used only for what the deltas left out. Texts are compared only for builds that send no `timestamp_ms`.
+The `result` line has all that was said and settles what is still in doubt.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,5 +1,6 @@
 """What one read brought, sorted: bytes gathered before the end, windows, and who is left when the peer leaves."""
 
+from caretway.cursor_transport.h2_dispatch import gather
 from caretway.cursor_transport.h2_faults import Unprocessed
 from caretway.cursor_transport.h2_frames import (
     Code,
@@ -12,7 +13,6 @@ from caretway.cursor_transport.h2_frames import (
     StreamReset,
     WindowOpened,
 )
-from caretway.cursor_transport.h2_read import gather
 from caretway.cursor_transport.h2_stream import H2Stream
 from caretway.cursor_transport.sink import NOBODY
 

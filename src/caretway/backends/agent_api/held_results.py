@@ -1,8 +1,8 @@
-"""Which tool results a checkpoint holds, read from the pieces that Cursor stored with us. Pure.
+"""Which tool results a checkpoint already holds, read from Cursor's own blobs (`tool-result` parts, steps of the newest
+turn): those calls are not asked for again after a lost run. Pure.
 
-A call whose result is in the checkpoint will not be asked for again when a run is lost, and one whose result is not
-there will. The order on the wire proves nothing: a checkpoint may be made before the result and arrive after Cursor
-said that it has it. The pieces are JSON messages (`tool-result` parts) and the steps of the newest turn.
+The order on the wire proves nothing: a checkpoint may be made before the result and arrive after Cursor said that it
+has it.
 """
 
 import re

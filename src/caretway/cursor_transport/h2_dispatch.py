@@ -1,4 +1,5 @@
-"""What one read of an HTTP/2 connection brought, sorted by whom it concerns.
+"""What one read of an HTTP/2 connection means for its streams: GOAWAY (streams above its last id were not processed and
+may be retried), RST_STREAM, DATA joined for each stream, ends, windows, PING answers.
 
 In: what the codec heard, in order, and the open streams. Out: what is to be told and done. A stream's bytes are put
 together in `arrived`, so that its owner hears of them once; its end is told after them.

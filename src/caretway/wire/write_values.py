@@ -1,7 +1,7 @@
-"""A JSON value as `google.protobuf.Value` has it, written straight into bytes.
+"""Writes a JSON value as the bytes of a `google.protobuf.Value`, for tool schemas: numbers become doubles, too large
+ones the largest. Reading values back is `backends/agent_api/arguments.py`.
 
-Tools' schemas travel like this. The library's own way through objects takes seven times as long, and a client may offer
-a thousand tools. Whole numbers become doubles, as there is nothing else; beyond the largest one they become that one.
+The library's own way through objects takes seven times as long, and a client may offer a thousand tools.
 """
 
 import struct

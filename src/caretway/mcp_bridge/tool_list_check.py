@@ -1,7 +1,7 @@
-"""Checks a server's list of tools before the SDK reads it: one invalid tool must not cost the others.
+"""Checks a server's tools/list before the SDK reads it: an invalid tool is left out with its reason and does not cost
+the others; a schema without a type is an object. Pure.
 
-In: the tools of a raw list. Out: the same without those that the SDK would refuse the whole list for, and why each was
-left out. A schema without a type is treated as an object, because arguments always are objects. Pure.
+The SDK would refuse the whole list because of one tool.
 """
 
 from collections.abc import Callable, Mapping

@@ -7,7 +7,7 @@ from google.protobuf.struct_pb2 import Value
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caretway.wire.json_values import write_value
+from caretway.wire.write_values import write_value
 
 JSON = st.recursive(
     st.none()

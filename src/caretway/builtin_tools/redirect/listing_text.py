@@ -1,5 +1,5 @@
-"""A directory tree from the text of a listing. `flat` reads what `ls -1Ap` prints, `tree` what listing tools print:
-indented trees, bullet lists, types and sizes beside the names, paths instead of names.
+"""A directory tree out of a listing tool's text: `ls -1Ap`, indented trees, bullets, types and sizes, whole paths; at
+most 32 levels deep.
 
 In: text and the path that was asked for. Out: the wire's tree. A line in no known format is a file's name.
 """

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from caretway.backends.agent_api.pictures import picture_size, picture_warning
+from caretway.backends.agent_api.picture_warnings import picture_size, picture_warning
 from caretway.core.request import Image
 
 PNG = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", 300, 20)

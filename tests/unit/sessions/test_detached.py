@@ -5,7 +5,7 @@ import gc
 import weakref
 
 from caretway.core.events import TextDelta, ToolCallDelta, ToolCallStarted, TurnEnded, TurnStarted
-from caretway.sessions.drain import DRAINED_BYTES, Drain
+from caretway.sessions.detached import DRAINED_BYTES, Drain
 from caretway.sessions.response import Response
 from turns import PlayedTurn
 

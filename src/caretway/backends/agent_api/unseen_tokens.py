@@ -1,9 +1,9 @@
-"""What Cursor puts before a prompt and no client sees, in tokens, for estimates only.
+"""Estimates the tokens of Cursor's hidden instructions, for usage: learned from checkpoints for each model, with and
+without tools; until then 12,000 with tools, nothing without.
 
-Cursor tells the size of a context at its checkpoints. What that is more than we knew of are its own instructions and
-built-in tools. They belong to a model, and are others when the client offers no tools. A step that Cursor did not count
-(the first one of a run: also of a replay, after a parked turn was lost) is estimated with what the newest run of its
-kind has shown.
+What a checkpoint counts more than we knew of are Cursor's own instructions and built-in tools. A step that Cursor did
+not count (the first one of a run: also of a replay, after a parked turn was lost) is estimated with what the newest run
+of its kind has shown.
 """
 
 from collections.abc import Callable

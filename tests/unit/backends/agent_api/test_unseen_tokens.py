@@ -1,7 +1,7 @@
 """What Cursor puts before a prompt: assumed, learned by kind of run, bounded."""
 
 from caretway.backends.agent_api.tally import AgentTally
-from caretway.backends.agent_api.unseen import ASSUMED, MAX_KINDS, MAX_UNSEEN, UnseenTokens
+from caretway.backends.agent_api.unseen_tokens import ASSUMED, MAX_KINDS, MAX_UNSEEN, UnseenTokens
 from caretway.core.request import Message, Role, Text, ToolChoice, ToolResult, ToolSpec, TurnRequest
 from caretway.wire.messages import pb
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from caretway.mcp_bridge.connection import _refused
-from caretway.mcp_bridge.listing import sift
+from caretway.mcp_bridge.tool_list_check import sift
 
 GOOD: dict[str, Any] = {"name": "good", "inputSchema": {"type": "object", "properties": {}, "required": []}}
 ODD: list[tuple[str, Any, str]] = [
