@@ -1,5 +1,5 @@
-"""A turn on the Agent API with its I/O: opens attempts, renews a refused token once, asks for the quota, tries simpler
-schemas, runs local jobs, lingers for blobs at the end; holds back a slow reader's stream (backpressure).
+"""A turn on the Agent API with its I/O: opens attempts, renews a refused token once, asks for the quota or for
+another host, tries simpler schemas, runs local jobs, lingers for blobs at the end; holds back a slow reader's stream.
 
 Socket callbacks feed the conversation directly; in that same callback answers leave and the reader is told that there
 are events. When it does not take them and the buffer is full, only this turn's stream is held back.
@@ -29,7 +29,7 @@ from .calls import Call
 from .conversation import Conversation, Retry, RunPhase
 from .model_shapes import is_bare
 from .refused_run import cause_of
-from .turn_ports import Learned, Opener, QuotaCheck, Simplify
+from .turn_ports import Learned, Opener, QuotaCheck, Simplify, asked
 
 log = logging.getLogger(__name__)
 
@@ -230,14 +230,12 @@ class AgentTurn:
             self._lost(Cause.CUT, None, True)
             return
         fault = fault_from_connect(error, self._conversation.asked)
+        cause = cause_of(error, fault, self._conversation, simplifiable=self._simplify is not None)
         if self._once_more(fault):
             self._lost(Cause.TOKEN, fault, True)
-            return
-        if fault.code == TEAM_REGION and not self._conversation.visible:
+        elif fault.code == TEAM_REGION and not self._conversation.visible:
             self._look_elsewhere(Cause.REFUSED, fault, again=False)
-            return
-        cause = cause_of(error, fault, self._conversation, simplifiable=self._simplify is not None)
-        if self._quota is not None and is_bare(error):
+        elif self._quota is not None and is_bare(error):
             self._drop_attempt()
             self._opening = spawn(self._ask_quota(self._attempt, cause, fault, self._quota), "agent-quota")
         elif cause is Cause.SCHEMA and self._simplify is not None:
@@ -249,11 +247,7 @@ class AgentTurn:
 
     async def _ask_quota(self, attempt: int, cause: Cause, fault: GatewayError, quota: QuotaCheck) -> None:
         """What may help is tried, unless the refusal was about the quota."""
-        try:
-            spent = await quota()
-        except Exception as failure:  # whatever fails there, the turn goes on as if nobody knew
-            log.error("asking for the account's usage failed", exc_info=failure)
-            spent = None
+        spent = await asked(quota(), "asking for the account's usage")
         if self._waited_for(attempt):
             if spent is None:
                 self._refused_run(cause, fault)
@@ -261,11 +255,7 @@ class AgentTurn:
                 self._lost(Cause.REFUSED, spent, False)
 
     async def _send_simpler(self, attempt: int, fault: GatewayError, simplify: Simplify) -> None:
-        try:
-            opening = await simplify()
-        except Exception as failure:  # whatever fails there, the refusal is what the client is told
-            log.warning("the tools' schemas could not be simplified", exc_info=failure)
-            opening = None
+        opening = await asked(simplify(), "simplifying the tools' schemas")
         if self._waited_for(attempt):
             if opening is not None:
                 self._conversation.simplify(opening)
@@ -283,7 +273,7 @@ class AgentTurn:
         self._opening = spawn(self._ask_host(self._attempt, cause, fault, again), "agent-host")
 
     async def _ask_host(self, attempt: int, cause: Cause, fault: GatewayError, again: bool) -> None:
-        moved = await self._opener.move(sure=cause is Cause.REFUSED)
+        moved = bool(await asked(self._opener.move(sure=cause is Cause.REFUSED), "asking for the account's host"))
         if self._waited_for(attempt):
             self._lost(Cause.HOST if moved else cause, fault, again or moved)
 
@@ -312,8 +302,8 @@ class AgentTurn:
         self._drop_attempt()
         retry = self._conversation.lost(cause, fault, retryable=again)
         if retry is not None and not self._closed:
-            why = "" if fault is None else f": {fault.message}"  # what to type is said when trying again did not help
-            log.info("a run was lost (%s) and is opened again in %.2f s%s", cause.value, retry.delay, why)
+            why = fault and fault.message  # without what to type: that is for the error when nothing helped
+            log.info("a run was lost (%s) and is opened again in %.2f s: %s", cause.value, retry.delay, why)
             self._conversation.outgoing.clear()
             self._conversation.open(self._loop.time())
             self._opening = spawn(self._open_attempt(retry), "agent-attempt")
