@@ -62,7 +62,7 @@ async def test_t2_every_way_to_renew_a_login(
         assert answer.text == "through", answer.error
         stats = there.simulator.stats
         assert (stats.token_refreshes, stats.renewals_refused) == (1, PLACES[place])
-        assert there.turned_away == 0 and stats.connections == len(there.proxy.asked)
+        assert there.turned_away == 0 and 0 < stats.connections <= len(there.proxy.asked)
 
 
 async def test_t2_a_proxy_that_is_down_does_not_end_a_login(authority: tuple[trustme.CA, Path], tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ async def test_a_sign_in_of_another_program(authority: tuple[trustme.CA, Path], 
             code, output, errors = await run(there, tmp_path, "login", "--import", str(file), **way)
             assert code == 0 and "Signed in" in output, errors
             assert there.simulator.stats.token_refreshes == refreshes
-        assert there.turned_away == 0 and len(there.proxy.asked) == 2
+        assert there.turned_away == 0 and len(there.proxy.asked) >= 2
 
 
 @BOTH
@@ -114,7 +114,7 @@ async def test_u5_the_usage_is_asked_for_through_the_proxy(
             assert (account.plan.name, account.period.team) == ("Team", 4)
             assert (await backend.usage.events(0.0, 4e9, team=4)).complete
         assert there.turned_away == 0
-        assert there.simulator.stats.connections == len(there.proxy.asked)
+        assert 0 < there.simulator.stats.connections <= len(there.proxy.asked)
 
 
 async def test_a_question_about_usage_names_the_proxy_that_failed(authority: tuple[trustme.CA, Path]) -> None:
