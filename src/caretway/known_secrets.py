@@ -1,4 +1,5 @@
-"""The secrets that Settings name, the gateway's keys among them, and recordings of wire traffic, which leave them out.
+"""Which texts are secret, by the settings: the gateway's keys and their file, tokens, Cursor keys; and recordings
+(`--trace`) that leave them out.
 
 `server_factory` checks clients against the keys and records their side, `backend_factory` records Cursor's side, and
 `cli` keeps the secrets out of the log. It knows which secrets there are, and nothing about servers or backends.

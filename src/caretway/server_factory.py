@@ -1,4 +1,5 @@
-"""Builds the web server from Settings: who has access, limits, TLS.
+"""Builds the web server from settings: access rules, limits, TLS (both files or none), how often connections are looked
+at.
 
 It knows the web room, and nothing about sessions, backends or Cursor's protocol.
 """

@@ -1,4 +1,5 @@
-"""spawn(): the one way to start a background task. It keeps the reference and reports failures; asyncio does not.
+"""`spawn`: background tasks whose failures are logged and that are not garbage collected. `aside`: work that would
+block the event loop, one at a time in a thread.
 
 aside(): runs pure work that would block the event loop, in one shared thread. Python switches threads between bytecode
 steps and not within one, so a single step that takes long (a decoder on a large text) still has to be cut up.

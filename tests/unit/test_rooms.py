@@ -35,6 +35,7 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
     "known_secrets": frozenset({"config", "observe", "web"}),
     "server_factory": frozenset({"config", "known_secrets", "web"}),
     "config": frozenset({"core"}),
+    "transport_factory": frozenset({"config", "cursor_transport"}),
 }
 """Rooms and root modules that are bound by the rule. Every room may import itself, `tasks` and `processes`."""
 

@@ -1,4 +1,5 @@
-"""Sign-ins that other programs stored on this machine, read from the text of their files. Pure: the caller reads files.
+"""Reads the sign-in of another program from its file (cursor-agent, the official SDK, REFRESH and API key in one
+string): another address or an expired key is refused. Pure: the caller reads files.
 
 | form | whose |
 |---|---|
@@ -17,6 +18,7 @@ from .account import Account
 from .token_lifetime import claims
 
 MAX_BYTES: Final = 64 * 1024
+KEY_PREFIX: Final = "crsr_"
 _ONE_STRING: Final = re.compile(r"([\x21-\x7b\x7d\x7e]*)\|([\x21-\x7b\x7d\x7e]*)")
 
 
@@ -37,9 +39,10 @@ def read_import(text: str, *, url: str, now: float) -> Account:
     access = _word(value, "accessToken")
     issued = claims(access).get("iat")
     received = float(issued) if isinstance(issued, int | float) and 0 < issued < now else now
-    return _checked(
-        Account(access, _word(value, "refreshToken"), _word(value, "apiKey"), received, _word(value, "email"))
-    )
+    refresh, key = _word(value, "refreshToken"), _word(value, "apiKey")
+    if refresh.startswith(KEY_PREFIX):  # some keep an API key in this place; what it is exchanged for is no better
+        refresh, key = "", key or refresh
+    return _checked(Account(access, refresh, key, received, _word(value, "email")))
 
 
 def _word(value: dict[str, Any], name: str) -> str:

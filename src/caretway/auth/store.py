@@ -1,4 +1,5 @@
-"""The sign-ins on this machine: one text, in a file or in the system's keyring, with a lock for changes.
+"""Where sign-ins are kept: a file (mode 0600, replaced whole) or the system's keyring, and the lock between processes.
+A login or logout takes effect in a running gateway. Who renews under the lock is in `tokens`.
 
 The file has mode 0600 in a directory of its own with mode 0700. It is always replaced, never written in place.
 Processes share a lock on a second file, so when several gateways use one sign-in, exactly one renews it. Knows nothing
@@ -19,6 +20,7 @@ from typing import Any, Final, Protocol
 
 from ..core.errors import ErrorKind, GatewayError
 from .account import Account, dump, load
+from .imports import MAX_BYTES, read_import
 
 log = logging.getLogger(__name__)
 
@@ -217,6 +219,26 @@ class SignInShelf:
 
     async def write(self, account: Account) -> None:
         await asyncio.to_thread(self._sign_ins.keep, self._url, account)
+
+    async def original(self, account: Account, now: float) -> Account | None:
+        if not account.copied_from:
+            return None
+        return await asyncio.to_thread(_read_copied, Path(account.copied_from), self._url, now)
+
+
+def read_bounded(file: Path) -> str:
+    """The text of a file with somebody's sign-in. Raises OSError and UnicodeDecodeError."""
+    with file.open(encoding="utf-8") as opened:
+        return opened.read(MAX_BYTES)
+
+
+def _read_copied(file: Path, url: str, now: float) -> Account | None:
+    """None when there is no sign-in any more."""
+    try:
+        return read_import(read_bounded(file), url=url, now=now)
+    except (OSError, UnicodeDecodeError, GatewayError) as gone:
+        log.debug("there is no sign-in in %s: %s", file, gone)
+        return None
 
 
 class StoredKey:

@@ -1,5 +1,5 @@
-"""What to do with an exec (a call of a built-in tool): the client's tool runs it, the gateway runs it, or it is
-refused."""
+"""The three decisions about an exec (a call of a built-in tool): `Redirect` to a client's tool, `RunHere`, `Refuse`.
+Types only; `policy.py` decides."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,8 @@
-"""Typed answers on the exec channel. Pure: ExecServerMessage in, ExecClientMessage (or control message) out.
+"""Protobuf answers to execs: refusals in the type of each kind (an unknown kind gets a throw), MCP results, request
+context, heartbeats, stream close; equal execs found by hash, an answer reused for another id. Pure.
 
-Every exec request gets an answer, because the server waits for one. What cannot be done is refused with the result type
-that belongs to the request, so that the model sees a tool that refused, not a broken connection.
+Every exec request gets an answer, because the server waits for one. So the model sees a tool that refused, not a broken
+connection.
 """
 
 import hashlib

@@ -1,8 +1,8 @@
-"""What happens to Cursor's built-in tools for one request: its `ToolRules`.
+"""What happens to Cursor's built-in tools in one request: redirected to the client's tools, run in the workspace, or
+refused with the names of the tools there are. Covers `tool_choice` none and requests with MCP tools only.
 
-For a request with tools nothing runs here: built-ins are redirected to the client's own tools. For one without tools,
-the local tools run inside the workspace, if there is one and they are allowed. A refusal always names the tools that
-exist.
+For a request with tools nothing runs here. For one without tools, the local tools run inside the workspace, if there is
+one and they are allowed.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,8 +1,8 @@
-"""Typed answers to what Cursor asks a person. Pure: InteractionQuery in, AgentClientMessage out.
+"""Answers to what Cursor asks a person (InteractionQuery): refused in the type of each kind, web search by setting
+(off, client, cursor), plans accepted and shown as text, unknown kinds answered empty. Pure.
 
-Nobody is here to ask, so a query is refused in the type that belongs to it: an empty answer, or none, may stall a run.
-A plan is taken, and shown to the client as text. The web is the one choice: whoever runs the gateway may let Cursor
-search by itself, on the account's quota.
+Nobody is here to ask, and a missing answer may stall a run. Whoever runs the gateway may let Cursor search the web by
+itself, on the account's quota.
 """
 
 from collections.abc import Collection, Iterable

@@ -1,4 +1,6 @@
-"""`caretway config`: the settings, their values, and where those came from. Also writes docs/settings.md."""
+"""`caretway config`: shows the settings, their values and where those came from (secrets only as set or not), as a
+table, JSON or the Markdown of docs/settings.md.
+"""
 
 import argparse
 import json

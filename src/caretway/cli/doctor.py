@@ -1,4 +1,6 @@
-"""`caretway doctor`: checks everything that a request needs, and says what to type next."""
+"""`caretway doctor`: checks settings, data directory, backend, account, Cursor's answer and the port (free, a
+gateway's, or another program's), and says what to type next.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..config import Settings, process_cursor_agent_files
+from ..config import Settings, hosts, process_cursor_agent_files
 from ..config.data_dir import Verdict, look
 from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, settings_from
 from .models import models_for_clients
@@ -43,6 +45,8 @@ examples:
 """
 
 PROBE_TIMEOUT_S: Final = 3.0
+DIALLED_HERE: Final = ("agent", "legacy-chat")
+"""Backends whose connections the gateway opens itself; the others are programs with rules of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +133,8 @@ async def _at_cursor(settings: Settings) -> list[Finding]:
                 findings.append(Finding("Cursor", True, f"answers, with {len(models)} models"))
             if backend.name == "cli":
                 findings.insert(1, check_agent_files(process_cursor_agent_files()))
+            if backend.name in DIALLED_HERE:
+                findings[1:1] = [check_network(settings), check_identity(settings)]
             if backend.name in WITH_OUR_CREDENTIALS:
                 findings.insert(1, check_account(account_facts(settings, backend.name), backend.name))
     except GatewayError as failure:
@@ -155,12 +161,34 @@ def _live(settings: Settings) -> list[Finding]:
     ]
 
 
+def check_network(settings: Settings) -> Finding:
+    """Which way the gateway's connections take, and why; whether it is open, Cursor's answer shows."""
+    from ..transport_factory import dialler
+
+    known, way = hosts(settings), dialler(settings)
+    told = [f"{way.route(url)} to {url}" for url in dict.fromkeys((known.api, known.run))]
+    return Finding("network", True, "; ".join(told))
+
+
+def check_identity(settings: Settings) -> Finding:
+    """Only a run shows whether Cursor takes it, and this sends none."""
+    from ..backend_factory import client_version
+
+    told = f"{settings.agent_client_type}, version {client_version(settings)}"
+    if settings.agent_client_version:
+        return Finding("identity", True, f"{told} ({settings.origin('agent_client_version')})")
+    return Finding(
+        "identity", True, f"{told}: our own name; if Cursor refuses every run, name another by --agent-client-version"
+    )
+
+
 def check_account(facts: AccountFacts, backend: str) -> Finding:
     if facts.credential is None:
         command = "caretway login --backend sdk --api-key-stdin" if backend == "sdk" else "caretway login"
         return Finding("account", False, "nobody is signed in", f"Run `{command}`, or set CURSOR_API_KEY.")
     until = f"until {facts.expires}" if facts.expires else NO_EXPIRY
-    return Finding("account", True, ", ".join(filter(None, (facts.account, facts.credential, until))))
+    told = ", ".join(filter(None, (facts.account, facts.credential, until)))
+    return Finding("account", not facts.over, told, f"Not renewed: {facts.renewal}." if facts.renewal else "")
 
 
 async def _for_others(settings: Settings) -> list[Finding]:
@@ -174,13 +202,14 @@ async def _for_others(settings: Settings) -> list[Finding]:
     except GatewayError as failure:
         return [_failed("backend", failure)]
     findings.append(Finding("account", True, f"{EACH_ITS_OWN}; nobody signs in here"))
+    findings += [check_network(settings), check_identity(settings)]
     try:
         async with open_call(settings) as call:
             status, _ = await call("GET", "/", {}, b"")
     except GatewayError as failure:
         return [*findings, _failed("Cursor", failure)]
     hint = "" if status < 500 else "Try again in a moment, and check --agent-url."
-    return [*findings, Finding("Cursor", status < 500, f"answers at {settings.agent_url} (HTTP {status})", hint)]
+    return [*findings, Finding("Cursor", status < 500, f"answers at {hosts(settings).api} (HTTP {status})", hint)]
 
 
 def _failed(name: str, failure: GatewayError) -> Finding:

@@ -1,4 +1,5 @@
-"""The settings table as command line flags, and what was given on the command line, by setting name.
+"""The settings as command line flags: which `--help` shows and which `--help-all`, `--no-...` switches, flags that may
+be repeated. Values stay text here.
 
 Values stay text here. The config room reads them, so a mistake gets the same message wherever it was made. `--help`
 shows the few flags that most people need, `--help-all` shows every flag. All of them work either way.

@@ -1,4 +1,5 @@
-"""Hides this process's environment from the commands that it runs.
+"""Hides this process's environment from the commands that local tools run (not dumpable: no /proc/PID/environ, no
+ptrace, no core dump). Linux only.
 
 A command does not inherit secrets, but could still read them in /proc/$PPID/environ. When a process is not dumpable,
 others of the same user cannot read that file or trace the process, and it leaves no core dump. Linux only; root still

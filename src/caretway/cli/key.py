@@ -1,4 +1,4 @@
-"""`caretway key new`: makes a key for the gateway itself, which clients must then send."""
+"""`caretway key new`: prints a new key of the gateway itself, which clients must then send."""
 
 import argparse
 from typing import Final

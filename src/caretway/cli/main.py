@@ -1,4 +1,6 @@
-"""The entry point: picks the command and turns its failures into exit codes. Knows nothing about what commands do."""
+"""The entry point: picks the command, and turns failures into one line and an exit code (2 a wrong setting, 1 others,
+130 Ctrl-C, 0 when the reader of a pipe is gone).
+"""
 
 import argparse
 import os

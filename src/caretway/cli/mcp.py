@@ -1,4 +1,6 @@
-"""`caretway mcp list | tools | call SERVER TOOL JSON`: the MCP servers as the gateway would see them."""
+"""`caretway mcp list | tools | call SERVER TOOL JSON`: the MCP servers as the gateway would use them, why one cannot be
+reached, one call from the command line.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`caretway models`: which models Cursor offers to this account."""
+"""`caretway models`: the models that clients would be shown with the same settings, as a table or JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The process around a command: event loop, signals, logging, and failures that a user can fix.
+"""The process around a command: uvloop, SIGINT and SIGTERM, a second Ctrl-C (stop at once, yet end child processes) and
+a third, exit codes after signals, the log's format, garbage collection, a port in use.
 
 Imports asyncio late: `caretway --help` and `caretway config` do not need it.
 """

@@ -1,4 +1,6 @@
-"""`caretway serve`: run the gateway until a signal stops it, and print how to use it."""
+"""`caretway serve`: runs the gateway until a signal stops it; the banner (address, account, models, warnings, simulated
+answers; never a key), which does not wait for Cursor; what is said while it stops.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""How the command line looks: colour, aligned columns, a block that stands out.
+"""How commands look: aligned columns, folded lines, colours, a block that stands out. Whether there is colour
+(NO_COLOR) is decided in `config/loading.py`. Text in, text out.
 
 Text in, text out; only `style_for` looks at a stream. Frames are plain ASCII, so any console can show them.
 """

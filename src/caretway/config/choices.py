@@ -1,4 +1,5 @@
-"""The words that settings can take, the groups that they are listed in, and the model names that cursor-agent gets.
+"""The words that settings with a choice can take, the groups of settings, and the built-in model aliases for
+cursor-agent. Values only.
 
 Rows of the table (settings.py) refer to these; what a word means is known where the setting is used.
 """

@@ -1,4 +1,5 @@
-"""Makes sure that the data directory is private to this user: it holds sign-ins and conversations.
+"""The data directory must be private: access of other users is removed, a directory of another user or no directory is
+refused (root is only warned).
 
 `judge` decides from values; `close_data_dir` checks the directory, removes access for others, and refuses one that
 cannot be trusted. A directory that does not exist yet is created private when something is first written to it.

@@ -1,4 +1,5 @@
-"""How a setting's value is written, read and shown: numbers, durations, sizes, paths, lists, maps.
+"""How values of settings are read and shown: switches, numbers and their bounds, durations (`15m`), sizes (`64MiB`),
+paths, lists, tables, URLs. Knows no setting.
 
 A `ValueKind` reads one object: the text of a flag or variable, a TOML value, or a value that is already right (reading
 is idempotent). It knows nothing about names, files or the environment. It says what it expected, and row.py writes the
@@ -257,3 +258,6 @@ def _url(given: object) -> str:
 
 
 URL: Final = ValueKind("an http:// or https:// address", "URL", _url)
+URL_OR_NONE: Final = ValueKind(
+    "an http:// or https:// address, or nothing", "URL", lambda given: _url(given) if _text(given) else ""
+)

@@ -1,4 +1,6 @@
-"""Defaults < TOML file < environment < flags: merges the sources and remembers which one won.
+"""Merges defaults < TOML file < environment < flags, and remembers which won: empty variables, `~` and paths relative
+to the file, `[advanced]`, paths that must exist, unknown CARETWAY_ variables. Reads os.environ, also for NO_COLOR and
+whether there is a desktop.
 
 `load` gets everything as arguments, except the file's text. `load_from_process` and the functions after it are the edge
 that reads os.environ.

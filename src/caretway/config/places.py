@@ -1,4 +1,6 @@
-"""Where a platform keeps a user's settings and data. The environment is an argument, and nothing is created on disk."""
+"""Where files are on each platform (XDG, macOS, Windows): our settings and data, Cursor's own sign-ins and
+cursor-agent's files. Creates nothing.
+"""
 
 import os
 import sys

@@ -1,4 +1,5 @@
-"""One row of the settings table, and the message for a value that is not valid.
+"""One row of the settings table: its flag and variable names, secrets (never shown, no flag), the error for a value
+that is not valid, and the nearest name for a mistyped setting or word ("did you mean").
 
 Knows names and wording, not which settings exist (settings.py) nor how values are written (kinds.py).
 """

@@ -1,4 +1,5 @@
-"""One spelling for JSON texts that mean the same. Knows nothing about tools or messages.
+"""When two JSON texts mean the same: key order, white space, escapes, and 1.0 as 1. For call arguments that clients
+write again, and for the loop guard.
 
 Clients parse a call's arguments and serialise them again before they send them back: keys move, white space and escapes
 change, and JavaScript turns 1.0 into 1.

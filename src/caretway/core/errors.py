@@ -1,4 +1,5 @@
-"""What can go wrong, in one list.
+"""All kinds of errors, which of them a client may retry (`RETRYABLE`, `SOON`, after tools have run never), the longest
+`retry_after`, how much foreign text a message quotes. The one exception between rooms.
 
 `message` says what happened, `hint` says what to type next. Every boundary has a table from its own codes to an
 `ErrorKind`; every dialect has a table from kinds to its own error bodies. After that, nothing branches on message text.
@@ -116,7 +117,7 @@ class GatewayError(Exception):
         """Message and hint as sentences; foreign messages often lack a full stop."""
         if not self.hint or not self.message:
             return self.message or self.hint
-        ended = self.message.rstrip().endswith((".", "!", "?", ":", ";")) or self.hint.startswith("(")
+        ended = self.message.rstrip().endswith((".", "!", "?", ":", ";", ".)")) or self.hint.startswith("(")
         end = "" if ended else "."
         return f"{self.message.rstrip()}{end} {self.hint}"
 

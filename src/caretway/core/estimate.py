@@ -1,4 +1,6 @@
-"""Estimated token counts, for when Cursor reports none: four characters per token, always marked as an estimate."""
+"""Token estimates where Cursor reports none: four characters a token, a price for tools and images, usage of an answer
+that was stopped early; always marked.
+"""
 
 from collections.abc import Iterable
 from typing import Final

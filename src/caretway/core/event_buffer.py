@@ -1,4 +1,5 @@
-"""The buffer between whoever makes events and whoever reads them: a `Source` with a limit. Every turn holds one.
+"""The bounded buffer of a turn's events, with backpressure: unread events are weighed, upstream is paused above the
+limit and resumed when all were taken; what a reader gets after the turn was closed.
 
 `put` tells the listener in the same call, so a reader that keeps up finds the buffer empty and pays nothing for it.
 What a slow reader leaves here is weighed. Above the limit `on_full` asks for backpressure: no more is to be read from

@@ -1,6 +1,8 @@
-"""What happens during a turn: a closed union. `match` on it ends in `assert_never`. The last three are terminal for a
-response; after `TurnPaused` the turn stays alive and waits for tool results. Structs, like the values of a request:
-there are hundreds in a turn.
+"""Everything that can happen in a turn: a closed union of events (text, reasoning, calls, usage, pause, end, failure),
+and the values usage and stop reason. No behaviour.
+
+`match` on it ends in `assert_never`. The last three are terminal for a response; after `TurnPaused` the turn stays
+alive and waits for tool results. Structs, like the values of a request: there are hundreds in a turn.
 """
 
 from enum import Enum
@@ -25,6 +27,10 @@ class RunUsage(Struct, frozen=True, gc=False):
     """Model calls that the gateway saw."""
     complete: bool = True
     """False: an attempt was lost and is not counted; the real figures are higher."""
+    cents: float | None = None
+    """What Cursor estimates that it is worth."""
+    charged_cents: float | None = None
+    """What of it is to be paid beyond the plan."""
 
 
 class Usage(Struct, frozen=True, gc=False):

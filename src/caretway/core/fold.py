@@ -1,4 +1,5 @@
-"""Events -> Reply. Non-streaming answers, tests and the end-of-turn log line all use this fold.
+"""Joins the events of a response into one Reply, for non-streaming answers and the log; also weighs it as it grows, for
+the limit of an answer's length.
 
 In: the events of one response, in order. Out: a `Reply`. Remembered: text and calls, and their size. A run of text (or
 reasoning) ends where the other kind, or a call, begins. Events are folded in batches, because folding each one would

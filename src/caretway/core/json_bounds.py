@@ -1,4 +1,5 @@
-"""How many values a JSON text holds, counted before it is decoded. Pure, at the speed of `bytes.count`.
+"""Counts the values of a JSON text before it is decoded, so that a decoder cannot block the process: millions of tiny
+values, numbers with thousands of digits. Pure, at the speed of `bytes.count`.
 
 A decoder makes an object of every value, in one step that cannot be interrupted; ten million empty lists take thirty
 seconds. The cheap bounds may be too high, when strings contain brackets and commas, but never too low.

@@ -1,4 +1,6 @@
-"""Parameters of models as their makers spell them: which ones are a rung of effort, and how large a window is. Pure."""
+"""Names and values of model parameters as makers spell them: which one is an effort, and `200k` or `1m` as a context
+window. Pure.
+"""
 
 from typing import Final
 

@@ -1,7 +1,8 @@
-"""Which event may follow which, as one table. `EventOrder` follows it, and names state and event when the order is
-broken.
+"""Which event may follow which, as one table: a call is started once, ready once, and complete before a pause or an
+end; what breaks the order is a bug of the backend.
 
-In: the events of one response. Out: nothing, or `OrderBroken`. Remembered: the state, and the calls so far.
+`EventOrder` follows it, and names state and event when the order is broken. In: the events of one response. Out:
+nothing, or `OrderBroken`. Remembered: the state, and the calls so far.
 """
 
 from enum import Enum

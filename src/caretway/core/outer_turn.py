@@ -1,4 +1,5 @@
-"""The frame of a turn in front of another one: it listens to the inner turn, and its reader gets what is made of that.
+"""The frame of a turn around another one (text protocol, MCP bridge): takes the inner turn's events only while its own
+buffer has room (backpressure), and hands an exception to its reader.
 
 `_digest` runs in the callback that brought the events. While this turn's own buffer is full nothing is taken from the
 inner turn, whose buffer then holds upstream back. Knows nothing of what is made of the events, nor of results.

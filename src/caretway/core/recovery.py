@@ -1,9 +1,11 @@
-"""Recovery: what to do when a run is lost before its turn is over. A ladder of steps, with one retry budget. Pure: the
-situation goes in, the next step (rung) and its reason come out. From the cheapest to the last: let the client run the
-calls that it has; continue the same run from its last checkpoint; send the whole history, results included, to a fresh
-run; end with an error. A call that the client has seen is never shown again, so a rung that might do that is skipped.
+"""What to do when a run is lost: hand the calls over, the same run from its checkpoint, a fresh run, or give up, and
+why; one retry budget. Pure. How long to wait before the next attempt (backoff) is in `backends/agent_api/run_life.py`.
 
-The retry budget belongs to one request. Every reopened run uses it, whatever the reason; progress renews it.
+Recovery is a ladder of steps: the situation goes in, the next step (rung) and its reason come out. From the cheapest to
+the last: let the client run the calls that it has; continue the same run from its last checkpoint; send the whole
+history, results included, to a fresh run; end with an error. A call that the client has seen is never shown again, so a
+rung that might do that is skipped. The retry budget belongs to one request. Every reopened run uses it, whatever the
+reason; progress renews it.
 """
 
 from dataclasses import dataclass
@@ -39,6 +41,8 @@ class Cause(Enum):
     """Cursor refuses to go on with the conversation, and may take its history under a new id."""
     UNHEARD = "unheard"
     """The stream ended without a message: a passing fault, or a host that does not serve this account."""
+    HOST = "host"
+    """The host does not serve this account, and Cursor named another one."""
 
 
 class Rung(Enum):

@@ -1,4 +1,5 @@
-"""What a client asks for, in our own canonical form. No dialect's field names survive `decode`.
+"""A client's request in our own form: messages and their parts, tools, tool choice, output format, session mode, model
+choice. Values only; no dialect's field names.
 
 Tool arguments stay the JSON text they arrived as; the code that needs them parses them. Values are structs: a long
 history has thousands of them, and they cost a third of what frozen dataclasses do. Those that hold only text are not

@@ -1,4 +1,5 @@
-"""Divides the tokens of a run among its responses. Pure.
+"""Divides a run's tokens among its responses: the context that each model call read, its own output, cached tokens,
+what is estimated between checkpoints, totals that cannot be those of one call, lost attempts. Pure.
 
 In: text, calls and results, and what upstream counts: pieces of output, the size of the context at its checkpoints, and
 one total when the run ends. Out: the usage of each response: the context that its own model call read, and its own

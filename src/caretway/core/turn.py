@@ -1,4 +1,5 @@
-"""The Protocols between the rooms: backends, turns, and the stages between a turn and its client.
+"""The Protocols between the rooms: Backend, Turn, Source, Stage, Observer; what a backend can do, models and variants,
+snapshots. No behaviour.
 
 Events travel in batches: what arrived in one read upstream is handed on, encoded and written as one piece. A reader
 takes events when it is ready, so a slow client is backpressure on its own run and on nothing else.

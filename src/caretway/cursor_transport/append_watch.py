@@ -1,4 +1,5 @@
-"""The clock of one append on HTTP/1.1: when to wait, to send it again, or to give its run up. Pure: times are given.
+"""When an unanswered BidiAppend (HTTP/1.1) is waited for, sent again once over a new connection, or gives its run up: a
+silent run, a slow upload, the append's timeout. Pure: times are given.
 
 HTTP/1.1 has no PING, so an answer that does not come is all there is to go by. Nothing at all from the run and no
 answer to the append: the run's way is dead. An answer is missing while the run speaks: this connection is. Then the

@@ -1,4 +1,4 @@
-"""The end of a carrier's connections: told to close, they get a moment to do it in order, and are cut then."""
+"""Closes a transport's connections at shutdown: one second to close in order, then they are aborted."""
 
 import asyncio
 from collections.abc import Collection

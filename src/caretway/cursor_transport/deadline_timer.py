@@ -1,7 +1,8 @@
-"""One timer that is set again and again, mostly to a later time than before.
+"""One timer that can be set again cheaply: to move its deadline later costs nothing, because the event loop's old timer
+is left to ring and is set anew only then.
 
-A timer of the event loop costs as much as a small message. So one that would ring too early is left to ring, and is set
-anew only then: whoever is busy and idle by turns does not pay for each turn.
+A timer of the event loop costs as much as a small message. Whoever is busy and idle by turns does not pay for each
+turn.
 """
 
 import asyncio

@@ -1,9 +1,10 @@
-"""HTTP/2 as a client, sans I/O: the peer's bytes in, what they mean out, and frames to be sent.
+"""HTTP/2 as a client, sans I/O: checks frames by RFC 9113 (frame size, flow-control windows, CONTINUATION flood,
+content-length, push), answers PING and SETTINGS, and counts the windows of both directions.
 
 In: bytes in any chunking, and what the connection wants to say. Out: `Heard` values in order, and `data_to_send`.
-Remembered: the windows of both directions, which half of each stream is closed, the peer's settings and HPACK table,
-the unfinished frame. Written for one thing, a DATA frame on an open stream at the price of a few comparisons; every
-other frame is rare. A frame that breaks RFC 9113 raises `Http2Broken`, with the GOAWAY that says so ready to be sent.
+Remembered: the windows, which half of each stream is closed, the peer's settings and HPACK table, the unfinished frame.
+Written for one thing, a DATA frame on an open stream at the price of a few comparisons; every other frame is rare. A
+frame that breaks the RFC raises `Http2Broken`, with the GOAWAY that says so ready to be sent.
 """
 
 import struct

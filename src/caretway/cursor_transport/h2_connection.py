@@ -1,4 +1,5 @@
-"""One HTTP/2 connection as a client: the codec between an asyncio transport and many streams.
+"""One HTTP/2 connection with many streams: opens receive windows again (backpressure for each stream), bounds what
+waits to be sent, keeps a failing stream from the others, reads small pieces together, drains and closes.
 
 Bytes that arrive are handed to their streams inside the very callback that read them, once per stream and read; what
 the streams say meanwhile leaves in one write at its end. Each stream has its own bounded outbox and its own receive
@@ -14,10 +15,10 @@ from ..core.errors import ErrorKind, GatewayError
 from .dial import ALPN_H2
 from .faults import broke_protocol, cut, unhandled
 from .h2_codec import H2Codec
+from .h2_dispatch import gather
 from .h2_faults import NotHttp2, speaks_http2
 from .h2_frames import HEAD_BYTES, LAST_STREAM_ID, DataReceived, HeadReceived, Heard, Http2Broken
 from .h2_liveness import Liveness
-from .h2_read import gather
 from .h2_stream import H2Stream
 from .h2_writer import H2Writer
 from .limits import TransportLimits

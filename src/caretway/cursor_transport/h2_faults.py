@@ -1,4 +1,5 @@
-"""What an HTTP/2 peer can do to us that has a name of its own, and how to tell that it is one at all."""
+"""Errors of HTTP/2 itself: RST_STREAM codes in words, REFUSED_STREAM and unprocessed streams as `Unprocessed` (safe to
+send again), and whether a peer's first bytes are HTTP/2 at all."""
 
 from typing import Final
 

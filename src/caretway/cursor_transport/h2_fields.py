@@ -1,4 +1,5 @@
-"""A response's header fields: HPACK's decoder, with a memory for blocks that leave its table as it was.
+"""Decodes a response's header fields (HPACK), at most 64 KiB, and remembers blocks that leave the dynamic table as it
+was. Reads `:status` and `content-length`.
 
 The answers to one kind of request are headed alike, and reading a block costs as much as reading a short answer. What
 a block means depends on its bytes and on the table, so what was read is known until a block changes the table.

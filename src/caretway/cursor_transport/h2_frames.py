@@ -1,4 +1,5 @@
-"""HTTP/2 in bytes: the frames a client sends, the fields of a request, and what a client hears. Pure; no state.
+"""HTTP/2 in bytes: frame heads, error codes, padding, SETTINGS and WINDOW_UPDATE, HEADERS with CONTINUATION, and
+request fields as HPACK literals (`authorization` is never indexed). Pure; no state.
 
 Requests are spelled as literals that leave no trace in the peer's HPACK table, so there is no encoder state to keep
 right; their few hundred bytes are nothing beside what a run carries.

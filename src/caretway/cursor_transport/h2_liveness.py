@@ -1,8 +1,10 @@
-"""Does the peer of an HTTP/2 connection still hear us? PINGs ask, and nothing but the answer to our own PING counts.
+"""PINGs on an HTTP/2 connection: when one is sent, how long its answer may take (longer on a slow line), and when the
+connection is dead (a half-open one behind NAT), in doubt for new runs, or closed as idle.
 
-What the peer says by itself proves nothing: behind a half-dead NAT entry we would hear its heartbeats for ever while it
-hears nothing of us. `next_ping` and `patience` decide, from values. `Liveness` holds the question that is open and one
-alarm: for the next PING while there are streams, for the answer while one is awaited, for idling out otherwise.
+Nothing but the answer to our own PING counts. What the peer says by itself proves nothing: behind a half-dead NAT entry
+we would hear its heartbeats for ever while it hears nothing of us. `next_ping` and `patience` decide, from values.
+`Liveness` holds the question that is open and one alarm: for the next PING while there are streams, for the answer
+while one is awaited, for idling out otherwise.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
-"""The SETTINGS of an HTTP/2 connection: ours as a frame, the peer's read and judged. Pure.
+"""HTTP/2 SETTINGS: ours (no push, window, header list size) as a frame, and the peer's checked: a window or frame size
+out of range, push, a wrong length. Unknown names are ignored. Pure.
 
-What a peer may not set raises `Http2Broken`. Names that nobody knows are to be ignored, and are.
+What a peer may not set raises `Http2Broken`.
 """
 
 import struct

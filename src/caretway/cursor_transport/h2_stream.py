@@ -1,4 +1,5 @@
-"""One stream of an HTTP/2 connection: its outbox, its receive window, its owner. The connection moves the bytes."""
+"""One HTTP/2 stream: its outbox, its pause and resume (backpressure), its owner, and its end, which is told once. An
+owner that fails is logged and harms no other stream. The connection moves the bytes."""
 
 import logging
 from typing import Protocol

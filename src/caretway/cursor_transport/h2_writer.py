@@ -1,8 +1,9 @@
-"""What leaves on one HTTP/2 connection: whose turn it is, how much, and when.
+"""What an HTTP/2 connection writes next: streams take turns frame by frame (fairness), shut windows and a full socket
+wait (backpressure), writes are batched; a peer that does not read our PING answers is cut off.
 
-Streams take turns, a frame each, so a large message does not hold up its neighbours. A stream whose window is shut
-waits for the update that opens it; when the socket takes no more, all wait (backpressure): what they say stays in their
-outboxes. Many messages leave in one write, at the end of the read that caused them or in the next round of the loop.
+A stream whose window is shut waits for the update that opens it; when the socket takes no more, all wait: what they say
+stays in their outboxes. Many messages leave in one write, at the end of the read that caused them or in the next round
+of the loop.
 """
 
 import asyncio

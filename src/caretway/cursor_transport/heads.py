@@ -1,4 +1,5 @@
-"""What both carriers write into the head of a request, and how they spell it. Pure; knows no framing."""
+"""Request headers for both transports: lower-case names, hop-by-hop headers left out, forbidden characters (a line
+break in a pasted key) refused without showing the value, request ids. Response headers as text. Pure."""
 
 import re
 from collections.abc import Iterable, Mapping

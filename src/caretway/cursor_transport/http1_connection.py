@@ -1,7 +1,8 @@
-"""One HTTP/1.1 connection as a client: `h11` framing for one exchange at a time, kept alive between them.
+"""One HTTP/1.1 connection as a client (h11): one request at a time, keep-alive, at most 1000 events in a callback;
+bytes that nobody asked for abort it, an answer without a length ends with it. Retries are the pool's.
 
-Body bytes are handed on inside the callback that read them, once per read. Refuses to know what is carried, who waits
-for the connection next, and whether a failed exchange is worth another try: that is the pool's.
+Body bytes are handed on inside the callback that read them, once per read. Refuses to know what is carried and who
+waits for the connection next.
 """
 
 import asyncio

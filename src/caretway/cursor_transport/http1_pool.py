@@ -1,4 +1,5 @@
-"""The kept-alive HTTP/1.1 connections to one host, and who waits for one.
+"""The pool of HTTP/1.1 connections: keep-alive reuse, idle ones closed after 10 s, first come first served, limits for
+runs and calls, one retry on a new connection when a kept one was stale, a second dial beside a slow one.
 
 A request goes out at once, without a task, when a connection is idle; else whichever comes first serves it, one that
 becomes free or a new one. Requests that share connections start in the order they came in. There is no PING here, so
@@ -179,7 +180,7 @@ class Http1Pool:
             connection.start(exchange)
 
     async def _connect(self) -> Http1Connection:
-        host = self._dial.origin.host
+        host = self._dial.origin.told
         _, connection = await self._dial(lambda: Http1Connection(self, host))
         if self._closed:
             connection.abort()

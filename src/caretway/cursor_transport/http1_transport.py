@@ -1,11 +1,11 @@
-"""A run over HTTP/1.1: `RunSSE` brings the frames, and every message to Cursor is a numbered `BidiAppend` of its own.
+"""A run over HTTP/1.1: RunSSE brings the frames, and each message to Cursor is a numbered BidiAppend. How many are in
+flight, what a failed or repeated append means for its run; unary calls and their timeout.
 
-One counter numbers all appends of a run in the order of `send`; up to a limit of them are under way at a time, so that
-an answer to Cursor does not cost a round trip each. The server puts them back in order. An append that fails, fails the
-run: the server would wait for its number for ever. When a kept connection breaks, or nobody answers on any, kept or
-new, an append may be sent twice: the server knows it by its number. One repetition is its whole retry budget. A unary
-call may be repeated too when a kept connection breaks, and never a run: whoever opened it decides, with a new request
-id.
+One counter numbers all appends of a run in the order of `send`; several are under way at a time, so that an answer to
+Cursor does not cost a round trip each. The server puts them back in order. An append that fails, fails the run: the
+server would wait for its number for ever. When a kept connection breaks, or nobody answers on any, an append may be
+sent twice: the server knows it by its number. One repetition is its whole retry budget. A unary call may be repeated
+too when a kept connection breaks, and never a run: whoever opened it decides, with a new request id.
 """
 
 import asyncio
@@ -134,7 +134,7 @@ class Http1Run(Http1Stream):
             return
         body = self._writer.write(message)
         if self._unsent and self._unsent_bytes + len(body) > self._limits.max_unsent_bytes:
-            error = cut(f"{self._origin.host} does not take what is sent; {self._unsent_bytes} bytes are waiting")
+            error = cut(f"{self._origin.told} does not take what is sent; {self._unsent_bytes} bytes are waiting")
             self._loop.call_soon(self._fail, error)  # soon: we are inside a call of the owner's
             return
         self._unsent.append(body)
@@ -195,7 +195,7 @@ class Http1Run(Http1Stream):
 
     def _unheard(self, what: str) -> None:
         self.doubt()
-        self._fail(cut(f"{self._origin.host} {what}"))
+        self._fail(cut(f"{self._origin.told} {what}"))
 
     def append_ended(self, append: "_Append", error: GatewayError | None) -> None:
         if append in self._in_flight:

@@ -1,4 +1,5 @@
-"""Who calls Cursor: the name the gateway gives itself, where its bearer token comes from, and fresh ids."""
+"""Who calls Cursor: client type and version headers, user agent, ghost mode, time zone, the checksum header, random
+UUIDs, and the interface for bearer tokens (`TokenSource`)."""
 
 import base64
 import hashlib

@@ -1,4 +1,5 @@
-"""The named limits of the carriers: what is buffered, how long is waited, how many of each."""
+"""All limits of the transports: timeouts, PING intervals, window sizes, connections for each host, streams for each
+connection, appends in flight, bytes that are queued or received."""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,8 @@
-"""Bytes that wait for the peer's flow control: in as whole messages, out in pieces of at most the size asked for.
+"""Bytes of one stream that wait for flow control: whole messages in, pieces of at most the size asked for out, in
+order; what stays is not copied.
 
-Nothing is copied but what is taken out, so a large message behind a small window costs no more than its length. A list
-and no deque: nearly every outbox is empty nearly always, and an empty deque is ten times the size of an empty list.
+A large message behind a small window costs no more than its length. A list and no deque: nearly every outbox is empty
+nearly always, and an empty deque is ten times the size of an empty list.
 """
 
 

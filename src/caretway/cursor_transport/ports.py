@@ -1,5 +1,5 @@
-"""What the Agent API client needs from a transport, and what a transport tells it. Two carriers fit these ports:
-`Run` over HTTP/2, and `RunSSE` + `BidiAppend` over HTTP/1.1.
+"""The interfaces between the Agent API client and a transport: `Transport`, `RunStream` (send, pause, doubt, close),
+`RunHandler`, `UnaryResponse`. HTTP/2 and HTTP/1.1 both fit.
 
 Everything here is called on the event loop. A handler's methods are plain functions: they are called from the socket's
 own callback, so a message that needs an answer is answered before anything else happens, without a task in between.

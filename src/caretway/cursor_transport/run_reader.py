@@ -1,10 +1,10 @@
-"""The answering half of a run, the same on both carriers: body bytes in, messages out, a slice at a time.
+"""The response of a run, for both transports: Connect frames become messages in small slices, held while the reader is
+slow (backpressure); a refusal's body, a wrong content type, a stream cut inside a message.
 
-In, as a carrier's `StreamSink`: the response's status and headers, then body bytes in any chunking, then the end. Out,
-to the run's handler: messages, then how it ended. Remembered: what was not told yet. However much one read brings, a
-callback works on a small part of it; the carrier is held back and the rest follows in callbacks of its own. Nothing is
-told while the run's owner does not want to hear. Messages that want an answer are told one by one when there are many,
-so that an answer is on its way before the next is made.
+In, as a carrier's `StreamSink`: status and headers, then body bytes in any chunking, then the end. Out, to the run's
+handler: messages, then how it ended. However much one read brings, a callback works on a small part of it; the carrier
+is held back and the rest follows in callbacks of its own. Messages that want an answer are told one by one when there
+are many, so that an answer is on its way before the next is made.
 """
 
 import asyncio

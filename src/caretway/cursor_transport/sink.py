@@ -1,4 +1,5 @@
-"""Who hears the answer to one request: the port between a connection and what it carries, the same on both carriers."""
+"""The interface between a connection and the owner of one request: `on_head`, `on_data`, `on_end` (exactly once). What
+an owner raises ends its own request only."""
 
 from collections.abc import Mapping
 from typing import Final, Protocol

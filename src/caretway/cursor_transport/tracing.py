@@ -1,4 +1,5 @@
-"""A transport that tells what passes through it: kinds and sizes of messages, statuses of calls. Never their content.
+"""Records what passes a transport (`--trace`): kinds and sizes of messages, statuses, names of headers. Never content,
+tokens or prompts.
 
 It sits on top of any carrier. Who writes it down, and where, it does not know.
 """

@@ -1,4 +1,5 @@
-"""The answer to one unary call, gathered and bounded, the same on both carriers."""
+"""The answer to one unary call, gathered up to a size limit: an end without a response is an error, and `late` is the
+timeout's error. For both transports."""
 
 import asyncio
 from collections.abc import Mapping

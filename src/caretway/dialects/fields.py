@@ -1,4 +1,5 @@
-"""Reads values from parsed JSON, with errors that name the field as the caller spelled it.
+"""Reads values of parsed JSON with errors that name the field (`messages[3].content`): wrong type, missing, empty,
+`null` as absent; limits of stop sequences. For every dialect's decoder; knows no field.
 
 For every dialect's decoder. `null` counts as absent wherever a field is optional: clients send both. Knows no field.
 """

@@ -1,4 +1,6 @@
-"""Our own request headers, the same in every dialect. Header names are in lower case here."""
+"""Our own request headers, in every dialect: `x-caretway-session` (auto, fresh, required), `x-caretway-workspace`,
+`x-caretway-mcp`; a wrong value is an error.
+"""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,4 +1,5 @@
-"""Image URLs -> image bytes. Only `data:` URLs: nothing is fetched here.
+"""Images as `data:` URLs -> bytes: which types, strict base64 (a damaged or empty image is an error), large ones in
+steps. An http URL is refused with a hint; fetching is `web/images.py`.
 
 For every dialect that takes images as URLs. The declared type is trusted; the image itself is not examined.
 """

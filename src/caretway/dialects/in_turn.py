@@ -1,5 +1,5 @@
-"""Puts the items of an answer one after the other: calls that upstream writes in parallel, and text beside an open
-call.
+"""Puts parallel tool calls one after the other in OpenAI's streams: a call is whole before another, or text beside it,
+begins; what waits is bounded, and an interrupted call at the end is dropped.
 
 In: the events of one response. Out: the same events, in an order in which a call is ready before anything else begins.
 Remembered: the open call, and what waits behind it, in order. Some clients lose a call when another begins before it is

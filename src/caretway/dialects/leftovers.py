@@ -1,4 +1,5 @@
-"""Fields of a request without a reader: which of them are named to the client, and how.
+"""Request fields without an effect here (`temperature`, `seed` ...) or unknown: which are named in
+`x-caretway-ignored`, when a default value is not worth a name, and names that are safe for a header. Knows no field.
 
 For every dialect's decoder: a table of fields that are understood and without effect, and the names of those that are
 unknown. The list is sent in a header, so it is short and plain, whatever the client sent. Knows no field itself.

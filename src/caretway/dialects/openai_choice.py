@@ -1,4 +1,4 @@
-"""The word in which a tool choice may be given, in both of OpenAI's APIs. Their objects differ, and stay with them."""
+"""`tool_choice` as a word (auto, none, required) in both of OpenAI's APIs; `required` without a tool is an error."""
 
 from typing import Final, Literal
 

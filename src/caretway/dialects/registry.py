@@ -1,4 +1,4 @@
-"""All dialects, one line each. Not in `__init__`, because dialects import its Protocols."""
+"""The list of all dialects; the first is the default. Not in `__init__`, because dialects import its Protocols."""
 
 from . import Dialect
 from .anthropic_messages import ANTHROPIC_MESSAGES

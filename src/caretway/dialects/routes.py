@@ -1,4 +1,5 @@
-"""What a dialect says of its paths: where they are, what may be done there, and how `/openapi.json` describes it.
+"""The types with which a dialect declares its paths and operations, for dispatch and `/openapi.json`. No paths and no
+behaviour.
 
 Paths stand below the base URL (`/chat/completions`); whoever serves them decides about prefixes. A path may hold
 parameters: `{id}` is one segment, `{id:path}` is the rest. Knows no socket and no handler.

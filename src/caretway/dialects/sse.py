@@ -1,4 +1,5 @@
-"""Server-sent events as bytes: the frames of every streaming dialect. Knows nothing about their content.
+"""Server-sent events as bytes: `data:` and `event:` frames, comments, `[DONE]`, and Unicode line separators that are
+escaped, because some clients end a line there.
 
 A payload is JSON text without raw line breaks, so it always fits one `data:` line.
 """

@@ -1,4 +1,4 @@
-"""What every API's usage object contains beyond its own fields: whether it is an estimate, and the total of the run.
+"""What is added to every API's usage object: `estimated`, and under `caretway` the total of the whole run.
 
 The key `caretway` is ours; clients ignore keys that they do not know. A run's figures are Cursor's own, with the cache
 included in its input. They are on the response that ended the run, but are not part of that response's figures.
@@ -26,5 +26,9 @@ def beside(usage: Usage) -> dict[str, object]:
         run_usage["steps"] = run.steps
         if not run.complete:
             run_usage["at_least"] = True
+        if run.cents is not None:
+            run_usage["cents"] = run.cents
+        if run.charged_cents is not None:
+            run_usage["charged_cents"] = run.charged_cents
         more["caretway"] = {"run": run_usage}
     return more

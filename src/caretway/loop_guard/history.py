@@ -1,4 +1,5 @@
-"""The loop guard for a client's tools: finds in a request's history a call that repeats and brings nothing new.
+"""The loop guard for a client's tools, from the history alone: which calls count as repeats (same arguments, same
+result), what starts the count again, when the model is warned and when the turn ends with an error.
 
 In: the whole history, so there is no state to keep, and a stateless client is guarded, too. Out: a verdict on the
 results that came with this request. `loop_guard` follows the verdict; the client's own history stays what it was.

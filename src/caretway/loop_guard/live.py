@@ -1,4 +1,5 @@
-"""The loop guard for calls that run in the gateway during one turn. No client sends them back in a history.
+"""The loop guard for tools that run in the gateway during one turn: counts equal calls; a call that may change
+something starts the count again.
 
 In: a key for each call, and whether the call may change something. Out: how often the call was made, and how that
 compares with the limit. Results are not looked at: a new call that may change something starts the counting again,

@@ -1,4 +1,5 @@
-"""The rule of the loop guard: how often a call may repeat, and the messages to the model. Both ways of counting use it.
+"""The loop guard's limits and words: how often a call may repeat (`tool_loop_max_repeat`, 0 is off), five times more
+for tools that only look or run commands, the warning and the refusal that the model reads.
 
 The first call is no repeat. A call may repeat `max_repeat` times. A tool that only looks, or runs commands, may repeat
 five times as often: reading a file again is cheap, and waiting for a command is work.

@@ -1,5 +1,5 @@
-"""Wraps any backend and adds bridged (MCP) tools: offers them beside the client's own, and wraps the turns that have
-them.
+"""Wraps a backend and offers MCP tools beside the client's own: when they are offered (always, ask, never; only with
+`tool_choice` auto), and the request sent without them when they are too large.
 
 Does not know how tools are reached (bridge.py) nor how the inner backend reaches Cursor. Sessions still compare only
 the tools that the client declared.

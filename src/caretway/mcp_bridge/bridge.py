@@ -1,4 +1,5 @@
-"""All MCP servers together: starts, lists, calls and stops them, and describes them for /health and /v1/tools."""
+"""All MCP servers together: started at once in the background, the first requests wait at most 5 s for them, calls
+routed to their server; what /health and /v1/tools show."""
 
 import asyncio
 import logging

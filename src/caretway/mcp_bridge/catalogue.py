@@ -1,6 +1,7 @@
-"""All tools of all connected servers under their exposed names, as one immutable value.
+"""The tools of all connected MCP servers as one value: under their exposed names, filtered by allow and deny, without
+names that the client's own tools have; maps a call back to its server.
 
-In: what each server listed. Out: a `McpCatalogue`, which maps a call back to its server by exact name.
+In: what each server listed. Out: a `McpCatalogue`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,5 @@
-"""One connection to one server, through the official SDK: opened, asked for its tools, called, closed.
+"""One connection to one MCP server through the SDK: stdio, streamable HTTP, else SSE; pages of tools/list, a flag for
+tools/list_changed or a lost transport, no proxy for loopback. `servers.py` acts on the flag.
 
 The SDK is an optional extra and slow to import, so it is imported here and only when there is a server to reach.
 """
@@ -16,8 +17,8 @@ from .. import __version__
 from ..tasks import spawn
 from .catalogue import ListedTool
 from .definitions import BridgeLimits, Process, Remote, ServerDefinition
-from .listing import sift
 from .stdio import server_environment, stdio_streams
+from .tool_list_check import sift
 
 if TYPE_CHECKING:
     from mcp.client import Client

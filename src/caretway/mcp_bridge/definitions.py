@@ -1,4 +1,5 @@
-"""The definition of one MCP server: how it is reached, and which of its tools may be offered. Values only.
+"""An MCP server's definition as values: how it is reached, allow, deny, read-only, its secrets hidden in messages; the
+bridge's limits, and the backoff before a restart (doubles, at most 60 s).
 
 sources.py reads definitions; nothing here starts or connects anything.
 """

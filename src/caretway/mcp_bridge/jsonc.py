@@ -1,4 +1,5 @@
-"""JSON as people write it into configuration files (comments, commas at the end) -> JSON. Text in, text out."""
+"""JSON with comments and trailing commas, as people write configuration files -> JSON; what looks like a comment inside
+a string stays."""
 
 import re
 from typing import Final

@@ -1,8 +1,5 @@
-"""Tool names as a model sees them: `mcp__server__tool`, at most 64 characters of [A-Za-z0-9_-], each one unique.
-
-A name that is not legal is made safe, cut, and gets a digest of the original, so it is the same after every start.
-Names are mapped back with a table, never by parsing them.
-"""
+"""Exposed names of MCP tools: `mcp__server__tool`, at most 64 characters of [A-Za-z0-9_-], unique; an illegal or long
+name gets a digest, the same after every start. Mapped back by table, never parsed."""
 
 import hashlib
 import re

@@ -1,6 +1,7 @@
-"""A tool's result as our own `ToolResult`: text, images, structured content and errors. Nothing is lost silently.
+"""An MCP result as a `ToolResult`: text, images (size limit, broken base64), audio and binaries named in words,
+resources, structured content told once, long text cut with a note.
 
-Content that cannot be passed on (audio, binaries) is named in its place. Long content is cut, with a note.
+Nothing is lost silently.
 """
 
 import base64

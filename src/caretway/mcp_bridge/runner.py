@@ -1,6 +1,7 @@
-"""One call of one tool: arguments in, always a result out. Failures are results too: the model can do something else.
+"""One MCP tool call, which always gives a result: broken JSON arguments, an absent server, any failure, a timeout that
+each progress notification restarts (an hour at most, or the timeout if that is longer). Cancelling it tells the server.
 
-Every progress notification restarts the time limit. Cancelling this cancels the call: the SDK tells the server.
+Failures are results too: the model can do something else.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
-"""One supervised MCP server: connected in the background, watched, and reconnected with exponential backoff.
+"""One supervised MCP server: listed again after tools/list_changed, a remote one checked every minute, restarted with
+exponential backoff; while it is down its tools are not offered and its calls fail with the reason.
 
-A server that fails, hangs or dies harms only itself: calls to it fail with a clear error, and its tools are not offered
-until it is back. The connection opens and closes in one task, as the SDK's task groups demand.
+A server that fails, hangs or dies harms only itself. The connection opens and closes in one task, as the SDK's task
+groups demand.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
-"""Reads server definitions from our own settings and from the files of other programs.
+"""Where MCP servers are defined: our settings, files of OpenCode, Claude Code and Cursor; the first of a name wins,
+`${NAME:-default}` is expanded; our mistakes are errors, a mistake in a foreign file costs that server only.
 
 In: tables (parsed TOML or JSON), the environment, directories. Out: definitions, and misfits for what cannot be used.
-Only `read_file` touches the disk. Our own table is read strictly; files of other programs may contain anything else.
+Only `read_file` touches the disk.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""A stdio server: a child process with messages on its pipes, stopped with its whole process group.
+"""An MCP server as a child process: which environment it inherits, line length, lines that are no messages, read-ahead
+(backpressure), the last stderr line as reason; stopped by closing stdin, SIGTERM, then SIGKILL.
 
-Everything is bounded: the length of a line, lines that are not messages, what is read ahead, what is kept of its
-stderr, and the time it has to stop. The SDK interprets the messages.
+The SDK interprets the messages.
 """
 
 import asyncio

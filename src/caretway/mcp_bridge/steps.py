@@ -1,10 +1,9 @@
-"""The steps of a turn with bridged calls: what the client is shown of them, and what the turn has to do next. Pure.
+"""What a client sees of a turn with bridged (MCP) calls: calls and their pauses hidden, a new paragraph after them,
+usage summed; a step with the client's calls too parks for those. Pure.
 
 In: batches of the inner turn's events. Out: the same without bridged calls, and without the pauses that only they
-caused. Remembered: the calls of the current step, and what belongs to the response that is being made.
-
-After `feed`, `to_run` are bridged calls to be started at once, beside whatever the model still says, and `phase` says
-who is awaited. When a step has calls of the client too, the turn parks for them and the bridged results wait with it.
+caused. After `feed`, `to_run` are bridged calls to be started at once, beside whatever the model still says, and
+`phase` says who is awaited.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,9 +1,8 @@
-"""A turn whose calls to bridged tools are run here: the client sees its own calls, and the answer.
+"""Runs the bridged (MCP) calls of a turn and passes their results on, or the whole history to a new inner turn when the
+old one is gone or cannot park; applies the loop guard; cancels the calls when the turn closes.
 
 It listens to the inner turn (`core/outer_turn.py`); `steps.py` decides what is shown and what is to be done, in the
-callback that brought the events. Tasks are only the bridged calls and the passing on of their results. Remembered here
-is the whole history, including what the client never sees: the loop guard counts with it, and an inner backend that
-cannot park is told it anew.
+callback that brought the events. Remembered here is the whole history, including what the client never sees.
 """
 
 import asyncio

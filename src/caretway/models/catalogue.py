@@ -1,4 +1,5 @@
-"""The model list, cached, and the way from a client's model name to Cursor's.
+"""The cached model list (refreshed every 5 minutes, served stale when Cursor does not answer, never empty), and a
+request fitted to it: strict or unknown names, `models_only`, parameters, what the client is told of the choice.
 
 Live discovery is the truth; a list that cannot be refreshed is served stale, because listing models needs no login.
 What is listed is decided in `listing`, what a name means in `resolve`, which variant is taken in `variants`; here it is

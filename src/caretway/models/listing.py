@@ -1,4 +1,5 @@
-"""Which models clients are shown: those of the backend, thinking ones once more, and the names of the settings. Pure.
+"""Which models clients are shown: the backend's, a thinking twin for each that can think, names from the settings,
+aliases counted once. Pure.
 
 What a backend offers is `make_table`'s business. Whoever speaks of "the models" means what is decided here.
 """

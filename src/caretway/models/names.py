@@ -1,4 +1,5 @@
-"""Names of models, read: words, a version as numbers, and what of it names a rung. Pure.
+"""Reads a model's name: words, version, dates that are no version, words for effort, thinking or speed, a context
+window. Which version is closest to another. Pure.
 
 Makers, clients and Cursor spell one model in many ways: `claude-sonnet-4-5-20250929`, `claude-4.5-sonnet`,
 `sonnet-4.5`. Two names mean the same model when their words and their versions are the same. Words of effort, thinking

@@ -1,4 +1,5 @@
-"""What a client's name for a model means in one list of models, and why. Pure.
+"""What a client's model name means in a list, and why: an id, a flat id, an alias (also one that leads in circles),
+another spelling, a router's prefix, `auto`; else a stand-in of its family, which is never exact. Pure.
 
 Exact meanings come first: an id, one of its flat ids, an alias, the same name spelled in another way, each with
 parameters behind it. Only then a stand-in is looked for: another version, or another member of the family. A stand-in

@@ -1,4 +1,5 @@
-"""A wish meets what a model offers: the nearest of its variants, and what of the wish it leaves open. Pure.
+"""Which variant of a model is nearest to what was asked (thinking, effort, window, speed, max mode), what of it stays
+unmet; fast and max mode, which cost more, are not chosen unless asked for. Pure.
 
 Cursor refuses a set of parameters that is none of a model's variants, so one of them is taken whole. Wishes count in
 this order: thinking, effort, window, speed, max mode. What nobody wished for is as in the model's default variant, but

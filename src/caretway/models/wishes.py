@@ -1,4 +1,5 @@
-"""What a client wants of a model beside its name: effort, thinking, speed, window, max mode. Pure.
+"""What is asked of a model beside its name: `model@effort=high,fast`, the request's fields, the settings, in this
+order; parameters that cannot be read are an error. Pure.
 
 Wishes come from the name (`model@effort=high,fast`, or a slug), from the request's body, and from settings; the first
 who says something is heard.

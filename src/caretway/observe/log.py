@@ -1,4 +1,6 @@
-"""One log line at the end of each response, with everything about it that may be logged."""
+"""The one log line at the end of each response: which facts it has, how estimates are marked, and text of clients
+without line breaks (log injection). No prompt, no answer, no secret.
+"""
 
 import logging
 import re
@@ -24,7 +26,7 @@ class LogObserver:
             record.request_id,
             record.dialect + ("+stream" if record.stream else ""),
             record.backend,
-            _plain(record.model),
+            one_line(record.model),
             record.session,
             record.reason,
             record.outcome,
@@ -35,7 +37,7 @@ class LogObserver:
             "-" if usage.cache_read_tokens is None else usage.cache_read_tokens,
             _figure(usage.output_tokens, usage),
             _run(usage.run) if usage.run is not None else "",
-            f" ignored={_plain(','.join(record.ignored))}" if record.ignored else "",
+            f" ignored={one_line(','.join(record.ignored))}" if record.ignored else "",
             f" recovered={','.join(_recovery(one) for one in record.recoveries)}" if record.recoveries else "",
         )
 
@@ -57,6 +59,6 @@ def _run(run: RunUsage) -> str:
     return f" run={text} steps={run.steps}{'' if run.complete else '+'}"
 
 
-def _plain(text: str) -> str:
+def one_line(text: str) -> str:
     """Text from a client, made safe for one log line: no line breaks, and a bounded length."""
     return _ODD.sub("?", text[:200])

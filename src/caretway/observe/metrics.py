@@ -1,4 +1,5 @@
-"""Counts of what happened, for Prometheus: no prompt, no answer, no secret, and no label that a client can make up.
+"""The counters of `/metrics` for Prometheus: responses, recoveries, tokens of ended runs (each once, kinds that do not
+overlap), time to the first event; at most 100 model labels, because clients make names up.
 
 Model names come from clients, so only the first few different ones get a label of their own.
 """

@@ -1,4 +1,5 @@
-"""Redaction: what of wire traffic and failures may be written to a file or a log. Pure.
+"""What may be written to a log or a recording: known secrets and what looks like one (bearer tokens, keys, JWTs) are
+hidden, prompts become a length and a salted hash, which headers and fields are shown. Pure.
 
 Two promises. Secrets are never written: neither those that were handed in, nor whatever looks like one. Content is
 written only on request: otherwise a text becomes its length and a hash. The hash has a new salt in each run, so equal

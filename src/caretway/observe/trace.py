@@ -1,4 +1,5 @@
-"""A recording of wire traffic for a bug report: JSON lines in a file that only its owner can read.
+"""The file of a recording (`--trace`): JSON lines that only their owner can read, stopped at a size limit; a disk that
+fails never disturbs the traffic. What may be in it is `redact`'s decision.
 
 One file for each side (`clients-...`, `cursor-...`). `redact` decides what may be in it; this module only writes. At
 its size limit it stops with a line that says so. A recording that fails never disturbs the traffic.

@@ -1,8 +1,9 @@
-"""A child process with its pipes on the event loop, and nothing left behind when it ends.
+"""A child process on the event loop: stdout and stdin with backpressure, SIGTERM then SIGKILL to its group; a
+grandchild that holds stdout open is killed after 0.5 s, and pipes that stay open are given up.
 
-Its output goes to a sink as it comes; of its stderr the beginning and the end are kept. A sink that is too slow pauses
-the child (backpressure) and loses nothing, even when the program ends meanwhile. When the program has ended, the rest
-of its group gets SIGTERM, and is killed when the pipes are closed or `DRAIN_S` is over.
+Of its stderr the beginning and the end are kept. A sink that is too slow loses nothing, even when the program ends
+meanwhile. When the program has ended, the rest of its group gets SIGTERM, and is killed when the pipes are closed or
+`DRAIN_S` is over.
 """
 
 import asyncio

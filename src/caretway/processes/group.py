@@ -1,10 +1,9 @@
-"""A program in a process group of its own: started, signalled, waited for, reaped. Blocking; the standard library only.
+"""Starts a program in a session and process group of its own (vfork, explicit environment), signals the whole group,
+and reaps the leader last, so that its process id is not reused. Blocking; standard library only.
 
-Started with `subprocess.Popen`, which is a vfork on Linux and costs the same however large this process is; uvloop's
-own subprocesses fork, which copies its page tables. `os.posix_spawn` cannot change the directory, and a shell that does
-it for the child costs more than Popen does and hides why a program did not start; docs/performance.md has the figures.
-The leader is not reaped before its group is dead, so the group's id cannot be reused meanwhile. Without groups
-(Windows) only the leader is signalled.
+`subprocess.Popen` is a vfork on Linux and costs the same however large this process is; uvloop's own subprocesses fork,
+which copies its page tables. `os.posix_spawn` cannot change the directory; docs/performance.md has the figures. Without
+groups (Windows) only the leader is signalled.
 """
 
 import contextlib

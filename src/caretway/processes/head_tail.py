@@ -1,4 +1,5 @@
-"""Keeps the beginning and the end of a byte stream of any length, and counts the rest. Pure."""
+"""Keeps the beginning and the end of a command's endless output, with a mark for the bytes left out; decodes UTF-8 that
+was cut inside a character. Pure."""
 
 
 def decoded(data: bytes, *, cut_head: bool = False, cut_tail: bool = False) -> str:

@@ -1,7 +1,7 @@
-"""Bytes of a pipe -> lines. Knows nothing about what is in a line.
+"""Splits a pipe's bytes into lines: one over the limit is reported at once and skipped, empty ones are left out, the
+unfinished last line is kept; a character split between two reads stays whole.
 
-Lines are split as bytes and decoded whole by the reader, so a character that was split across two reads is never seen
-in halves. A line beyond the limit is not buffered: as soon as it exceeds the limit, its first bytes are reported.
+Knows nothing about what is in a line. A line beyond the limit is not buffered.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
-"""All children of one owner, so that none of them outlives it; and programs run to their end.
-
-`run_to_end` tells a command's exit code as a shell does: 128 + n when signal n ended it.
-"""
+"""All children of one owner, ended with it. Runs a program to its end: timeout, kept output, and its exit code as a
+shell tells it (128 + n when signal n ended it). Pipes and kills are `child.py`."""
 
 import asyncio
 import signal

@@ -1,4 +1,5 @@
-"""Work in a thread of its own, which is stopped and joined when the caller is cancelled.
+"""Runs work, or a coroutine with a loop of its own, in a separate thread; cancelling the caller stops it and waits for
+its end, so nothing outlives the caller.
 
 For work that may take minutes or keep its thread busy: the first would fill the loop's shared thread pool, and the
 second would delay the event loop.

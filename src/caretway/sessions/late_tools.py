@@ -1,4 +1,5 @@
-"""Tools that a client added while its turn was parked: whether the turn can go on without them. Pure.
+"""Tools that a client added, changed or removed while its turn was parked: whether the turn goes on without them, or
+must be replayed because a new one was asked for or loaded. Pure.
 
 A live run cannot be given new tools. Mostly nobody misses them (a server of the client's came up late): they wait until
 the next run. But some tools load others, and the model is about to call what it loaded.

@@ -1,4 +1,6 @@
-"""The states of a live turn and the moves between them, as one table."""
+"""The states of a live turn (RUNNING, DETACHED, PARKED, OVER) and which happening moves it where: hang-up, results,
+expiry, eviction, loss, shutdown. One table; an illegal move is a bug.
+"""
 
 from enum import Enum
 from typing import Final

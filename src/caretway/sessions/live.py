@@ -1,4 +1,6 @@
-"""One live turn as the session engine sees it: the turn, its tickets, its state, and who may come back for it."""
+"""One live turn as the session engine holds it: its tickets, its state, the fingerprint of what was said, the tools its
+run was offered, the results it was given last. A record; `plan` and `manager` decide.
+"""
 
 import asyncio
 from dataclasses import dataclass, field

@@ -1,4 +1,6 @@
-"""The session engine: opens responses, keeps parked turns by their tickets, remembers finished conversations.
+"""The session engine: carries out the plan, claims a ticket so that of two racing requests one resumes, parks turns
+with a timeout and evicts some, replays when a parked turn is gone, stores finished conversations by account, ends all
+at shutdown.
 
 Everything between two awaits is one step: a ticket is claimed in the same step in which it is looked up, so of two
 requests that race for one turn exactly one resumes it.
@@ -20,7 +22,7 @@ from ..core.recovery import Cause, Rung
 from ..core.request import Message, Role, SessionMode, ToolResult, TurnRequest, last_answer
 from ..core.turn import Backend, Guard, Snapshot, StageFactory
 from ..tasks import aside
-from .drain import Drain
+from .detached import Drain
 from .lifecycle import Happening, SessionState
 from .live import LiveTurn
 from .parking import first_to_go, patience

@@ -1,4 +1,5 @@
-"""How long a parked turn is worth its place, and which one goes first when there are too many. Pure.
+"""How long a parked turn waits for tool results, and which one is evicted first when too many are parked: a single
+forced call (structured output) waits a minute and goes first. Pure.
 
 Structured output is often asked for as one forced call: the call itself is the answer, and its client does not come
 back. Such a turn is kept for a minute, for those who do, and never at the cost of an agent's loop.

@@ -1,4 +1,6 @@
-"""Which turn a request belongs to. Pure: what is known is handed in, the decision and its reason come out.
+"""Which turn a request belongs to, and why: resume by tickets, continue a known transcript, replay (changed model,
+tools or history), fresh; a repeated request (an SDK's retry) gets the same answer, or 409 while the first is in
+progress; missing, doubled, unknown results. Pure.
 
 Tickets decide first: results for a parked turn resume that very turn. Clients retell our newest answer freely, so its
 tickets are proof enough; what was said before it must be the same. Then the transcript: an exact prefix that ends with

@@ -1,4 +1,5 @@
-"""An answer that was given before, told once more: for a client that repeats a request whose answer it lost.
+"""Tells an answer once more, with the same call ids, when `plan` has found that a client repeats a request whose answer
+it lost. Recognises nothing itself.
 
 The calls keep their ids, so whichever copy of the answer the client goes on with leads to the same parked turn.
 """

@@ -1,4 +1,6 @@
-"""One HTTP answer in progress: a live turn's events in their legal order, with our tickets, filtered by the stages.
+"""One answer in progress: checks the order of events, swaps call ids for tickets, runs the stages, folds the reply;
+limits its length (`max_answer_bytes`) and calls; a backend's exception becomes an event; usage of a stopped answer is
+estimated.
 
 In: the turn's batches. Out: what the client is shown of them, and the fold of it. The turn is not the response's: when
 the client hangs up the turn is left to the manager, which lets it end by itself within a short grace or closes it.

@@ -1,9 +1,10 @@
-"""Whether a client that brings results still speaks of the conversation that its parked turn knows. Pure.
+"""Whether a client that brings tool results changed the history: an edited call argument or an earlier message makes it
+another conversation; added words, split messages and filled-in defaults do not. Pure.
 
 Of our newest answer the tickets are the proof: clients put words beside our calls, drop ours, split the answer into
 several messages, fill in a tool's defaults. But a value in a call that now says something else is an edit (people are
-asked before a tool runs, and change what it is to do), and the run would take the result for that of its own call.
-What was said before that answer must be the same, spelling apart.
+asked before a tool runs, and change what it is to do), and the run would take the result for that of its own call. What
+was said before that answer must be the same, spelling apart.
 """
 
 from collections.abc import Callable, Sequence

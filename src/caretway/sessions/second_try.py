@@ -1,4 +1,6 @@
-"""Second tries of one response: whether another run is to answer instead, why, and what is held back meanwhile.
+"""Whether a fresh run answers instead, before the client has seen anything: a lost run, a kept conversation that is
+refused, words where a tool call was required (`tool_choice`). Counts the retry budget; holds events back; never when a
+tool has run here.
 
 As long as the client has seen nothing, a turn that cannot go on is started anew with the whole request. So is one that
 was to call a tool and answered in words; until it calls, nothing of its answer is shown. Every run counts against one
@@ -47,6 +49,7 @@ _FRESH_BECAUSE: Final = {
     Cause.INCOMPLETE.value: "the kept conversation was incomplete",
     Cause.STALE.value: "Cursor refused to go on with the kept conversation",
     Cause.UNHEARD.value: "the run was answered with nothing",
+    Cause.HOST.value: "Cursor serves this account on another host",
 }
 
 

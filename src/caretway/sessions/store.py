@@ -1,4 +1,5 @@
-"""The durable ConversationStore: finished conversations in one SQLite file, bounded in size and age.
+"""Finished conversations in SQLite, to continue them later, also after a restart: least recently used and too old ones
+are pruned, branches are copied, several processes may share it, a failing or broken file never fails a request.
 
 A cache, not an archive: whatever is missing is replayed from the client's own history, so a write that fails is a
 warning and never a failed request. Several processes may share the file; every write is one short transaction. It knows

@@ -1,4 +1,5 @@
-"""Where the conversation store lives: opening its SQLite file so that only its owner can read it.
+"""Opens the conversation store's SQLite file: mode 0600, no symbolic links, WAL, its schema version; a corrupt file is
+moved aside, a newer or foreign one is left alone and memory is used instead.
 
 A file that cannot be used costs the conversations, never the gateway: what is no database is moved aside, and what
 cannot be opened or was written by a newer version is left alone, with a store in memory instead.

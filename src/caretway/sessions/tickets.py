@@ -1,4 +1,5 @@
-"""Tool call ids that are the way back to a parked turn: the dialect's prefix, then replica, session and call.
+"""Tool call ids that clients see: made up here, mapped to upstream's ids and back, at most 40 characters that every API
+takes (`call_`, `toolu_`). They are looked up, never parsed; two chats that open alike never share a turn.
 
 A ticket is looked up and never read: a turn is not looked for by the text of a prompt, so two chats that open alike
 never share one, and an id that is not known is a foreign one. Legal in every dialect, and nothing that a client would

@@ -1,4 +1,5 @@
-"""Fingerprints of transcripts, so that a conversation is recognised when its client sends it again.
+"""Fingerprints of conversations: which differences count when a client sends a history again. White space, JSON key
+order, tool order, split text and dropped reasoning do not; anything else does.
 
 Two transcripts are the same when system, tools and every message are the same after undoing what clients change when
 they resend: white space at the ends, null/empty/absent content, key order in JSON, the order of tools, reasoning left

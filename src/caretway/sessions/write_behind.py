@@ -1,4 +1,5 @@
-"""A ConversationStore that writes a little later, many conversations at a time, and in a thread of its own.
+"""Writes finished conversations to the store later, in batches and in a thread: what waits is bounded (else it is
+forgotten), and is written before somebody asks for it and at shutdown; a crash loses the last moment.
 
 One write to the file costs as much as a whole small answer, and that of a long conversation as much as a thousand;
 turns that end within the same moment share one. What was remembered and not yet written is written before anybody asks

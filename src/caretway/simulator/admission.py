@@ -1,4 +1,5 @@
-"""Whether a run is served at all: rules on the request, its tools and its root messages, each recorded by others. Pure.
+"""Which runs the simulated Cursor refuses: too many or too large tools, messages or roots, refused schemas, a result
+without its call, odd call ids, pictures that are no data URI. Pure.
 
 Every rule gives the error that ends the run, or nothing. Roots that came with a checkpoint are the server's own, and
 their ids are not judged.

@@ -1,10 +1,9 @@
-"""The simulated model: conversation + offered tools -> the steps that are still to do. Pure and deterministic.
+"""The simulated model's plan: which steps of a `sim:` script are still to do, matched against the history after a drop
+or a replay; loops, `recall`. Pure and deterministic.
 
-The script is the last user message that has `sim:` lines, or plain instructions (`plain_words`). What the conversation
-holds after that message is matched against the script's steps, so a run that starts with a half-finished script (after
-a dropped connection, or because a client replayed its history) goes on where the conversation stops instead of starting
-over. Steps that leave no trace (wait, drop, thinking that a client did not keep) count as done when a later step left
-one.
+The script is the last user message that has `sim:` lines, or plain instructions (`plain_words`). A run that starts with
+a half-finished script goes on where the conversation stops instead of starting over. Steps that leave no trace (wait,
+drop, thinking that a client did not keep) count as done when a later step left one.
 """
 
 from collections.abc import Sequence

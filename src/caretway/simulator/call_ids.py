@@ -1,4 +1,8 @@
-"""Ids of calls, models and execs: unique, because the request id is; the same every time, because nothing is random."""
+"""Deterministic ids of simulated calls, models and execs: by profile long ids with a newline, or another id in the
+envelope than in the call.
+
+Unique, because the request id is; the same every time, because nothing is random.
+"""
 
 import hashlib
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
-"""Models as Cursor has them: base models with their variants, and the flat slugs that name some of the variants.
+"""The simulated list of models as a table: base models, variants, slugs, context windows, max mode, a family that is
+listed and dead; which family a model belongs to.
 
 A variant is a complete set of parameters. Names and numbers follow what others recorded in August and September 2026;
-which models exist is made up, and every display name says so. The table is the whole truth of the simulated list: 181
-slugs, 28 of which need max mode, one family listed and dead.
+which models exist is made up, and every display name says so.
 """
 
 from collections.abc import Iterator, Sequence

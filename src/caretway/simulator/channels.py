@@ -1,8 +1,8 @@
-"""RunSSE + BidiAppend: two kinds of HTTP calls that together are one run, joined by their request id.
+"""RunSSE joined with BidiAppend in the simulator: appends before their RunSSE, out of order or twice, a request id used
+again, bounds on what waits.
 
-Appends come in any order, may come before the RunSSE they belong to, and may come twice; what reaches the run is in
-order and complete. A number that was seen is dropped, which is exactly how a client with two counters loses an
-acknowledgement.
+What reaches the run is in order and complete. A number that was seen is dropped, which is exactly how a client with two
+counters loses an acknowledgement.
 """
 
 from collections import OrderedDict
@@ -61,12 +61,12 @@ class Channels:
                 raise AppendOutOfRange("too many bytes before RunSSE")
             channel.early.append(ready)
 
-    def open(self, request_id: str, exchange: SimExchange) -> SimRun:
+    def open(self, request_id: str, exchange: SimExchange, owner: str, *, abroad: bool = False) -> SimRun:
         if request_id in self._open or request_id in self._ended:
             raise ChannelBusy(f"request id {request_id} was used before")
         channel = self._waiting.pop(request_id, None) or _Channel()
         self._open[request_id] = channel
-        run = channel.run = SimRun(self._shared, exchange, request_id)
+        run = channel.run = SimRun(self._shared, exchange, request_id, owner, abroad=abroad)
         run.task.add_done_callback(lambda _: self._close(request_id))
         early, channel.early = channel.early, []
         for message in early:

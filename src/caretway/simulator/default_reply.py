@@ -1,7 +1,7 @@
-"""What the simulated model does with a prompt that has no `sim:` lines: say plainly that it is simulated and what it
-received; and, when tools were offered and the text asks to run a command or to read a file, call the fitting tool.
+"""The simulated model's answer to a prompt without a script: says what it received, or calls a fitting tool when the
+text asks to run a command or to read a file. Pure.
 
-Pure. Out come the same steps that a script would give.
+Out come the same steps that a script would give.
 """
 
 import re

@@ -1,6 +1,7 @@
-"""The exec channel: which arguments a built-in exec takes, how its typed result reads as text, how a call is shown.
+"""Simulated execs: the arguments of each built-in (newer kinds by field number), typed results as text, whether one
+failed, how a call is displayed. Pure.
 
-Tables from the script's names to the wire's. Pure.
+Tables from the script's names to the wire's.
 """
 
 from collections.abc import Callable, Sequence

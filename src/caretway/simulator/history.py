@@ -1,7 +1,7 @@
-"""A conversation as the simulated model sees it, read from any of the forms in which clients send it.
+"""Reads a conversation in the simulator from each form that clients send: JSON roots, turns with steps, typed history,
+a user message with images. Writes roots, counts their tokens. Pure.
 
-Forms: JSON root prompt messages (ours, or another client's), turns with their steps, the typed history of
-`UserMessageAction`, and the user's message itself. Pure; who fetches the bytes does not matter here.
+Who fetches the bytes does not matter here.
 """
 
 import base64

@@ -1,7 +1,8 @@
-"""HTTP/1.1 for the simulator: h11 for the grammar, this module for the socket and for keep-alive.
+"""The simulator's HTTP/1.1 server (h11): keep-alive, 100-continue, HEAD, pipelining up to 1 MiB, chunked answers, an
+answer cut in the middle.
 
-One request is open at a time; what a client pipelines waits inside h11, up to a limit. Reading is never paused, or a
-client that hangs up during a long answer would not be noticed.
+One request is open at a time. Reading is never paused, or a client that hangs up during a long answer would not be
+noticed.
 """
 
 import asyncio
@@ -80,7 +81,9 @@ class SimHttp1Connection:
             case h11.Request():
                 path, _, query = event.target.decode("latin-1").partition("?")
                 headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in event.headers}
-                request = Request(event.method.decode("latin-1"), path, query, headers, "1.1")
+                scheme = "http" if self.transport.get_extra_info("sslcontext") is None else "https"
+                peer = self.transport.get_extra_info("peername")
+                request = Request(event.method.decode("latin-1"), path, query, headers, "1.1", scheme, peer=peer)
                 self._bare = request.method == "HEAD"
                 self._exchange = SimHttp1Exchange(self)
                 self._inlet = self._accept(request, self._exchange)

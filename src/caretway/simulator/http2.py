@@ -1,8 +1,8 @@
-"""HTTP/2 for the simulator: h2 for the grammar, this module for the socket, flow control and fairness.
+"""The simulator's HTTP/2 server (h2): flow control and a buffer for each stream (backpressure), resets, a client that
+breaks the protocol; data after the end of an answer is ignored.
 
-Every stream has its own outgoing buffer: what the peer's window or the socket does not take now waits there, so a
-stream that nobody reads holds up no other. What arrives is handed on at once and acknowledged at once. Data that comes
-after an answer has ended is read and forgotten: a client may heartbeat a moment longer than the run lasts.
+What the peer's window or the socket does not take now waits, so a stream that nobody reads holds up no other. What
+arrives is handed on at once and acknowledged at once. A client may heartbeat a moment longer than the run lasts.
 """
 
 import asyncio
@@ -116,7 +116,8 @@ class Http2Connection:
             return  # asked for and taken back in one read
         headers = {str(name): str(value) for name, value in event.headers or ()}
         path, _, query = headers.get(":path", "").partition("?")
-        request = Request(headers.get(":method", ""), path, query, headers, "2")
+        scheme, peer = headers.get(":scheme", ""), self.transport.get_extra_info("peername")
+        request = Request(headers.get(":method", ""), path, query, headers, "2", scheme, peer=peer)
         stream = Http2Exchange(self, number)
         self._streams[number] = stream
         stream.listen(self._accept(request, stream))

@@ -1,7 +1,7 @@
-"""The legacy chat call: one request with messages in plain text, answered by a stream of text.
+"""The simulator's legacy chat call (StreamChat): plain text in, a stream of text out, with the script's drops, hangs
+and failures; no heartbeats.
 
-The text model decides what is said; here it is put on the wire. Nothing is remembered between two calls, and there are
-no heartbeats: on this wire silence is all that a client hears of a model that hangs.
+The text model decides what is said; here it is put on the wire. Nothing is remembered between two calls.
 """
 
 import asyncio

@@ -1,4 +1,5 @@
-"""The account of one run: what each model call reads, what was said, and the totals that `turn_ended` tells.
+"""Tokens of one simulated run: cached and uncached input of each model call, output, reasoning, and the totals that
+`turn_ended` tells.
 
 The totals cover every model call of the run, as the real service counts.
 """
@@ -9,6 +10,7 @@ from typing import Final
 
 from ..wire.messages import pb
 from . import models
+from .billing import cents
 from .manners import Manners
 from .shared import Shared
 from .tokens import Piece
@@ -69,4 +71,7 @@ def totals(usage: StepUsage, model: str, now_ms: int, manners: Manners) -> pb.Tu
         cache_write_tokens=usage.uncached if models.writes_cache(model) else 0,
         reasoning_tokens=usage.reasoning,
         ended_at_ms=now_ms,
+        estimated_cost=pb.EstimatedCost(raw_cost_cents=cents(usage.uncached, usage.cached, usage.output))
+        if manners.tells_cost
+        else None,
     )

@@ -1,4 +1,5 @@
-"""The minutes of a run: what was said, called and answered is stored in blobs, and a checkpoint names them.
+"""Stores in blobs what a simulated run said, called and got, and sends the checkpoint that names them; by profile with
+an unknown window at first, or bloated.
 
 One `Minutes` per run. It grows the history that the model reads, the ledger, and the account of the prompt.
 """

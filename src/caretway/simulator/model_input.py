@@ -1,6 +1,7 @@
-"""What the simulated model sees, whatever wire it came over: messages, their parts, and the tools on offer.
+"""What the simulated model reads, as values: messages, parts, tools, and which tool a name means (plain or
+`mcp_PROVIDER_NAME`). Imports only the standard library.
 
-Values only, and no import but the standard library's: a stand-in that is started as a program must start fast.
+A stand-in that is started as a program must start fast.
 """
 
 from collections.abc import Sequence

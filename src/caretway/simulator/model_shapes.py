@@ -1,7 +1,8 @@
-"""Which model a run request means, and whether the shape in which it says so is served. Pure.
+"""Which model a simulated run request means: the four shapes of its fields, unknown and dead models, whole variants,
+max mode, shapes that get a refusal or an empty turn. Pure.
 
-Four shapes are known: (a) a base id with a whole variant in `requested_model` alone; (b) a slug in `model_details`
-alone; (c) a slug in both; (d) a slug in `requested_model` alone, which no client uses that works.
+The shapes: (a) a base id with a whole variant in `requested_model` alone; (b) a slug in `model_details` alone; (c) a
+slug in both; (d) a slug in `requested_model` alone, which no client uses that works.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
-"""The simulated models, in the forms in which Cursor lists models: slugs, base models with variants, the public list.
+"""The simulator's answers to the lists of models: GetUsableModels, AvailableModels, public /v1/models; which models
+think, and which report cache writes.
 
 The classic list has three models of our own; the other one is `catalogue`.
 """

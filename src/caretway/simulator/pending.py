@@ -1,7 +1,7 @@
-"""What one run has asked its client and not heard back about: blobs, execs, queries. Numbers them and matches answers.
+"""What a simulated run waits for from its client: blobs, execs and queries by number; an answer that nobody waits for
+is dropped, a long exec output is bounded.
 
-Asking returns a future; `deliver` takes the client's messages. An answer nobody waits for is dropped, as a server does
-that has moved on. No sockets, no clock.
+Asking returns a future; `deliver` takes the client's messages. No sockets, no clock.
 """
 
 import asyncio

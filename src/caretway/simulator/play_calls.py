@@ -1,4 +1,5 @@
-"""Calls of the simulated model, acted out on the wire: the client's tools, built-ins, approval probes, questions.
+"""Acts out the simulated model's calls: arguments in pieces, gaps between siblings, asked at once or one after the
+other, a checkpoint before the result, approval probes, queries.
 
 Each is shown as it is written, asked as an exec or a query, and waited for; its result is taken down in the minutes.
 """

@@ -1,4 +1,5 @@
-"""The second part of a run: the model's steps, acted out on the wire.
+"""Acts out the steps of a simulated run in order: say, think, call, loop, fail, drop, leave, hang, mute, wait; whether
+a drop is due on this attempt; the prompt that is charged.
 
 Words become deltas (`voice`), calls become execs that are waited for (`play_calls`), and after every tool result the
 conversation is stored in blobs and a checkpoint is sent (`minutes`). Knows nothing of HTTP.
@@ -13,7 +14,7 @@ from . import brain, faults, models, toolbox, updates
 from .call_ids import Ids
 from .exchange import SimExchange
 from .history import piece
-from .meter import Meter
+from .meter import Meter, StepUsage
 from .minutes import Minutes
 from .model_input import find
 from .pending import Pending
@@ -88,6 +89,10 @@ class Performance:
         )
         self._looped = 0
         self._at = 0
+
+    @property
+    def usage(self) -> StepUsage:
+        return self._meter.usage
 
     async def play(self) -> None:
         conversation = self._conversation

@@ -1,4 +1,5 @@
-"""Interaction queries: what the server asks the user's side, and how an answer reads as text. Tables; pure."""
+"""Simulated interaction queries (web search, questions, plans ...): built by kind, newer kinds by field number, and how
+an answer reads as text. Tables; pure."""
 
 from typing import Any, Final
 

@@ -1,4 +1,5 @@
-"""Protobuf fields by number, for what our schema does not have: the questions and execs of newer servers.
+"""Protobuf fields read and written by number, for messages of newer servers that our schema does not have; broken bytes
+are an error. Pure.
 
 Reading gives (number, value) pairs; writing takes them. Pure. Groups and fixed-width numbers are not needed here.
 """

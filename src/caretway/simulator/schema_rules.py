@@ -1,4 +1,5 @@
-"""Tool schemas that a model's maker refuses. One refused schema ends the whole run. Pure."""
+"""Which tool schemas a simulated model's maker refuses: unions (Fable), enums of other than strings and tuples (Gemini,
+Grok, Kimi). One refused schema ends the run. Pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final

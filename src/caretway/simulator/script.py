@@ -1,4 +1,5 @@
-"""The script language: lines that begin with `sim:` in a prompt -> typed steps.
+"""Parses the script language (`sim:` lines in a prompt) into typed steps: words, arguments, limits; a line with a
+mistake becomes text that names it. Pure.
 
 Pure. A line that cannot be read becomes a `Say` that names what is wrong with it, so the author of the prompt sees it
 where the answer would have been.

@@ -1,4 +1,7 @@
-"""What `sim: exec`, `sim: query` and `sim: fail` can name. Tables; each wire says what a word looks like on it."""
+"""Tables of the names that `sim: exec`, `sim: query` and `sim: fail` accept.
+
+Each wire says what a word looks like on it.
+"""
 
 from typing import Final
 

@@ -1,7 +1,7 @@
-"""The first part of a run: from the client's run request to a conversation the model can answer.
+"""Opens a simulated run: fetches each blob that its state names (a missing one ends the run), the request context,
+tools and system prompt; applies the rules of admission.
 
-Pulls every blob the state names and waits for each, asks for the request context unless it came along, stores what is
-new. A blob the client cannot give back ends the run: that is what the real server does.
+Asks for the request context unless it came along, and stores what is new.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
-"""The server-side memory of a conversation, kept in blobs that the client stores for us.
+"""The simulated conversation state in blobs: which blobs it names, its history from roots or turns, and the new blobs
+and checkpoints as it grows. Pure: run.py asks and waits.
 
-`StateReader` says which blobs a state names and turns them into messages; `StateLedger` grows the state during a run
-and says which new blobs must be stored before a checkpoint may name them. Both are pure: run.py asks and waits.
+`StateReader` turns blobs into messages; `StateLedger` says which new blobs must be stored before a checkpoint may name
+them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,19 +1,10 @@
-r"""The simulated model behind a wire that carries text only (the legacy chat RPC, cursor-agent).
+r"""The simulated model over text only (legacy chat, cursor-agent): finds tools, trigger, calls and results in the
+prompt, unescapes quoted words, and writes its calls as text. Pure.
 
-It does what a good model would: reads the call format, the trigger and the tools from the instructions it was given,
-finds earlier calls and their results where the protocol put them in the text, and writes new calls as text. In: one
-prompt text, or the (role, text) pairs of a conversation. Out: steps, all decided in advance. Pure.
-
-    for step in text_model.answer(prompt): ...
-
-A `Say` is written out exactly as it is, line breaks included: joining the texts of all `Say` steps gives the answer. A
-`Think` is for a wire that has a place for thinking; where the instructions ask for <thinking> tags these are part of
-the text. `Exec` and `Query` are left to a wire that has built-in tools, and a `Result` comes only after one of them,
-because only then its text is not known in advance. An answer that calls tools ends with the calls.
-
-One prompt text holds blocks that begin with `System: `, `User: ` or `Assistant: ` at the start of a line; a text
-without such a head is one user message. In what others wrote a backslash stands before words that would otherwise be
-the protocol's own (`<\invoke`, `\User: `).
+In: one prompt text, or the (role, text) pairs of a conversation. Out: steps, all decided in advance. One prompt text
+holds blocks that begin with `System: `, `User: ` or `Assistant: ` at the start of a line; a text without such a head is
+one user message. In what others wrote a backslash stands before words that would otherwise be the protocol's own
+(`<\invoke`, `\User: `).
 """
 
 import json
@@ -72,7 +63,13 @@ class Reading:
 
 
 def answer(prompt: str | Sequence[tuple[Role, str]], *, thinks: bool = False) -> tuple[Step, ...]:
-    """`thinks`: the model that was asked for is one that thinks by itself."""
+    """`thinks`: the model that was asked for is one that thinks by itself.
+
+    A `Say` is written out exactly as it is, line breaks included: joining the texts of all `Say` steps gives the
+    answer. A `Think` is for a wire that has a place for thinking; where the instructions ask for <thinking> tags these
+    are part of the text. `Exec` and `Query` are left to a wire that has built-in tools, and a `Result` comes only after
+    one of them, because only then its text is not known in advance. An answer that calls tools ends with the calls.
+    """
     if not isinstance(prompt, str) and len(prompt) == 1 and prompt[0][0] == "user":
         prompt = prompt[0][1]  # a whole transcript in one message
     reading = read(split(prompt) if isinstance(prompt, str) else prompt)

@@ -1,4 +1,5 @@
-"""Token estimates, and the simple prefix cache that tells a resumed conversation from a replayed one.
+"""Simulated token estimates (four bytes each) and the prefix cache: which pieces of a prompt are cached, and the hidden
+preamble of 12,000 tokens.
 
 A prompt is a list of pieces (Cursor's own preamble, the conversation, system, tools, one per message). The pieces that
 open an earlier prompt in the same order are cached, everything from the first difference on is not. No clock: entries

@@ -1,7 +1,8 @@
-"""Tool results that a client tells outside of `tool-result` parts: in the steps of `turns`, or in an assistant's prose.
+"""Finds tool results that clients tell outside of `tool-result` parts: in the steps of `turns`, or in an assistant's
+prose. Pure.
 
-Public clients that work with the real service do both, so the simulated model has to find them there too. Pure. What
-is found is marked as told: the state does not hold it as a result.
+Public clients that work with the real service do both. What is found is marked as told: the state does not hold it as a
+result.
 """
 
 import re

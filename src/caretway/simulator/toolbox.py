@@ -1,4 +1,5 @@
-"""The client tools of one run: read from the wire, and as a piece of a prompt."""
+"""The client tools of a simulated run: merged from the run request and the context (each once, or only those in both),
+their schemas, and their tokens."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -1,4 +1,5 @@
-"""The server's messages, as enveloped bytes ready to write. One function per thing the server says; no state."""
+"""Builds the simulated server's messages as enveloped bytes: deltas, calls, checkpoints, execs, KV, the end of the
+stream; splits text into words; a template for fast streams. No state."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -1,4 +1,5 @@
-"""Which client versions Cursor has shipped, by their form: `cli-2026.07.08-0c04a8a`, `sdk-python-1.1.0`. Pure."""
+"""Which client versions the simulated Cursor takes for shipped ones, by their form (`cli-2026.07.08-0c04a8a`,
+`sdk-python-1.1.0`). Pure."""
 
 import re
 from typing import Final

@@ -1,4 +1,5 @@
-"""Words of the simulated model on the wire: text, thinking, streams, and silence that costs tokens.
+"""Writes the simulated model's words: text and thinking with token counts, long streams at a pace, silence that costs
+tokens; waits for a slow client (backpressure).
 
 Remembers what was said and thought since it was last taken down.
 """

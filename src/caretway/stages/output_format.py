@@ -1,5 +1,6 @@
-"""Answers that must be JSON. Cursor has no such setting, so the model is asked for it in words, and the answer is
-checked.
+"""JSON answers (`response_format`, `output_config`): the instruction to the model, a Markdown fence that is removed
+from the stream, and a note whether the answer is valid JSON and matches its schema. Never repairs or withholds an
+answer.
 
 `with_instructions` adds the words to a request. The stage removes a Markdown code fence around the whole answer, and
 adds a `Note` that says whether the answer is valid. It never repairs an answer and never withholds one.

@@ -1,4 +1,5 @@
-"""Stop sequences, applied here because Cursor has no such setting: the text ends before the first one.
+"""Stop sequences, also when they are split across chunks: what may be the beginning of one is held back, the first
+complete one ends the answer and upstream. Not inside reasoning, tool arguments or an open call.
 
 In: events. Out: the same, until a sequence is complete; then the text before it, `TurnEnded`, and nothing more.
 Remembered: for each sequence, how much of it the text ends with. The longest of these prefixes is held back, and needs

@@ -1,7 +1,8 @@
-"""Wraps a backend that takes and gives only text, and adds client tools and thinking.
+"""Wraps a text-only backend: a random trigger that the request's text does not contain, derived `-thinking` models, the
+message that corrects a wrong call, one call in a response if not parallel.
 
-Each turn gets its own trigger and its request as plain text; turn.py turns the answer into events. Results of calls
-come back as a replay of the history. Knows abilities, but not which backend it wraps.
+turn.py turns the answer into events. Results of calls come back as a replay of the history. Knows abilities, but not
+which backend it wraps.
 """
 
 import secrets

@@ -1,4 +1,5 @@
-"""Images for a backend that takes only text: an image of the user is refused, an image of a tool is named in words."""
+"""Images for a backend that takes only text: a user's image is refused with an error, a tool's image is named in
+words."""
 
 from msgspec.structs import replace
 

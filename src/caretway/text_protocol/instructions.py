@@ -1,4 +1,8 @@
-"""The instructions about tools and thinking, word for word. Only texts; prompt.py decides where they go."""
+"""The words of the prompt's instructions on tools and thinking: call format, quoting, demands of `tool_choice`, a short
+reminder, the text about a wrong call; a list of tools that is too large is refused.
+
+prompt.py decides where they go.
+"""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,5 @@
-"""The limits of the text protocol. Sizes are in characters."""
+"""Limits of the text protocol, in characters: one call, calls in a response, the list of tools, corrections in a
+turn."""
 
 from dataclasses import dataclass
 

@@ -1,9 +1,8 @@
-"""The model's text -> text, thinking and calls. Sans I/O, incremental, linear in the size of what is fed.
+"""Streaming parser of the model's text: prose, thinking tags, and calls only after this request's trigger (prompt
+injection); a tag cut by a chunk, incomplete or too long calls become text, raw line breaks in JSON.
 
-In: text in any chunking, then the end. Out: pieces, the same for every chunking once neighbours of a kind are joined.
-Remembered: a prefix of a tag at the end of the text, or an incomplete call. An incomplete tag becomes text again, so
-nothing is lost. Only the trigger of this request begins a call; everything else that looks like one is text, whoever
-wrote it.
+Sans I/O, incremental, linear in the size of what is fed. Pieces are the same for every chunking once neighbours of a
+kind are joined. An incomplete tag becomes text again, so nothing is lost.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""A request -> the same request in plain text messages, as an upstream without tools understands it. Pure.
+"""A request with tools, calls and results -> plain text messages, as tags or as one transcript: where instructions
+stand, results in the order of their calls, only what is new for a continued conversation. Pure.
 
-Two styles for earlier calls: `tags` writes them in the call format and keeps the messages separate; `transcript` writes
-one text with `System:`, `User:`, `Assistant:`. A request without tools and thinking is passed on unchanged (except for
-a transcript of more than one message). Does not know who sends the prompt.
+A request without tools and thinking is passed on unchanged (except for a transcript of more than one message). Does not
+know who sends the prompt.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

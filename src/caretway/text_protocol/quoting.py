@@ -1,8 +1,8 @@
-r"""Quoting against prompt injection: text by users, files and tools must not look like the protocol's own words.
+r"""Quoting against prompt injection: text by users, files and tools must not look like the protocol's own words (tags,
+trigger, role heads). Reversible backslashes, and `\u003c` in JSON. Pure.
 
 Such a word gets a backslash (`<\invoke`, `<<\CALL_`, a line that begins with `\User:`), and the instructions tell the
-model so. A word that has backslashes already gets one more, so the original can always be recovered. Inside JSON `<` is
-written as `\u003c`, which means the same there. Pure; knows no message.
+model so. A word that has backslashes already gets one more, so the original can always be recovered.
 """
 
 import json

@@ -1,10 +1,7 @@
-"""The events of a turn over text, made of the inner turn's: its words, parsed. Pure.
+"""Parsed text -> the events of a turn: calls end it, words after calls (invented results) are dropped, a wrong call is
+held for a correction or shown as text, usage is estimated where none is told. Pure.
 
-In: batches of the inner turn's events. Out: text, thinking, calls and an end. Remembered: the parser's state, the words
-since the last correction, wrong calls and what was said behind them.
-
-A turn that made calls ends with them. What a model writes behind its calls are results it invented, so that is dropped
-and the turn is over at its first word. A wrong call (no such tool, no JSON) stops the reader at the end of the answer:
+In: batches of the inner turn's events. A wrong call (no such tool, no JSON) stops the reader at the end of the answer:
 `wrong` says what the model should be told. The answer to that is `corrected`, or `give_up` where it cannot be told.
 """
 

@@ -1,7 +1,7 @@
-"""Thinking that a model puts in front of its answer in tags, told as thinking. For every backend.
+"""A stage for every backend: `<think>` or `<thinking>` at the very beginning of an answer becomes reasoning; tags after
+the first visible word stay text.
 
-In: events. Out: the same, with `<think>` and `<thinking>` in front of the text taken out, and what stands between them
-as reasoning. Behind the first visible word tags are text, and the stage has nothing more to do.
+Behind the first visible word the stage has nothing more to do.
 """
 
 from typing import Final

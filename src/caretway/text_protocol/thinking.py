@@ -1,7 +1,8 @@
-"""Thinking: models that are asked to think in tags, and what clients see of any model's thinking.
+"""Derived `<base>-thinking` models of text-only backends (never derived twice), and the stage that shows thinking,
+hides it, or puts it into the text as `<think>` tags, on every backend. Pure.
 
-A derived model `<base>-thinking` is its base model with the thinking rules in the prompt. It exists for base models
-that do not think by themselves, and is never derived twice. Pure.
+A derived model is its base model with the thinking rules in the prompt. It exists for base models that do not think by
+themselves.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
-"""A turn whose upstream speaks text only: it listens to the inner turn, and its reader makes events of the words.
+"""A turn over a text-only backend: stops the inner turn at the first word after its calls, starts a correction where
+upstream keeps the conversation; no snapshot after calls.
 
-All of that happens in the callback that brought the words (`core/outer_turn.py`). Only a correction is a task: a wrong
-call is told to the model when upstream keeps its conversation, and shown as text otherwise.
+All of that happens in the callback that brought the words (`core/outer_turn.py`). Only a correction is a task.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

@@ -1,4 +1,6 @@
-"""Who may use the gateway: decisions from a request's headers, and from what the gateway was told. Pure.
+"""Who may use the gateway: allowed Host names (DNS rebinding), allowed Origins, CORS preflights, pages without an
+Origin (Sec-Fetch-Site), the gateway's keys (constant time, which headers, least length), no listening beyond loopback
+without a key. Pure.
 
 Three doors, in this order. Host: a name that is not ours is a web page that had its own name resolved to this machine
 (DNS rebinding). Origin: a browser speaks for a page, and pages are nobody we know unless configured. Key: constant
@@ -176,7 +178,7 @@ def _foreign_page() -> GatewayError:
     return GatewayError(
         ErrorKind.FORBIDDEN,
         "Web pages may not use this gateway.",
-        hint="If this one shall, add its origin to `allowed_origins`.",
+        hint="If you trust this page, add its origin to `allowed_origins`.",
         code="origin_not_allowed",
     )
 

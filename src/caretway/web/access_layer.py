@@ -1,4 +1,5 @@
-"""Between connections and the application: who may come in, how often, and, when asked for, a record of what passed.
+"""The order of checks when a request's head is there: CORS preflight, route, access, the caller's rate, free places;
+and what is given back when it is over. A refusal is in the words of the API at that path. It gets a new request id.
 
 The decisions are `access`, `admission` and `routes`; a refusal is in the words of the API that lives at the path.
 """

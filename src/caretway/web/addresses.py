@@ -1,4 +1,5 @@
-"""Which addresses are public, for a server that fetches what a client names (SSRF: server-side request forgery). Pure.
+"""Which IP addresses are public, for images that are fetched by URL (SSRF, server-side request forgery): private,
+loopback, link-local, multicast, NAT64, 6to4 and IPv4 inside IPv6 are not. Pure.
 
 Python's `is_global` is a list of what is reserved, and lets pass what only wraps another address or leads inside:
 translation prefixes (NAT64), 6to4, IPv4 inside IPv6, site-local, multicast. Here it is the other way round: of IPv6

@@ -1,4 +1,5 @@
-"""How much one caller may ask for: a token bucket for its rate and a count of what is being made for it.
+"""Rate limits of one gateway key: a token bucket for requests a minute, a count of responses at once, and the
+`retry-after` of a 429. The gateway's own total is in `application`. Pure; time is handed in.
 
 Time is handed in. Callers are named by `access.Admitted.caller`; whoever has no name (no key is asked for) is not
 counted here, the gateway's total limits are all there is then. Names come from configured keys, so the table is small.

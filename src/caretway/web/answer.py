@@ -1,4 +1,6 @@
-"""A response on its way out: events in, bytes to the client, as one JSON object or as a stream.
+"""Writes one answer to its client, whole or streamed: keep-alives on a silent stream, when headers are sent, the time
+limit of a response (`response_timeout`), backpressure from a slow client, a failure before the first byte (a status) or
+after it (an event).
 
 Headers wait for the first real event, so that "signed out" is a 401 and not a 200 with an apology inside; a failure
 after that is an event in the stream. Backpressure: a client that does not take what was written is not written to, and

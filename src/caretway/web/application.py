@@ -1,4 +1,5 @@
-"""The application: finds the tenant of a matched request and lets the route's handler answer.
+"""Answers a request that was let in: its request id, its tenant, its handler, how many responses run at once
+(`max_concurrent`), and the last net: an unexpected failure is a 500, or a cut stream when it had begun.
 
 It bounds how many answers are made at a time, and is the one place where an unexpected failure becomes a 500.
 """
@@ -14,6 +15,7 @@ import msgspec
 from .. import __version__
 from ..core.errors import ErrorKind, GatewayError
 from ..dialects import Dialect
+from ..observe.log import one_line
 from ..observe.metrics import Metrics
 from .errors import send_error
 from .exchange import Header, HttpRequest, ResponseWriter
@@ -89,7 +91,7 @@ class Application:
         except GatewayError as error:
             send_error(response, self.dialect(request.path), error, headers)
         except Exception:  # the last net: logged whole, and the client gets a number to look for
-            log.exception("%s %s %s failed", request_id, request.method, request.path)
+            log.exception("%s %s %s failed", request_id, one_line(request.method), one_line(request.path))
             if response.started:
                 response.abort()
                 return

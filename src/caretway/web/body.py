@@ -1,4 +1,6 @@
-"""What the bodies of requests may take: each in size and time, and all clients together in size."""
+"""Limits of request bodies: the size of one, the bytes of all that are arriving, the time for one; compressed bodies
+(`content-encoding`, decompression bombs) are refused.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

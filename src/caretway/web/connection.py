@@ -1,4 +1,6 @@
-"""One client's connection: HTTP/1.1 between a socket and one request at a time.
+"""One client's connection, HTTP/1.1: keep-alive between requests, no pipelining, `Expect: 100-continue`, half-closed
+clients (probed), a client that hangs up (its answer is cancelled), bodies that are refused early, malformed heads (400,
+then the end).
 
 `request_reader` reads, `deadlines` tells who is late, and the handler answers; here they meet the socket. What is left
 of a body that was answered early is read and dropped, for a while; a client that takes nothing of its response is given

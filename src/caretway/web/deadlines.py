@@ -1,4 +1,6 @@
-"""When a client is late: the defence against slowloris, clients that hold a connection by sending or taking too slowly.
+"""When a client is late: the defence against slowloris. Heads and bodies that arrive too slowly, an idle connection, a
+client that takes nothing of its response; and a wake-up for others. What is sent to a silent stream is `answer`'s
+decision. Pure.
 
 Three clocks: what has to arrive or end in time, a response that the client does not take, and a moment at which whoever
 answers wants to be woken. A connection has no timer: the server looks at all of them now and then, so what is late is

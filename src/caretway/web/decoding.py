@@ -1,4 +1,4 @@
-"""A body that is large, to a request: in steps of which none holds the interpreter for long; for `tasks.aside`."""
+"""Decodes a large body in short steps, beside the event loop, and limits its text without images (`max_text_bytes`)."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,6 @@
-"""What is said to a client whose request could not be read: there is no request, and the connection ends."""
+"""The bytes of an error for a request that could not be read as HTTP (a malformed or too large head, too many
+connections): there is no request to answer, and the connection ends after it.
+"""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,5 @@
-"""What is done at each path: one handler for each row of `routes`. A handler writes one whole answer, or raises.
+"""The handlers of all paths: `/v1/models`, `/health`, `/healthz`, `/metrics`, `/v1/tools`, `/openapi.json`, lookups
+that need no model. Each writes one whole answer, or raises; answers of a model are left to `respond`.
 
 What the model is asked for is `respond`'s business; here are the lookups and the gateway's own pages.
 """

@@ -1,4 +1,6 @@
-"""An error as an HTTP answer: the dialect's own words and status, and whether asking again helps."""
+"""Sends an error as an HTTP answer: the dialect's status and body, `retry-after`, and `x-should-retry`, which tells
+official SDKs whether to repeat the request.
+"""
 
 from collections.abc import Sequence
 

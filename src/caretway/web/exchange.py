@@ -1,4 +1,5 @@
-"""The two halves of an exchange: the request as it was read, and the response as it is written.
+"""A request as it was read and the writer of its response: status line, chunked encoding, `Connection: close`,
+HTTP/1.0, answers to HEAD, text that is safe in a header. Tells whoever writes when the client is slow (backpressure).
 
 The connection makes both and is the only one to fill the first. Whoever answers writes to the second by plain calls:
 what is written is handed to the socket at once, head and first bytes as one piece. Backpressure: whoever writes much

@@ -1,4 +1,6 @@
-"""What a request's head may look like beyond the parser's own rules. Pure.
+"""Request heads that two readers could understand differently (request smuggling): doubled Host, keys or
+Transfer-Encoding, encodings other than chunked, a missing or different Host, HTTP versions, CONNECT. Also how a head's
+size is counted. Pure.
 
 llhttp refuses doubled or malformed Content-Length, Content-Length beside Transfer-Encoding, bad chunk sizes, folded
 headers, bare line feeds and control characters by itself. Here is what it lets pass and a proxy in front of us could

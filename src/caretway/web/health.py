@@ -1,4 +1,6 @@
-"""`/health` and `/healthz`: whether Cursor can be reached and accepts the account, and the gateway's own tools."""
+"""`/health` and `/healthz`: is Cursor reachable, is the account accepted (asked once a minute, after a failure every
+5 s), what a probe without a key may learn; the list of the gateway's own tools.
+"""
 
 import asyncio
 import time

@@ -1,4 +1,6 @@
-"""What one connection may take: all of it together, its heads, its time."""
+"""The numbers for one connection: size and count of headers, time for a head, idle keep-alive, time for a client to
+take bytes, how often the server looks. Values only.
+"""
 
 from dataclasses import dataclass
 

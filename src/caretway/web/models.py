@@ -1,4 +1,4 @@
-"""What the web side needs of a model list."""
+"""The Protocol of a model list, as the web side uses it: list, find, fit a request to a model. No behaviour."""
 
 from collections.abc import Sequence
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""The gateway's own OpenAPI 3.1 document: every route, what it takes and every error it may answer.
+"""The content of `/openapi.json`: an OpenAPI 3.1 document with every route, its request schema and its possible errors.
 
 It describes what this gateway reads of the three APIs, not all that their owners offer: unknown fields are allowed
 everywhere and reported in `x-caretway-ignored`. The paths come from the rows of `routes`; the schemas are here.

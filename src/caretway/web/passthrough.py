@@ -1,4 +1,5 @@
-"""Each caller their own subscription: a request's bearer is its Cursor API key, and every key has a tenant of its own.
+"""Passthrough mode: one tenant for each Cursor API key that clients send (never the gateway's own key). Opened once for
+many requests; a refused key is not tried again for a minute; the limit of accounts, and which idle one is closed.
 
 A tenant is opened when its key is first seen and Cursor accepts it; of many requests with a new key one opens it. A key
 is known by its digest; the key itself lives in the tenant it opened and nowhere else, and goes with it. A tenant that

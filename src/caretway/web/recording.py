@@ -1,4 +1,6 @@
-"""One exchange in the trace, when one was asked for: heads, the shape of bodies, the events of streams; redacted."""
+"""Records one client's exchange in the trace (`--trace`): heads, the shape of bodies, the events of a stream, a client
+that hung up; all redacted.
+"""
 
 from collections.abc import Sequence
 from typing import Final

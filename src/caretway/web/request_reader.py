@@ -1,4 +1,6 @@
-"""From a client's bytes to requests: the parser's callbacks, with the bounds on heads and bodies. Knows no socket.
+"""Bytes to requests, with the llhttp parser, which refuses doubled Content-Length, or one beside Transfer-Encoding:
+limits of heads and bodies while they drip in, trailers (ignored), upgrade requests (read as plain HTTP),
+percent-decoding of paths. Knows no socket.
 
 A head may not be too large, also when it drips, and must be one that everybody reads alike (`head`); a body is bounded
 in size, and all bodies together are (`body`). A request to change the protocol is read as one that stays with this one.

@@ -1,4 +1,5 @@
-"""One request to a dialect: its body is decoded, a response is opened, and an answer made of it to the last byte.
+"""One request for a model, from body to last byte: decode, choose the model, open a session's response, stream or
+whole, the `x-caretway-*` response headers; cancelled when the client hangs up. Tells the observers once how it ended.
 
 A client that hangs up cancels the work, whatever it is waiting for. However it ends, the observers are told once.
 """

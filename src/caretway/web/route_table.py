@@ -1,4 +1,5 @@
-"""Which row of the routes a request means, or why there is none. Pure; the rows are in `routes`.
+"""Which route a request means: with or without `/v1`, twice, with doubled or trailing slashes; 404, 405 with `Allow`,
+OPTIONS, HEAD where GET is, 426 for a WebSocket. Pure; the rows are in `routes`.
 
 What a client most likely meant is served: with `/v1` in front, without it, with it twice, with doubled slashes. A path
 that is there and does not take the method is a 405 that names the methods it takes; one that is not is a 404 that says

@@ -1,4 +1,5 @@
-"""Every path that is served, one row each: methods, handler, who may come in, and what `/openapi.json` says of it.
+"""The table of all paths: methods, handler, whether a key or an account is needed (`/healthz` needs neither), what
+`/openapi.json` says of it.
 
 Dispatch, 405 and its `Allow`, what is open without a key or an account, the document and the hints of a 404 all follow
 from these rows. A new path is a new row here, or a row of a dialect's `routes`.

@@ -1,4 +1,5 @@
-"""The listening side: connections come in here, and are looked at now and then for clients that are late.
+"""All connections of the listening socket (which `app` binds): `max_connections`, the periodic look for late clients,
+the TLS handshake's time limit, the `Date` header, the steps of a graceful shutdown (`app` has their order).
 
 Graceful shutdown: `retire` listens no more and lets the answers that are being made be the last ones, `emptied` waits
 for their clients to go, `cut` ends what is left. `app` puts the three in order.

@@ -1,5 +1,5 @@
-"""How deep, how long and how crowded a request's JSON may be. Looks at the shape alone and knows no field but the two
-long lists.
+"""Limits of a request's JSON before and while it is decoded: depth, number of values, number of messages, long numbers;
+which body is large, so that it is decoded in pieces beside the event loop; invalid JSON.
 
 A decoder holds the interpreter until it is done, in a thread too. So what is large is counted first (exactly: brackets
 inside strings are no structure), refused when it holds too many values, and then decoded piece by piece. Everything

@@ -1,4 +1,5 @@
-"""What answers for one account: its dialects with all that they remember, its sessions, its models, its health.
+"""What serves one account: its dialects and their memory, sessions, models, health; which dialect answers where several
+APIs share a path. Accounts share no object. The resolver for a single account is here, that of many in `passthrough`.
 
 Two accounts are two tenants and share none of these, so nothing of one can be found through the other: there is no
 check that could be forgotten. A `TenantResolver` decides which request belongs to which tenant.

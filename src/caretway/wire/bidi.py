@@ -1,8 +1,8 @@
-"""BidiAppend: the upstream half of a run on HTTP/1.1, where every client message is a numbered call of its own.
+"""BidiAppend on HTTP/1.1: numbers a run's messages with one counter, and the server's half: order restored, a number
+seen before dropped, one too far ahead refused.
 
-The numbers start at 0 and cover every message of one request id. The server puts calls back in order and drops a number
-it has seen: two counters on one run are what made earlier gateways hang after a tool result. `AppendWriter` is the one
-counter of a run; `AppendReader` is the server's half.
+The numbers start at 0 and cover every message of one request id. Two counters on one run are what made earlier gateways
+hang after a tool result. `AppendWriter` is the one counter of a run; `AppendReader` is the server's half.
 """
 
 from typing import Final

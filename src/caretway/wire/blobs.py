@@ -1,8 +1,7 @@
-"""Blob ids and the JSON messages that live in blobs.
+"""Blob ids (sha256) and the canonical JSON of root messages (sorted keys, no spaces), so that the same history has the
+same ids and Cursor's cache stays warm: text, tool call, result and image parts.
 
-Every `bytes` in a conversation state is the sha256 of a blob, never inline data. Root prompt blobs are JSON messages
-`{"role", "content"}`, where content is text or a list of parts. The JSON is written with sorted keys and no spaces, so
-the same history always gives the same ids and the upstream cache stays warm.
+Every `bytes` in a conversation state is the sha256 of a blob, never inline data.
 """
 
 import hashlib

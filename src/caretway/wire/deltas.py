@@ -1,8 +1,9 @@
-"""The messages that come hundreds of times in a turn, read without building a message object.
+"""Fast path: reads a short text or thinking delta without building a protobuf message; everything else is left to the
+real decoder.
 
-In: a serialised AgentServerMessage. Out: a text or thinking delta when the bytes are exactly one, in the shape every
-encoder gives it (three nested fields, each with a length of one byte), else None: then the real decoder reads it. So
-nothing is decided here that the real decoder would decide otherwise; a test holds the two side by side.
+In: a serialised AgentServerMessage. Out: a delta when the bytes are exactly one, in the shape every encoder gives it
+(three nested fields, each with a length of one byte), else None. So nothing is decided here that the real decoder would
+decide otherwise; a test holds the two side by side.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""Messages put together from ready bytes: a message inside another one is its tag, its length and its own bytes.
+"""Builds protobuf messages from ready bytes (tag, length, payload), also nested ones, copying large parts once.
 
 For large parts that are the same in many messages, and would otherwise be built, copied and written anew for each one.
 Whoever joins parts keeps them in the order of their field numbers, so that the bytes are those of the real encoder.

@@ -1,9 +1,9 @@
-"""Connect's stream framing, sans I/O.
+"""Connect stream framing, sans I/O: frame flags, a length limit before anything is buffered, gzip with a cap on its
+unpacked size (zip bomb), the end-of-stream frame, a too large checkpoint dropped while it arrives.
 
 In: bytes in any chunking. Out: payloads in order, the one that ends the stream last, as many at a time as are wanted.
-Remembered: the unfinished rest, and the first fault. One frame is a flag byte, a big-endian 32-bit length and the
-payload. The announced length is checked against the cap before anything is buffered for it, and so is the size of what
-a compressed payload unpacks to.
+Remembered: the unfinished rest, and the first fault; whole frames in front of a fault are handed out first. One frame
+is a flag byte, a big-endian 32-bit length and the payload.
 """
 
 import struct

@@ -1,6 +1,7 @@
-"""Connect errors with Cursor's details, both directions: the end-of-stream JSON, and the body of a failed unary call.
+"""Connect errors as JSON, read and written: the end-of-stream frame, the body of a failed unary call, Cursor's details
+in base64, broken JSON. What a code means is `cursor_transport/faults.py`.
 
-In: JSON bytes. Out: `ConnectError` or None for success. What a code *means* to a user is the backend's business.
+In: JSON bytes. Out: `ConnectError` or None for success.
 """
 
 import base64

@@ -1,10 +1,8 @@
-"""Messages of more than a few kilobytes, looked at before they are decoded.
+"""Large messages, measured before they are decoded: a long text is cut into pieces, an exec with too many values loses
+its arguments (`Oversized`), a too large checkpoint is dropped, other ones raise `TooMuch`.
 
-In: a serialised AgentServerMessage. Out: the messages to go on with in its place: pieces of a long text, the message
-itself when reading it is cheap, something that stands for a checkpoint that is too much to keep, an exec without its
-arguments (`Oversized`) when those are too much, or nothing for an update that only informs. Raises `TooMuch` for the
-rest. What a message costs depends on how many fields it has, not on its bytes, so those are counted first, with the
-decoder's own description of what nests in what.
+What a message costs depends on how many fields it has, not on its bytes, so those are counted first, with the decoder's
+own description of what nests in what. An update that only informs is left out when it is too much.
 """
 
 from collections.abc import Mapping

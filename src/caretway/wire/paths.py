@@ -1,4 +1,5 @@
-"""Where things are called on Cursor's hosts."""
+"""URL paths of Cursor's calls (Run, RunSSE, BidiAppend, model lists, usage, sign-in), and the content types of streams,
+protobuf and JSON."""
 
 from typing import Final
 
@@ -16,6 +17,10 @@ PRIVACY_MODE: Final = "/aiserver.v1.DashboardService/GetUserPrivacyMode"
 TEAM_SETTINGS: Final = "/aiserver.v1.DashboardService/GetTeamAdminSettingsOrEmptyIfNotInTeam"
 TEAM_REPOS: Final = "/aiserver.v1.DashboardService/GetTeamReposOrEmptyIfNotInTeam"
 PERIOD_USAGE: Final = "/aiserver.v1.DashboardService/GetCurrentPeriodUsage"
+PLAN_INFO: Final = "/aiserver.v1.DashboardService/GetPlanInfo"
+TEAMS: Final = "/aiserver.v1.DashboardService/GetTeams"
+HARD_LIMIT: Final = "/aiserver.v1.DashboardService/GetHardLimit"
+USAGE_EVENTS: Final = "/aiserver.v1.DashboardService/GetFilteredUsageEvents"
 EXCHANGE_KEY: Final = "/auth/exchange_user_api_key"
 REFRESH: Final = "/auth/refresh"
 POLL: Final = "/auth/poll"

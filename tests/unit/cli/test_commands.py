@@ -322,3 +322,22 @@ def test_simulate_says_how_to_use_it() -> None:
     assert secure[0] == "listening on https://[::1]:7"
     assert any("--cacert /t/ca.pem https://[::1]:7/_sim/stats" in line for line in secure)
     assert any(line.endswith("--agent-url https://[::1]:7 --agent-ca /t/ca.pem") for line in secure)
+    behind = ready("127.0.0.1", 7, Path("/t/ca.pem"), PLAIN, "me:word@127.0.0.1:8")
+    assert "  proxy      http://me:word@127.0.0.1:8 or socks5h://me:word@127.0.0.1:8" in behind
+    assert any("--proxy http://me:word@127.0.0.1:8 https://cursor.test:7/_sim/stats" in line for line in behind)
+    assert any(
+        "  HTTPS_PROXY=http://me:word@127.0.0.1:8 " in line and "https://cursor.test:7 " in line for line in behind
+    )
+
+
+SIMULATE = [
+    (["--switch", "refuses_direct=true"], "add --proxy PORT"),
+    (["--proxy", "me:word@x"], "--proxy"),
+    (["--proxy", "70000"], "--proxy"),
+]
+
+
+@pytest.mark.parametrize(("flags", "says"), SIMULATE)
+def test_simulate_says_what_is_wrong_with_its_flags(flags: list[str], says: str, tmp_path: Path) -> None:
+    done = caretway("simulate", "--port", "0", *flags, home=tmp_path)
+    assert done.returncode == 2 and says in done.stderr

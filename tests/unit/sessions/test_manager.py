@@ -22,7 +22,7 @@ from caretway.core.events import (
 )
 from caretway.core.request import Message, Role, SessionMode, Text, ToolCall, ToolChoice, ToolResult, TurnRequest
 from caretway.core.turn import Guard, Snapshot
-from caretway.sessions.drain import DRAINED_BYTES
+from caretway.sessions.detached import DRAINED_BYTES
 from caretway.sessions.manager import SessionLimits, Sessions
 from caretway.sessions.response import Response
 from turns import GONE, PlayedBackend, PlayedTurn, called

@@ -8,11 +8,11 @@ from msgspec import structs
 
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.request import Image, Message, Role, Text, ToolCall, ToolChoice, ToolResult, ToolSpec, TurnRequest
-from caretway.text_protocol.choice import demand_tools
 from caretway.text_protocol.instructions import HINT, THINKING_RULES
 from caretway.text_protocol.limits import TextLimits
 from caretway.text_protocol.prompt import Manner, mentions, prepare
 from caretway.text_protocol.quoting import quote, quote_json, quote_lines
+from caretway.text_protocol.tool_strict import demand_tools
 
 T = "<<CALL_abcd1234>>"
 TAGS = Manner(T)

@@ -4,8 +4,9 @@ import msgspec
 import pytest
 
 from caretway.core.errors import ErrorKind, GatewayError
+from caretway.core.turn import ModelInfo
 from caretway.web.exchange import HttpRequest
-from unit.web.parts import Parts, refusal
+from unit.web.parts import Models, Parts, refusal
 
 TURNS = {
     "/v1/chat/completions": "openai_chat",
@@ -53,6 +54,19 @@ async def test_a_bug_is_a_500_that_tells_nothing(caplog: pytest.LogCaptureFixtur
     assert b"mine" in written.body
     assert b"a secret" not in written.body
     assert "a secret" in caplog.text
+
+
+async def test_a_path_forges_no_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Models):
+        async def find(self, name: str) -> ModelInfo | None:
+            raise RuntimeError(f"no list, asked for {len(name)} characters")
+
+    parts = Parts()
+    parts.tenant.models = Broken()
+    written = await parts.ask("GET", "/v1/models/x\nERROR forged")
+    assert written.status == 500
+    assert "/v1/models/x?ERROR?forged failed" in caplog.text
+    assert not [line for line in caplog.text.splitlines() if line.startswith("ERROR forged")]
 
 
 async def test_a_bug_in_the_middle_of_a_stream_ends_the_connection(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,5 @@
-"""Arguments of tool calls: from the wire's values to JSON, and whether two spellings mean the same. Pure."""
+"""Arguments of tool calls: protobuf values to JSON (3.0 is 3 again), whether two JSON texts mean the same, streamed
+arguments that repeat what came before, and what of a call is still missing. Pure."""
 
 from collections.abc import Sequence
 from typing import Any

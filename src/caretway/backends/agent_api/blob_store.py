@@ -1,7 +1,8 @@
-"""The pieces of a conversation that Cursor keeps with us: asked for and stored by their ids, sans I/O.
+"""Answers Cursor when it gets and sets blobs (KV requests): a blob that is gone ends the run (TURN_GONE) instead of an
+empty answer, and what Cursor may store in one turn is limited. Sans I/O.
 
-In: KV requests. Out: the message that answers one. Remembered: the pieces of this turn, and how much those take that
-Cursor stored, ids included; those of earlier turns are fetched.
+Remembered: the pieces of this turn, and how much those take that Cursor stored, ids included; those of earlier turns
+are fetched.
 """
 
 from collections.abc import Callable

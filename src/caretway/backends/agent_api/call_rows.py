@@ -1,4 +1,5 @@
-"""The rows of the table of calls: what is known of one tool call, and whether two tell of the same. Pure."""
+"""One row of the table of calls: its state (being written, asked, answered), whether a call on the wire means the same
+one, its answer given again, and whether a checkpoint holds its result. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from ...core.events import Event
 from ...core.request import Image, ToolResult
 from .arguments import rest, same_meaning, spellings
 from .echo import Diverged
-from .held import Held
+from .held_results import Held
 
 
 class CallState(Enum):

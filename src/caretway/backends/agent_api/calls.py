@@ -1,14 +1,12 @@
-"""The tool calls of one turn as one table: what state each is in, and whether a call on the wire is one of them. Pure.
+"""The table of a turn's tool calls: which call an exec belongs to, calls repeated after a lost attempt (answered from
+memory, never shown twice), late siblings, one call at a time, limits in number and size. Pure.
 
-In: what the wire says about calls, the client's results, checkpoints, and that a new attempt begins. Out: events, and
-the messages that answer execs. A call is being written, then asked for, then answered; a checkpoint that holds its
-result takes it out of the table.
+A call is being written, then asked for, then answered; a checkpoint that holds its result takes it out of the table.
 
-After a new attempt the table owes nothing to chance. Calls that the attempt's checkpoint does not hold are expected
-once more, in order. A call on the wire that means the same as an expected one (name and parsed arguments) is that call:
-it is answered from memory, once, or waits for the client's result, and the client never sees it again. A call that was
-cut while it was being written goes on where the client's copy ends. Anything else while calls are expected means that
-the model took another way (`Diverged`).
+After a new attempt, calls that its checkpoint does not hold are expected once more, in order. A call on the wire that
+means the same as an expected one (name and parsed arguments) is that call: it is answered from memory, once, or waits
+for the client's result. A call that was cut while it was being written goes on where the client's copy ends. Anything
+else while calls are expected means that the model took another way (`Diverged`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +21,7 @@ from .arguments import complete, grown, rest, same_meaning, spellings
 from .call_rows import Asked, Call, CallState, Saved, answered_again, means, result_held
 from .drafts import MAX_DRAFT_CHARS, MAX_ID_CHARS, Drafts
 from .echo import Diverged
-from .held import Held
+from .held_results import Held
 
 __all__ = ["MAX_ARGUMENT_CHARS", "Call", "CallState", "CallTable"]
 

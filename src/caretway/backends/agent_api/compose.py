@@ -1,9 +1,9 @@
-"""TurnRequest -> the first message of a run. Pure: ids are handed in.
+"""TurnRequest -> the run request: system prompt as a rule or a message, history as content-addressed blobs, the newest
+user message and its images, `tool_choice` as a rule in words, "Continue." where nobody asks. Pure.
 
-The history travels as the conversation state: one content-addressed JSON blob for each earlier message, so that the
-same history always has the same ids and the upstream cache stays warm. The newest user message is the run's action.
-A history that ends with tool results has none: it is asked to go on in words, because some models answer nothing to
-`resume_action` without a checkpoint; the setting `replay_action` chooses.
+One blob for each earlier message, so that the same history always has the same ids and the upstream cache stays warm.
+A history that ends with tool results has no newest message: it is asked to go on in words, because some models answer
+nothing to `resume_action` without a checkpoint; the setting `replay_action` chooses.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ from ...wire.embedding import around, embed, tag
 from ...wire.messages import pb
 from .model_shapes import ModelShape, model_fields
 from .offered_tools import PROVIDER, OfferedTools
-from .pictures import picture_warning
+from .picture_warnings import picture_warning
 from .replayed_history import root_messages, sendable, typed_history
 from .sent_limits import MAX_MESSAGE_BYTES, check_tools, check_user_text, fit_history
 from .tool_schemas import STRICTEST, rules_for

@@ -1,9 +1,9 @@
-"""One turn of the Agent API, sans I/O: what is said in it. How a run lives and ends is `run_life.py`.
+"""The protocol of one turn, sans I/O: what each server message leads to (deltas, execs, blobs, queries, checkpoints,
+`turn_ended`), tool results and the user's words beside them. Attempts and retries: `run_life.py`.
 
 In: serialised AgentServerMessages, tool results, the time, and that an attempt was lost. Out: `events` for the client,
-`outgoing` messages in the order in which they must be sent, `jobs` to be run on this side. Remembered: blobs, the last
-checkpoint, the calls, and what was said since the checkpoint, so that an attempt after a dropped connection never says
-or asks a thing twice. Every KV request and every exec request is answered in the same call in which it arrives.
+`outgoing` messages in the order in which they must be sent, `jobs` to be run on this side. Every KV request and every
+exec request is answered in the same call in which it arrives.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ from .arguments import arguments_json
 from .calls import MAX_ARGUMENT_CHARS, Call
 from .compose import Opening, message_bytes
 from .echo import Diverged, diverged_fault
-from .held import NAMELESS, held_results
+from .held_results import NAMELESS, held_results
 from .late_words import LateWords
 from .oversized import MAX_OVERSIZED, cannot_go_on, too_large, whole
 from .run_life import Retry, RunLife, RunPhase
@@ -35,7 +35,7 @@ from .snapshots import write_state
 from .step_end import StepPace
 from .tally import read_total
 from .turn_clock import ConversationLimits
-from .unseen import Learn
+from .unseen_tokens import Learn
 from .wire_calls import client_name, mcp_answer, offered_names, ready_answer, wire_ids
 
 __all__ = ["Conversation", "Retry", "RunPhase"]

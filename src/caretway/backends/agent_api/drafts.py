@@ -1,5 +1,5 @@
-"""Texts of calls that are being written and that the client does not see yet: nobody knows yet which calls they are,
-or they belong to a later response. Pure and bounded."""
+"""Arguments of calls that are being written and not shown yet, because the call is not known or belongs to a later
+response. Bounded in number and characters. Pure."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -1,8 +1,7 @@
-"""What was said since the last checkpoint, so that an attempt after a dropped connection does not say it again.
+"""Text and thinking that a new attempt repeats: what the client has already seen since the last checkpoint is skipped;
+text that differs from it is `Diverged`, thinking may differ. Also what the client is told then.
 
-In: text as it arrives. Out: the part of it the client has not seen. A resumed run repeats what came after its
-checkpoint; a run that has no checkpoint repeats everything. Text that differs from what the client has cannot be taken
-back.
+A resumed run repeats what came after its checkpoint; a run that has no checkpoint repeats everything.
 """
 
 from typing import Final

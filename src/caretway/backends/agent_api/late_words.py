@@ -1,4 +1,4 @@
-"""What the model says after a response has ended with calls: it is kept for the next response. Pure and bounded."""
+"""Words that the model says after a response has ended with calls: kept for the next response, at most 1 MiB. Pure."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -1,7 +1,7 @@
-"""Cursor's three lists of models, read: the base models with their variants, the flat ids, and the public REST list.
+"""Reads Cursor's three lists of models (AvailableModels, GetUsableModels, REST /v1/models): base models with variants,
+flat ids, context windows, names without markup. Bounded; a list that fails is left out.
 
-The base models are what counts; the flat list adds the ids by which older clients know their variants. Tolerant:
-whatever does not look like a model is left out, and everything is bounded.
+The base models are what counts; the flat list adds the ids by which older clients know their variants.
 """
 
 import html

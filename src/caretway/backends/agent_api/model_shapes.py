@@ -1,9 +1,9 @@
-"""In which fields of a run a model is asked for. Clients that work with Cursor differ, and so do its answers.
+"""In which fields of a run request a model is named (base with variant, or flat id), which way is tried next when
+Cursor refuses one, and what is remembered for an account: what worked, and whose schemas must be simple.
 
 By the base id with all parameters of one variant (`BASE`, as the official clients do), by the flat id in
 `model_details` (`DETAILS`), by the flat id in both fields (`BOTH`), or in `requested_model` alone (`REQUESTED`, which
-nobody was seen to use). When one may not have been understood, the next one is tried, once, and what worked is
-remembered for the account, with what was found out about its models' schemas. Pure but for that memory.
+nobody was seen to use). Pure but for the memory.
 """
 
 from enum import Enum

@@ -1,9 +1,8 @@
-"""The client's tools as they stand in the opening of a run, twice: as the run's tools and in its context.
+"""Writes the client's tools into a run request, in both of its places, with schemas fitted to the model. Caches what
+was written: bounded in bytes (LRU), with a lock because large requests use a thread.
 
-Schemas are fitted to the model's family first (`tool_schemas.py`). A schema is slow to fit and to write (a JSON value
-as protobuf has it), and an agent offers the same tools with every request of a session. So what was written is
-remembered, bounded in bytes; those used last stay. Large requests are composed in another thread, so what is remembered
-has a lock.
+A schema is slow to fit and to write (a JSON value as protobuf has it), and an agent offers the same tools with every
+request of a session.
 """
 
 from collections.abc import Sequence
@@ -14,8 +13,8 @@ import msgspec
 
 from ...core.request import ToolSpec
 from ...wire.embedding import embed, tag
-from ...wire.json_values import write_value
 from ...wire.messages import pb
+from ...wire.write_values import write_value
 from .tool_schemas import NO_RULES, SchemaRules, fit_tools
 
 PROVIDER: Final = "caretway"

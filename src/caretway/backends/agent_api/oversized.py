@@ -1,7 +1,7 @@
-"""Calls with more arguments than can be worked on (`wire.heavy.Oversized`): what the model and the client are told.
+"""Tool calls whose arguments are too large: the model is told as the tool's result and may try again, 8 times in a
+turn; a call of which the client has the beginning ends the turn.
 
-The model hears that its call was too large, as the result of the call, and goes on with smaller ones. That is bounded
-in number. A client that has the beginning of such a call cannot be told that it is void, so there the turn ends.
+`wire.heavy.Oversized` marks them. A client that has the beginning of such a call cannot be told that it is void.
 """
 
 from typing import Final

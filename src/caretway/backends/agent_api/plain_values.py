@@ -1,7 +1,7 @@
-"""Enums of something else than texts, and tuples, in the plain rules that every maker takes. Pure.
+"""Rewrites schemas with enums of numbers, mixed enums, `const` and tuples (`prefixItems`) as types, bounds and words,
+for makers that refuse them. Pure.
 
-A number of an enum stays a number: the client gets what its own schema asks for. Which numbers there are is told by
-bounds and in words.
+A number of an enum stays a number: the client gets what its own schema asks for.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
-"""What a refusal of a run may be about, and so what is tried next. Pure.
+"""Which remedy a refused run gets: the history replayed (blob not found, stale conversation), the model named in
+another way, simpler tool schemas, or none. Pure.
 
-Cursor's error and what was heard of the model go in; out comes the cause of the loss, which names the remedy: the
-history told anew, the model asked for in another way, simpler schemas, or none.
+Cursor's error and what was heard of the model go in; out comes the cause of the loss, which names the remedy.
 """
 
 from ...core.errors import GatewayError

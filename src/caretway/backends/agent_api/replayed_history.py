@@ -1,8 +1,8 @@
-"""An earlier conversation as Cursor takes it: JSON root messages, or the typed fields of newer clients. Pure.
+"""A client's history as Cursor takes it: foreign call ids hashed, results without a call told in words, pictures of
+results moved to a user message, broken arguments kept as text. JSON roots or typed fields. Pure.
 
 Cursor refuses a whole run for one id of another maker, for a result whose call is not there, and for a picture where
-it expects none. So a history is made sendable first: ids are rewritten where they must be, the same one always in the
-same way; a result without its call is told in words; pictures of results follow in a message of the user.
+it expects none. The same id is always rewritten in the same way.
 """
 
 import base64

@@ -1,8 +1,8 @@
-"""The life of one run on the Agent API, sans I/O: its attempts, what is done when one is lost, its clock, its end.
+"""The attempts of one run, sans I/O: retry budget (renewed by progress), backoff (the first retry at once, then 0.25 s,
+doubling), retry, fresh run, hand over or give up; heartbeats; when a step of calls pauses.
 
 What is said in it is `conversation.py`. Remembered: the last checkpoint, what was said since, the calls, and how often
-the run was reopened. That is the retry budget, which progress renews; a later attempt waits longer (backoff). Which
-rung comes next is decided by `core.recovery`, and the reason travels with it.
+the run was reopened. Which rung comes next is decided by `core.recovery`, and the reason travels with it.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ from .blob_store import BlobStore
 from .calls import Call, CallTable
 from .compose import Opening
 from .echo import Echo
-from .held import held_results
+from .held_results import held_results
 from .offered_tools import EMPTY_TOOLS
 from .step_end import StepPace, step_ends_at
 from .tally import AgentTally

@@ -1,9 +1,9 @@
-"""Two or more JSON schemas as one, without `anyOf`, `oneOf` and `allOf`. Pure.
+"""Merges JSON schemas so that no `anyOf`, `oneOf` or `allOf` is left: `either` takes what any alternative takes (null,
+enums, the widest bounds), `both` what all take. What is lost is said in the description. Pure.
 
-`either` is for alternatives: what one of them takes, the result takes too, so no argument that a client wants becomes
-impossible to say. It may take more, and says in words what belongs together. A property that an alternative does not
-declare is not expected there, though JSON schema would allow it. `both` is for what must all hold; where two rules
-cannot be one, the first is kept. Every step is counted: a schema is a foreign program.
+With `either`, no argument that a client wants becomes impossible to say. A property that an alternative does not
+declare is not expected there, though JSON schema would allow it. Where `both` cannot make one of two rules, the first
+is kept. Every step is counted: a schema is a foreign program.
 """
 
 import json

@@ -1,8 +1,9 @@
-"""What Cursor takes in one run, as others measured it: checked before anything is sent, or made to fit. Pure.
+"""What Cursor takes in one run: at most 330 tools in 120,000 bytes and 1 MiB in the newest message, else refused before
+sending; of a history with over 192 messages the oldest are folded into blocks. Pure.
 
 Cursor answers what is too much with `invalid_argument`, late and without a word. So the gateway says the number itself.
-A history with too many messages is not refused: its oldest messages are told as one, in blocks. A block depends only on
-the messages in it and before it, so it stays the same while the history grows and Cursor's cache stays warm.
+A block depends only on the messages in it and before it, so it stays the same while the history grows and Cursor's
+cache stays warm.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,5 @@
-"""A finished conversation as opaque bytes: its id and Cursor's last checkpoint, with the pieces that belong to it."""
+"""A finished conversation as opaque bytes: its conversation id and last checkpoint, written and read; and where blobs
+of earlier turns are found."""
 
 from collections.abc import Callable, Mapping
 

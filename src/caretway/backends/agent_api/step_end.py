@@ -1,11 +1,9 @@
-"""When a step of tool calls is over, if nobody says how many calls it has. Pure, but for what is remembered of a model.
+"""How long to wait for more parallel calls before a step of tool calls ends: each delta restarts the wait, up to a cap;
+a model whose siblings came late gets a longer wait, which eases back.
 
-While a model writes its next call, tokens keep being counted: silences of 49 to 129 ms were recorded between the calls
-of one generation, and silence after the last. So every delta starts the wait anew, up to a limit after the last call. A
-sibling that comes later than that is not lost: it waits in the table of calls for the next response.
-
-A model whose siblings came after a longer silence is given more time, within bounds; each step that had no such
-sibling brings it back towards the usual wait.
+Pure, but for what is remembered of a model. While a model writes its next call, tokens keep being counted: silences of
+49 to 129 ms were recorded between the calls of one generation, and silence after the last. A sibling that comes too
+late is not lost: it waits in the table of calls for the next response.
 """
 
 import logging

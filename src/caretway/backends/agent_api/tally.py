@@ -1,10 +1,12 @@
-"""What Cursor's messages say about tokens, for the tally of the turn. Pure.
+"""Cursor's token counts (deltas, checkpoints, `turn_ended`) for the tally of a turn, and whether the prompt fills the
+model's context window. Pure.
 
 Cursor counts pieces of output as they come, the context at each checkpoint, and everything once more when the run ends:
 then for all its model calls together.
 """
 
 from dataclasses import dataclass
+from math import isfinite
 from typing import Final
 
 from ...core.events import RunUsage
@@ -48,4 +50,10 @@ def read_total(ended: pb.TurnEndedUpdate) -> RunUsage | None:
         ended.cache_read_tokens if ended.HasField("cache_read_tokens") else None,
         ended.cache_write_tokens if ended.HasField("cache_write_tokens") else None,
         ended.reasoning_tokens if ended.HasField("reasoning_tokens") else None,
+        cents=_money(ended.estimated_cost.raw_cost_cents) if ended.HasField("estimated_cost") else None,
+        charged_cents=_money(ended.estimated_cost.charged_cents) if ended.HasField("estimated_cost") else None,
     )
+
+
+def _money(cents: float) -> float | None:
+    return round(cents, 6) if isfinite(cents) and cents >= 0 else None

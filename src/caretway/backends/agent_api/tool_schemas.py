@@ -1,10 +1,9 @@
-"""Tools' schemas as the makers of a model take them. Pure, bounded, and nothing is fetched.
+"""Tool schemas fitted to a model family: which makers refuse what, `$ref` resolved (a recursive one ends with its
+type), unions merged, a budget of steps and depth; beyond it only the names of arguments stay. Pure.
 
 Some makers refuse a whole run for one schema: with `anyOf`, `oneOf` or `allOf` anywhere in it, or with an enum of
-something else than texts, or with a tuple. So the schema is fitted to the model's family: references are resolved,
-unions merged, and what an enum or a tuple said is said in other rules and in words. The fitted schema takes every call
-that the client's own takes, with the same values, so what the model answers needs no way back; the client checks it.
-What cannot be fitted within the budget becomes the bare list of its arguments.
+something else than texts, or with a tuple. The fitted schema takes every call that the client's own takes, with the
+same values, so what the model answers needs no way back; the client checks it.
 """
 
 import re

@@ -1,6 +1,7 @@
-"""The clock of one turn: when heartbeats are due, and whether upstream is still there and still at work. Sans I/O.
+"""Timeouts of a run: heartbeats, the silence watchdog (30 s, half on a retry that hears nothing), the progress watchdog
+(90 s; 600 s while a tool runs here); none counts while a slow reader is held back. Sans I/O.
 
-Two watchdogs. Silence: nothing at all was heard. No progress: heartbeats, and nothing that moves the turn on.
+Silence: nothing at all was heard. No progress: heartbeats, and nothing that moves the turn on.
 """
 
 from dataclasses import dataclass

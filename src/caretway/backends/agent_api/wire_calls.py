@@ -1,4 +1,5 @@
-"""Calls of a client's tools as the wire tells them: their names, their ids, their answers. Pure."""
+"""Client tools' calls on the wire: a prefix such as `mcp_caretway_` taken off a name, the ids of one call, execs
+answered at once (request context, unknown tool, approval probe), results as messages. Pure."""
 
 import re
 from collections.abc import Sequence

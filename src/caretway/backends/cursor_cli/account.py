@@ -1,4 +1,5 @@
-"""Who cursor-agent is signed in as. Asked at most once a minute, forgotten on any sign that the answer is wrong.
+"""Is cursor-agent signed in? Its `status` as JSON or text; a yes is kept for a minute and renewed in the background, a
+no for 2 s, both forgotten after a sign-in error; a program that cannot say is trusted.
 
 Only the program itself knows: that its files exist proves nothing.
 """

@@ -1,4 +1,5 @@
-"""One warm ACP process: its handshake, its sessions, its prompts. Knows nothing of turns, queues or settings.
+"""One warm ACP process: handshake, sign-in, new and loaded sessions, mode and model, prompts with images, cancel; a
+timeout for each call; a line that is too long ends it. Knows nothing of turns.
 
 Speaks plain ACP, so any agent of that protocol can stand behind it; what is Cursor's own is in `acp_policy` and in the
 name of its sign-in method.

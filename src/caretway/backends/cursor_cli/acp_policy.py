@@ -1,6 +1,7 @@
-"""What an ACP agent is answered when it asks its client something. Pure.
+"""Answers to what an ACP agent asks its client: permissions by setting, questions skipped, plans cancelled, unknown
+methods refused. Pure.
 
-Nobody sits in front of a gateway: permissions follow the setting, questions are skipped, plans are not carried out.
+Nobody sits in front of a gateway.
 """
 
 from collections.abc import Mapping

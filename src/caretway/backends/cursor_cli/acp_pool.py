@@ -1,7 +1,7 @@
-"""Warm ACP processes: one turn at a time each, taken by workspace and model, let go when idle, replaced when dead.
+"""The pool of warm ACP processes: matched by build, workspace, model and mode, one turn at a time each, ended when
+idle, dead or full of sessions; the oldest idle one makes room.
 
-How many turns may run is decided by `slots.py`; how many processes may exist is decided here, and one that waits for
-another model gives way to one that is needed.
+How many turns may run is decided by `slots.py`; how many processes may exist is decided here.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
-"""JSON-RPC 2.0, one message per line, both directions. Refuses to know pipes and methods.
+"""JSON-RPC 2.0, one message per line, both directions: answers matched to requests by id, each request of the agent
+answered, lines that are no message reported. Knows no pipes and no methods.
 
-In: lines, and requests of ours. Out: lines through `send`, answers through futures. Every request of the other side
-that has an id is answered, whatever it is: an agent that waits for an answer waits for ever.
+In: lines, and requests of ours. Out: lines through `send`, answers through futures. An agent that waits for an answer
+waits for ever.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
-"""ACP's `session/update` notifications and prompt results -> core events. No I/O.
+"""ACP's `session/update` notifications and prompt results -> events: text, thinking, the agent's own tools, stop
+reasons, usage; exactly one terminal event. No I/O.
 
-In: updates of one prompt, then its result. Out: events; exactly one terminal one. Remembered: calls announced and open.
+In: updates of one prompt, then its result. Remembered: calls announced and open.
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from ...core.events import (
     UsageReported,
 )
 from .own_tools import OwnCall, Showing, shown, title
-from .translate import read_usage, run_usage
+from .print_translate import read_usage, run_usage
 
 _STOPS: Final[Mapping[str, StopReason]] = {
     "end_turn": StopReason.END,

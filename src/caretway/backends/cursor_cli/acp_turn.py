@@ -1,4 +1,5 @@
-"""A turn in ACP mode: a warm process is borrowed for one prompt and given back; cancelling does not cost the process.
+"""A turn in ACP mode: borrows a warm process, sends the prompt as a message, cancels it when the client is gone without
+losing the process, silence timeout, one retry if the process died unseen, backpressure.
 
 The prompt's answer may take as long as the model does. Only silence, or a process that ignores a cancel, ends it.
 """

@@ -1,7 +1,8 @@
-"""The backend `cli`: Cursor through its official program, with the login that the program has.
+"""The backend `cli`: decides for each turn its workspace, print or ACP (proved once for each build), whether a chat can
+go on, and pictures as files in print mode; model aliases; lists models and status.
 
-Decides for each turn where it works, how it travels (print or ACP) and whether it can continue a chat; the turns
-themselves are in `print_turn` and `acp_turn`. Client tools are text here: `text_protocol` stands in front.
+Cursor through its official program, with the login that the program has. The turns themselves are in `print_turn` and
+`acp_turn`. Client tools are text here: `text_protocol` stands in front.
 """
 
 import asyncio
@@ -30,6 +31,7 @@ from .faults import Circumstances, classify
 from .limits import CliLimits
 from .model_list import ModelList, read_models, with_aliases
 from .own_tools import Showing
+from .print_translate import PrintTranslator
 from .print_turn import Launch, PrintTurn
 from .process import AgentNursery
 from .program import (
@@ -47,7 +49,6 @@ from .program import (
 from .prompt import Prompt, render, tail
 from .scratch import Scratch
 from .slots import Slots
-from .translate import PrintTranslator
 
 log = logging.getLogger(__name__)
 
@@ -283,7 +284,9 @@ class CursorCliBackend:
         if request.workspace or setup.workspace is not None:
             chosen = choose_workspace(request.workspace, setup.workspace, setup.workspaces)
             if chosen == Path(os.path.abspath(os.sep)):
-                raise bad_request("The root of the file system is no workspace.", param=HEADER)
+                raise bad_request(
+                    "The root of the file system cannot be a workspace. Name a project's directory.", param=HEADER
+                )
             return chosen
         if setup.mode != "agent":
             return self._scratch.shared()

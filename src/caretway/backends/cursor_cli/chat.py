@@ -1,4 +1,5 @@
-"""What is kept of a finished turn so that the next one can continue its chat. Opaque to everybody outside."""
+"""Which cursor-agent chat a turn may continue: one file for each chat with its turn number, taken by one turn only; at
+most 1000, the oldest removed. Also what a snapshot of this backend holds."""
 
 import contextlib
 import logging

@@ -1,4 +1,5 @@
-"""What cursor-agent says on stderr, or on stdout outside its JSON, when it fails -> GatewayError. Pure.
+"""cursor-agent's error texts (stderr, or stdout outside its JSON) -> GatewayError: model, quota with its reset date,
+rate, context, sign-in, trust, network, killed by a signal; ANSI colours removed. Pure.
 
 One table, first match wins: model before quota before credentials before network, because a quota message may speak of
 signing in. Never given the model's own words. Samples of every row are in the tests.

@@ -1,4 +1,5 @@
-"""The bounds of the cli backend, in one place."""
+"""All limits of the cli backend: processes, queue, line and buffer sizes, silence timeouts, idle time of warm
+processes, how long status and models stay fresh. Values only."""
 
 from dataclasses import dataclass
 

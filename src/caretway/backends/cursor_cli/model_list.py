@@ -1,6 +1,7 @@
-"""The models that cursor-agent offers: read from its list, kept on disk, served at once while a newer one is fetched.
+"""cursor-agent's list of models: parsed from its text, kept on disk, served stale while a newer one is fetched; only
+`auto` when there is none; a row for each alias.
 
-Listing needs no login: without any list there is `auto`, which every build takes.
+Listing needs no login.
 """
 
 import logging

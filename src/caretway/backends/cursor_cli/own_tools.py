@@ -1,7 +1,7 @@
-"""The tools that cursor-agent runs itself: what a `tool_call` record or an ACP update says about one. Pure.
+"""Tools that cursor-agent runs itself: their names in one vocabulary, titles, ids that every API takes, and how they
+are shown by setting (hidden, reasoning, tool calls). Pure.
 
-They are shown, by setting, and never handed to a client to run. Names are told in one vocabulary, whatever the build
-calls them (`shellToolCall`, `BashToolCall`).
+They are never handed to a client to run. Builds differ in what they call them (`shellToolCall`, `BashToolCall`).
 """
 
 import re

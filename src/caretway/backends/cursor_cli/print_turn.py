@@ -1,7 +1,8 @@
-"""A turn in print mode: one process, the prompt on its input, its lines turned into events as they come.
+"""A turn in print mode: one process, the prompt over stdin (argv is limited in length), silence timeout, a process that
+stays after its result is ended, one retry if nothing was seen, backpressure.
 
-Knows the rules of its end: the process group goes when the client is gone, when nothing happens for too long, when the
-terminal line is out and the process stays, and when the gateway stops.
+The process group goes when the client is gone, when nothing happens for too long, when the terminal line is out and the
+process stays, and when the gateway stops.
 """
 
 import asyncio
@@ -21,10 +22,10 @@ from ...processes.lines import LineReader
 from ...tasks import spawn
 from .chat import CliChat, write_chat
 from .limits import CliLimits
+from .print_translate import PrintTranslator
 from .process import AgentNursery
 from .program import safe_chat_id
 from .slots import Slot
-from .translate import PrintTranslator
 
 RETRIES: Final = 1
 

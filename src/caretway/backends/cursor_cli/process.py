@@ -1,4 +1,5 @@
-"""How cursor-agent is started, and what a client is told when it cannot be. The rest is in `processes/`."""
+"""Starts cursor-agent, and says why it cannot be started: no POSIX system, the gateway is stopping, the program is
+missing or not executable (and how to install it)."""
 
 from ...core.errors import ErrorKind, GatewayError
 from ...processes import nursery

@@ -1,4 +1,5 @@
-"""The cursor-agent program: where it is, how it is called. Pure but for looking for the file.
+"""The cursor-agent program: where it is found (setting, PATH, installer's place), its arguments and environment without
+our settings; a model or chat id that looks like an option is refused (argument injection).
 
 `agent` is a generic name, so `cursor-agent` is looked for first. Prompts never travel as arguments.
 """

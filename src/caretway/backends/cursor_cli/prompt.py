@@ -1,8 +1,8 @@
-"""A request's messages -> the one text that cursor-agent takes, and the pictures that go beside it. Pure.
+"""A request's messages as one prompt text with role heads (`System:`, `User:`): lines of others that look like a head
+get a backslash (prompt injection). Images go beside it; a continued chat gets only what is new. Pure.
 
-A single message of the user travels as it is. Several become blocks with a head (`System: `, `User: `, `Assistant: `);
-a line in somebody's text that looks like a head gets a backslash, so that nobody can speak in another's name. Calls and
-results have become text before they come here (`text_protocol`); what is left of them is told in so many words.
+A single message of the user travels as it is. Calls and results have become text before they come here
+(`text_protocol`); what is left of them is told in so many words.
 """
 
 import re

@@ -1,4 +1,5 @@
-"""Where cursor-agent works when nobody named a directory: an empty one of ours, never the directory we were started in.
+"""The working directory of cursor-agent when none is named: an empty one of ours, shared for read-only modes, else one
+for each conversation (32 kept). Pictures as files; files readable by their owner only.
 
 A mode that only reads shares one. A mode that writes gets one for each conversation, and the oldest are thrown away.
 """

@@ -1,4 +1,5 @@
-"""How many processes may work at once, and who is next: first come, first served, and no longer a queue than agreed."""
+"""How many cursor-agent turns run at once, and their queue: first come, first served; a full queue is OVERLOADED with
+Retry-After; a place is given back once, also by a turn that was cancelled."""
 
 import asyncio
 from collections import deque

@@ -1,8 +1,9 @@
-"""The SDK agents that are kept so that a conversation can go on: which there are, how far they are, who goes first.
+"""SDK agents kept on disk so that a conversation can go on: counters of turns, which snapshot is still current, a
+limit (LRU), leftovers and plain-text transcripts erased.
 
 An agent is a conversation on disk: a directory of ours with a counter of finished turns in it, and what the SDK stores
-for that directory. Between turns nothing of it is open. A snapshot names an agent and the number of turns it had: when
-the agent has gone further, or is gone, or is at work, the snapshot is of no use and the history is told anew.
+for that directory. When the agent has gone further, or is gone, or is at work, the snapshot is of no use and the
+history is told anew.
 """
 
 import logging

@@ -1,4 +1,5 @@
-"""The official SDK as a Backend: agents are opened, continued, kept and forgotten here.
+"""The official SDK as a Backend: creates or resumes an agent for each turn, checks the API key (good for 60 s), cancels
+and erases runs that did not end, waits for an agent's last turn; lists models and status.
 
 What a turn is allowed to do on this machine is decided in options.py; what the model is told, in compose.py.
 """

@@ -1,4 +1,5 @@
-"""The host's side of the SDK's custom tools: an HTTP server on the loopback interface that the bridge calls.
+"""The loopback HTTP server that the SDK's bridge calls for custom tools: bearer token, body limit, parked calls without
+a thread each, a call cancelled when the bridge hangs up.
 
 The SDK brings one of its own, which keeps a thread for each call that waits. A parked call may wait for a quarter of an
 hour, and there may be hundreds: here it is a coroutine and a socket. The service is the one that the SDK's package

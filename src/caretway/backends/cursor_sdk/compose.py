@@ -1,8 +1,8 @@
-"""A request -> what the SDK is told: one user message, images, tools, a model with parameters. Pure.
+"""A request -> one SDK message: history quoted line by line (prompt injection), system prompt as text or as a rules
+file, `tool_choice` in words, images, `model@key=value`. Pure.
 
 The SDK takes no history and has no place for a system prompt. A conversation that an agent already knows is continued
-with the new message alone; any other is told as text, each line of it quoted, so that no old message can pass for
-structure or for a new request.
+with the new message alone.
 """
 
 from collections.abc import Iterator, Sequence

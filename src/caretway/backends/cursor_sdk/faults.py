@@ -1,4 +1,5 @@
-"""What the SDK's failures mean to a user: its exceptions, and the texts in which a run's own failures arrive.
+"""The SDK's exceptions and the texts of failed runs (`[code] words`) -> GatewayError, with Retry-After; and the error
+when its bridge process ended in the middle of a turn.
 
 A run that fails is not raised by the SDK; it ends with a sentence, sometimes with a Connect code in brackets before it.
 The words are weighed as the Agent API's are, after a few that only the SDK says.

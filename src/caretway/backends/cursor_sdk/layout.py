@@ -1,7 +1,7 @@
-"""Where the SDK's bridge lives on disk, and the environment it is given. Pure but for `make`.
+"""Directories of the SDK's bridge (home, state, an empty workspace for each conversation), and its environment: a few
+variables and proxies, never the API key. Pure but for `make`.
 
-A home, a state directory and one empty working directory for each conversation, all below the gateway's own data
-directory: the bridge sees neither the user's home nor the user's projects nor the gateway's variables.
+All below the gateway's own data directory: the bridge sees neither the user's home nor the user's projects.
 """
 
 from collections.abc import Mapping

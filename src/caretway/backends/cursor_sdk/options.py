@@ -1,4 +1,5 @@
-"""Our words -> the SDK's: agent options, messages, errors. With bridge.py the only one to import the package."""
+"""Converts our values to the SDK's and back: agent options (client tools only), messages, tool results as MCP content,
+lists of models, its exceptions. With bridge.py the only one to import the package, when first used."""
 
 from typing import Any
 

@@ -1,4 +1,5 @@
-"""Which directory a gateway's SDK lives in: the lasting one, or a passing one while another gateway is in there.
+"""Which state directory the SDK uses: the lasting one under a file lock, or a temporary one while another gateway has
+it. Removes what killed guests left behind.
 
 Two programs on one data directory are common (`caretway models` beside `caretway serve`), and what one has under way
 the other must not take for leftovers. A lock, which the system releases even after a SIGKILL, shows which directories

@@ -1,9 +1,8 @@
-"""The program that stands between the gateway and the SDK's bridge: `python supervisor.py PLAN ARGUMENT...`.
+"""A program between the gateway and the SDK's bridge: ends the bridge's process group when the gateway is gone (also
+after SIGKILL), tells the gateway when the bridge is, and drains its stderr.
 
-It starts the bridge in a process group of its own, holds a connection to the gateway, and ends the whole group when
-that connection ends: also after a SIGKILL of the gateway, which leaves nobody else to do it. In the other direction the
-gateway learns over the same connection which process the bridge is, and at once when it is gone. It also reads the
-bridge's stderr to the end; the SDK stops reading it after the first line, and a full pipe would stall the bridge.
+`python supervisor.py PLAN ARGUMENT...` starts the bridge and holds a connection to the gateway, over which both learn
+of the other's end. The SDK stops reading stderr after the first line, and a full pipe would stall the bridge.
 
 It runs as a script under `python -I -S`: the standard library, and of ours `processes/group.py` alone.
 """

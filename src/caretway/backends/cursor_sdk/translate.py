@@ -1,7 +1,7 @@
-"""The SDK's stream of one run -> events. Pure; knows the SDK's messages by their fields and imports nothing of it.
+"""The SDK's run records -> events: text, thinking, the agent's own tools shown once, announced client calls, usage
+summed over a run, how the run ended. Pure; imports nothing of the SDK.
 
-In: the records of a run's stream. Out: events, and the run's end. Remembered: which tools of its own the agent began,
-so that each is shown once, and which client calls were announced, so that a step is not thought complete too early.
+Announced client calls are remembered so that a step is not thought complete too early.
 """
 
 import re

@@ -1,8 +1,8 @@
-"""A turn on the SDK: one run of one agent, its client calls, its clock, and the buffer its reader empties.
+"""A turn on the SDK: client calls wait as callbacks for their results, when a step of calls is complete, an early check
+of a refused key, progress timeout, a broken stream or dead bridge, backpressure.
 
-A client call is a callback of the bridge that waits for a future; the results of the follow-up request resolve it and
-the same run goes on. The run's stream is read all the while, also when the turn is parked, so that a bridge that dies
-is noticed at once.
+The results of the follow-up request resolve the callbacks and the same run goes on. The run's stream is read all the
+while, also when the turn is parked, so that a bridge that dies is noticed at once.
 """
 
 import asyncio

@@ -1,4 +1,5 @@
-"""The legacy chat call as a Backend: text in, text out. Models and sign-in are those of the Agent API beside it."""
+"""The legacy chat call (StreamChat) as a Backend: its headers with a checksum, a new token after a refusal. Models and
+sign-in are those of the Agent API beside it."""
 
 from collections.abc import Callable, Sequence
 

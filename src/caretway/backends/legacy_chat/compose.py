@@ -1,4 +1,5 @@
-"""A request whose messages are plain text -> the one message of a legacy chat call. Pure; ids come from outside."""
+"""A request as the one protobuf message of a legacy StreamChat call: roles, the system prompt as instruction, model,
+ids. Pure."""
 
 from collections.abc import Callable
 from typing import Final

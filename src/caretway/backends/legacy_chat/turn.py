@@ -1,7 +1,7 @@
-"""A turn on the legacy chat call: the stream's frames as events, its clock, and the buffer its reader empties.
+"""A turn on the legacy chat call: frames to text, a second attempt only before the first text, 90 s silence timeout, a
+hint when Cursor no longer serves the call, backpressure.
 
-Until the first text came, a lost attempt is made once more; after that a failure is final, because the call knows no
-way to go on. Knows nothing of prompts and tools.
+After the first text a failure is final, because the call knows no way to go on. Knows nothing of prompts and tools.
 """
 
 import asyncio

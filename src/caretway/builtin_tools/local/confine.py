@@ -1,15 +1,12 @@
-"""Paths that cannot leave a directory: no path traversal, through `..`, links or races. Standard library only, because
-the search worker uses it too.
+"""Paths that cannot leave the workspace (path traversal by `..`, symbolic links, links swapped meanwhile, NUL bytes);
+only regular files are opened, never a device or FIFO. Standard library only.
 
 A path is walked one component at a time, from a descriptor of the workspace's root, each component opened relative to
-the descriptor before it and without following links. A symbolic link is read and its target walked by the same rules:
-relative to where it was found, or from the root when it is absolute and inside. `..` goes back along the descriptors
-that were opened, never along the file system. So there is no gap between the check and the use: if a component is
-swapped for a link meanwhile, the result is an error, not an escape. Where directories have no descriptors (Windows),
-the same walk uses resolved names, which leaves that gap open. Hard links cannot be told from files.
-
-Only regular files are ever opened: a device or a FIFO is recognised before opening (opening alone can have effects) and
-once more on the descriptor. What is allowed inside, and what an error looks like on the wire, is not decided here.
+the descriptor before it and without following links. A symbolic link is read and its target walked by the same rules.
+`..` goes back along the descriptors that were opened, never along the file system. So there is no gap between the check
+and the use. Where directories have no descriptors (Windows), the same walk uses resolved names, which leaves that gap
+open. Hard links cannot be told from files. A device or a FIFO is recognised before opening (opening alone can have
+effects) and once more on the descriptor.
 """
 
 import errno

@@ -1,7 +1,7 @@
-"""read, write and delete inside a workspace: typed arguments in, typed results out. Blocking: runs in a thread.
+"""read, write and delete in the workspace: atomic writes (temporary file, fsync, rename; owner and mode kept, protected
+files refused), a link deleted and not its target, size limits, typed failures. Blocking.
 
-Writing is atomic: a temporary file beside the target, then a rename. `confine` checks paths. Every expected failure has
-a result type of its own; the tables below say which.
+`confine` checks paths. Every expected failure has a result type of its own; the tables below say which.
 """
 
 import contextlib

@@ -1,7 +1,8 @@
-"""Globs as ripgrep understands them, translated to regular expressions. Pure; standard library only.
+"""Globs as ripgrep reads them -> regular expressions: `**`, braces, sets, a leading `!`, file types by extension; a bad
+glob is an error. Pure; standard library only.
 
-`*` and `?` stay within one path component, `**` crosses them, `{a,b}` is a choice, `[...]` a set. A glob without a
-slash matches names at any depth; one with a slash matches paths from the start of the search. A leading `!` inverts it.
+`*` and `?` stay within one path component. A glob without a slash matches names at any depth; one with a slash matches
+paths from the start of the search.
 """
 
 import re

@@ -1,4 +1,5 @@
-"""grep and glob: GrepArgs in, GrepResult out; the search itself runs in a process that can be killed (`search`).
+"""grep and glob for Cursor: runs the search worker process, kills it at its time limit (ReDoS) or when cancelled, and
+turns its outcome into a GrepResult; modes, context and result caps.
 
 Files are named as the official client names them: relative to the workspace, with a leading `./`, under the workspace's
 path as key.

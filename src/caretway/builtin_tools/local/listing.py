@@ -1,7 +1,7 @@
-"""ls: a directory tree, level by level, bounded in entries, depth and time. Blocking: runs in a thread.
+"""ls in the workspace: breadth first, at most 1000 entries, 4 levels and 10 s; links not followed, `.git` and
+`node_modules` not entered, ignore patterns. Blocking.
 
-Links are shown by name and never followed, so a tree of links cannot loop. Breadth first, because when there is too
-much to show, the upper levels are more useful than one deep branch.
+A tree of links cannot loop. When there is too much to show, the upper levels are more useful than one deep branch.
 """
 
 import fnmatch

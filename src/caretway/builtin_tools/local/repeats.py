@@ -1,6 +1,7 @@
-"""Puts the loop guard in front of the tools that run here: a call that repeats too often is refused, with the reason.
+"""The loop guard in front of local tools: when two execs are the same call, which kinds may change something, and the
+refusal of one that repeats too often.
 
-The guard itself is `loop_guard/`; this module says when two execs are the same call, and which may change something.
+The guard itself is `loop_guard/`.
 """
 
 from typing import Final

@@ -1,4 +1,5 @@
-"""The search behind grep and glob, as a program: a JSON job on stdin, a JSON outcome on stdout.
+"""The search worker behind grep and glob, a process that can be killed (ReDoS): regular expressions as ripgrep writes
+them, binary files skipped, limits on files, bytes, results, CPU time and memory, order by date.
 
     python -I -m caretway.builtin_tools.local.search
 

@@ -1,8 +1,8 @@
-"""shell and shell_stream: a command line run by the user's shell in the workspace.
+"""Runs shell commands in the workspace: which shell, secrets taken out of the environment, no terminal and no input,
+time limit, exit code and output, leftover processes ended.
 
 Only with `local_tools = all`. A shell is not confined to the workspace: it starts there, and may do what the user may.
-It gets no terminal, no input, none of the gateway's own settings and no secrets of its environment. It does not survive
-the call: when the command ends, its whole process group is ended, and on Linux also processes that left the group.
+When the command ends, its whole process group is ended, and on Linux also processes that left the group.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
-"""Ends processes that left their command's group (`setsid`, daemons) and would outlive it. A mark identifies them.
+"""Kills processes that left their command's process group (`setsid`, daemons) and would outlive it: found by a marker
+variable in /proc, on Linux only, searched again in case they fork.
 
-The mark is a variable in the command's environment, which its descendants inherit. Linux only, where /proc shows other
-processes' environments. A process that empties its environment is not found; SECURITY.md says so.
+The mark is in the command's environment, which its descendants inherit. A process that empties its environment is not
+found; SECURITY.md says so.
 """
 
 import os

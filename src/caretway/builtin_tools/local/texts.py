@@ -1,4 +1,5 @@
-"""Bytes of files as bounded text: ranges of lines, marked cuts, and what counts as binary. Pure."""
+"""File bytes as text: what counts as binary (NUL), UTF-16 with a byte-order mark, line ranges (negative from the end),
+cuts with a note how to go on, how stdout and stderr share the output limit. Pure."""
 
 from dataclasses import dataclass
 from typing import Final

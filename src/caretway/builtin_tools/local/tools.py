@@ -1,7 +1,8 @@
-"""LocalTools: decides which of Cursor's built-in tools run here, and runs them. One per request; nothing to close.
+"""Which built-in tools run here by mode (`read-only`, `all`), four at a time: background shells, fetch and shells on
+Windows are refused; an unexpected failure becomes a typed answer to the model.
 
-In `read-only` mode: read, ls, grep, glob inside the workspace. In `all` mode also write, delete and shell. Fetching and
-background shells are never run here. A tool's failure becomes an answer for the model, not an exception.
+In `read-only` mode: read, ls, grep, glob inside the workspace. In `all` mode also write, delete and shell. One per
+request; nothing to close.
 """
 
 import asyncio

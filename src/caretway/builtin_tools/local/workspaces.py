@@ -1,4 +1,5 @@
-"""Which directory a request may work in. Pure, except that it resolves paths; knows nothing about tools.
+"""Which directory a request may work in (`x-caretway-workspace`): the default, or one inside an allowed root once links
+are resolved. A refusal does not tell whether the path exists.
 
 Containment is checked before existence, so a refusal does not reveal whether the path exists.
 """

@@ -1,12 +1,13 @@
-"""Typed exec results: the arguments of an exec and the outcome of the client's tool in, the wire's messages out.
+"""A client tool's outcome -> the typed result of the exec (shell, read, write, delete, ls, grep, glob, fetch): success,
+not found, rejected or error. One function for each kind. Pure.
 
-One function per kind of exec. Nothing is looked up or retried: the model gets the client's result, in the type that it
-expects. The caller puts the exec's id on the messages.
+Nothing is looked up or retried: the model gets the client's result, in the type that it expects. The caller puts the
+exec's id on the messages.
 """
 
 from ...wire.messages import pb
 from ..execs import shell_rejected
-from . import listing, matches
+from . import listing_text, search_text
 from .exec_intent import written_text
 from .file_text import count_lines, plain_text, read_file_text
 from .outcome import Outcome, sounds_failed
@@ -112,7 +113,7 @@ def ls(args: pb.LsArgs, outcome: Outcome) -> list[Reply]:
     elif _failed(outcome, args.path).failed:
         result.error.path, result.error.error = args.path, outcome.text
     else:
-        read_listing = listing.flat if outcome.raw else listing.tree
+        read_listing = listing_text.flat if outcome.raw else listing_text.tree
         result.success.directory_tree_root.CopyFrom(read_listing(outcome.text, args.path))
     return [Reply(ls_result=result)]
 
@@ -122,14 +123,14 @@ def grep(args: pb.GrepArgs, outcome: Outcome) -> list[Reply]:
         return [Reply(grep_result=pb.GrepResult(error=pb.GrepError(error=outcome.text)))]
     asked = args.output_mode or "content"
     with_context = max(args.context, args.context_before, args.context_after) > 0
-    results = matches.matches(outcome.text, asked, with_context=with_context)
+    results = search_text.matches(outcome.text, asked, with_context=with_context)
     return [_grep_success(args, results)]
 
 
 def glob(args: pb.GrepArgs, outcome: Outcome) -> list[Reply]:
     if outcome.failed or outcome.refused:
         return [Reply(grep_result=pb.GrepResult(error=pb.GrepError(error=outcome.text)))]
-    return [_grep_success(args, matches.files(outcome.text))]
+    return [_grep_success(args, search_text.files(outcome.text))]
 
 
 _MODES = {"content": "content", "files": "files_with_matches", "count": "count"}

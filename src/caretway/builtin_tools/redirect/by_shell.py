@@ -1,7 +1,7 @@
-"""File tools as shell commands, for clients that have only a shell (Codex, goose).
+"""File tools as shell commands, for clients that have only a shell: cat, sed, here-documents, grep, find; quoting,
+names that begin with `-`, another working directory. None where no plain command does the same.
 
-One function per role: typed arguments in, one command out, or None where no plain command does the same. All values are
-quoted. Uses only what both GNU and BSD tools understand; no scripting language, no ripgrep.
+One function per role. Uses only what both GNU and BSD tools understand; no scripting language, no ripgrep.
 """
 
 import posixpath

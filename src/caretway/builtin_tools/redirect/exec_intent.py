@@ -1,6 +1,5 @@
-"""What an exec asks for, in terms that a client's tool may understand: a role, and values with the property names that
-clients use. Tables of names; one short function per exec. Knows no schema and no result.
-"""
+"""What an exec asks for, as a role and values under the property names that clients use: paths, commands, timeouts in
+milliseconds or seconds, lines from 0 or 1. Tables; knows no schema and no result."""
 
 import re
 from collections.abc import Iterator

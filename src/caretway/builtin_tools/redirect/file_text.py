@@ -1,7 +1,7 @@
-"""A file's content from the output of a read tool: removes line numbers, frames and notes where they are certain.
+"""A file's content out of a read tool's output: line numbers, frames, `<system-reminder>` and truncation notes removed,
+only where they are certain.
 
-In: the text of a result. Out: the content, and how many lines the file has if the client says so. Careful by design:
-line numbers are removed only if every line has one and they count up by one. Anything doubtful stays.
+Line numbers are removed only if every line has one and they count up by one. Anything doubtful stays.
 """
 
 import re

@@ -1,9 +1,8 @@
-"""Fits arguments to a JSON schema: our values under the names that the schema declares, or no fit at all.
+"""Fits an exec's values to a client tool's JSON schema: names spelled differently, `anyOf` branches, required
+properties filled only with a default, null or label. Never makes a value up; else no fit.
 
-Values may be renamed or left out, never made up. If a schema requires something that we do not have, it does not fit.
-Four exceptions add no information: null where null is allowed (in strict mode it means "not given"), the schema's own
-default, a free-text label (the description of a command is the command), and what the caller gives for the case that
-it is required (`fills`). Knows nothing about tools or execs.
+Values may be renamed or left out. What the caller gives for the case that it is required (`fills`) may be added too.
+Knows nothing about tools or execs.
 """
 
 import re

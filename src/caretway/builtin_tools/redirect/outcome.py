@@ -1,4 +1,5 @@
-"""What a client's tool result says, before it is typed: its text, whether it failed, how it ended.
+"""Did the client's tool fail? Told by the error flag, an exit code, or words (short, beginning like an error, naming
+the file). Also a person's refusal, an image, a JSON list with one entry, lone surrogates.
 
 Clients report a failure in three ways: the protocol's error flag, an exit code, or words. Words are believed only when
 they are short, begin like an error and, where the text might be a file's own, name the file in question.

@@ -1,4 +1,5 @@
-"""The entry point of this package: an exec in, a call of one of the client's tools out, or None.
+"""An exec -> a call of one of the client's tools, or None. Tried in order: a dedicated tool, a shell, the tool with
+fewer arguments; namespaced tools last. Which kinds of exec have an equivalent at all.
 
 For each kind of exec there are several ways, best first: a dedicated tool that takes every argument, a shell, a
 dedicated tool that takes the essential ones. The first way that fits a tool's schema is used. Namespaced tools come

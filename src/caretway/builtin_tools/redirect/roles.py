@@ -1,7 +1,8 @@
-"""What clients call their tools. A table of names per role, and the order in which tools are tried.
+"""Which client tool does what, by its name: shell, read, list, grep, glob, write, delete, fetch; vague and namespaced
+names, names that need evidence in the schema. Edit tools are left out.
 
-Names only decide which tools are candidates; a tool's JSON schema decides whether it can do the job (`fitting`). Edit
-tools are not listed: an edit is not a write, and its old text must not be made up.
+Names only decide which tools are candidates; a tool's JSON schema decides whether it can do the job (`fitting`). An
+edit is not a write, and its old text must not be made up.
 """
 
 import re

@@ -1,7 +1,7 @@
-"""How clients print the end of a command: one table of formats, each with the exit code and the text around it.
+"""Exit code and output out of a shell tool's text, in the formats of Claude Code, Codex, Gemini, goose and JSON; a
+timeout, a command that still runs. Only at the very beginning or end of the text.
 
-In: the text of a shell tool's result. Out: the command's own output, and its exit code where the client gives one. A
-format must be at the very beginning or the very end of the text, so output that only mentions exit codes stays output.
+Output that only mentions exit codes stays output.
 """
 
 import re

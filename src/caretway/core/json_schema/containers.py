@@ -1,4 +1,6 @@
-"""Rules for arrays and objects. One function for each keyword, two tables: `unevaluated...` comes after the others."""
+"""JSON schema keywords for arrays and objects (`items`, `required`, `additionalProperties`, `uniqueItems`, `contains`,
+dependencies), and `unevaluated...`, which come last. One function for each.
+"""
 
 from collections.abc import Mapping, Sequence
 from itertools import islice

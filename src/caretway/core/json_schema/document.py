@@ -1,4 +1,5 @@
-"""A JSON schema as a document: which keywords it has, which draft it speaks, what its references point at.
+"""A JSON schema as a document: its draft, `$id` and anchors, where a `$ref` points (never fetched), and the step budget
+that a schema spends. A `$ref` cycle is stopped in `run`.
 
 Reads all of it once and counts, so a schema that is too large is given up before anything is checked. Knows only the
 keywords that name places (`$id`, `$anchor`, `$ref`). Nothing is fetched: a reference to another document is

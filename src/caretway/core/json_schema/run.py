@@ -1,4 +1,5 @@
-"""Applies a schema to a value: walks its keywords through a table of rules, and counts every step.
+"""Applies a JSON schema to a value with bounds: a `$ref` that refers to itself, deep nesting and too many steps end as
+`Unreadable` (`MAX_DEPTH`, the budget). What equal means (1 is 1.0); short error messages.
 
 A rule returns whether the value passes. `found` collects what is wrong; None: only the verdict counts, and the first
 failure is enough. `seen` collects which properties and elements were visited, for the two `unevaluated` keywords; it is

@@ -1,4 +1,6 @@
-"""Rules for values of any kind, for numbers and for the size of things. One function for each keyword, one table."""
+"""JSON schema keywords for any value, numbers and sizes: `type`, `enum`, `const`, `$ref`, `anyOf`, `oneOf`, `not`,
+`if`, minimum, `multipleOf` (as decimals), lengths. One function for each; `pattern` is not checked.
+"""
 
 from collections.abc import Callable, Mapping, Sized
 from fractions import Fraction

@@ -1,4 +1,5 @@
-"""A Messages request -> TurnRequest, or an error that names the wrong field.
+"""A Messages request -> TurnRequest, or an error that names the wrong field: which fields are read, accepted silently
+or named as ignored; thinking budgets as an effort, `output_config`, stop sequences, message threads (refused).
 
 Three tables say what happens to a field without a reader: accepted silently, understood but without effect (listed in
 `ignored` unless it asks for nothing), or unknown (listed, too). Does not know models, backends and limits: whether a

@@ -1,4 +1,6 @@
-"""Events -> the events of a Messages stream, and a folded Reply -> one message.
+"""Events -> the events of a Messages stream (content blocks one after the other, `ping` as keep-alive, stop reasons,
+usage in `message_delta`), and a folded Reply -> one message. Thinking is shown to clients that asked for it; its
+signature stays empty.
 
 In: the events of one response. Out: SSE bytes, one piece per batch. Remembered: the queue of content blocks, usage and
 notes until the end. In this API blocks come strictly one after the other, while upstream may write two calls at once:

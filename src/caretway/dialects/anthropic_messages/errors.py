@@ -1,4 +1,5 @@
-"""ErrorKind -> Anthropic's HTTP status and `type`. One table; a test checks that no kind is missing.
+"""ErrorKind -> Anthropic's HTTP status and error `type` (529 overloaded, "prompt is too long" for clients that compact,
+409, 402 ...). One table.
 
 Anthropic has a handful of types for everything; what exactly happened is in `details.error_code`, as in its own bodies.
 """

@@ -1,7 +1,9 @@
-"""`system` and `messages` -> the history in our own form. Two tables: the reader of each role, the reader of each
-block. In this API a tool's result is part of a user message; in our form it is a message of its own, before the user's
-text. An unknown block (server tools, future ones) is left out and named in `ignored`: a history that began elsewhere
-must not break a conversation here. Does not know sessions, nor whether an id is a ticket.
+"""`system` and `messages` -> our history: tool results become messages of their own, unknown blocks and server tools
+are left out and named, which block may stand where, documents and search results as text, returned thinking.
+
+Two tables: the reader of each role, the reader of each block. In this API a tool's result is part of a user message; in
+our form it is a message of its own, before the user's text. A history that began elsewhere must not break a
+conversation here. Does not know sessions, nor whether an id is a ticket.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -1,4 +1,4 @@
-"""The list of models in Anthropic's shape, for clients that ask with an `anthropic-version` header."""
+"""The model list in Anthropic's shape (one page, capabilities), for clients that send `anthropic-version`."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime

@@ -1,4 +1,5 @@
-"""Images and documents of a request -> parts. Anything that is neither text nor an image is refused with a reason.
+"""Images and documents inside a Messages request: base64 and text are read, PDF and other types are refused, a `url` or
+`file` source is refused with what to send instead. Fetches nothing.
 
 Fetches nothing: a source that is only a reference (`url`, `file`) is an error that asks for the content.
 """

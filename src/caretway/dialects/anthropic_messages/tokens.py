@@ -1,4 +1,5 @@
-"""Estimates for token counts that were not reported, always marked. Pure arithmetic over a decoded request.
+"""Anthropic's usage object and token counts: the estimate behind `/v1/messages/count_tokens` and `message_start` (four
+characters a token, a flat price for an image), cached tokens apart from `input_tokens`; estimates are marked.
 
 Four characters per token and a flat price for an image: good enough for "does it fit?", not for a bill.
 """

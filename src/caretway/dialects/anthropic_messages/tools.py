@@ -1,4 +1,5 @@
-"""`tools` and `tool_choice` -> ToolSpec and ToolChoice.
+"""Messages' `tools` and `tool_choice` -> ToolSpec and ToolChoice: tools that Anthropic runs itself are left out and
+named, a choice of such a tool becomes auto, `disable_parallel_tool_use`.
 
 Tools that Anthropic runs itself, or whose schema only its own models know, cannot be offered to Cursor: they are left
 out and named, not refused, because clients like Claude Code always send them. Deferred tools are offered like others.
@@ -19,7 +20,7 @@ from ..fields import (
     optional_bool,
     optional_string,
 )
-from ..tool_names import check_declared, check_unique, needed_name
+from ..tool_name_checks import check_declared, check_unique, needed_name
 
 _READ: Final = frozenset({"type", "name", "description", "input_schema"})
 SILENT_IN_TOOLS: Final = frozenset({"cache_control", "defer_loading", "eager_input_streaming", "strict"})

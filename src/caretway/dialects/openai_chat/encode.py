@@ -1,4 +1,6 @@
-"""Events -> chat.completion chunks, and a folded Reply -> one chat.completion.
+"""Events -> chat.completion chunks (the role first, a call's id and name once, `finish_reason`, the usage chunk,
+`[DONE]`, a comment as keep-alive), and a folded Reply -> one chat.completion; legacy `function_call`; calls that ran
+without the client.
 
 In: the events of one response. Out: SSE bytes, one piece per batch. Remembered: the index of each call and how much of
 its arguments was sent, usage and notes until the end. Calls come one after the other: interleaved ones are legal, but

@@ -1,4 +1,6 @@
-"""ErrorKind -> OpenAI's HTTP status, `type` and `code`. One table; a test checks that no kind is missing."""
+"""ErrorKind -> OpenAI's HTTP status, error `type` and `code`, for Chat Completions and Responses (429 overloaded, 409,
+402 quota, context_length_exceeded ...). One table.
+"""
 
 from dataclasses import dataclass
 from typing import Final

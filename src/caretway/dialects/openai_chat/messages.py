@@ -1,4 +1,5 @@
-"""`messages` -> the history in our own form. One pass, in order; a table has the reader of each role.
+"""Chat `messages` -> our history: roles, text and image parts, tool calls and results, a result without `tool_call_id`
+(an error), legacy functions (which get ids here), audio and files (refused).
 
 Remembered on the way: the ids given to legacy function calls, which have none of their own, so that the `function`
 message that answers one can name it. Does not know sessions, nor whether an id is a ticket.

@@ -1,4 +1,4 @@
-"""The model list in OpenAI's shape."""
+"""The model list in OpenAI's shape, with context windows, modalities and parameters where they are known."""
 
 from collections.abc import Sequence
 from typing import Any

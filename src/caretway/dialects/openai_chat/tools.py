@@ -1,4 +1,5 @@
-"""`tools` and `tool_choice` (and the older `functions` and `function_call`) -> ToolSpec and ToolChoice.
+"""Chat's `tools`, `tool_choice`, `parallel_tool_calls` and legacy `functions` -> ToolSpec and ToolChoice:
+`allowed_tools`, a choice of a tool that is not declared, tools that are no functions (refused).
 
 Does not know who executes a tool. Schemas are passed on unchanged; only their outermost structure is checked.
 """
@@ -20,7 +21,7 @@ from ..fields import (
     wrong_type,
 )
 from ..openai_choice import choice_mode
-from ..tool_names import check_declared, check_unique, needed_name
+from ..tool_name_checks import check_declared, check_unique, needed_name
 
 _FIELDS: Final = frozenset({"tools", "functions", "tool_choice", "function_call", "parallel_tool_calls"})
 _FORMS: Final = "'auto', 'none', 'required' or {'type': 'function', 'function': {'name': ...}}"

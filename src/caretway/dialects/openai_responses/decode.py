@@ -1,4 +1,6 @@
-"""A Responses request -> TurnRequest, or an error that names the wrong field.
+"""A Responses request -> TurnRequest, or an error that names the wrong field: `previous_response_id` and item
+references are filled in from the store (or not found), `store: false`, reasoning summaries; background and
+conversations are refused.
 
 When a request names an earlier response, that content comes before the new input, but without its instructions, as the
 API demands. Three tables say what happens to a field without a reader: accepted silently, understood but without effect
@@ -210,7 +212,7 @@ def _before(previous: str | None, stored: StoreReader) -> list[Placed]:
     if items is None:
         raise bad_request(
             f"Previous response with id {previous[:80]!r} not found.",
-            hint="Responses are stored for a limited time, unless 'store' is false; send the whole history instead.",
+            hint="Only the newest responses are kept, and none with 'store': false. Send the whole history instead.",
             param="previous_response_id",
             code="previous_response_not_found",
         )

@@ -1,4 +1,6 @@
-"""What an answer of this dialect needs from its request. Kept in `request.echo`, opaque to all others."""
+"""What a Responses answer must repeat of its request: its fields, and the client's own names for tools that were
+renamed. Opaque to all others; values only.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal

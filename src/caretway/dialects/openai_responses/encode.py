@@ -1,4 +1,6 @@
-"""Events -> the event sequence of a Responses stream, and a folded Reply -> one response object.
+"""Events -> the numbered events of a Responses stream (items one after the other, `response.in_progress` as keep-alive,
+incomplete and failed ends), and a folded Reply -> one response object; custom tools' input; keeps the response in the
+store.
 
 In: the events of one response. Out: SSE bytes, one piece per batch. Remembered: the next sequence number, the item that
 text goes into, the calls that are open, and every finished item, because the last event repeats them all. Items come

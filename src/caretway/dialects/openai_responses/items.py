@@ -1,4 +1,5 @@
-"""`input` items -> the history in our own form. One pass, in order; a table has the reader of each type.
+"""Responses' `input` items -> our history: the assistant's items become one message, custom tool calls, results with
+images, reasoning, local shell and patch calls of other agents; unknown items are left out and named.
 
 Remembered on the way: the assistant's items since the last item of another role. They form one message, so that a
 conversation has the same transcript here and in the chat API. Items of tools that OpenAI runs on its own servers are

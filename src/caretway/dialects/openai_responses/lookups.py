@@ -1,4 +1,6 @@
-"""Requests about earlier responses: look one up, list its input, delete it. No turn is needed."""
+"""Stored responses by id, without a turn: GET one, list its input items (the newest first), DELETE, cancel (refused),
+404.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -48,7 +50,7 @@ def _stored(name: str, store: ResponseStore) -> Stored:
         raise GatewayError(
             ErrorKind.NOT_FOUND,
             f"Response with id {name[:80]!r} not found.",
-            hint="Responses are stored for a limited time, unless 'store' is false.",
+            hint="Only the newest responses are kept, and none with 'store': false.",
             param="id",
         )
     return stored

@@ -1,4 +1,5 @@
-"""The response object and its items: the only place that knows their structure, for streams and whole answers.
+"""The JSON of the response object and its items, for streams and whole answers: ids, usage, `incomplete_details`, error
+codes that Codex retries on, the text of a custom tool's call.
 
 Ids come from the response's id and the item's place in the output, so both forms of an answer name things alike.
 """

@@ -1,4 +1,5 @@
-"""Stores responses, so that a later request can refer to one instead of repeating it. In memory, and bounded.
+"""Keeps responses for `previous_response_id` and item references: in memory, at most 1024 and 64 MiB, the least
+recently used goes first, no time limit; how much of it one request may read; chains with a missing link.
 
 When there are too many or too large ones, the least recently used is dropped. They are stored as JSON bytes, which
 cannot be changed by accident and have a known size. A response holds its own input and output and the id of the one

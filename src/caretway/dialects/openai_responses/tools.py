@@ -1,4 +1,5 @@
-"""`tools` and `tool_choice` -> ToolSpec and ToolChoice, and the mapping from an offered name back to the client's tool.
+"""Responses' `tools` and `tool_choice` -> ToolSpec and ToolChoice. Renames: tools of a namespace whose names clash get
+its prefix, and the way back to the client's name; custom tools become functions; hosted tools are left out and named.
 
 Upstream there are only functions. A custom tool (free text in) becomes a function with one string; the tools inside a
 namespace are offered one by one. Tools that OpenAI would run on its own servers are not offered, but named in
@@ -24,7 +25,7 @@ from ..fields import (
 )
 from ..leftovers import listable
 from ..openai_choice import choice_mode
-from ..tool_names import check_declared, check_name, needed_name
+from ..tool_name_checks import check_declared, check_name, needed_name
 from .echo import Declared
 
 FREE_TEXT: Final = "input"

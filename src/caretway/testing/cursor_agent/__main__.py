@@ -1,4 +1,4 @@
-"""`python -m caretway.testing.cursor_agent`: the stand-in as a program."""
+"""`python -m caretway.testing.cursor_agent`: starts the stand-in for cursor-agent as a program."""
 
 import sys
 

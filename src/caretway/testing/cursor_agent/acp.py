@@ -1,4 +1,5 @@
-"""The stand-in's ACP mode: JSON-RPC on standard input and output, one message per line, sessions that live on.
+"""The cursor-agent stand-in's ACP mode: JSON-RPC over stdin and stdout, sessions, modes, prompts in a thread, cancel
+(or ignored), permission requests.
 
 A prompt runs in a thread of its own, so that a cancel and the answers to the agent's own questions can be read.
 """

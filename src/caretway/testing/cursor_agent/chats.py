@@ -1,7 +1,8 @@
-"""The stand-in's memory: chats and whether somebody is signed in, as files in a directory of its own.
+"""The cursor-agent stand-in's files: chats, whether somebody is signed in, how often a prompt was tried; in
+CURSOR_CONFIG_DIR or a cache directory.
 
-The real program keeps both below the user's home; the stand-in stays away from there unless CURSOR_CONFIG_DIR says so.
-Without pathlib and uuid, whose imports would be a fifth of the time that the program takes to start.
+The real program keeps them below the user's home. Without pathlib and uuid, whose imports would be a fifth of the time
+that the program takes to start.
 """
 
 import contextlib

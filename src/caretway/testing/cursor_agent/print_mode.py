@@ -1,4 +1,5 @@
-"""The stand-in's print mode: one prompt in, lines out, in the forms and with the repetitions of the real program.
+"""The cursor-agent stand-in's print mode: `stream-json` lines with the real program's repetitions, usage, and faults
+(cut or long lines, no result, never exits, a grandchild).
 
 Written from descriptions of the real program alone; it shares nothing with the code that reads these lines.
 """

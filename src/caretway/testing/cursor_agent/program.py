@@ -1,4 +1,5 @@
-"""A stand-in for Cursor's `cursor-agent`: the same flags, sub-commands, lines and failures, and no model behind it.
+"""The cursor-agent stand-in's command line: flags and sub-commands (login, logout, status, models, create-chat, acp),
+help, version, a journal for tests.
 
 `python -m caretway.testing.cursor_agent` runs it. It is a program of its own, so it reads its own environment. It
 imports little, because it is started for every prompt.

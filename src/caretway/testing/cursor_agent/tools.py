@@ -1,6 +1,6 @@
-"""The tools that the stand-in pretends to run itself: their keys, whether they ask for permission, and their results.
+"""Tools that the cursor-agent stand-in pretends to run: their keys, which need permission, made-up results.
 
-Nothing is ever run, read or written; the results say that they are made up.
+Nothing is ever run, read or written.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""What the stand-in for cursor-agent says when it fails, and the lines in a prompt that make it misbehave.
+"""The cursor-agent stand-in's error texts, and the `sim-agent:` lines in a prompt that make it misbehave.
 
-Texts follow the public descriptions of the real program's failures. Besides the `sim:` language a prompt may hold lines
-that begin with `sim-agent:`; they are read in the same message in which the script is. Pure, and quick to import.
+Texts follow the public descriptions of the real program's failures. `sim-agent:` lines are read in the same message in
+which the script is. Pure, and quick to import.
 """
 
 import re

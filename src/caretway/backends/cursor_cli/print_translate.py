@@ -1,0 +1,304 @@
+"""cursor-agent's `stream-json` lines -> events: text that comes two or three times is told once, another chat than the
+resumed one is refused, long tool lines are skipped, usage is counted or estimated. No I/O.
+
+In: lines, then the end of the process. Out: events; exactly one terminal one. The fields tell which line is new text:
+a delta has `timestamp_ms` and no `model_call_id`; every other line repeats a segment (the stretch between two tool
+calls), and is used only for what the deltas left out. Texts are compared only for builds that send no `timestamp_ms`.
+The `result` line has all that was said and settles what is still in doubt.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import msgspec
+
+from ...core.errors import ErrorKind, GatewayError
+from ...core.estimate import tokens
+from ...core.events import (
+    AgentActivity,
+    Event,
+    ReasoningDelta,
+    RunUsage,
+    StopReason,
+    TextDelta,
+    TurnEnded,
+    TurnFailed,
+    TurnStarted,
+    Usage,
+    UsageReported,
+)
+from ...core.tally import Tally
+from ...processes.lines import Line, TooLong
+from .faults import Circumstances, classify
+from .own_tools import Showing, read_call, shown
+
+NOISE_LINES: Final = 64
+NOISE_CHARS: Final = 2000
+_HARMLESS_IN: Final = (b'"type":"tool_call"', b'"type":"user"', b'"type": "tool_call"', b'"type": "user"')
+
+
+class PrintTranslator:
+    def __init__(self, *, showing: Showing, at: Circumstances, resuming: str = "") -> None:
+        self.session_id = ""
+        self.over = False
+        """The terminal event is out."""
+        self.succeeded = False
+        self._showing: Showing = showing
+        self._at = at
+        self._resuming = resuming
+        self._noise: list[str] = []
+        self._started = False
+        self._said: list[str] = []
+        self._segment = ""
+        self._last_segment = ""
+        self._deltas = 0
+        """Lines in this segment that were new text by their fields."""
+        self._partial = False
+        """There were such lines in this turn."""
+        self._loose = 0
+        """Lines in this segment that were forwarded although their fields did not tell."""
+        self._held = ""
+        """A line that either repeats its segment or is new text which happens to equal it."""
+        self._calls: dict[str, None] = {}
+        self._open_calls: set[str] = set()
+        self._thought = ""
+        self._thought_chars = 0
+
+    @property
+    def tool_open(self) -> bool:
+        """The agent is running a tool of its own: silence is normal."""
+        return bool(self._open_calls)
+
+    def feed(self, line: Line) -> list[Event]:
+        if self.over:
+            return []
+        if isinstance(line, TooLong):
+            return self._too_long(line)
+        try:
+            record = msgspec.json.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            record = None
+        if not isinstance(record, dict):
+            if len(self._noise) < NOISE_LINES:
+                self._noise.append(line.decode("utf-8", "replace")[:NOISE_CHARS])
+            return []
+        read = _READERS.get(_text(record.get("type")))
+        events = read(self, record) if read is not None else []
+        return self._begun(events)
+
+    def finish(self, exit_code: int, stderr: str) -> list[Event]:
+        """The process is gone."""
+        if self.over:
+            return []
+        self.over = True
+        said = "\n".join([stderr, *self._noise])
+        return [TurnFailed(classify(said, replace(self._at, exit_code=exit_code)))]
+
+    # ---- records
+
+    def _begun(self, events: list[Event]) -> list[Event]:
+        if events and not self._started and not isinstance(events[0], TurnFailed):
+            self._started = True
+            return [TurnStarted(), *events]
+        return events
+
+    def _system(self, record: Mapping[str, Any]) -> list[Event]:
+        if record.get("subtype") != "init" or self._started:
+            return []
+        self.session_id = _text(record.get("session_id"))
+        if self._resuming and self.session_id != self._resuming:
+            # An id that it does not know makes it start another chat, silently, which has heard nothing.
+            return self._failed(
+                GatewayError(ErrorKind.TURN_GONE, "cursor-agent started another chat than the one asked for.")
+            )
+        self._started = True
+        return [TurnStarted()]
+
+    def _thinking(self, record: Mapping[str, Any]) -> list[Event]:
+        text = _text(record.get("text"))
+        if record.get("subtype") == "completed":
+            self._thought = ""
+            return []
+        if len(self._thought) > 1 and len(text) > len(self._thought) and text.startswith(self._thought):
+            text, self._thought = text[len(self._thought) :], text  # a build that repeats what came before
+        else:
+            self._thought += text
+        self._thought_chars += len(text)
+        return [ReasoningDelta(text)] if text else []
+
+    def _assistant(self, record: Mapping[str, Any]) -> list[Event]:
+        thoughts, text = _content(record)
+        events: list[Event] = [ReasoningDelta(thoughts)] if thoughts and not self._thought else []
+        if not text:
+            return events
+        repeats = record.get("model_call_id") is not None
+        if record.get("timestamp_ms") is not None and not repeats:
+            self._deltas += 1
+            self._partial = True
+            return events + self._say(text)
+        if self._deltas:
+            # Everything in it was said, unless its end was lost. At the end some builds repeat all segments at once.
+            said = self._segment if repeats else "".join(self._said)
+            known = said if text.startswith(said) else self._segment
+            events += self._say(text[len(known) :] if text.startswith(known) else "")
+            self._close_segment()
+            return events
+        if self._partial:
+            return events + self._repeated(text)
+        if self._loose and not repeats:
+            return events + self._untimed(text)
+        events += self._say(text.removeprefix(self._segment))
+        self._loose += 1
+        if repeats:
+            self._close_segment()
+        return events
+
+    def _repeated(self, text: str) -> list[Event]:
+        """In a turn that had deltas, a line that repeats a segment without any: the last one, all, or a lost one."""
+        said = "".join(self._said)
+        if text in (self._last_segment, said):
+            return []
+        events = self._say(text.removeprefix(said))
+        self._close_segment()
+        return events
+
+    def _untimed(self, text: str) -> list[Event]:
+        """A build without `timestamp_ms`: the line that equals its whole segment repeats it, most likely."""
+        events = self._release()
+        if text == self._segment:
+            self._held = text
+            return events
+        if self._loose > 1 and text.startswith(self._segment):
+            events += self._say(text[len(self._segment) :])
+            self._close_segment()
+            return events
+        self._loose += 1
+        return events + self._say(text)
+
+    def _release(self) -> list[Event]:
+        """More text follows the line that was held: so it was text."""
+        held, self._held = self._held, ""
+        return self._say(held)
+
+    def _say(self, text: str) -> list[Event]:
+        if not text:
+            return []
+        self._segment += text
+        self._said.append(text)
+        return [TextDelta(text)]
+
+    def _close_segment(self) -> None:
+        if self._segment:
+            self._last_segment = self._segment
+        self._segment, self._deltas, self._loose, self._held = "", 0, 0, ""
+
+    def _tool_call(self, record: Mapping[str, Any]) -> list[Event]:
+        call = read_call(record)
+        if record.get("subtype") == "completed":
+            self._open_calls.discard(call.id)
+        else:
+            self._close_segment()
+            self._open_calls.add(call.id)
+        if call.id in self._calls:
+            return []
+        self._calls[call.id] = None
+        return shown(call, self._showing, len(self._calls))
+
+    def _interaction(self, record: Mapping[str, Any]) -> list[Event]:
+        """It asks for leave; with its input at an end it takes that for a no."""
+        if record.get("subtype") != "request":
+            return []
+        return [AgentActivity(f"declined: {_text(record.get('query_type')) or 'a question'}")]
+
+    def _result(self, record: Mapping[str, Any]) -> list[Event]:
+        if record.get("is_error") is True or record.get("subtype") not in ("success", None):
+            return self._failed(classify(_error_text(record), self._at))
+        said, whole = "".join(self._said), _text(record.get("result"))
+        # What was held back is text if the whole says so; likewise what the lines before left out.
+        events = self._say(whole[len(said) :]) if whole.startswith(said) else []
+        self.session_id = _text(record.get("session_id")) or self.session_id
+        spoken = sum(map(len, self._said)) + self._thought_chars
+        usage = run_usage(read_usage(record.get("usage")), len(self._calls), self._at.prompt_chars, spoken)
+        self.over = self.succeeded = True
+        return [*events, UsageReported(usage), TurnEnded(StopReason.END)]
+
+    def _failed(self, error: GatewayError) -> list[Event]:
+        self.over = True
+        return [TurnFailed(error)]
+
+    def _too_long(self, line: TooLong) -> list[Event]:
+        """What a tool gave may be as long as it likes; text of the answer must not be lost."""
+        if any(mark in line.head for mark in _HARMLESS_IN):
+            return []
+        return self._failed(
+            GatewayError(
+                ErrorKind.UPSTREAM_PROTOCOL,
+                f"cursor-agent wrote {line}.",
+                hint="Raise cli_max_line_bytes.",
+            )
+        )
+
+
+_READERS: Final[Mapping[str, Callable[[PrintTranslator, Mapping[str, Any]], list[Event]]]] = {
+    "system": PrintTranslator._system,
+    "thinking": PrintTranslator._thinking,
+    "assistant": PrintTranslator._assistant,
+    "tool_call": PrintTranslator._tool_call,
+    "interaction_query": PrintTranslator._interaction,
+    "result": PrintTranslator._result,
+}
+"""Everything else (`user`, `retry`, `connection`, what newer builds add) is a sign of life and no more."""
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _content(record: Mapping[str, Any]) -> tuple[str, str]:
+    """(thinking, text) of an assistant record, in its nested or its flat form."""
+    message = record.get("message")
+    content = message.get("content") if isinstance(message, dict) else record.get("text")
+    if isinstance(content, str):
+        return "", content
+    thoughts, texts = [], []
+    for part in content if isinstance(content, list) else []:
+        if isinstance(part, dict):
+            if part.get("type") == "thinking":
+                thoughts.append(_text(part.get("thinking")) or _text(part.get("text")))
+            else:
+                texts.append(_text(part.get("text")))
+    return "".join(thoughts), "".join(texts)
+
+
+def _error_text(record: Mapping[str, Any]) -> str:
+    error = record.get("error")
+    if isinstance(error, dict):
+        return " ".join(filter(None, (_text(error.get("code")), _text(error.get("message")))))
+    return _text(error) or _text(record.get("result"))
+
+
+def run_usage(total: RunUsage | None, own_calls: int, prompt_chars: int, spoken_chars: int) -> Usage:
+    """Builds and modes that report none get a guess, marked as one. What is reported covers every model call of the
+    run: when cursor-agent ran tools of its own, the context is that of an average one, and a guess too."""
+    tally = Tally(tokens(prompt_chars), spoken_chars=spoken_chars)
+    for _ in range(own_calls):
+        tally.calling()
+        tally.answered()
+    return tally.ended(total)
+
+
+def read_usage(value: object) -> RunUsage | None:
+    """`inputTokens` does not count what came from the cache; ours does."""
+    if not isinstance(value, dict):
+        return None
+
+    def count(key: str) -> int | None:
+        number = value.get(key)
+        return number if isinstance(number, int) and not isinstance(number, bool) and number >= 0 else None
+
+    fresh, read, written = count("inputTokens"), count("cacheReadTokens"), count("cacheWriteTokens")
+    if fresh is None and count("outputTokens") is None:
+        return None
+    total = None if fresh is None else fresh + (read or 0) + (written or 0)
+    return RunUsage(total, count("outputTokens"), read, written)

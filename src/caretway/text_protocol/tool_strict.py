@@ -1,0 +1,14 @@
+"""The setting `tool_strict`: `tool_choice` auto becomes required when tools are offered, for orchestrators that cannot
+use an answer without a call."""
+
+from msgspec.structs import replace
+
+from ..core.request import TurnRequest
+
+
+def demand_tools(request: TurnRequest) -> TurnRequest:
+    """Only `auto` becomes stricter: a caller that chose none, required or a name meant it."""
+    choice = request.tool_choice
+    if not request.tools or choice.mode != "auto":
+        return request
+    return replace(request, tool_choice=replace(choice, mode="required"))
