@@ -18,7 +18,9 @@ import pytest
 from caretway.prove.cases import CASES
 from caretway.prove.likeness import like, told_apart
 from caretway.prove.receipt import read_facts
+from caretway.simulator import Simulator
 from caretway.simulator.manners import LIVE, Manners
+from caretway.simulator.proxy import SimProxy
 from contract.cursor_cli.stand_in import StandIn
 from contract.gateways import simulated
 
@@ -47,9 +49,9 @@ class Proof:
         return {row[0] for row in self.table if row[1] == "differs"}
 
 
-async def caretway(home: Path, *arguments: str, key: str = KEY) -> tuple[int, str, str]:
+async def caretway(home: Path, *arguments: str, key: str = KEY, **more: str) -> tuple[int, str, str]:
     """The command without a terminal, in an environment of its own."""
-    environment = {"PATH": os.environ["PATH"], "HOME": str(home)} | ({"CURSOR_API_KEY": key} if key else {})
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home)} | ({"CURSOR_API_KEY": key} if key else {}) | more
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -67,10 +69,10 @@ async def caretway(home: Path, *arguments: str, key: str = KEY) -> tuple[int, st
     return process.returncode, output.decode(), errors.decode()
 
 
-async def prove(home: Path, *arguments: str) -> Proof:
+async def prove(home: Path, *arguments: str, **environment: str) -> Proof:
     file = home / "receipt.json"
     file.unlink(missing_ok=True)
-    code, output, errors = await caretway(home, "prove", "--yes", "--receipt", str(file), *arguments)
+    code, output, errors = await caretway(home, "prove", "--yes", "--receipt", str(file), *arguments, **environment)
     raw = file.read_text() if file.exists() else "{}"
     return Proof(code, output, errors, json.loads(raw), raw)
 
@@ -90,10 +92,11 @@ def only(*names: str) -> list[str]:
 async def test_everything_holds_on_the_agent_backend(tmp_path: Path) -> None:
     proof = await prove_at(LIVE, tmp_path)
     assert (proof.code, proof.errors) == (0, "")
-    assert [(row[0], row[1]) for row in proof.table] == [(case.name, "holds") for case in CASES]
+    states = dict.fromkeys((case.name for case in CASES), "holds") | {"proxy": "not tried"}
+    assert {row[0]: row[1] for row in proof.table} == states
     assert all(len(line) <= 80 for line in proof.output.splitlines() if not line.startswith("receipt: "))
     assert "\x1b" not in proof.output
-    assert "35 hold, 0 differ, 0 not tried" in proof.output
+    assert "35 hold, 0 differ, 1 not tried" in proof.output
     assert proof.receipt["facts"]["kill"] == "right"
     assert like(read_facts(proof.raw.encode())).refused_shapes == frozenset()
 
@@ -119,6 +122,25 @@ async def test_nothing_differs_on_the_cli_backend(tmp_path: Path) -> None:
     assert os.stat(tmp_path / ".local" / "share" / "caretway").st_mode & 0o077 == 0
     assert held >= {"text", "call", "parallel calls", "ten steps", "instructions", "continuation", "replay", "kill -9"}
     assert proof.differing() == set()
+
+
+@pytest.mark.parametrize("kind", ["http", "socks5h"])
+async def test_runs_through_a_proxy_are_told(kind: str, tmp_path: Path) -> None:
+    """The stand-in has a name that only the proxy knows, and cuts whoever comes another way."""
+    proxy = SimProxy("ada", "secret-of-the-proxy")
+    simulator = Simulator(manners=replace(LIVE, refuses_direct=True), home=proxy.comes_from_here)
+    try:
+        port, through = await simulator.listen("127.0.0.1", 0), await proxy.listen("127.0.0.1", 0)
+        where = ("--backend", "agent", "--agent-url", f"http://cursor.test:{port}")
+        way = {"CARETWAY_PROXY": f"{kind}://ada:secret-of-the-proxy@127.0.0.1:{through}"}
+        proof = await prove(tmp_path, *where, *only("text", "proxy", "run over HTTP/1.1", "kill -9"), **way)
+    finally:
+        await simulator.aclose()
+        await proxy.aclose()
+    assert proof.code == 0, proof.output + proof.errors
+    assert proof.row("proxy")[:2] == ("holds", f"runs are answered through the {kind} proxy")
+    assert "secret-of-the-proxy" not in proof.raw + proof.output
+    assert str(through) not in proof.raw
 
 
 # ---------------------------------------------------------------------------------------------- one switch flipped
@@ -149,6 +171,12 @@ FLIPPED: Final[dict[str, tuple[dict[str, Any], str, str, str]]] = {
     "preamble": ({"empty_tools_drop_preamble": False}, "preamble", "thousands of tokens", "Nothing to set"),
     "schemas": ({"strict_families": frozenset({"composer"})}, "schema", "unions", "simpler ones from then on"),
     "late checkpoint": ({"early_checkpoint": False}, "early checkpoint", "no checkpoint before", "Nothing to set"),
+    "outdated": (
+        {"known_versions_only": True, "version_refusal": "outdated"},
+        "client version",
+        "another is served",
+        "--agent-client-version",
+    ),
     "lists": ({"cursor_catalogue": False}, "model lists", "no list of base models", "caretway models"),
     "464": ({"run_on_http1_is_464": False}, "run over HTTP/1.1", "answered 404, not 464", "Nothing to set"),
     "cache": ({"absurd_cache_reads": True}, "usage", "read from the cache", "left out"),

@@ -147,7 +147,16 @@ async def open_bench(settings: Settings, changes: Changes) -> AsyncIterator[Benc
     watch = WireWatch() if settings.backend == "agent" else None
     async with open_backend(replace(settings, **changed), watch.around if watch else None) as backend:
         models = ModelCatalogue(backend, extra=(), aliases=settings.model_aliases, strict=False, clock=time.monotonic)
-        yield Bench(backend, models, watch)
+        yield Bench(backend, models, watch, _proxy(settings))
+
+
+def _proxy(settings: Settings) -> str:
+    """The kind of proxy on the way to runs. Its address stays here."""
+    from ..config import hosts
+    from ..transport_factory import dialler
+
+    proxy = dialler(settings).route(hosts(settings).run).proxy
+    return proxy.kind if proxy is not None else ""
 
 
 async def _prove(settings: Settings, arguments: argparse.Namespace, cases: Sequence[Case], style: Style) -> int:

@@ -114,6 +114,14 @@ CASES: Final = (
         backends=AGENT,
     ),
     Case(
+        "proxy",
+        "proxy",
+        "the address decides: models of other makers are refused bare, by an empty stream or in words",
+        "proxy",
+        judging.proxy,
+        backends=AGENT,
+    ),
+    Case(
         "end of a turn",
         "text",
         "`turn_ended`, `{}`, and the body may stay open",

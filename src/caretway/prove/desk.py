@@ -32,6 +32,8 @@ class Bench:
     backend: Backend
     models: ModelCatalogue
     watch: WireWatch | None = None
+    proxy: str = ""
+    """The kind of proxy on the way to runs; empty: none."""
 
 
 Changes = Mapping[str, object]

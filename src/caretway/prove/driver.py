@@ -26,6 +26,7 @@ QUESTIONS: Final[dict[str, Callable[[Desk], Awaitable[None]]]] = {
         probes.list_type,
         probes.http1_run,
         probes.quota,
+        probes.proxy,
         questions.text,
         questions.call,
         questions.parallel,

@@ -42,6 +42,7 @@ _OUTCOME_FACTS: Final = (
 _WORDS: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(_OUTCOME_FACTS, OUTCOMES),
     "quota": ("told", "refused", "silent"),
+    "proxy": ("http", "https", "socks5", "socks5h"),
     "argument_text": ("all so far", "pieces"),
     "session": ("resumed", "continued", "replayed", "fresh"),
 }

@@ -80,6 +80,13 @@ def quota(facts: Facts) -> CaseVerdict:
             return differs("the period's usage is refused", helps)
 
 
+def proxy(facts: Facts) -> CaseVerdict:
+    if facts["text"] in ("right", "other"):
+        return holds(f"runs are answered through the {facts['proxy']} proxy")
+    word = "refused" if facts["text"] == "refused" else "not answered"
+    return differs(f"through the {facts['proxy']} proxy runs are {word}", "Try CARETWAY_PROXY=off, or another proxy.")
+
+
 def version(facts: Facts) -> CaseVerdict:
     refused = facts["text"] == "refused" and facts.get("text_code") in _OF_THE_VERSION
     if refused and facts.get("other_version") == "right":
@@ -177,7 +184,7 @@ def shape(name: str, expected: str) -> Judge:
         elif served:
             helps = f"Set --agent-model-shape {served[0]}; auto finds it with one run more."
         else:
-            helps = "No way of naming it is served: try another --model."
+            helps = "No way of naming it is served: region, proxy or plan? Try another --model."
         return differs(f"a model named so {words[found]}", helps)
 
     return judge

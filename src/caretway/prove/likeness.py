@@ -53,12 +53,18 @@ def _own_version_refused(facts: Facts) -> object:
     return facts.get("other_version") == "right" and facts["text"] == "refused"
 
 
+def _version_refusal(facts: Facts) -> object:
+    """Words are not kept, so a refusal in words is one without a reason."""
+    return "outdated" if "outdated" in str(facts.get("text_code", "")) else "bare"
+
+
 SWITCHES: Final[Mapping[str, tuple[str, Callable[[Facts], object]]]] = {
     "cursor_catalogue": ("base_models", lambda facts: facts["base_models"] != 0),
     "strict_list_type": ("list_type_status", _equals("list_type_status", 415)),
     "run_on_http1_is_464": ("http1_run_status", _equals("http1_run_status", 464)),
     "period_usage": ("quota", lambda facts: facts["quota"]),
     "known_versions_only": ("text", _own_version_refused),
+    "version_refusal": ("other_version", _version_refusal),
     "early_checkpoint": ("early_checkpoint", _flag("early_checkpoint")),
     "first_window_unknown": ("first_window_zero", _flag("first_window_zero")),
     "empty_tools_drop_preamble": ("preamble_spared", _flag("preamble_spared")),

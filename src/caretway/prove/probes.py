@@ -50,6 +50,15 @@ async def http1_run(desk: Desk) -> None:
         desk.found({"http1_run_status": (await probe(paths.RUN, paths.STREAM_TYPE, b"")).status})
 
 
+async def proxy(desk: Desk) -> None:
+    """Costs nothing: all that was asked before has gone this way."""
+    if not desk.main.proxy:
+        raise Skipped("no proxy is set for this address")
+    if "text" not in desk.facts:
+        raise Skipped("told by the case text, which was not tried")
+    desk.found({"proxy": desk.main.proxy})
+
+
 async def quota(desk: Desk) -> None:
     probe = await _probe(desk.main)
     try:

@@ -17,6 +17,10 @@ TABLE: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"quota": "silent"}, {"period_usage": "silent"}),
     ({"text": "refused", "other_version": "right"}, {"known_versions_only": True}),
     ({"text": "refused", "other_version": "refused"}, {}),
+    (
+        {"text": "refused", "text_code": "permission_denied outdated_client", "other_version": "right"},
+        {"known_versions_only": True, "version_refusal": "outdated"},
+    ),
     ({"text": "right"}, {}),
     (
         {"early_checkpoint": False, "first_window_zero": False},
