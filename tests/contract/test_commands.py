@@ -75,7 +75,9 @@ def test_a_second_signal_does_not_wait_for_answers(number: signal.Signals, code:
     with caretway("serve", *GRACEFUL, "--backend", "simulator", home=tmp_path) as process, hanging(process) as answer:
         assert first_words_of_stopping(process, number).startswith("1 answer has up to 600 s to end; ")
         assert end(process, number) == (code, "")
-        assert b"The gateway is stopping." in answer.read()
+        told = answer.read()
+        assert b"The gateway is stopping." in told
+        assert b'"should_retry":true' in told  # the next one that runs answers it
 
 
 GRACEFUL: Final = ("--port", "0", "--shutdown-grace", "600s", "--log-level", "error")

@@ -22,9 +22,16 @@ SLUGS = {slug: (base, variant) for slug, base, variant in slugs()}
 
 @asynccontextmanager
 async def cursor(
-    transport: str = "auto", *, bare: Sequence[str] = (), empty: Sequence[str] = (), **settings: Any
+    transport: str = "auto",
+    *,
+    bare: Sequence[str] = (),
+    empty: Sequence[str] = (),
+    flat: bool = False,
+    **settings: Any,
 ) -> AsyncIterator[Client]:
-    simulator = Simulator(manners=replace(LIVE, refused_shapes=frozenset(bare), empty_shapes=frozenset(empty)))
+    refused, unheard = frozenset(bare), frozenset(empty)
+    manners = replace(LIVE, refused_shapes=refused, empty_shapes=unheard, hides_bases=flat)
+    simulator = Simulator(manners=manners)
     try:
         port = await simulator.listen("127.0.0.1", 0)
         async with gateway_to(simulator, port, transport, **settings) as client:
@@ -229,6 +236,18 @@ async def test_m4_an_empty_turn_is_asked_again_in_the_other_shape(transport: str
         answer = await client.chat("sim: say hello", model="gpt-5.4-high", stream=stream)
         assert (answer.text, answer.finish) == ("hello", "stop")
         assert shapes(client) == ["base", "details"]
+
+
+async def test_m4_without_base_models_a_flat_id_is_never_asked_for_as_a_base_model(transport: str) -> None:
+    async with cursor(transport, flat=True) as client:
+        assert {"gpt-5.4-high", "default"} <= set(await rows(client))
+        for model in ("gpt-5.4-high", "composer-2.5", "default"):
+            assert (await client.chat("sim: say hello", model=model)).text == "hello"
+        assert shapes(client) == ["details"] * 3
+    async with cursor(transport, flat=True, bare=["details"]) as client:
+        for _ in range(2):
+            assert (await client.chat("sim: say hello", model="gpt-5.4-high")).text == "hello"
+        assert shapes(client) == ["details", "both", "both"]
 
 
 async def test_m4_what_nobody_answers_in_any_shape_is_an_empty_answer(transport: str) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Final, Protocol
 
-from ..core.errors import KEYS_PAGE, ErrorKind, GatewayError
+from ..core.errors import KEYS_PAGE, ErrorKind, GatewayError, gateway_stops
 from ..tasks import spawn
 from .account import Account
 from .renewal import Call, refusal, renew
@@ -168,7 +168,7 @@ class RenewedToken:
             renewal = self._renewal
             await asyncio.wait([renewal])  # unlike awaiting it, this does not cancel it when we are cancelled
             if renewal.cancelled():
-                raise GatewayError(ErrorKind.CANCELLED, "The gateway is stopping.")
+                raise gateway_stops()
         return self._verdict(refused)
 
     async def aclose(self) -> None:

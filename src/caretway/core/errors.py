@@ -135,6 +135,17 @@ class GatewayError(Exception):
         return GatewayError(self.kind, self.message, hint, self.param, self.code, repeatable=False)
 
 
+def gateway_stops() -> GatewayError:
+    """It ends, most often to be started again: then the same request is answered, results of tools included."""
+    return GatewayError(
+        ErrorKind.CANCELLED,
+        "The gateway is stopping.",
+        hint="Ask again when it runs again.",
+        retry_after=1.0,
+        repeatable=True,
+    )
+
+
 def bounded_wait(seconds: float) -> float | None:
     """Seconds to wait, as upstream gave them; None if they are not valid."""
     return min(seconds, LONGEST_WAIT_S) if seconds >= 0 else None  # not a number is not above 0 either

@@ -12,7 +12,7 @@ returns (see `core.turn.Source.listen`).
 import asyncio
 from collections.abc import Callable
 
-from .errors import ErrorKind, GatewayError
+from .errors import gateway_stops
 from .events import Event, ReasoningDelta, TextDelta, ToolCallDelta, ToolCallReady
 
 
@@ -140,4 +140,4 @@ class EventBuffer:
 
     def _last_word(self) -> Exception:
         failure, self._failure = self._failure, None
-        return failure or GatewayError(ErrorKind.CANCELLED, "The gateway is stopping.")
+        return failure or gateway_stops()

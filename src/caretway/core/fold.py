@@ -63,6 +63,8 @@ _AT_ONCE: Final = 64
 _PART_BYTES: Final = 256
 """The memory that a call, a note or a run of text takes beside its text."""
 _json: Final = msgspec.json.Encoder().encode
+_LINE_ENDS: Final = tuple((end.encode(), 6 - len(end.encode())) for end in "\u2028\u2029\u0085")
+"""What a stream escapes beyond JSON, and how much longer that makes it."""
 
 
 @dataclass(slots=True)
@@ -113,7 +115,7 @@ class Fold:
                     self.weight += _PART_BYTES
                 case ToolCallReady(id=call, name=name, arguments=arguments):
                     self._ready[call] = ToolCall(call, name, arguments)
-                    self.weight += len(name) + len(_json(arguments))
+                    self.weight += len(name) + _size(arguments)
                 case UsageReported(usage=usage):
                     self._usage = usage
                 case Note(value=value):
@@ -139,7 +141,7 @@ class Fold:
             self._words = []
             self._run.append(joined)
             if self._end is None:
-                self.weight += len(_json(joined))
+                self.weight += _size(joined)
 
     def _open(self, kind: type[Text] | type[Reasoning]) -> None:
         self._join()
@@ -175,6 +177,11 @@ class Fold:
             error=end.error if isinstance(end, TurnFailed) else None,
             parts=tuple(parts),
         )
+
+
+def _size(text: str) -> int:
+    data = _json(text)
+    return len(data) if text.isascii() else len(data) + sum(data.count(end) * more for end, more in _LINE_ENDS)
 
 
 def fold(events: Iterable[Event]) -> Reply:

@@ -7,11 +7,12 @@ nothing of sockets and of who will read the error.
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Final
 
-from ..core.errors import RETRYABLE, ErrorKind, GatewayError, bounded_wait, said
+from ..core.errors import RETRYABLE, ErrorKind, GatewayError, bounded_wait, gateway_stops, said
 from ..wire.errors import ConnectError, read_unary
 from .refusals import EMPTY_STREAM, VERSION_HINT, AskedRun, Refusal, call_hint, refusal_of
 
@@ -341,4 +342,4 @@ def unhandled(bug: Exception) -> GatewayError:
 
 
 def stopping() -> GatewayError:
-    return GatewayError(ErrorKind.CANCELLED, "the connection to Cursor is being closed: the gateway stops")
+    return replace(gateway_stops(), message="The connection to Cursor is being closed: the gateway stops.")

@@ -30,6 +30,8 @@ def comment(text: str) -> bytes:
 def one_line(data: bytes) -> bytes:
     """Events whose lines end for every client in the same place: what is in an event is JSON, where the other ends of
     lines can be escaped. ASCII stays as it is."""
+    if data.isascii():
+        return data
     for raw, escaped in _LINE_ENDS:
         if raw in data:
             data = data.replace(raw, escaped)

@@ -32,6 +32,8 @@ RETRY_S: Final = 10.0
 MAX_MEANT: Final = 256
 MAX_MEANT_CHARS: Final = 128
 """Names come from clients: the last so many are remembered, and none that is longer."""
+MAX_NAME_CHARS: Final = 1024
+"""No model's name is longer, its parameters included. It is told in a header and in the log."""
 AUTOMATIC_CHOICE: Final = ModelInfo("default", "Auto")
 """Every account has it; it can be asked for when the list itself cannot."""
 _NOTHING: Final = ModelTable({})
@@ -109,6 +111,8 @@ class ModelCatalogue:
         """The request with Cursor's id for its model, and with the parameters of one of its variants."""
         if not self._table.models:
             await self.models()
+        if len(request.model) > MAX_NAME_CHARS:
+            raise self._unknown(request.model, self._table.models)
         asked = request.model, request.effort, request.thinking
         fitted = self._fitted.get(asked)
         if fitted is None:

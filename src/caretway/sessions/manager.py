@@ -15,7 +15,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from ..core.errors import ErrorKind, GatewayError
+from ..core.errors import ErrorKind, GatewayError, gateway_stops
 from ..core.events import RunUsage
 from ..core.fold import Reply
 from ..core.recovery import Cause, Rung
@@ -201,7 +201,7 @@ class Sessions:
 
     async def _start(self, request: TurnRequest, model_request: TurnRequest, known: Continue | None = None) -> LiveTurn:
         if self._closing:
-            raise GatewayError(ErrorKind.CANCELLED, "The gateway is stopping.")
+            raise gateway_stops()
         given = self._results(model_request)
         for result in given:  # a client may repeat this request, too, and at once
             self._starting[result.call_id] = Parked.starting(request, given)

@@ -20,6 +20,8 @@ class Manners:
     # ---- models
     cursor_catalogue: bool = False
     """Lists slugs, base models and variants as Cursor does, and `thinking_details` for none of them."""
+    hides_bases: bool = False
+    """Neither list of base models is served: flat ids are all that a client can learn."""
     judges_model_shape: bool = False
     """A slug in `requested_model` alone is answered with an empty turn; the other three shapes are taken."""
     refused_shapes: frozenset[str] = frozenset()

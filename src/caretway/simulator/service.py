@@ -77,7 +77,7 @@ class Service:
         }
         for path, told in dashboard.CALLS.items():
             self._calls[path] = partial(self._dashboard, told)
-        if self._manners.cursor_catalogue:
+        if self._manners.cursor_catalogue and not self._manners.hides_bases:
             self._calls[paths.AVAILABLE_MODELS] = available_models
         self._pages: dict[tuple[str, str], Page] = {
             ("POST", paths.EXCHANGE_KEY): self._renewal(
@@ -104,6 +104,8 @@ class Service:
             ("POST", RESET): self._reset,
             ("POST", REVOKE): self._revoke,
         }
+        if self._manners.hides_bases:
+            del self._pages["GET", PUBLIC_MODELS]
 
     def accept(self, request: Request, exchange: SimExchange) -> Inlet:
         if request.path.startswith(TEAM_HOST):

@@ -19,3 +19,5 @@ class TextLimits:
 DEFAULT_TEXT_LIMITS = TextLimits()
 MAX_NAME_CHARS = 128
 """The longest name of a declared tool."""
+MAX_THOUGHTS = 1000
+"""How often one answer may think in tags; more of them are text. Each is an event, however short it is."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from .limits import MAX_NAME_CHARS
+from .limits import MAX_NAME_CHARS, MAX_THOUGHTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,7 @@ class Parser:
         self._state = _State.PROSE
         self._spoke = False
         """There was visible text."""
+        self._thoughts = 0
         self._rest = ""
         """What cannot be decided yet. Never longer than a tag."""
         self._raw: list[str] = []
@@ -135,7 +136,10 @@ class Parser:
     # ---- one step: from `at` to where the next one begins, or _MORE with the undecided rest kept
 
     def _prose(self, text: str, at: int, out: list[Piece]) -> int:
-        may_think = self._thinks_anywhere or not self._spoke
+        may_think = (self._thinks_anywhere or not self._spoke) and self._thoughts < MAX_THOUGHTS
+        if not may_think and not self._trigger:
+            self._say(text[at:], out)
+            return len(text)
         begin = at
         while (match := _TAG.search(text, begin)) is not None:
             tag, start = match[0], match.start()
@@ -150,6 +154,7 @@ class Parser:
                     self._say(text[at:start], out)
                     self._close = THINKING_TAGS[tag]
                     self._state = _State.THINKING
+                    self._thoughts += 1
                     return match.end()
             begin = match.end()
         held = max(_overlap(text, at, tag) for tag in (self._trigger, *(THINKING_TAGS if may_think else ())))

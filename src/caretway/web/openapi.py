@@ -37,6 +37,10 @@ def _either(*schemas: Schema) -> Schema:
     return {"anyOf": list(schemas)}
 
 
+_ANTHROPIC_DETAILS: Final = _object(
+    {"error_code": _TEXT, "should_retry": {"type": "boolean"}}, "error_code", "should_retry"
+)
+
 SCHEMAS: Final[Schema] = {
     "OpenAIError": _object(
         {
@@ -47,12 +51,14 @@ SCHEMAS: Final[Schema] = {
                     "code": {"type": ["string", "null"]},
                     "param": {"type": ["string", "null"]},
                     "status": {"type": "integer"},
+                    "should_retry": {"type": "boolean"},
                 },
                 "message",
                 "type",
                 "code",
                 "param",
                 "status",
+                "should_retry",
             )
         },
         "error",
@@ -61,7 +67,7 @@ SCHEMAS: Final[Schema] = {
         {
             "type": {"const": "error"},
             "error": _object(
-                {"type": _TEXT, "message": _TEXT, "details": _object({"error_code": _TEXT}, "error_code")},
+                {"type": _TEXT, "message": _TEXT, "details": _ANTHROPIC_DETAILS},
                 "type",
                 "message",
                 "details",

@@ -15,7 +15,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import Final
 
-from ..core.errors import ErrorKind, GatewayError
+from ..core.errors import ErrorKind, GatewayError, gateway_stops
 from ..tasks import spawn
 from .access import SEND_KEY
 from .exchange import HttpRequest
@@ -165,4 +165,4 @@ class TenantPerKey:
             if not opening.cancelled() and (error := opening.result()) is not None:
                 raise copy(error)
         if place.tenant is None:
-            raise GatewayError(ErrorKind.CANCELLED, "The gateway is stopping.")
+            raise gateway_stops()

@@ -164,3 +164,11 @@ def test_the_weight_is_at_least_what_is_kept(name: str) -> None:
     for _ in range(100):
         folding.add(events)
     assert folding.weight >= least * 30  # a few events behind
+
+
+@pytest.mark.parametrize("end", ["\u2028", "\u2029", "\u0085"])
+def test_ends_of_lines_weigh_what_a_stream_makes_of_them(end: str) -> None:
+    """JSON leaves them as they are; a stream escapes them, in six bytes each."""
+    folding = Fold()
+    folding.add([TextDelta(end)] * 1000)
+    assert folding.weight >= 6000

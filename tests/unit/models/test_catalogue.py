@@ -8,7 +8,7 @@ from msgspec import structs
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.request import Message, Role, Text, TurnRequest
 from caretway.core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Standing, Turn
-from caretway.models.catalogue import FRESH_S, MAX_MEANT, MAX_MEANT_CHARS, ModelCatalogue
+from caretway.models.catalogue import FRESH_S, MAX_MEANT, MAX_MEANT_CHARS, MAX_NAME_CHARS, ModelCatalogue
 from unit.models.cursor_list import BASES, SLUGS
 from unit.models.lists import LISTED
 
@@ -223,3 +223,16 @@ async def test_what_is_remembered_is_bounded() -> None:
         await desk.fit(asking(f"model-{number}"))
         await desk.fit(asking("x" * (MAX_MEANT_CHARS + number)))
     assert len(desk._fitted) == MAX_MEANT
+
+
+@pytest.mark.parametrize("down", [False, True], ids=["known list", "no list"])
+async def test_a_name_longer_than_any_is_refused(down: bool) -> None:
+    """It would be told in a header and in the log, and without a list it would go to Cursor."""
+    listing = Listing()
+    listing.down = down
+    desk = catalogue(listing)
+    assert (await desk.fit(asking("gpt-" + "4" * (MAX_NAME_CHARS - 4)))).model
+    with pytest.raises(GatewayError) as refused:
+        await desk.fit(asking("gpt-" + "4" * (MAX_NAME_CHARS - 3)))
+    assert (refused.value.kind, refused.value.param) == (ErrorKind.MODEL_UNKNOWN, "model")
+    assert len(str(refused.value)) < 500

@@ -295,5 +295,6 @@ async def test_closing_ends_every_turn_and_starts_none() -> None:
     failed = response.take()[-1]
     assert isinstance(failed, TurnFailed)
     assert failed.error.kind is ErrorKind.CANCELLED
-    with pytest.raises(GatewayError):
+    with pytest.raises(GatewayError) as refused:
         await house.sessions.open(ask(HI))
+    assert failed.error.may_repeat and refused.value.may_repeat  # whoever starts next answers it

@@ -3,6 +3,7 @@
 import pytest
 
 from caretway.core.events import Event, ReasoningDelta, TextDelta, ToolCallStarted, TurnEnded, TurnStarted
+from caretway.text_protocol.limits import MAX_THOUGHTS
 from caretway.text_protocol.think_tags import ThinkTags
 
 CASES = [
@@ -51,3 +52,16 @@ def test_what_is_held_back_comes_before_a_call() -> None:
     assert stage.feed(TextDelta("<thi")) == []
     call = ToolCallStarted("call_1", "look")
     assert stage.feed(call) == [TextDelta("<thi"), call]
+
+
+@pytest.mark.parametrize(("block", "thought"), [("<think>a</think>", "a"), ("<thinking></thinking>", "")])
+@pytest.mark.parametrize("size", [5, 16384])
+def test_thoughts_without_end_become_text(block: str, thought: str, size: int) -> None:
+    """What a slow client has not read yet is worked on in one go: an event for each tag would hold every stream."""
+    said = block * (MAX_THOUGHTS + 100)
+    stage, events = ThinkTags(), list[Event]()
+    for at in range(0, len(said), size):
+        delta = TextDelta(said[at : at + size])
+        events += [delta] if stage.spent else stage.feed(delta)
+    assert stage.spent
+    assert told(events) == (block * 100, thought * MAX_THOUGHTS)

@@ -2,10 +2,15 @@
 arguments that repeat what came before, and what of a call is still missing. Pure."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from google.protobuf.struct_pb2 import Value
+
+from .completion import completion
+
+_BROKEN: Final = "\ufffd"
+"""What a decoder makes of half a character."""
 
 
 def plain_value(value: Value) -> Any:
@@ -44,9 +49,25 @@ def grown(before: str, piece: str) -> str:
     """The text so far after one more piece of streamed arguments.
 
     Cursor sends all of the text each time; older servers sent only what was new. A piece that begins with what is
-    there is the whole text.
+    there is the whole text, also when that ended within a character. So is one that begins anew.
     """
-    return piece if piece.startswith(before) else before + piece
+    if piece.startswith(before):
+        return piece
+    if piece and before.endswith(_BROKEN) and piece.startswith(before.rstrip(_BROKEN)):
+        return piece
+    if piece.startswith("{") and before.endswith("}") and complete(before):
+        return piece
+    return before + piece
+
+
+def sure(draft: str) -> str:
+    """What of a text can be shown before the call is asked for. Not its end: the call may have more arguments than were
+    told. And nothing behind a character that was broken on the way."""
+    broken = draft.find(_BROKEN)
+    if broken >= 0:
+        return draft[:broken]
+    told = draft.rstrip()
+    return told[:-1] if told.endswith("}") else draft
 
 
 def spellings(draft: str, arguments: str) -> tuple[str, ...]:
@@ -55,12 +76,18 @@ def spellings(draft: str, arguments: str) -> tuple[str, ...]:
 
 
 def rest(streamed: str, whole: Sequence[str]) -> str | None:
-    """What is missing of the streamed text, by the first of the whole texts that goes on from it. "" when it is
-    complete and means the same. None: it cannot be completed."""
+    """What is missing of the streamed text: by the first of the whole texts that goes on from it, else by what the last
+    of them means. "" when it is complete and means the same. None: it cannot be completed."""
     for text in whole:
         if text.startswith(streamed):
             return text[len(streamed) :]
-    return "" if any(same_meaning(streamed, text) for text in whole) else None
+    try:
+        missing = completion(streamed, msgspec.json.decode(whole[-1]))
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    if missing is None and any(same_meaning(streamed, text) for text in whole):
+        return ""
+    return missing
 
 
 def complete(text: str) -> bool:

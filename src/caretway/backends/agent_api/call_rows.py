@@ -9,7 +9,7 @@ from ...builtin_tools.decisions import Convert
 from ...builtin_tools.execs import readdressed
 from ...core.events import Event
 from ...core.request import Image, ToolResult
-from .arguments import rest, same_meaning, spellings
+from .arguments import complete, rest, same_meaning, spellings
 from .echo import Diverged
 from .held_results import Held
 
@@ -34,6 +34,8 @@ class Call:
     """None: it runs on this side."""
     wire_ids: tuple[str, ...] = ()
     """All that the server calls it."""
+    own_id: bool = False
+    """On this attempt it was told of under an id of its own and another one."""
     state: CallState = CallState.WRITING
     arguments: str = ""
     begun: bool = False
@@ -93,6 +95,24 @@ def means(call: Call, name: str, arguments: str, draft: str) -> bool:
     if call.state is CallState.WRITING:
         return rest(call.streamed, spellings(draft, arguments)) is not None
     return same_meaning(call.arguments, arguments)
+
+
+def written_whole(call: Call) -> str:
+    """The model's own text of a call that goes on from what the client has; empty while it is not whole."""
+    for text in (call.draft, call.streamed + "}"):
+        if text.startswith(call.streamed) and complete(text):
+            return text
+    return ""
+
+
+def still_missing(call: Call) -> str:
+    """What the client has not got of the arguments of a call that is asked for. Raises Diverged."""
+    missing = rest(call.streamed, spellings(call.draft, call.arguments))
+    if missing is not None:
+        return missing
+    if not (told := written_whole(call)):
+        raise Diverged("the model went on with other arguments than it began with", in_call=True)
+    return told[len(call.streamed) :]
 
 
 def answered_again(call: Call, exec_id: int, convert: Convert | None) -> Sequence[bytes]:

@@ -17,8 +17,8 @@ from ...builtin_tools.execs import readdressed
 from ...core.errors import ErrorKind, GatewayError
 from ...core.events import Event, ToolCallDelta, ToolCallReady, ToolCallStarted
 from ...core.request import ToolResult
-from .arguments import complete, grown, rest, same_meaning, spellings
-from .call_rows import Asked, Call, CallState, Saved, answered_again, means, result_held
+from .arguments import grown, same_meaning, sure
+from .call_rows import Asked, Call, CallState, Saved, answered_again, means, result_held, still_missing, written_whole
 from .drafts import MAX_DRAFT_CHARS, MAX_ID_CHARS, Drafts
 from .echo import Diverged
 from .held_results import Held
@@ -79,7 +79,7 @@ class CallTable:
 
     def begin(self, ids: Sequence[str], name: str, convert: Convert) -> Sequence[Event]:
         """The server began to write a call: the client sees it grow."""
-        if self._drafts.knows(ids) or any(one in self._ids for one in ids):
+        if self._drafts.knows(ids) or self._told_of(ids) is not None:
             return ()
         if self.owed:
             first = self.owed[0]
@@ -97,7 +97,7 @@ class CallTable:
         return (ToolCallStarted(call.id, name),)
 
     def grow(self, ids: Sequence[str], piece: str) -> Sequence[Event]:
-        call = next((self._ids[one] for one in ids if one in self._ids), None)
+        call = self._told_of(ids)
         if call is None:
             if not self._drafts.grow(ids, piece):
                 raise _too_much(f"tool calls of more than {MAX_DRAFT_CHARS} characters")
@@ -105,11 +105,12 @@ class CallTable:
         if call.state is not CallState.WRITING or not piece:
             return ()
         call.draft = grown(call.draft, piece)
-        if not call.draft.startswith(call.streamed):
+        told = sure(call.draft)
+        if len(told) <= len(call.streamed) or not told.startswith(call.streamed):
             return ()  # the whole call will tell
-        more, call.streamed = call.draft[len(call.streamed) :], call.draft
+        more, call.streamed = told[len(call.streamed) :], told
         self._weigh(call)
-        return (ToolCallDelta(call.id, more),) if more else ()
+        return (ToolCallDelta(call.id, more),)
 
     def ask(
         self,
@@ -159,10 +160,9 @@ class CallTable:
 
     def taken(self, ids: Sequence[str]) -> None:
         """The server shows a call with its result: the next checkpoint holds it."""
-        for one in ids:
-            call = self._ids.get(one)
-            if call is not None and call.state is CallState.ANSWERED:
-                call.taken = True
+        call = self._told_of(ids)
+        if call is not None and call.state is CallState.ANSWERED:
+            call.taken = True
 
     @property
     def answered(self) -> bool:
@@ -201,7 +201,7 @@ class CallTable:
         for call in list(self._calls.values()):
             call.exec_id = None
             call.draft = ""
-            call.taken = False
+            call.taken = call.own_id = False
             if call.state is CallState.ANSWERED:
                 there = result_held(call, held)
                 if there or (there is None and call.saved is Saved.LIKELY):
@@ -254,10 +254,10 @@ class CallTable:
         """Some servers ask for the calls of a step one after the other, each after the result of the one before. So
         those that are written whole are taken as asked for. None: one is not whole."""
         written = [call for call in self._calls.values() if call.state is CallState.WRITING]
-        if not all(complete(call.streamed) for call in written):
+        if not all(written_whole(call) for call in written):
             return None
         for call in written:
-            call.state, call.arguments, call.early = CallState.ASKED, call.streamed, True
+            call.state, call.arguments, call.early = CallState.ASKED, written_whole(call), True
         self.writing = 0
         return [event for call in written for event in self._show(call)]
 
@@ -307,6 +307,14 @@ class CallTable:
 
     # ---- which call is it
 
+    def _told_of(self, ids: Sequence[str]) -> Call | None:
+        """By its own id, the first one. Another one may stand for several calls that have ids of their own."""
+        for one in ids:
+            call = self._ids.get(one)
+            if call is not None and (one == ids[0] or not call.own_id):
+                return call
+        return None
+
     def _asked_for(self, ids: Sequence[str], name: str, arguments: str, draft: str) -> Call | None:
         known = next((self._ids[one] for one in ids if one in self._ids), None)
         if (
@@ -351,6 +359,7 @@ class CallTable:
         return call
 
     def _bind(self, ids: Sequence[str], call: Call) -> None:
+        call.own_id = call.own_id or len(ids) > 1
         for one in ids:
             self._ids[one] = call
             if one not in call.wire_ids:
@@ -379,10 +388,8 @@ class CallTable:
         events: list[Event] = [] if call.begun else [ToolCallStarted(call.id, call.name)]
         call.begun = True
         if call.streamed:
-            missing = rest(call.streamed, spellings(call.draft, call.arguments))
-            if missing is None and not complete(call.streamed):
-                raise Diverged("the model went on with other arguments than it began with", in_call=True)
-            call.streamed += missing or ""
+            missing = still_missing(call)
+            call.streamed += missing
             call.arguments = call.streamed  # the model's own spelling: the client has it already
             if missing:
                 events.append(ToolCallDelta(call.id, missing))

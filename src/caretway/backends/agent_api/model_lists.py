@@ -139,11 +139,8 @@ def _rest(item: dict[str, Any]) -> ModelInfo:
 
 
 def joined(bases: Iterable[ModelInfo], flat: Iterable[ModelInfo]) -> list[ModelInfo]:
-    """One list of both. Without base models the flat ids are the models."""
-    found = list(bases)
-    if not found:
-        return [replace(model, flat=False) for model in flat]
-    return [*found, *flat]
+    """One list of both. Without base models the flat ids are the models, and stay flat: they are asked for as such."""
+    return [*bases, *flat]
 
 
 def _described(model: ModelInfo) -> ModelInfo:

@@ -41,6 +41,8 @@ def shapes_for(request: TurnRequest, known: ModelShape | None = None) -> tuple[M
     if not choice.slug:
         return _ONLY_BASE  # there is no other name for it
     usual = _LISTED if choice.listed else _UNLISTED
+    if known is ModelShape.BASE and not choice.listed:
+        known = None  # it worked for a model with a base id, which this one has not
     return usual if known is None or known is usual[0] else (known, usual[0])
 
 

@@ -2,7 +2,8 @@
 results moved to a user message, broken arguments kept as text. JSON roots or typed fields. Pure.
 
 Cursor refuses a whole run for one id of another maker, for a result whose call is not there, and for a picture where
-it expects none. The same id is always rewritten in the same way.
+it expects none. The same id is always rewritten in the same way. Makers of models refuse calls without a result and
+empty messages: the former get one that says so, the latter are left out.
 """
 
 import base64
@@ -22,6 +23,8 @@ _PLAIN_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 ORPHAN: Final = "[Result of an earlier tool call]"
 FAILED_ORPHAN: Final = "[Error of an earlier tool call]"
 PICTURES: Final = "[Pictures from the tool results above]"
+_NOTHING: Final = Text("")
+NO_RESULT: Final = "[No result: the call was given up]"
 
 
 def plain_id(call_id: str) -> str:
@@ -34,32 +37,46 @@ def plain_id(call_id: str) -> str:
 def sendable(history: Sequence[Message]) -> list[Message]:
     """The same history with ids, results and pictures as Cursor takes them. A message that is fine stays as it is."""
     made: list[Message] = []
-    called: set[str] = set()
+    called: dict[str, None] = {}  # and not answered yet
     told: list[Part] = []  # waits for the end of the results: nothing may come between those of one step
     for message in history:
-        if told and message.role is not Role.TOOL:
-            made.append(Message(Role.USER, tuple(told)))
-            told = []
+        if message.role is not Role.TOOL:
+            _end_step(made, called, told)
         parts = [_sendable(part, called, told) for part in message.parts]
         kept = tuple(part for part in parts if part is not None)
+        if not any(map(_says_something, kept)):
+            continue
         if len(kept) == len(parts) and all(map(_same, kept, message.parts)):
             made.append(message)
-        elif kept:
+        else:
             made.append(Message(message.role, kept))
+    _end_step(made, called, told)
+    return made
+
+
+def _end_step(made: list[Message], called: dict[str, None], told: list[Part]) -> None:
+    if called:
+        given_up = [ToolResult(plain_id(call), (Text(NO_RESULT),), is_error=True) for call in called]
+        made.append(Message(Role.TOOL, tuple(given_up)))
+        called.clear()
     if told:
         made.append(Message(Role.USER, tuple(told)))
-    return made
+        told.clear()
+
+
+def _says_something(part: Part) -> bool:
+    return not isinstance(part, Reasoning) and part != _NOTHING
 
 
 def _same(one: object, other: object) -> bool:
     return one is other
 
 
-def _sendable(part: Part, called: set[str], told: list[Part]) -> Part | None:
+def _sendable(part: Part, called: dict[str, None], told: list[Part]) -> Part | None:
     """None: it is told elsewhere."""
     match part:
         case ToolCall(id=call, name=name, arguments=arguments):
-            called.add(call)
+            called[call] = None
             return part if (plain := plain_id(call)) == call else ToolCall(plain, name, arguments)
         case ToolResult(call_id=call, content=content, is_error=failed):
             pictures = [one for one in content if isinstance(one, Image)]
@@ -67,7 +84,7 @@ def _sendable(part: Part, called: set[str], told: list[Part]) -> Part | None:
                 said = f"{FAILED_ORPHAN if failed else ORPHAN}\n{result_text(part)}"
                 told += [Text(f"\n\n{said}" if told else said), *pictures]
                 return None
-            called.discard(call)  # a second result of one call has no call either
+            del called[call]  # a second result of one call has no call either
             if pictures:
                 told += [Text(f"\n\n{PICTURES}" if told else PICTURES), *pictures]
             elif (plain := plain_id(call)) == call:

@@ -1,5 +1,5 @@
-"""A turn on the Agent API with its I/O: opens attempts, renews a refused token once, asks for the quota or for
-another host, tries simpler schemas, runs local jobs, lingers for blobs at the end; holds back a slow reader's stream.
+"""A turn on the Agent API with its I/O: opens attempts, renews a refused token once, asks for quota or another
+host, tries simpler schemas, runs local jobs, lingers for blobs at the end; a slow reader's stream waits (backpressure).
 
 Socket callbacks feed the conversation directly; in that same callback answers leave and the reader is told that there
 are events. When it does not take them and the buffer is full, only this turn's stream is held back.

@@ -1,7 +1,7 @@
 """Starts cursor-agent, and says why it cannot be started: no POSIX system, the gateway is stopping, the program is
 missing or not executable (and how to install it)."""
 
-from ...core.errors import ErrorKind, GatewayError
+from ...core.errors import ErrorKind, GatewayError, gateway_stops
 from ...processes import nursery
 from ...processes.child import CannotStart, Child, ChildSink, Command
 from ...processes.group import POSIX
@@ -19,7 +19,7 @@ class AgentNursery(nursery.Nursery):
         try:
             return await super().start(command, sink)
         except nursery.NurseryClosed as closed:
-            raise GatewayError(ErrorKind.CANCELLED, "The gateway is stopping.") from closed
+            raise gateway_stops() from closed
         except CannotStart as failure:
             raise GatewayError(
                 ErrorKind.UPSTREAM_DOWN,

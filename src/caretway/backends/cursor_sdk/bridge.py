@@ -19,7 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from ...core.errors import ErrorKind, GatewayError
+from ...core.errors import ErrorKind, GatewayError, gateway_stops
 from ...processes.group import signal_group
 from ...tasks import spawn
 from . import supervisor
@@ -147,7 +147,7 @@ class Bridges:
     async def lease(self, *, work: bool = True) -> SdkBridge:
         """A live bridge, started if there is none. Give it back with `release`. Only work keeps it from being idle."""
         if self._closed:
-            raise GatewayError(ErrorKind.CANCELLED, "The gateway is stopping.")
+            raise gateway_stops()
         if work and self._idle is not None:
             self._idle.cancel()
             self._idle = None

@@ -65,7 +65,7 @@ def encode_error(error: GatewayError) -> tuple[int, bytes]:
     message = str(error)
     if wire.prefix and wire.prefix not in message.lower():
         message = f"{wire.prefix}: {message}"
-    details: dict[str, object] = {"error_code": error.code or wire.code}
+    details: dict[str, object] = {"error_code": error.code or wire.code, "should_retry": error.may_repeat}
     if error.code == THREAD_UNSUPPORTED:
         details["unsupported"] = ["thread"]
     elif error.param is not None:

@@ -50,7 +50,8 @@ ERRORS: Final[dict[ErrorKind, ChatErrorRow]] = {
 
 
 def encode_error(error: GatewayError) -> tuple[int, bytes]:
-    """HTTP status and body. The same body is the last data frame of a stream that failed."""
+    """HTTP status and body. The same body is the last data frame of a stream that failed: there, no header can say
+    any more whether asking again helps."""
     wire = ERRORS[error.kind]
     body = {
         "message": str(error),
@@ -58,5 +59,6 @@ def encode_error(error: GatewayError) -> tuple[int, bytes]:
         "code": error.code or wire.code,
         "param": error.param,
         "status": wire.status,
+        "should_retry": error.may_repeat,
     }
     return wire.status, msgspec.json.encode({"error": body})

@@ -142,6 +142,7 @@ def failure(error: GatewayError) -> dict[str, object]:
         "message": str(error),
         "type": wire.type,
         "param": error.param,
+        "should_retry": error.may_repeat,
     }
 
 

@@ -116,8 +116,9 @@ def listed(count: int) -> pb.AgentServerMessage:
     return update(tool_requests_listed=pb.ToolRequestsListedUpdate(call_count=count))
 
 
-def partial(call: str, name: str, arguments: str) -> pb.AgentServerMessage:
-    shown = pb.ToolCall(mcp_tool_call=pb.McpToolCall(args=pb.McpArgs(tool_name=name)))
+def partial(call: str, name: str, arguments: str, *, inner: str = "") -> pb.AgentServerMessage:
+    """`call`: the id outside; `inner`: the one that the exec will use."""
+    shown = pb.ToolCall(mcp_tool_call=pb.McpToolCall(args=pb.McpArgs(tool_name=name, tool_call_id=inner)))
     return update(partial_tool_call=pb.PartialToolCallUpdate(call_id=call, tool_call=shown, args_text_delta=arguments))
 
 
@@ -133,8 +134,9 @@ def shell(exec_id: int, call: str, command: str) -> pb.AgentServerMessage:
     return pb.AgentServerMessage(exec_server_message=pb.ExecServerMessage(id=exec_id, shell_args=args))
 
 
-def completed(call: str) -> pb.AgentServerMessage:
-    return update(tool_call_completed=pb.ToolCallCompletedUpdate(call_id=call))
+def completed(call: str, *, inner: str = "") -> pb.AgentServerMessage:
+    shown = pb.ToolCall(mcp_tool_call=pb.McpToolCall(args=pb.McpArgs(tool_call_id=inner))) if inner else None
+    return update(tool_call_completed=pb.ToolCallCompletedUpdate(call_id=call, tool_call=shown))
 
 
 def checkpoint(*roots: bytes, used: int = 0) -> pb.AgentServerMessage:

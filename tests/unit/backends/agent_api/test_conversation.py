@@ -167,7 +167,8 @@ def test_arguments_are_streamed_in_the_models_own_spelling(pieces: list[str]) ->
     assert story.events()[1:] == [
         ToolCallStarted("c1", "a"),
         ToolCallDelta("c1", '{"n": 2,'),
-        ToolCallDelta("c1", ' "m": 1.0}'),
+        ToolCallDelta("c1", ' "m": 1.0'),
+        ToolCallDelta("c1", "}"),
         ToolCallReady("c1", "a", '{"n": 2, "m": 1.0}'),
     ]
 
@@ -286,6 +287,26 @@ def test_a_drop_without_checkpoint_repeats_the_action() -> None:
     assert "".join(e.text for e in story.events() if isinstance(e, TextDelta)) == "one two"
 
 
+@pytest.mark.parametrize("then", [False, True])
+def test_r10_a_conversation_is_not_kept_by_a_checkpoint_before_its_last(then: bool) -> None:
+    """One that is too large comes as an empty one. A new attempt may begin at the last good one, a later turn not: it
+    would not know what was said since. When a good one follows, all is well."""
+    story = Story()
+    too_large = pb.AgentServerMessage(conversation_checkpoint_update=pb.ConversationStateStructure())
+    story.hear(text("one"), checkpoint(b"good"), text(" two"), too_large)
+    story.said()
+    story.drop()
+    assert [said.run_request.conversation_state.root_prompt_messages_json for said in story.said()] == [[b"good"]]
+    story.hear(text(" two"), too_large)
+    if then:
+        story.hear(checkpoint(b"better"))
+    story.hear(ended(input_tokens=1, output_tokens=1))
+    assert story.conversation.ended
+    kept = story.conversation.snapshot("agent")
+    assert (kept is not None) is then
+    assert kept is None or b"better" in kept.state
+
+
 def test_another_story_after_a_drop_is_an_error() -> None:
     story = Story()
     story.hear(text("one "))
@@ -401,7 +422,8 @@ def test_a_call_that_was_cut_while_it_was_written_goes_on() -> None:
     story.hear(partial("d1", "a", "{}"), mcp(1, "d1", "a"), partial("d2", "b", '{"x": "o'))
     story.hear(partial("d2", "b", '{"x": "one"}'), mcp(2, "d2", "b", x="one"), listed(2))
     events = [event for event in story.events() if not isinstance(event, Recovered | UsageReported)]
-    assert events == [ToolCallDelta("c2", 'e"}'), ToolCallReady("c2", "b", '{"x": "one"}'), TurnPaused()]
+    assert events[:2] == [ToolCallDelta("c2", 'e"'), ToolCallDelta("c2", "}")]
+    assert events[2:] == [ToolCallReady("c2", "b", '{"x": "one"}'), TurnPaused()]
     story.said()
     story.conversation.submit([result("c1", "A"), result("c2", "B")], [], story.now)
     answers = [message.exec_client_message for message in story.said() if message.HasField("exec_client_message")]

@@ -31,6 +31,7 @@ LADDERS = [
     (ModelChoice(), DETAILS, (BASE,)),
     (ModelChoice(slug="m", listed=False), None, (DETAILS, BOTH)),
     (ModelChoice(slug="m", listed=False), BOTH, (BOTH, DETAILS)),
+    (ModelChoice(slug="m", listed=False), BASE, (DETAILS, BOTH)),
 ]
 
 

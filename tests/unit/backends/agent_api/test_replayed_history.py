@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from caretway.backends.agent_api.replayed_history import (
     FAILED_ORPHAN,
+    NO_RESULT,
     ORPHAN,
     PICTURES,
     plain_id,
@@ -36,6 +37,10 @@ def result(call: str, text: str = "found", *more: Image, failed: bool = False) -
     return Message(Role.TOOL, (ToolResult(call, (Text(text), *more), failed),))
 
 
+def gave_up(*ids: str) -> Message:
+    return Message(Role.TOOL, tuple(ToolResult(one, (Text(NO_RESULT),), is_error=True) for one in ids))
+
+
 ASKED, FOREIGN = user(Text("look")), "call_x|fc_y"
 HASHED = plain_id(FOREIGN)
 HISTORIES: list[tuple[str, list[Message], list[Message] | None]] = [
@@ -43,7 +48,22 @@ HISTORIES: list[tuple[str, list[Message], list[Message] | None]] = [
     ("foreign ids", [called(FOREIGN), result(FOREIGN)], [called(HASHED), result(HASHED)]),
     ("an empty id", [called(""), result("")], [called(plain_id("")), result(plain_id(""))]),
     ("no call", [ASKED, result("a")], [ASKED, user(Text(f"{ORPHAN}\nfound"))]),
-    ("a call that comes later", [result("a"), called("a")], [user(Text(f"{ORPHAN}\nfound")), called("a")]),
+    (
+        "a call that comes later",
+        [result("a"), called("a")],
+        [user(Text(f"{ORPHAN}\nfound")), called("a"), gave_up("a")],
+    ),
+    (
+        "a call that nobody answered",
+        [called("a", "b"), result("b"), ASKED],
+        [called("a", "b"), result("b"), gave_up("a"), ASKED],
+    ),
+    ("calls that nobody answered", [called("a", FOREIGN), ASKED], [called("a", HASHED), gave_up("a", HASHED), ASKED]),
+    (
+        "an answer that comes too late",
+        [called("a"), ASKED, result("a"), ASKED],
+        [called("a"), gave_up("a"), ASKED, user(Text(f"{ORPHAN}\nfound")), ASKED],
+    ),
     ("an error", [result("a", failed=True)], [user(Text(f"{FAILED_ORPHAN}\nfound"))]),
     (
         "told twice",
@@ -66,7 +86,8 @@ HISTORIES: list[tuple[str, list[Message], list[Message] | None]] = [
         [called("a", "b"), result("a", "one"), result("b"), user(Text(PICTURES), PICTURE)],
     ),
     ("a picture without its call", [result("a", "x", PICTURE)], [user(Text(f"{ORPHAN}\nx"), PICTURE)]),
-    ("a message of nothing", [user()], None),
+    ("a message of nothing", [ASKED, user(), user(Text(""))], [ASKED]),
+    ("thoughts alone", [ASKED, Message(Role.ASSISTANT, (Reasoning("hm"),)), ASKED], [ASKED, ASKED]),
 ]
 
 
@@ -102,6 +123,10 @@ def test_any_history_is_taken(history: list[Message]) -> None:
     made = sendable(history)
     assert judge_roots(root_messages(made), "gpt-5.4", own=False, manners=LIVE) is None
     typed_history(made)
+    calls = [part.id for one in made for part in one.parts if isinstance(part, ToolCall)]
+    results = [part.call_id for one in made for part in one.parts if isinstance(part, ToolResult)]
+    assert set(calls) == set(results), "every call has its result"
+    assert all(msgspec.json.decode(root)["content"] for root in root_messages(made)), "no message is empty"
     pictures = [part for one in made for part in one.parts if isinstance(part, Image)]
     assert len(pictures) == str(history).count("image/png"), "none is lost, none is told twice"
 

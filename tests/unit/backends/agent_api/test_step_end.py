@@ -135,6 +135,39 @@ def test_late_siblings_of_a_client_that_takes_one_call_at_a_time() -> None:
         answer(told, call)
 
 
+def test_r26_all_late_siblings_are_asked_for_together_and_answered_once() -> None:
+    told = story()
+    told.hear(mcp(1, "a", "read"))
+    assert pass_time(told, 3)
+    told.events()
+    told.now += 3
+    told.hear(mcp(2, "b", "read", key="b"), mcp(3, "c", "read", key="c"))
+    told.hear(mcp(3, "c", "read", key="c"))  # once more: it is the same
+    answer(told, "a")
+    assert calls_of(told) == ["b", "c"]
+    assert pass_time(told, 1)
+    answer(told, "b", "c")
+    assert calls_of(told) == []
+    answers = [message.exec_client_message.id for message in told.said() if message.HasField("exec_client_message")]
+    assert answers == [1, 2, 3]
+
+
+def test_r26_a_call_that_waited_when_the_connection_broke_is_asked_for_once() -> None:
+    """The client takes one call at a time and has half of the first; the second waits. Both come again."""
+    told = story(parallel=False)
+    told.hear(partial("a", "read", '{"key": "o'), mcp(2, "b", "read", key="two"))
+    assert calls_of(told) == []
+    told.drop()
+    told.hear(partial("a2", "read", '{"key": "one"}'), mcp(1, "a2", "read", key="one"), mcp(2, "b2", "read", key="two"))
+    assert calls_of(told) == ["a"]
+    answer(told, "a")
+    assert calls_of(told) == ["b2"]
+    answer(told, "b2")
+    assert calls_of(told) == []
+    answers = [message.exec_client_message.id for message in told.said() if message.HasField("exec_client_message")]
+    assert answers == [1, 2]
+
+
 def test_words_after_a_closed_step_belong_to_the_next_response() -> None:
     told = story()
     told.hear(mcp(1, "a", "read"))

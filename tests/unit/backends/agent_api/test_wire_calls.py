@@ -1,9 +1,12 @@
-"""Which offered tool a call means."""
+"""Which offered tool a call means, and which call a message tells of."""
 
 import pytest
 
-from caretway.backends.agent_api.wire_calls import client_name
+from caretway.backends.agent_api.wire_calls import client_name, wire_ids
+from caretway.core.events import ToolCallReady
 from caretway.wire.messages import pb
+
+from .stories import Story, mcp, partial
 
 OFFERED = frozenset({"look", "mcp_caretway_odd", "a-b"})
 
@@ -29,3 +32,48 @@ OFFERED = frozenset({"look", "mcp_caretway_odd", "a-b"})
 )
 def test_names(tool_name: str, name: str, meant: str) -> None:
     assert client_name(pb.McpArgs(tool_name=tool_name, name=name), OFFERED) == meant
+
+
+@pytest.mark.parametrize(
+    ("inner", "beside", "envelope", "ids"),
+    [
+        ("inner", "", "envelope", ("inner", "envelope")),
+        ("inner", "beside", "envelope", ("inner", "beside", "envelope")),
+        ("", "", "envelope", ("envelope",)),
+        ("same", "same", "same", ("same",)),
+        ("inner", "", "", ("inner",)),
+        ("", "", "", ()),
+    ],
+)
+def test_the_inner_id_comes_first(inner: str, beside: str, envelope: str, ids: tuple[str, ...]) -> None:
+    """It is the one by which the call is asked for."""
+    call = pb.ToolCall(mcp_tool_call=pb.McpToolCall(args=pb.McpArgs(tool_call_id=inner)))
+    if beside:
+        call.tool_call_id = beside
+    assert wire_ids(call, envelope) == ids
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [pytest.param("e1", "e2", id="one each"), pytest.param("e", "e", id="the same"), pytest.param("", "", id="none")],
+)
+def test_r2_calls_are_told_apart_by_their_inner_ids(first: str, second: str) -> None:
+    """Both begin alike, whatever stands outside, and the later one is asked for first."""
+    story = Story("look")
+    for text in ('{"key": "', '{"key": "a'):
+        story.hear(partial(first, "look", text, inner="i1"))
+    story.hear(partial(second, "look", '{"key": "', inner="i2"))
+    story.hear(mcp(2, "i2", "look", key="ab"), mcp(1, "i1", "look", key="ac"))
+    ready = [event for event in story.events() if isinstance(event, ToolCallReady)]
+    assert ready == [
+        ToolCallReady("i2", "look", '{"key": "ab"}'),
+        ToolCallReady("i1", "look", '{"key": "ac"}'),
+    ]
+
+
+def test_r2_a_call_that_began_without_its_inner_id_is_the_same_call() -> None:
+    story = Story("look")
+    story.hear(partial("e", "look", '{"key": '), partial("e", "look", '{"key": "a"', inner="i"))
+    story.hear(partial("e", "look", '{"key": "a"}'), mcp(1, "i", "look", key="a"))
+    ready = [event for event in story.events() if isinstance(event, ToolCallReady)]
+    assert ready == [ToolCallReady("e", "look", '{"key": "a"}')]

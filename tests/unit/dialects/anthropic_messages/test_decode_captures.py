@@ -138,7 +138,11 @@ def test_a_thread_is_refused_in_the_words_the_sdk_understands(path: Path) -> Non
     status, answer = ANTHROPIC_MESSAGES.error(refused.value)
     error = msgspec.json.decode(answer)["error"]
     assert (status, error["type"]) == (400, "invalid_request_error")
-    assert error["details"] == {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
+    assert error["details"] == {
+        "error_code": "thread_unsupported_request",
+        "should_retry": False,
+        "unsupported": ["thread"],
+    }
 
 
 def test_claude_code() -> None:

@@ -301,7 +301,11 @@ def test_a_failure_is_the_last_event() -> None:
     payloads = frames(encoder.feed([TurnStarted(), TextDelta("par"), failed]))
     assert payloads[-1] == {
         "type": "error",
-        "error": {"type": "overloaded_error", "message": "Too much. Wait.", "details": {"error_code": "overloaded"}},
+        "error": {
+            "type": "overloaded_error",
+            "message": "Too much. Wait.",
+            "details": {"error_code": "overloaded", "should_retry": True},
+        },
     }
     assert encoder.feed([TextDelta("late"), TurnEnded()]) == b""
 

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from caretway.core.errors import ErrorKind, GatewayError, bad_request
+from caretway.core.errors import RETRYABLE, ErrorKind, GatewayError, bad_request
 from caretway.dialects.anthropic_messages import ANTHROPIC_MESSAGES
 from caretway.dialects.anthropic_messages.errors import ERRORS
 
@@ -39,6 +39,7 @@ def test_body(kind: ErrorKind) -> None:
     assert body.keys() == {"type", "error"}
     assert body["type"] == "error"
     assert body["error"].keys() == {"type", "message", "details"}
+    assert body["error"]["details"]["should_retry"] is (kind in RETRYABLE)
     assert body["error"]["message"].endswith("What happened. What to type.")
     assert 400 <= status < 600
     if kind in DOCUMENTED:
@@ -60,4 +61,8 @@ def test_the_words_by_which_claude_code_knows_it(message: str, expected: str) ->
 def test_an_exact_code_and_the_field_are_in_the_details() -> None:
     _, answer = ANTHROPIC_MESSAGES.error(bad_request("No.", param="messages[2].content", code="invalid_value"))
     error = msgspec.json.decode(answer)["error"]
-    assert error["details"] == {"error_code": "invalid_value", "param": "messages[2].content"}
+    assert error["details"] == {
+        "error_code": "invalid_value",
+        "should_retry": False,
+        "param": "messages[2].content",
+    }

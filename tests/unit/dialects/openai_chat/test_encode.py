@@ -298,6 +298,7 @@ def test_failure_before_and_after_text() -> None:
             "code": "insufficient_quota",
             "param": None,
             "status": 402,
+            "should_retry": False,
         }
     }
     _, text, last = frames(stream([TurnStarted(), TextDelta("PART"), failed]))

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from caretway.core.errors import ErrorKind, GatewayError, bad_request
+from caretway.core.errors import RETRYABLE, ErrorKind, GatewayError, bad_request
 from caretway.dialects.openai_chat import OPENAI_CHAT
 from caretway.dialects.openai_chat.errors import ERRORS
 
@@ -32,9 +32,10 @@ def test_every_kind_has_a_row() -> None:
 def test_body(kind: ErrorKind) -> None:
     status, body = OPENAI_CHAT.error(GatewayError(kind, "What happened.", hint="What to type."))
     error = msgspec.json.decode(body)["error"]
-    assert set(error) == {"message", "type", "code", "param", "status"}
+    assert set(error) == {"message", "type", "code", "param", "status", "should_retry"}
     assert error["message"] == "What happened. What to type."
     assert error["status"] == status
+    assert error["should_retry"] is (kind in RETRYABLE)
     assert 400 <= status < 600
     if kind in DOCUMENTED:
         assert (status, error["type"], error["code"]) == DOCUMENTED[kind]

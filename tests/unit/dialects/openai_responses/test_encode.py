@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from caretway.core.errors import ErrorKind, GatewayError
+from caretway.core.errors import RETRYABLE, ErrorKind, GatewayError
 from caretway.core.events import TextDelta, TurnEnded, TurnFailed, TurnStarted
 from caretway.core.fold import Reply, fold
 from caretway.core.order import EventOrder
@@ -245,6 +245,7 @@ def test_every_kind_of_failure_has_a_code() -> None:
         failed = frames(stream([TurnStarted(), TurnFailed(GatewayError(kind, "x"))]))[-1]["response"]["error"]
         assert failed["code"]
         assert failed["message"] == "x"
+        assert failed["should_retry"] is (kind in RETRYABLE)
 
 
 # ---- beside the items
