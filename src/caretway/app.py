@@ -15,7 +15,7 @@ from pathlib import Path
 
 from . import server_factory
 from .backend_factory import build_backend, holder, passes, without_credentials
-from .config import Settings, process_environment, process_home
+from .config import Settings, hosts, process_environment, process_home
 from .config.data_dir import close_data_dir
 from .core.request import SessionMode, TurnRequest
 from .core.turn import Backend
@@ -38,6 +38,7 @@ from .stages.stop_sequences import stop_sequences
 from .text_protocol.think_tags import think_tags
 from .text_protocol.thinking import thinking
 from .text_protocol.tool_strict import demand_tools
+from .transport_factory import dialler
 from .web.access import Access, is_key
 from .web.answer import Pace
 from .web.application import Application
@@ -56,7 +57,8 @@ def _strictly(prepare: Callable[[TurnRequest], TurnRequest]) -> Callable[[TurnRe
 def _images(settings: Settings) -> ImageFetcher | None:
     if settings.fetch_images == "off":
         return None
-    return ImageFetcher(settings.fetch_images, settings.fetch_images_timeout, settings.fetch_images_bytes)
+    scope, timeout, size = settings.fetch_images, settings.fetch_images_timeout, settings.fetch_images_bytes
+    return ImageFetcher(scope, timeout, size, dialler(settings))
 
 
 def mcp_bridge(settings: Settings, only: str = "") -> McpBridge | None:
@@ -158,7 +160,7 @@ class Gateway:
                 max_parked=settings.max_parked,
                 disconnect_grace=settings.disconnect_grace,
                 max_answer_bytes=settings.max_answer_bytes,
-                scope=f"{backend.name} {settings.agent_url} {holder(settings).identity}",
+                scope=f"{backend.name} {hosts(settings).api} {holder(settings).identity}",
             ),
             store=self._store,
             guard=guard,

@@ -18,41 +18,49 @@ from . import __version__
 from .auth.account import Account
 from .auth.renewal import Call
 from .auth.store import SignIns, SignInShelf, StoredKey, open_sign_ins
-from .auth.token_lifetime import subject
-from .auth.tokens import FixedToken, NoToken, RenewedToken, exchanged_key
+from .auth.token_lifetime import issued_at, subject
+from .auth.tokens import FixedToken, NoToken, RenewedToken, exchanged_key, token_of_settings
 from .backends.agent_api.backend import AgentBackend, AgentSetup
 from .backends.agent_api.compose import RunContext
 from .backends.agent_api.model_lists import REST_PATH, BaseSource, rest_models
 from .backends.agent_api.turn_clock import ConversationLimits
 from .backends.cursor_cli.program import find_program, named_program
 from .builtin_tools.policy import LocalSetup, tool_policy
-from .config import Settings, process_environment
+from .config import Settings, hosts, process_environment
 from .config.data_dir import close_data_dir
 from .core.errors import ErrorKind, GatewayError
 from .core.turn import Backend, Standing
 from .cursor_transport.auto_transport import AutoTransport, open_transport
 from .cursor_transport.dial import socket_dial
 from .cursor_transport.identity import Identity, TokenSource
-from .cursor_transport.limits import TransportLimits
 from .cursor_transport.ports import Transport, UnaryResponse
+from .cursor_transport.proxies import child_environment
 from .cursor_transport.tracing import TracingTransport
 from .known_secrets import open_trace, secrets_in
 from .observe.redact import Redactor
 from .tasks import spawn
 from .text_protocol.backend import TextToolBackend
+from .transport_factory import dialler, open_api, open_runs, transport_limits
 from .web.access import SEND_KEY
 
 REST_URL: Final = "https://api.cursor.com"
+Around = Callable[[Transport], Transport]
+"""Puts something between a backend and its transport, to see what passes."""
 
 
-def _agent(settings: Settings, stack: AsyncExitStack) -> Backend:
-    transport, tokens = _reach(settings, stack)
+def _agent(settings: Settings, stack: AsyncExitStack, around: Around | None = None) -> Backend:
+    runs = open_runs(settings)
+    transport = _traced(runs, settings, stack)
+    if around is not None:
+        transport = around(transport)
+    tokens = _tokens(settings, transport)
     return AgentBackend(
         _setup(settings, "agent", "unofficial"),
         transport,
         tokens,
         time.time,
         _public_list(settings, transport, tokens, stack),
+        runs,
     )
 
 
@@ -62,9 +70,7 @@ def _simulator(settings: Settings, stack: AsyncExitStack) -> Backend:
 
     simulator = Simulator(manners=LIVE_AT_ONCE)
     stack.push_async_callback(simulator.aclose)
-    carrier = AutoTransport(
-        socket_dial(simulator.connect), settings.agent_transport, limits=_transport_limits(settings)
-    )
+    carrier = AutoTransport(socket_dial(simulator.connect), settings.agent_transport, limits=transport_limits(settings))
     transport = _traced(carrier, settings, stack)
     tokens = FixedToken("simulated")
     return AgentBackend(
@@ -101,12 +107,12 @@ def _sdk(settings: Settings, stack: AsyncExitStack) -> Backend:
             api_key=(
                 FixedToken(settings.api_key).token
                 if settings.api_key
-                else StoredKey(sign_ins(settings), settings.agent_url)
+                else StoredKey(sign_ins(settings), hosts(settings).api)
             ),
             bridge=BridgeSetup(
                 layout=layout,
-                environment=process_environment(),
-                backend_url=settings.agent_url if settings.origin("agent_url") != "default" else None,
+                environment=child_environment(process_environment(), settings.proxy or ""),
+                backend_url=hosts(settings).api if hosts(settings).stand_in else None,
                 ca_file=str(settings.agent_ca) if settings.agent_ca else None,
                 start_timeout=settings.sdk_start_timeout,
                 memory_limit=settings.sdk_memory_limit,
@@ -141,7 +147,7 @@ def _cli(settings: Settings, stack: AsyncExitStack) -> Backend:
     return CursorCliBackend(
         CliSetup(
             program=named_program(settings.agent_bin),
-            environment=process_environment(),
+            environment=child_environment(process_environment(), settings.proxy or ""),
             data_dir=settings.data_dir.absolute(),
             version=__version__,
             transport=settings.cli_transport,
@@ -173,7 +179,8 @@ def _legacy_chat(settings: Settings, stack: AsyncExitStack) -> Backend:
     from .backends.legacy_chat.backend import LegacyChatBackend
     from .backends.legacy_chat.turn import ChatLimits
 
-    transport, tokens = _reach(settings, stack)
+    transport = _traced(open_api(settings), settings, stack)
+    tokens = _tokens(settings, transport)
     setup = _setup(settings, LegacyChatBackend.name, LegacyChatBackend.standing)
     return LegacyChatBackend(
         AgentBackend(setup, transport, tokens, time.time),
@@ -206,9 +213,9 @@ def choose_backend(settings: Settings) -> str:
         return settings.backend
     if settings.api_key and not settings.access_token and _sdk_installed() and sys.platform != "win32":
         return "sdk"
-    if settings.api_key or settings.access_token or settings.origin("agent_url") != "default":
+    if settings.api_key or settings.access_token or hosts(settings).stand_in:
         return "agent"
-    if sign_ins(settings).find(settings.agent_url) is not None:
+    if sign_ins(settings).find(hosts(settings).api) is not None:
         return "agent"
     if settings.agent_bin or find_program("", process_environment()) is not None:
         return "cli"
@@ -235,36 +242,22 @@ def without_credentials(settings: Settings) -> Settings:
     return replace(settings, api_key=None, access_token=None, local_tools=local_tools)
 
 
-def build_backend(settings: Settings, stack: AsyncExitStack) -> Backend:
-    backend = BACKENDS[choose_backend(settings)](settings, stack)
+def build_backend(settings: Settings, stack: AsyncExitStack, around: Around | None = None) -> Backend:
+    """`around` is for the backend `agent`; others have no transport of ours."""
+    name = choose_backend(settings)
+    backend = _agent(settings, stack, around) if name == "agent" else BACKENDS[name](settings, stack)
     if backend.abilities.client_tools == "text":
         return TextToolBackend(backend, style=settings.prompt_style, base_models=settings.models)
     return backend
 
 
 @asynccontextmanager
-async def open_backend(settings: Settings) -> AsyncIterator[Backend]:
+async def open_backend(settings: Settings, around: Around | None = None) -> AsyncIterator[Backend]:
     """The backend alone, without a server."""
     async with AsyncExitStack() as stack:
-        backend = build_backend(settings, stack)
+        backend = build_backend(settings, stack, around)
         stack.push_async_callback(backend.aclose)
         yield backend
-
-
-def _reach(settings: Settings, stack: AsyncExitStack) -> tuple[Transport, TokenSource]:
-    """The Agent API's address, and who uses it."""
-    transport = _traced(_transport(settings), settings, stack)
-    return transport, _tokens(settings, transport)
-
-
-def _transport(settings: Settings) -> Transport:
-    return open_transport(
-        settings.agent_url,
-        mode=settings.agent_transport,
-        ca_file=str(settings.agent_ca) if settings.agent_ca else None,
-        connect_timeout_s=settings.connect_timeout,
-        limits=_transport_limits(settings),
-    )
 
 
 def _traced(transport: Transport, settings: Settings, stack: AsyncExitStack) -> Transport:
@@ -272,20 +265,17 @@ def _traced(transport: Transport, settings: Settings, stack: AsyncExitStack) -> 
     return transport if trace is None else TracingTransport(transport, trace)
 
 
-def _transport_limits(settings: Settings) -> TransportLimits:
-    return TransportLimits(
-        call_timeout_s=settings.call_timeout, max_frame_bytes=settings.max_frame_bytes, gather_s=settings.gather
-    )
+def client_version(settings: Settings) -> str:
+    return settings.agent_client_version or f"caretway-{__version__}"
 
 
 def _setup(settings: Settings, name: str, standing: Standing) -> AgentSetup:
-    version = settings.agent_client_version or f"caretway-{__version__}"
     return AgentSetup(
         name=name,
         standing=standing,
         identity=Identity(
             client_type=settings.agent_client_type,
-            client_version=version,
+            client_version=client_version(settings),
             ghost_mode=settings.agent_ghost_mode,
             time_zone=settings.agent_timezone,
             checksum=settings.agent_checksum,
@@ -333,12 +323,12 @@ def _public_list(
     settings: Settings, transport: Transport, tokens: TokenSource, stack: AsyncExitStack
 ) -> BaseSource | None:
     """The REST list has a host of its own (except on a simulator) and accepts only an API key."""
-    if settings.origin("agent_url") != "default":
+    if hosts(settings).stand_in:
         return _rest_list(transport, tokens)
     key = holder(settings).api_key
     if not key:
         return None
-    rest = open_transport(REST_URL, connect_timeout_s=settings.connect_timeout, limits=_transport_limits(settings))
+    rest = open_transport(REST_URL, dialler(settings), limits=transport_limits(settings))
     stack.push_async_callback(rest.aclose)
     return _rest_list(rest, FixedToken(key))
 
@@ -354,14 +344,14 @@ def _tokens(settings: Settings, transport: Transport) -> TokenSource:
     """Credentials in the settings win over the stored sign-in. The sign-in is read whenever a token is needed, so
     `caretway login` helps a gateway that is already running."""
     if settings.access_token:
-        return FixedToken(settings.access_token)
+        return token_of_settings(settings.access_token, settings.origin("access_token"))
     if passes(settings):
         if not settings.api_key:
             return NoToken("Here every client brings its own Cursor API key.", SEND_KEY)
         return exchanged_key(settings.api_key, _call(transport), time.time, hint=SEND_KEY)
     if settings.api_key:
         return exchanged_key(settings.api_key, _call(transport), time.time)
-    return RenewedToken(SignInShelf(sign_ins(settings), settings.agent_url), _call(transport), time.time)
+    return RenewedToken(SignInShelf(sign_ins(settings), hosts(settings).api), _call(transport), time.time)
 
 
 def sign_ins(settings: Settings) -> SignIns:
@@ -372,10 +362,10 @@ def sign_ins(settings: Settings) -> SignIns:
 def holder(settings: Settings) -> Account:
     """The account that the settings select, as far as known without asking Cursor."""
     if settings.access_token:
-        return Account(settings.access_token)
+        return Account(settings.access_token, received_at=issued_at(settings.access_token))
     if settings.api_key or passes(settings):
         return Account(api_key=settings.api_key or "")
-    return sign_ins(settings).find(settings.agent_url) or Account()
+    return sign_ins(settings).find(hosts(settings).api) or Account()
 
 
 def _call(transport: Transport) -> Call:
@@ -389,7 +379,7 @@ def _call(transport: Transport) -> Call:
 @asynccontextmanager
 async def open_call(settings: Settings) -> AsyncIterator[Call]:
     """HTTP calls for the sign-in, without a backend."""
-    transport = _transport(settings)
+    transport = open_api(settings)
     try:
         yield _call(transport)
     finally:

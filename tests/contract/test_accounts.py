@@ -10,7 +10,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import AsyncIterator
-from contextlib import ExitStack
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 import httpx
@@ -26,6 +26,7 @@ from caretway.backend_factory import choose_backend, open_call, sign_ins
 from caretway.config import Settings
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.simulator import Simulator
+from caretway.simulator.manners import CLASSIC, Manners
 from contract.gateways import CHAT
 from contract.test_commands import ADDRESS, caretway, read_until
 
@@ -35,9 +36,9 @@ ASK = {"model": "sim-auto", "messages": [{"role": "user", "content": "sim: say f
 class Cursor:
     """A simulator on a socket, with a clock that is moved by hand."""
 
-    def __init__(self) -> None:
+    def __init__(self, manners: Manners = CLASSIC) -> None:
         self.now = 1_800_000_000.0
-        self.simulator = Simulator(clock=lambda: self.now)
+        self.simulator = Simulator(clock=lambda: self.now, manners=manners)
         self.url = ""
         self.call: Call
 
@@ -54,15 +55,21 @@ class Cursor:
         return Settings(**{"port": 0, "agent_url": self.url, "data_dir": data_dir, **more})  # type: ignore[arg-type]  # a table of settings
 
 
-@pytest.fixture
-async def cursor(tmp_path: Path) -> AsyncIterator[Cursor]:
-    there = Cursor()
+@asynccontextmanager
+async def cursor_with(manners: Manners, tmp_path: Path) -> AsyncIterator[Cursor]:
+    there = Cursor(manners)
     there.url = f"http://127.0.0.1:{await there.simulator.listen('127.0.0.1', 0)}"
     try:
         async with open_call(there.settings(tmp_path)) as there.call:
             yield there
     finally:
         await there.simulator.aclose()
+
+
+@pytest.fixture
+async def cursor(tmp_path: Path) -> AsyncIterator[Cursor]:
+    async with cursor_with(CLASSIC, tmp_path) as there:
+        yield there
 
 
 async def no_sleep(_: float) -> None:
@@ -133,7 +140,7 @@ KEPT = [
 async def test_other_ways_to_sign_in(
     cursor: Cursor, tmp_path: Path, flags: tuple[str, ...], typed: str, code: int, said: str
 ) -> None:
-    done = await asyncio.to_thread(_command, tmp_path, typed, "login", *flags, "--agent-url", cursor.url)
+    done = await asyncio.to_thread(run_command, tmp_path, typed, "login", *flags, "--agent-url", cursor.url)
     assert done.returncode == code and said in done.stdout + done.stderr
     assert "Traceback" not in done.stderr and (not typed.strip() or typed.strip() not in done.stdout + done.stderr)
 
@@ -142,14 +149,14 @@ async def test_what_cursor_agent_keeps_is_taken_over(cursor: Cursor, tmp_path: P
     theirs = tmp_path / ".config" / "cursor" / "auth.json"
     theirs.parent.mkdir(parents=True)
     theirs.write_text(json.dumps({"refreshToken": "r-1", "apiKey": "k-1"}))
-    done = await asyncio.to_thread(_command, tmp_path, "", "login", "--import", "--agent-url", cursor.url)
+    done = await asyncio.to_thread(run_command, tmp_path, "", "login", "--import", "--agent-url", cursor.url)
     assert (done.returncode, done.stderr) == (0, f"caretway: copying the sign-in from {theirs}\n")
     kept = tmp_path / ".local" / "share" / "caretway" / "auth" / "accounts.json"
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     assert json.loads(kept.read_text())["accounts"][cursor.url]["api_key"] == "k-1"
 
 
-def _command(home: Path, typed: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run_command(home: Path, typed: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "caretway", *arguments],
         input=typed,
@@ -175,9 +182,9 @@ async def test_cursor_agent_signs_in_by_itself(tmp_path: Path) -> None:
     program.write_text('#!/bin/sh\necho "asked to $1"\nexit 3\n')
     program.chmod(0o755)
     ask = ("login", "--backend", "cli", "--agent-bin")
-    done = await asyncio.to_thread(_command, tmp_path, "", *ask, str(program))
+    done = await asyncio.to_thread(run_command, tmp_path, "", *ask, str(program))
     assert (done.returncode, done.stdout) == (3, "asked to login\n")
-    none = await asyncio.to_thread(_command, tmp_path, "", *ask, str(tmp_path / "absent"))
+    none = await asyncio.to_thread(run_command, tmp_path, "", *ask, str(tmp_path / "absent"))
     assert none.returncode == 1 and "no cursor-agent program" in none.stderr
 
 
@@ -289,18 +296,20 @@ async def test_four_processes_renew_once(tmp_path: Path) -> None:
 
 async def test_doctor_says_what_is_wrong_and_what_to_type(cursor: Cursor, tmp_path: Path) -> None:
     ask = ("doctor", "--json", "--port", "0", "--agent-url", cursor.url)
-    ill = await asyncio.to_thread(_command, tmp_path, "", *ask)
+    ill = await asyncio.to_thread(run_command, tmp_path, "", *ask)
     found = {one["name"]: one for one in json.loads(ill.stdout)}
     assert ill.returncode == 1 and not found["account"]["ok"] and "caretway login" in found["account"]["hint"]
     sign_ins(cursor.settings(tmp_path / ".local" / "share" / "caretway")).keep(cursor.url, Account(api_key="k"))
     cursor.now = time.time()
-    well = await asyncio.to_thread(_command, tmp_path, "", *ask)
+    well = await asyncio.to_thread(run_command, tmp_path, "", *ask)
     assert well.returncode == 0, well.stdout
     assert [one["name"] for one in json.loads(well.stdout)] == [
         "settings",
         "data directory",
         "backend",
         "account",
+        "network",
+        "identity",
         "Cursor",
         "port",
     ]
@@ -314,19 +323,19 @@ async def test_doctor_and_status_have_nothing_against_clients_with_keys_of_their
     settings = tmp_path / "key.toml"
     settings.write_text('api_key = "crsr_owner"')
     for more in ((), ("--config", str(settings))):
-        doctor = await asyncio.to_thread(_command, tmp_path, "", "doctor", "--port", "0", *reach, *more)
+        doctor = await asyncio.to_thread(run_command, tmp_path, "", "doctor", "--port", "0", *reach, *more)
         found = {one["name"]: one for one in json.loads(doctor.stdout)}
         assert doctor.returncode == 0, doctor.stdout
         assert found["account"]["detail"] == "every client brings its own Cursor API key; nobody signs in here"
         assert cursor.url in found["Cursor"]["detail"]
-        status = await asyncio.to_thread(_command, tmp_path, "", "status", *reach, *more)
+        status = await asyncio.to_thread(run_command, tmp_path, "", "status", *reach, *more)
         assert status.returncode == 0 and json.loads(status.stdout)["passthrough"] is True
     assert cursor.counts == (0, 0)
 
 
 async def test_doctor_finds_an_address_without_anybody_in_passthrough_mode_too(tmp_path: Path) -> None:
     reach = ("--json", "--auth-mode", "passthrough", "--agent-url", "http://127.0.0.1:9")
-    done = await asyncio.to_thread(_command, tmp_path, "", "doctor", "--port", "0", *reach)
+    done = await asyncio.to_thread(run_command, tmp_path, "", "doctor", "--port", "0", *reach)
     found = {one["name"]: one for one in json.loads(done.stdout)}
     assert done.returncode == 1 and found["account"]["ok"]
     assert not found["Cursor"]["ok"] and "cannot connect to 127.0.0.1:9" in found["Cursor"]["detail"]
@@ -336,6 +345,6 @@ async def test_status_says_what_an_api_key_is(cursor: Cursor, tmp_path: Path) ->
     settings = tmp_path / "key.toml"
     settings.write_text('api_key = "crsr_mine"')
     reach = ("--backend", "agent", "--agent-url", cursor.url, "--config", str(settings))
-    done = await asyncio.to_thread(_command, tmp_path, "", "status", *reach)
+    done = await asyncio.to_thread(run_command, tmp_path, "", "status", *reach)
     assert done.returncode == 0 and "crsr_mine" not in done.stdout
     assert f"with       API key (file {settings})\nuntil      no expiry known\n" in done.stdout

@@ -101,7 +101,11 @@ async def test_a4_u5_t2_over_http1(live: tuple[Simulator, int]) -> None:
         refresh = {"authorization": f"Bearer {pair['refreshToken']}"}
         assert (await http.post(paths.REFRESH, headers=refresh, json={})).status_code == 401
         assert (await http.post("/auth/token", json={"refreshToken": pair["refreshToken"]})).status_code == 401
-        assert (await http.post(paths.EXCHANGE_KEY, headers=refresh, json={})).status_code == 200
+        assert (await http.post(paths.EXCHANGE_KEY, headers=refresh, json={})).status_code == 401
+        grant = {"grant_type": "refresh_token", "client_id": "any", "refresh_token": pair["refreshToken"]}
+        assert (await http.post("/oauth/token", json=grant)).json()["shouldLogout"] is False
+        over = (await http.post("/oauth/token", json=grant | {"refresh_token": "bad"})).json()
+        assert over == {"access_token": "", "id_token": "", "shouldLogout": True}
 
 
 FLIPPED: list[tuple[str, dict[str, Any]]] = [

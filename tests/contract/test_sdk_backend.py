@@ -342,3 +342,16 @@ async def test_a_missing_key_is_named(tmp_path: Path) -> None:
             await backend.start(ask("sim: say hello"))
         assert missing.value.kind is ErrorKind.SIGNED_OUT
         assert backend.bridges.started == 0
+
+
+async def test_a_socks_proxy_in_the_environment_does_not_disturb_the_bridge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The SDK's own httpx wants another package for it; the bridge ends all the same, and nothing is left behind."""
+    monkeypatch.setenv("ALL_PROXY", "socks5h://127.0.0.1:9")
+    async with simulated() as (_, port):
+        settings = Settings(backend="sdk", api_key="key", agent_url=f"http://127.0.0.1:{port}", data_dir=tmp_path)
+        async with open_backend(settings) as backend:
+            assert isinstance(backend, CursorSdkBackend)
+            assert await said(backend, "sim: say hello") == "hello"
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -119,3 +120,15 @@ def test_a_backend_without_a_server_loads_no_server() -> None:
     rooms = {name.split(".")[1] for name in loaded if name.startswith("caretway.")}
     assert {"auth", "core"} <= rooms and not {"app", "dialects", "server_factory", "sessions", "simulator"} & rooms
     assert "caretway.web.server" not in loaded
+
+
+@pytest.mark.parametrize("name", ["cli", "sdk"])
+async def test_programs_get_the_proxy_of_the_settings(bare: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://other:1")
+    monkeypatch.setattr(backend_factory, "_sdk_installed", lambda: True)
+    for proxy, passed_on in [(None, "http://other:1"), ("http://me:word@p:2", "http://me:word@p:2"), ("off", None)]:
+        async with AsyncExitStack() as stack:
+            one: Any = BACKENDS[name](Settings(data_dir=bare, api_key="key", proxy=proxy), stack)
+            stack.push_async_callback(one.aclose)
+            environment = one._setup.environment if name == "cli" else one._setup.bridge.environment
+            assert environment.get("HTTPS_PROXY") == passed_on

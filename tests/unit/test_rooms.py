@@ -28,12 +28,14 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
     "backends": frozenset({"core", "wire", "cursor_transport", "builtin_tools"}),
     "simulator": frozenset({"wire"}),  # it is the other side: it must not know our core
     "testing": frozenset({"simulator"}),  # stand-ins are on the other side, too
+    "prove": frozenset({"core", "wire", "cursor_transport", "models", "simulator"}),  # asks both sides the same
     "web": frozenset({"core", "dialects", "sessions", "observe"}),
     "tasks": frozenset(),
     "processes": frozenset(),
     "known_secrets": frozenset({"config", "observe", "web"}),
     "server_factory": frozenset({"config", "known_secrets", "web"}),
     "config": frozenset({"core"}),
+    "transport_factory": frozenset({"config", "cursor_transport"}),
 }
 """Rooms and root modules that are bound by the rule. Every room may import itself, `tasks` and `processes`."""
 

@@ -6,14 +6,16 @@ The format on disk is our own and has a version. What cannot be read is ignored 
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
 
-from .token_lifetime import subject
+from .token_lifetime import CLOCK_SLACK_S, subject
 
 VERSION: Final = 1
+DEAD_S: Final = 600.0
+"""How long a refresh token that was refused is not tried again, by any process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +29,30 @@ class Account:
     """When the access token was received: unix seconds on our own clock."""
     who: str = ""
     """An e-mail address or an id, if known."""
+    renewed_by: str = ""
+    """The path that took the refresh token the last time."""
+    refused: str = ""
+    """The digest of the credentials that every way of renewal refused, and when that was."""
+    refused_at: float = 0.0
+    copied_from: str = ""
+    """The file of another program that this sign-in was copied from."""
 
     @property
     def renewable(self) -> bool:
         return bool(self.refresh_token or self.api_key)
+
+    def marked_dead(self, now: float) -> "Account":
+        return replace(self, refused=self._credentials, refused_at=now)
+
+    def dead(self, now: float) -> bool:
+        """Nothing renews it: its refresh token was refused a short while ago. An API key is asked about again sooner,
+        because nobody can replace it while the gateway runs."""
+        lately = self.refused_at - CLOCK_SLACK_S <= now < self.refused_at + DEAD_S
+        return bool(self.refresh_token) and lately and self.refused == self._credentials
+
+    @property
+    def _credentials(self) -> str:
+        return digest(f"{self.refresh_token}\0{self.api_key}")
 
     @property
     def name(self) -> str:

@@ -18,6 +18,7 @@ from .account import Account
 from .token_lifetime import claims
 
 MAX_BYTES: Final = 64 * 1024
+KEY_PREFIX: Final = "crsr_"
 _ONE_STRING: Final = re.compile(r"([\x21-\x7b\x7d\x7e]*)\|([\x21-\x7b\x7d\x7e]*)")
 
 
@@ -38,9 +39,10 @@ def read_import(text: str, *, url: str, now: float) -> Account:
     access = _word(value, "accessToken")
     issued = claims(access).get("iat")
     received = float(issued) if isinstance(issued, int | float) and 0 < issued < now else now
-    return _checked(
-        Account(access, _word(value, "refreshToken"), _word(value, "apiKey"), received, _word(value, "email"))
-    )
+    refresh, key = _word(value, "refreshToken"), _word(value, "apiKey")
+    if refresh.startswith(KEY_PREFIX):  # some keep an API key in this place; what it is exchanged for is no better
+        refresh, key = "", key or refresh
+    return _checked(Account(access, refresh, key, received, _word(value, "email")))
 
 
 def _word(value: dict[str, Any], name: str) -> str:

@@ -28,6 +28,27 @@ LONGEST_PAUSE_S: Final = 10.0
 VERIFIER_BYTES: Final = 32
 AGAIN: Final = "Check the network, then run `caretway login` again."
 _PENDING: Final = b"Not found"
+OLDER: Final = frozenset({400, 405, 415, 501})
+"""Answers to the newer form of the request after which the older one is tried."""
+ENDS: Final = {
+    400: (
+        "Cursor does not understand the question about the sign-in (HTTP 400).",
+        "Update Caretway (`pip install -U caretway`), or sign in with a key: `caretway login --api-key-stdin`.",
+    ),
+    401: (
+        "Cursor refused the sign-in (HTTP 401): it was not agreed to, or another account was used.",
+        "Run `caretway login` again, open the new link and agree.",
+    ),
+    403: (
+        "Cursor does not allow this sign-in (HTTP 403): a team's rule, the account, or the address of this machine.",
+        "Check a VPN or proxy, or sign in with a key: `caretway login --api-key-stdin`.",
+    ),
+    410: (
+        "The link of this sign-in is no longer valid (HTTP 410): it expired, or it was used already.",
+        "Run `caretway login` again and open the new link.",
+    ),
+}
+"""Statuses after which asking again cannot help: what happened, and what to type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +115,12 @@ class Polling:
                 self._older = True
                 return self._next(0.0)
             return self._next(pause(self._asked))
+        if not self._older and status in OLDER:
+            self._older = True
+            return self._next(0.0)
+        if status in ENDS:
+            message, hint = ENDS[status]
+            raise GatewayError(ErrorKind.SIGNED_OUT, message, hint=hint)
         return self.failed(f"HTTP {status}" if status != 200 else "an answer without a token")
 
     def failed(self, reason: str, hint: str = AGAIN) -> float:

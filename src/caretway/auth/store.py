@@ -20,6 +20,7 @@ from typing import Any, Final, Protocol
 
 from ..core.errors import ErrorKind, GatewayError
 from .account import Account, dump, load
+from .imports import MAX_BYTES, read_import
 
 log = logging.getLogger(__name__)
 
@@ -218,6 +219,26 @@ class SignInShelf:
 
     async def write(self, account: Account) -> None:
         await asyncio.to_thread(self._sign_ins.keep, self._url, account)
+
+    async def original(self, account: Account, now: float) -> Account | None:
+        if not account.copied_from:
+            return None
+        return await asyncio.to_thread(_read_copied, Path(account.copied_from), self._url, now)
+
+
+def read_bounded(file: Path) -> str:
+    """The text of a file with somebody's sign-in. Raises OSError and UnicodeDecodeError."""
+    with file.open(encoding="utf-8") as opened:
+        return opened.read(MAX_BYTES)
+
+
+def _read_copied(file: Path, url: str, now: float) -> Account | None:
+    """None when there is no sign-in any more."""
+    try:
+        return read_import(read_bounded(file), url=url, now=now)
+    except (OSError, UnicodeDecodeError, GatewayError) as gone:
+        log.debug("there is no sign-in in %s: %s", file, gone)
+        return None
 
 
 class StoredKey:

@@ -8,6 +8,7 @@ was received. A clock that is an hour wrong then neither renews at every request
 import base64
 import binascii
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from math import inf
 from typing import Any, Final
 
@@ -16,9 +17,15 @@ import msgspec
 UNKNOWN_LIFE_S: Final = 30 * 60.0
 """A token that does not say when it expires is renewed after this long."""
 EARLY_S: Final = 5 * 60.0
-"""A token is renewed this long before it expires, and a short-lived one at half its lifetime."""
+"""A token is renewed at least this long before it expires, and a short-lived one at half its lifetime."""
+EARLY_SHARE: Final = 12
+"""A long-lived one is renewed this part of its lifetime before: two hours for a day. If that fails, there is time to
+say so while it still works."""
+EARLIEST_S: Final = 86400.0
 FAR_AWAY_S: Final = 1e12
 """No real expiry time is further from 1970."""
+LAST_DATE_S: Final = 253_402_300_799.0
+"""Dates end with the year 9999."""
 CLOCK_SLACK_S: Final = 60.0
 """A token received this far in the future was received before the clock was set back."""
 
@@ -53,6 +60,11 @@ def subject(token: str) -> str:
     return next((payload[name] for name in ("email", "sub") if isinstance(payload.get(name), str)), "")
 
 
+def issued_at(token: str) -> float:
+    """On the issuer's clock; 0 when the token does not say."""
+    return _seconds(claims(token).get("iat")) or 0.0
+
+
 def term(token: str, received_at: float) -> Term:
     """`received_at`: unix seconds, on our own clock."""
     payload = claims(token)
@@ -62,11 +74,17 @@ def term(token: str, received_at: float) -> Term:
     life = expires - (received_at if issued is None else issued)
     if life <= 0:  # no token is issued expired: this clock and the issuer's disagree
         return Term(received_at, received_at + UNKNOWN_LIFE_S, inf)
-    return Term(received_at, received_at + max(life - EARLY_S, life / 2), received_at + life)
+    early = min(max(EARLY_S, life / EARLY_SHARE), EARLIEST_S)
+    return Term(received_at, received_at + max(life - early, life / 2), received_at + life)
 
 
 def due(token: str, received_at: float, now: float) -> bool:
     return term(token, received_at).due(now)
+
+
+def told(moment: float) -> str:
+    """Unix seconds, for people: in UTC."""
+    return datetime.fromtimestamp(min(moment, LAST_DATE_S), UTC).isoformat(timespec="seconds")
 
 
 def _seconds(value: object) -> float | None:

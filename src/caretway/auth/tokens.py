@@ -9,39 +9,45 @@ disconnects does not cancel a renewal: its answer may hold the only refresh toke
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 from typing import Final, Protocol
 
 from ..core.errors import KEYS_PAGE, ErrorKind, GatewayError, gateway_stops
 from ..tasks import spawn
 from .account import Account
 from .renewal import Call, refusal, renew
-from .token_lifetime import Term, term
+from .token_lifetime import Term, issued_at, term, told
 
 log = logging.getLogger(__name__)
 
 SIGN_IN_HINT: Final = "Run `caretway login`, or set CURSOR_API_KEY, then try again."
 KEY_HINT: Final = f"Set CURSOR_API_KEY to a key from {KEYS_PAGE}, then start again."
+COPY_HINT: Final = "Run `caretway login`. Or sign in again with the program whose sign-in this is; its file is {file}."
 RETRY_S: Final = 30.0
-"""How long to use a token that could not be renewed and is still valid, before trying again."""
+"""How long to use a token that could not be renewed and is still valid, before trying again; longer while it has long
+to live."""
+RETRY_SHARE: Final = 10
 SETTLE_S: Final = 5.0
 """How long closing waits for a running renewal."""
 
 
 class FixedToken:
-    """A token from the settings, which cannot be renewed."""
+    """A token from the settings. It cannot be renewed, but there may be better words than Cursor's for its end."""
 
-    renewable = False
-
-    def __init__(self, token: str) -> None:
+    def __init__(self, token: str, refusal: GatewayError | None = None) -> None:
         self._token = token
+        self._refusal = refusal
+        self.renewable = refusal is not None
 
     def at_hand(self) -> str | None:
         return self._token
 
     async def token(self, *, refused: str = "") -> str:
+        if self._refusal is not None and refused == self._token:
+            raise copy(self._refusal)
         return self._token
 
     async def aclose(self) -> None:
@@ -78,6 +84,10 @@ class Shelf(Protocol):
 
     async def write(self, account: Account) -> None: ...
 
+    async def original(self, account: Account, now: float) -> Account | None:
+        """What the program from which the account was copied has now, if it was copied."""
+        ...
+
     def locked(self) -> AbstractAsyncContextManager[None]:
         """While held, nobody else renews. Raises GatewayError when the lock is not free in time."""
         ...
@@ -97,6 +107,9 @@ class OwnShelf:
 
     async def write(self, account: Account) -> None:
         self._account = account
+
+    async def original(self, account: Account, now: float) -> Account | None:
+        return None
 
     @asynccontextmanager
     async def locked(self) -> AsyncIterator[None]:
@@ -126,6 +139,11 @@ class RenewedToken:
         self._stamp: object = None
         self._again_at = 0.0
         """When the next renewal may be tried, after one that failed."""
+        self._stored_now: Account | None = None
+        self._unwritten: Account | None = None
+        """What could not be stored in its place."""
+        self._said = ""
+        """The last failure that was logged."""
         self._renewal: asyncio.Task[_Outcome] | None = None
 
     def at_hand(self) -> str | None:
@@ -156,6 +174,12 @@ class RenewedToken:
     async def aclose(self) -> None:
         if self._renewal is not None:
             await asyncio.wait([self._renewal], timeout=SETTLE_S)
+        if self._unwritten is not None:
+            with suppress(GatewayError):  # it was reported when it could not be stored
+                async with self._shelf.locked():
+                    account = await self._look()
+                    if account is not None and account is self._unwritten:
+                        await self._shelf.write(account)
 
     def _fresh(self, account: Account, now: float) -> bool:
         return bool(account.access_token) and not self._term(account).due(now)
@@ -184,7 +208,11 @@ class RenewedToken:
 
     def _signed_out(self, account: Account | None) -> GatewayError:
         message = "Not signed in to Cursor." if account is None else refusal(account)
-        return GatewayError(ErrorKind.SIGNED_OUT, message, hint=self._hint)
+        return GatewayError(ErrorKind.SIGNED_OUT, message, hint=self._way_out(account))
+
+    def _way_out(self, account: Account | None) -> str:
+        copied = account.copied_from if account is not None else ""
+        return COPY_HINT.format(file=copied) if copied else self._hint
 
     # ---- one renewal
 
@@ -192,12 +220,28 @@ class RenewedToken:
         try:
             self._last = await self._renewed(refused)
         except GatewayError as failure:
-            log.warning("the Cursor token could not be renewed: %s", failure.message)
             self._last = _Outcome(self._last.account, failure)
         finally:
             self._renewal = None
-        self._again_at = self._clock() + RETRY_S if self._last.failure is not None else 0.0
+        if self._last.failure is None:
+            self._again_at, self._said = 0.0, ""
+        else:
+            self._failed(self._last.account, self._last.failure)
         return self._last
+
+    def _failed(self, account: Account | None, failure: GatewayError) -> None:
+        now = self._clock()
+        left = self._term(account).ends_at - now if account is not None and self._alive(account, now) else 0.0
+        over = failure.kind is ErrorKind.SIGNED_OUT
+        self._again_at = now + (RETRY_S if over or left == inf else max(RETRY_S, left / RETRY_SHARE))
+        if failure.message == self._said:
+            return
+        self._said = failure.message
+        if over and left > 0:
+            until = f"It works until {told(now + left)}. Before that: " if left < inf else ""
+            log.warning("Cursor does not renew this sign-in any more. %s%s", until, failure.hint)
+        else:
+            log.warning("no new token from Cursor: %s", failure)
 
     async def _renewed(self, refused: str) -> _Outcome:
         self._last = _Outcome(await self._look())
@@ -208,16 +252,50 @@ class RenewedToken:
             self._last = _Outcome(account)
             if account is None or self._good(account, refused):
                 return self._last
-            if not account.renewable:
+            account = await self._newer_original(account, refused)
+            if self._good(account, refused):
+                return await self._stored(account)
+            self._last = _Outcome(account)
+            if not account.renewable or account.dead(self._clock()):
                 return _Outcome(account, self._signed_out(account))
-            account = await renew(account, self._call, self._clock, self._hint)
+            try:
+                account = await renew(account, self._call, self._clock, self._way_out(account))
+            except GatewayError as failure:
+                if failure.kind is ErrorKind.SIGNED_OUT and account.refresh_token:
+                    self._last = await self._stored(account.marked_dead(self._clock()))
+                raise
+            return await self._stored(account)
+
+    async def _newer_original(self, ours: Account, refused: str) -> Account:
+        """Somebody may have signed in again with the program whose sign-in was copied: then that one is used, if it is
+        the same person's."""
+        now = self._clock()
+        theirs = await self._shelf.original(ours, now)
+        if theirs is None or theirs.access_token == refused or theirs.name != ours.name:
+            return ours
+        if not issued_at(theirs.access_token) > issued_at(ours.access_token) or not self._alive(theirs, now):
+            return ours
+        log.info("using the newer sign-in in %s", ours.copied_from)
+        return replace(theirs, who=ours.who, copied_from=ours.copied_from)
+
+    async def _stored(self, account: Account) -> _Outcome:
+        """What cannot be stored is used all the same: the refresh token from before may work no more."""
+        try:
             await self._shelf.write(account)
-            self._stamp = self._shelf.stamp()
-            return _Outcome(account)
+            self._unwritten = None
+        except GatewayError as failure:
+            log.error("the sign-in as it is now is not stored yet: %s %s", failure.message, failure.hint)
+            self._unwritten = account
+        self._stamp = self._shelf.stamp()
+        return _Outcome(account)
 
     async def _look(self) -> Account | None:
         self._stamp = self._shelf.stamp()  # before reading: a change in between is then noticed the next time
-        return await self._shelf.read()
+        before, self._stored_now = self._stored_now, await self._shelf.read()
+        if self._unwritten is not None and self._stored_now == before:
+            return self._unwritten
+        self._unwritten = None
+        return self._stored_now
 
     def _good(self, account: Account | None, refused: str) -> bool:
         return account is not None and account.access_token != refused and self._fresh(account, self._clock())
@@ -226,3 +304,13 @@ class RenewedToken:
 def exchanged_key(api_key: str, call: Call, clock: Callable[[], float], *, hint: str = KEY_HINT) -> RenewedToken:
     """An API key that only this process knows, exchanged for a token as the official client does it."""
     return RenewedToken(OwnShelf(Account(api_key=api_key)), call, clock, hint=hint)
+
+
+def token_of_settings(token: str, origin: str) -> FixedToken:
+    """When it is over, a login would not help: the settings win over it. `origin`: where it comes from."""
+    over = GatewayError(
+        ErrorKind.SIGNED_OUT,
+        f"Cursor does not accept the access token of the settings ({origin}): it expired, or it was revoked.",
+        hint="Take it out of the settings and run `caretway login`, or put a new one there; then start again.",
+    )
+    return FixedToken(token, over)

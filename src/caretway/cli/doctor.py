@@ -16,11 +16,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..config import Settings, process_cursor_agent_files
+from ..config import Settings, hosts, process_cursor_agent_files
 from ..config.data_dir import Verdict, look
 from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, settings_from
 from .models import models_for_clients
-from .process import log_to_stderr, remark, say
+from .process import CommandFailed, log_to_stderr, remark, say
 from .process import run as run_loop
 from .serve import EACH_ITS_OWN, STANDINGS
 from .status import NO_EXPIRY, WITH_OUR_CREDENTIALS, AccountFacts, account_facts
@@ -33,16 +33,20 @@ NAME: Final = "doctor"
 SUMMARY: Final = "find out what is wrong"
 DESCRIPTION: Final = (
     "Check everything that `caretway serve` needs: settings, data directory, backend,\n"
-    "account, Cursor's answer and the port. It changes nothing and sends no prompt.\n"
+    "account, Cursor's answer and the port. It changes nothing and sends no prompt;\n"
+    "with --live it sends up to three, the cheapest part of `caretway prove`.\n"
     "Exit code: 0 everything works, 1 something does not."
 )
 EXAMPLES: Final = """\
 examples:
   caretway doctor
   caretway doctor --port 8080 --json
+  caretway doctor --live
 """
 
 PROBE_TIMEOUT_S: Final = 3.0
+DIALLED_HERE: Final = ("agent", "legacy-chat")
+"""Backends whose connections the gateway opens itself; the others are programs with rules of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     from ..config import SETTINGS
 
     parser.add_argument("--json", action="store_true", help="Print JSON.")
+    parser.add_argument("--live", action="store_true", help="Also ask a model: up to three short runs on your account.")
     listening = tuple(setting for setting in SETTINGS if setting.name in ("host", "port"))
     add_setting_flags(parser, (*listening, *REACHING_CURSOR), shown=("host", "port", *MAIN_FLAGS))
 
@@ -67,6 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
     log_to_stderr("error")
     remark(remarks)
     findings = [*_on_this_machine(settings), *run_loop(_at_cursor(settings)), check_port(settings.host, settings.port)]
+    if arguments.live:
+        findings += _live(settings)
     lines = (
         [json.dumps([asdict(finding) for finding in findings], indent=2)]
         if arguments.json
@@ -126,6 +133,8 @@ async def _at_cursor(settings: Settings) -> list[Finding]:
                 findings.append(Finding("Cursor", True, f"answers, with {len(models)} models"))
             if backend.name == "cli":
                 findings.insert(1, check_agent_files(process_cursor_agent_files()))
+            if backend.name in DIALLED_HERE:
+                findings[1:1] = [check_network(settings), check_identity(settings)]
             if backend.name in WITH_OUR_CREDENTIALS:
                 findings.insert(1, check_account(account_facts(settings, backend.name), backend.name))
     except GatewayError as failure:
@@ -133,12 +142,53 @@ async def _at_cursor(settings: Settings) -> list[Finding]:
     return findings
 
 
+def _live(settings: Settings) -> list[Finding]:
+    """The cheapest cases of `caretway prove`; what keeps them from being tried is a finding, too."""
+    from ..core.errors import GatewayError
+    from ..prove.cases import CHEAPEST
+    from .prove import chosen_cases, try_cases, with_account
+
+    try:
+        settings = with_account(settings)
+        verdicts = run_loop(try_cases(settings, chosen_cases(CHEAPEST[settings.backend])))
+    except CommandFailed as missing:
+        return [Finding("live", False, missing.message, missing.hint)]
+    except GatewayError as failure:
+        return [_failed("live", failure)]
+    return [
+        Finding(f"live: {name}", verdict.state == "holds", verdict.says, verdict.helps)
+        for name, verdict in verdicts.items()
+    ]
+
+
+def check_network(settings: Settings) -> Finding:
+    """Which way the gateway's connections take, and why; whether it is open, Cursor's answer shows."""
+    from ..transport_factory import dialler
+
+    known, way = hosts(settings), dialler(settings)
+    told = [f"{way.route(url)} to {url}" for url in dict.fromkeys((known.api, known.run))]
+    return Finding("network", True, "; ".join(told))
+
+
+def check_identity(settings: Settings) -> Finding:
+    """Only a run shows whether Cursor takes it, and this sends none."""
+    from ..backend_factory import client_version
+
+    told = f"{settings.agent_client_type}, version {client_version(settings)}"
+    if settings.agent_client_version:
+        return Finding("identity", True, f"{told} ({settings.origin('agent_client_version')})")
+    return Finding(
+        "identity", True, f"{told}: our own name; if Cursor refuses every run, name another by --agent-client-version"
+    )
+
+
 def check_account(facts: AccountFacts, backend: str) -> Finding:
     if facts.credential is None:
         command = "caretway login --backend sdk --api-key-stdin" if backend == "sdk" else "caretway login"
         return Finding("account", False, "nobody is signed in", f"Run `{command}`, or set CURSOR_API_KEY.")
     until = f"until {facts.expires}" if facts.expires else NO_EXPIRY
-    return Finding("account", True, ", ".join(filter(None, (facts.account, facts.credential, until))))
+    told = ", ".join(filter(None, (facts.account, facts.credential, until)))
+    return Finding("account", not facts.over, told, f"Not renewed: {facts.renewal}." if facts.renewal else "")
 
 
 async def _for_others(settings: Settings) -> list[Finding]:
@@ -152,13 +202,14 @@ async def _for_others(settings: Settings) -> list[Finding]:
     except GatewayError as failure:
         return [_failed("backend", failure)]
     findings.append(Finding("account", True, f"{EACH_ITS_OWN}; nobody signs in here"))
+    findings += [check_network(settings), check_identity(settings)]
     try:
         async with open_call(settings) as call:
             status, _ = await call("GET", "/", {}, b"")
     except GatewayError as failure:
         return [*findings, _failed("Cursor", failure)]
     hint = "" if status < 500 else "Try again in a moment, and check --agent-url."
-    return [*findings, Finding("Cursor", status < 500, f"answers at {settings.agent_url} (HTTP {status})", hint)]
+    return [*findings, Finding("Cursor", status < 500, f"answers at {hosts(settings).api} (HTTP {status})", hint)]
 
 
 def _failed(name: str, failure: GatewayError) -> Finding:

@@ -6,14 +6,16 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from getpass import getpass
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
-from ..config import Settings, has_desktop, importable_sign_ins, process_environment
+from ..config import Settings, has_desktop, hosts, importable_sign_ins, process_environment
 from ..core.errors import KEYS_PAGE
 from .flags import REACHING_CURSOR, add_setting_flags, settings_from
 from .process import CommandFailed, log_to_stderr, remark, say
@@ -21,6 +23,7 @@ from .process import run as run_loop
 
 if TYPE_CHECKING:
     from ..auth.account import Account
+    from ..auth.renewal import Call
 
 NAME: Final = "login"
 SUMMARY: Final = "sign in to Cursor"
@@ -78,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
     if settings.backend == "sdk" and (offered is None or not offered.api_key):
         raise _needs_a_key(offered)
     account = run_loop(_sign_in(settings, offered, browser=not arguments.no_browser and has_desktop()))
-    say(signed_in(account, settings))
+    say(signed_in(account, settings, time.time()))
     return 0
 
 
@@ -110,19 +113,20 @@ def read_key(stdin: TextIO, ask: Callable[[str], str]) -> str:
 
 
 def _imported(named: str, settings: Settings) -> Account:
-    import time
+    from ..auth.imports import read_import
+    from ..auth.store import read_bounded
 
-    from ..auth.imports import MAX_BYTES, read_import
-
-    file = found_file(named, importable_sign_ins())
+    places = importable_sign_ins()
+    file = found_file(named, places)
     try:
-        with file.open(encoding="utf-8") as opened:
-            text = opened.read(MAX_BYTES)
+        text = read_bounded(file)
     except (OSError, UnicodeDecodeError) as failure:
         reason = failure.strerror if isinstance(failure, OSError) else "it is not text"
         raise CommandFailed(f"cannot read {file}: {reason}") from failure
     remark([f"copying the sign-in from {file}"])
-    return read_import(text, url=settings.agent_url, now=time.time())
+    account = read_import(text, url=hosts(settings).api, now=time.time())
+    # Of another program's own file the gateway takes a newer sign-in by itself; a file of the user's may be gone soon.
+    return replace(account, copied_from=str(file.absolute())) if file.absolute() in places else account
 
 
 def found_file(named: str, candidates: Sequence[Path]) -> Path:
@@ -135,43 +139,57 @@ def found_file(named: str, candidates: Sequence[Path]) -> Path:
     return file
 
 
-def site(settings: Settings) -> str:
-    """Where to sign in. A simulator at `agent_url` has its own sign-in page."""
-    stand_in = settings.origin("agent_url") != "default" and settings.origin("login_url") == "default"
-    return settings.agent_url if stand_in else settings.login_url
-
-
 async def _sign_in(settings: Settings, offered: Account | None, *, browser: bool) -> Account:
     """Sign in, then store the account. Credentials that Cursor did not accept are not stored."""
     import asyncio
     import secrets
-    import time
     import uuid
 
     from ..auth.login import VERIFIER_BYTES, invite, sign_in
     from ..auth.renewal import renew
-    from ..auth.token_lifetime import due
     from ..backend_factory import open_call, sign_ins
 
     kept = sign_ins(settings)
     async with open_call(settings) as call:
         if offered is None:
             invitation = invite(secrets.token_bytes(VERIFIER_BYTES), str(uuid.uuid4()))
-            link = invitation.link(site(settings))
+            link = invitation.link(hosts(settings).login)
             say(["Open this link, on any machine, and sign in to Cursor:", "", f"  {link}", ""])
             if browser:
                 await asyncio.to_thread(_open_browser, link)
             say(["Waiting for you to sign in. Ctrl-C stops."])
             account = await sign_in(invitation, call, asyncio.sleep, time.time)
-        elif not offered.access_token or due(offered.access_token, offered.received_at, time.time()):
-            account = await renew(offered, call, time.time, "Sign in with `caretway login` instead.")
-        else:
+        elif offered.access_token and await _accepted(call, offered.access_token):
             # Not renewed before its time: the program it comes from may depend on the same refresh token.
             account = offered
+        elif offered.renewable:
+            account = await renew(offered, call, time.time, _other_ways(offered))
+        else:
+            raise CommandFailed("Cursor does not accept this sign-in any more", _other_ways(offered))
     account = replace(account, who=account.name)
     async with kept.locked():
-        kept.keep(settings.agent_url, account)
+        kept.keep(hosts(settings).api, account)
     return account
+
+
+async def _accepted(call: Call, token: str) -> bool:
+    """Whether Cursor takes this access token; asked with a call that costs nothing."""
+    from ..core.errors import ErrorKind
+    from ..cursor_transport.faults import fault_from_status
+    from ..wire import paths
+
+    headers = {"authorization": f"Bearer {token}", "content-type": paths.UNARY_TYPE, "connect-protocol-version": "1"}
+    status, body = await call("POST", paths.USABLE_MODELS, headers, b"")
+    return status == 200 or fault_from_status(status, {}, body).kind is not ErrorKind.SIGNED_OUT
+
+
+def _other_ways(offered: Account) -> str:
+    """What to type when credentials that were brought along are not accepted."""
+    if not (offered.access_token or offered.refresh_token):
+        return "Check the key, or sign in with `caretway login` instead."
+    if offered.copied_from:
+        return "Sign in again with the program it comes from, then repeat this. Or run `caretway login`."
+    return "Run `caretway login` instead."
 
 
 def _open_browser(link: str) -> None:
@@ -181,13 +199,30 @@ def _open_browser(link: str) -> None:
         webbrowser.open(link)
 
 
-def signed_in(account: Account, settings: Settings) -> list[str]:
+def signed_in(account: Account, settings: Settings, now: float) -> list[str]:
     from ..backend_factory import sign_ins
 
     lines = [f"Signed in as {account.name or 'a user without a name'}. Stored in {sign_ins(settings).place}."]
+    lines += [line for line in (lasts(account, now),) if line]
     stronger = [name for name in ("access_token", "api_key") if getattr(settings, name)]
     lines += [
         f"Note: {name} ({settings.origin(name)}) is set and takes precedence over this sign-in."
         for name in stronger[:1]
     ]
     return lines
+
+
+def lasts(account: Account, now: float) -> str:
+    """Until when a sign-in works, and what happens then. Empty when that is not known."""
+    from ..auth.token_lifetime import term, told
+
+    ends_at = term(account.access_token, account.received_at).ends_at if account.access_token else inf
+    if ends_at == inf or account.api_key:
+        return ""
+    until = f"It works until {told(ends_at)}"
+    if ends_at <= now:
+        return f"It was to end at {told(ends_at)}, but Cursor still accepts it."
+    if not account.renewable:
+        then = "repeat this after signing in again there" if account.copied_from else "run `caretway login` again"
+        return f"{until}, and nothing came with it to renew it: then {then}."
+    return f"{until}, and is renewed before that if Cursor agrees."

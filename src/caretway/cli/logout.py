@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from ..config import Settings
+from ..config import Settings, hosts
 from .flags import REACHING_CURSOR, add_setting_flags, settings_from
 from .process import log_to_stderr, remark, say
 from .process import run as run_loop
@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     remark(remarks)
     log_to_stderr("warning")
     forgotten = run_loop(_forget(settings))
-    say([f"Signed out of {settings.agent_url}." if forgotten else f"Nobody was signed in to {settings.agent_url}."])
+    say([f"Signed out of {hosts(settings).api}." if forgotten else f"Nobody was signed in to {hosts(settings).api}."])
     return 0
 
 
@@ -42,4 +42,4 @@ async def _forget(settings: Settings) -> bool:
 
     kept = sign_ins(settings)
     async with kept.locked():
-        return kept.forget(settings.agent_url)
+        return kept.forget(hosts(settings).api)

@@ -11,11 +11,11 @@ from typing import Final
 from .. import __version__
 from ..config import ConfigError
 from ..core.errors import GatewayError
-from . import config, doctor, key, login, logout, mcp, models, serve, simulate, status
+from . import config, doctor, key, login, logout, mcp, models, prove, serve, simulate, status
 from .flags import HelpFormatter
 from .process import INTERRUPTED, CommandFailed, remark
 
-_COMMANDS: Final = (serve, login, logout, status, models, mcp, doctor, key, config, simulate)
+_COMMANDS: Final = (serve, login, logout, status, models, mcp, doctor, prove, key, config, simulate)
 
 _DESCRIPTION: Final = "Cursor models in the tools you already use: a local OpenAI and Anthropic API\ngateway."
 _EXAMPLES: Final = """\

@@ -10,12 +10,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from .process import CommandFailed, exit_code, listening_failed, log_to_stderr, say, stop_signal
+from .process import CommandFailed, exit_code, listening_failed, log_to_stderr, remark, say, stop_signal
 from .process import run as run_loop
 from .terminal import Style, pairs, style_for
 
 if TYPE_CHECKING:
     import ssl
+
+    from ..simulator.manners import Manners
 
 NAME: Final = "simulate"
 SUMMARY: Final = "run the simulated Cursor as a server"
@@ -30,6 +32,10 @@ examples:
       --agent-url http://127.0.0.1:32125
   curl http://127.0.0.1:32125/_sim/stats
   caretway simulate --tls               HTTPS, with a new certificate
+  caretway simulate --switch refresh_at=nowhere    no login is renewed
+  caretway simulate --tls --proxy 32126 --switch refuses_direct=true
+                                        reached through a proxy only
+  caretway simulate --like mine.json    as a receipt of `caretway prove` says
 """
 
 
@@ -52,6 +58,28 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         default="live",
         help="How it behaves: as others recorded Cursor, or as clients expect. [default: live]",
     )
+    parser.add_argument(
+        "--like", type=Path, metavar="RECEIPT", help="Behave as a receipt of `caretway prove` says Cursor does."
+    )
+    parser.add_argument(
+        "--switch",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="Change one habit of the profile; may be repeated. docs/like-cursor.md names them.",
+    )
+    parser.add_argument(
+        "--proxy",
+        type=_proxy,
+        metavar="[USER:PASSWORD@]PORT",
+        help="Also run a proxy (HTTP CONNECT and SOCKS5) on this port; it knows the simulator as cursor.test.",
+    )
+    parser.add_argument(
+        "--proxy-fault",
+        choices=("silent", "closes", "closes_later", "garbage", "forbids", "negotiate"),
+        default="",
+        help="What the proxy does instead of its work.",
+    )
     parser.add_argument("--tls", action="store_true", help="Serve HTTPS with a temporary certificate authority.")
 
 
@@ -61,8 +89,16 @@ def _port(text: str) -> int:
     return number
 
 
+def _proxy(text: str) -> tuple[str, str, int]:
+    """User, password and port."""
+    who, _, port = text.rpartition("@")
+    user, _, password = who.partition(":")
+    return user, password, _port(port)
+
+
 def run(arguments: argparse.Namespace) -> int:
     log_to_stderr("info")
+    manners = _manners(arguments)
     with ExitStack() as cleanup:
         context: ssl.SSLContext | None = None
         authority: Path | None = None
@@ -76,36 +112,97 @@ def run(arguments: argparse.Namespace) -> int:
                 context, authority = throw_away_ca(Path(directory))
             except TlsUnavailable as missing:
                 raise CommandFailed(str(missing)) from missing
-        return run_loop(_simulate(arguments, context, authority, style_for(sys.stdout)))
+        return run_loop(_simulate(arguments, manners, context, authority, style_for(sys.stdout)))
+
+
+def _manners(arguments: argparse.Namespace) -> Manners:
+    from ..simulator.manners import PROFILES, SWITCHES, flipped
+
+    profile = PROFILES[arguments.profile] if arguments.like is None else _like(arguments.like)
+    try:
+        return flipped(profile, arguments.switch)
+    except ValueError as wrong:
+        raise CommandFailed(str(wrong), f"the switches are {', '.join(SWITCHES)}", 2) from wrong
+
+
+def _like(path: Path) -> Manners:
+    from ..prove.likeness import like, told_apart
+    from ..prove.receipt import MAX_BYTES, BadReceipt, read_facts
+
+    try:
+        with path.open("rb") as file:
+            manners = like(read_facts(file.read(MAX_BYTES + 1)))
+    except OSError as failure:
+        raise CommandFailed(f"cannot read {path}: {failure.strerror}", exit_code=2) from failure
+    except BadReceipt as wrong:
+        hint = "a receipt is what `caretway prove` writes"
+        raise CommandFailed(f"cannot use {path}: {wrong}", hint, 2) from wrong
+    apart = ", ".join(told_apart(manners))
+    remark([f"as {path} says; not as in the profile live: {apart or 'nothing'}"])
+    return manners
 
 
 async def _simulate(
-    arguments: argparse.Namespace, context: ssl.SSLContext | None, authority: Path | None, style: Style
+    arguments: argparse.Namespace,
+    manners: Manners,
+    context: ssl.SSLContext | None,
+    authority: Path | None,
+    style: Style,
 ) -> int:
     from ..simulator import Simulator
-    from ..simulator.manners import PROFILES
+    from ..simulator.proxy import SimProxy
 
-    simulator = Simulator(prefer=arguments.prefer, manners=PROFILES[arguments.profile])
+    if manners.refuses_direct and arguments.proxy is None:
+        raise CommandFailed("refuses_direct without a proxy would serve nobody", "add --proxy PORT", 2)
+    user, password, proxy_port = arguments.proxy or ("", "", 0)
+    proxy = SimProxy(user, password, arguments.proxy_fault)
+    simulator = Simulator(prefer=arguments.prefer, manners=manners, home=proxy.comes_from_here)
     try:
         try:
             port = await simulator.listen(arguments.host, arguments.port, ssl_context=context)
         except OSError as failure:
             raise listening_failed(failure, arguments.host, arguments.port, "caretway simulate") from failure
-        say(ready(arguments.host, port, authority, style))
+        through = ""
+        if arguments.proxy is not None:
+            try:
+                proxy_port = await proxy.listen("127.0.0.1", proxy_port)
+            except OSError as failure:
+                why = failure.strerror or str(failure)
+                raise CommandFailed(
+                    f"the proxy cannot listen on port {proxy_port}: {why}", "try: --proxy 0"
+                ) from failure
+            through = _through(user, password, proxy_port)
+        say(ready(arguments.host, port, authority, style, through))
         return exit_code(await stop_signal())
     finally:
+        await proxy.aclose()
         await simulator.aclose()
 
 
-def ready(host: str, port: int, authority: Path | None, style: Style) -> list[str]:
-    """The address comes first: scripts wait for that line."""
+def _through(user: str, password: str, port: int) -> str:
+    """The proxy's address as it is written into variables."""
+    from urllib.parse import quote
+
+    return f"{quote(user, safe='')}:{quote(password, safe='')}@127.0.0.1:{port}" if user else f"127.0.0.1:{port}"
+
+
+def ready(host: str, port: int, authority: Path | None, style: Style, proxy: str = "") -> list[str]:
+    """The address comes first: scripts wait for that line. `proxy`: its address, with user and password."""
     name = f"[{host}]" if ":" in host else host
-    url = f"{'http' if authority is None else 'https'}://{name}:{port}"
+    scheme = "http" if authority is None else "https"
+    url = f"{scheme}://{name}:{port}"
     trust = "" if authority is None else f" --agent-ca {authority}"
     curl = "curl" if authority is None else f"curl --cacert {authority}"
     rows = [] if authority is None else [("authority", str(authority))]
+    reached, way = url, ""
+    if proxy:
+        from ..simulator.proxy import ONLY_THERE
+
+        reached, way = f"{scheme}://{ONLY_THERE}:{port}", f"{scheme.upper()}_PROXY=http://{proxy} "
+        curl = f"{curl} --proxy http://{proxy}"
+        rows.append(("proxy", f"http://{proxy} or socks5h://{proxy}"))
     rows += [
-        ("counters", f"{curl} {url}/_sim/stats"),
-        ("gateway", f"CURSOR_API_KEY=any caretway serve --backend agent --agent-url {url}{trust}"),
+        ("counters", f"{curl} {reached}/_sim/stats"),
+        ("gateway", f"{way}CURSOR_API_KEY=any caretway serve --backend agent --agent-url {reached}{trust}"),
     ]
     return [f"listening on {style.bold(url)}", *pairs(rows, style)]

@@ -7,17 +7,20 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from math import inf, isfinite
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ..config import Settings
+from ..config import Settings, hosts
 from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, settings_from
 from .process import log_to_stderr, remark, say
 from .process import run as run_loop
 from .serve import EACH_ITS_OWN, STANDINGS
 from .terminal import Style, pairs, style_for
+
+if TYPE_CHECKING:
+    from ..auth.account import Account
 
 NAME: Final = "status"
 SUMMARY: Final = "show the backend, who is signed in and until when"
@@ -30,6 +33,7 @@ DESCRIPTION: Final = (
 WITH_OUR_CREDENTIALS: Final = ("agent", "sdk")
 """Backends that use the credentials in the settings or from `caretway login`."""
 NO_EXPIRY: Final = "no expiry known"
+_REPLACE_IT: Final = "put a new one there, or take it out and run `caretway login`"
 EXAMPLES: Final = """\
 examples:
   caretway status
@@ -45,13 +49,15 @@ class Report:
     signed_in: bool
     detail: str
     url: str | None
-    """Only for backends that connect to `agent_url` themselves."""
+    """The API's, for backends that connect to it themselves."""
     account: str | None = None
     """Who is signed in, if known. This and the next two are not for backends with their own sign-in."""
     credential: str | None = None
     """The kind of credentials, and where they come from."""
     expires: str | None = None
-    """When the access token expires, in UTC; it is renewed before that. None if unknown, as for an API key."""
+    """When the access token expires, in UTC. None if unknown, as for an API key."""
+    renewal: str | None = None
+    """Why it is not renewed before that, and what to type. None: it is."""
     passthrough: bool = False
     """Every client sends its own Cursor API key."""
 
@@ -75,7 +81,7 @@ async def _ask(settings: Settings) -> Report:
 
     if passes(settings):
         async with open_backend(without_credentials(settings)) as backend:
-            return Report(backend.name, backend.standing, False, EACH_ITS_OWN, settings.agent_url, passthrough=True)
+            return Report(backend.name, backend.standing, False, EACH_ITS_OWN, hosts(settings).api, passthrough=True)
     async with open_backend(settings) as backend:
         status = await backend.status()
         report = Report(backend.name, backend.standing, status.signed_in, status.detail, None)
@@ -84,10 +90,11 @@ async def _ask(settings: Settings) -> Report:
         facts = account_facts(settings, backend.name)
         return replace(
             report,
-            url=settings.agent_url if backend.name == "agent" else None,
+            url=hosts(settings).api if backend.name == "agent" else None,
             account=facts.account,
             credential=facts.credential,
             expires=facts.expires,
+            renewal=facts.renewal,
         )
 
 
@@ -96,12 +103,16 @@ class AccountFacts:
     account: str | None
     credential: str | None
     expires: str | None
+    renewal: str | None = None
+    """Why the sign-in is not renewed, and what to type."""
+    over: bool = False
+    """It is not renewed, and its token has expired."""
 
 
 def account_facts(settings: Settings, backend: str = "agent") -> AccountFacts:
     """Who is signed in, with what, until when. Call it after `backend.status`, which may renew the token."""
     from ..auth.account import Account
-    from ..auth.token_lifetime import term
+    from ..auth.token_lifetime import term, told
     from ..backend_factory import holder, sign_ins
 
     if backend == "sdk":  # it takes an API key and nothing else
@@ -119,8 +130,24 @@ def account_facts(settings: Settings, backend: str = "agent") -> AccountFacts:
     else:
         credential = None
     ends_at = term(account.access_token, account.received_at).ends_at if account.access_token else inf
-    until = datetime.fromtimestamp(ends_at, UTC).isoformat(timespec="seconds") if isfinite(ends_at) else None
-    return AccountFacts(account.name or None, credential, until)
+    until = told(ends_at) if isfinite(ends_at) else None
+    now = time.time()
+    if settings.access_token and backend != "sdk":
+        renewal = f"tokens of the settings are not renewed: {_REPLACE_IT}" if until else None
+    else:
+        renewal = not_renewed(account, now)
+    return AccountFacts(account.name or None, credential, until, renewal, renewal is not None and ends_at <= now)
+
+
+def not_renewed(account: Account, now: float) -> str | None:
+    from ..auth.token_lifetime import told
+
+    again = "run `caretway login`"
+    if account.copied_from:
+        again += f", or sign in again with the program that keeps {account.copied_from}"
+    if account.dead(now):
+        return f"Cursor refused it ({told(account.refused_at)}): {again}"
+    return f"nothing is there to renew it with: {again}" if account.access_token and not account.renewable else None
 
 
 def as_lines(report: Report, style: Style) -> list[str]:
@@ -132,6 +159,12 @@ def as_lines(report: Report, style: Style) -> list[str]:
     if report.detail:
         rows.append(("detail", report.detail))
     until = report.expires or (NO_EXPIRY if report.credential else None)
-    more = (("account", report.account), ("with", report.credential), ("until", until), ("url", report.url))
+    more = (
+        ("account", report.account),
+        ("with", report.credential),
+        ("until", until),
+        ("renewal", report.renewal),
+        ("url", report.url),
+    )
     rows += [(label, value) for label, value in more if value]
     return pairs(rows, style, indent="")

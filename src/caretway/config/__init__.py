@@ -4,6 +4,7 @@ Flags, variable names, TOML keys, `caretway config` and docs/settings.md all com
 """
 
 from .choices import CURSOR, GROUPS, MCP
+from .hosts import Hosts, hosts
 from .loading import (
     has_desktop,
     importable_sign_ins,
@@ -24,11 +25,13 @@ __all__ = [
     "MCP",
     "SETTINGS",
     "ConfigError",
+    "Hosts",
     "Setting",
     "Settings",
     "cursor_sign_in_files",
     "data_directory",
     "has_desktop",
+    "hosts",
     "importable_sign_ins",
     "load",
     "load_from_process",

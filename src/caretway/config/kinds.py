@@ -258,3 +258,6 @@ def _url(given: object) -> str:
 
 
 URL: Final = ValueKind("an http:// or https:// address", "URL", _url)
+URL_OR_NONE: Final = ValueKind(
+    "an http:// or https:// address, or nothing", "URL", lambda given: _url(given) if _text(given) else ""
+)

@@ -53,6 +53,7 @@ from .kinds import (
     TEXT,
     TREE,
     URL,
+    URL_OR_NONE,
     WORDS,
     choice,
     duration,
@@ -212,7 +213,8 @@ class Settings:
     login_url: str = field(
         default="https://cursor.com",
         metadata=_cursor(
-            URL, "Web site that `caretway login` opens. The default follows agent_url when that is changed."
+            URL,
+            "Web site that `caretway login` opens. The default follows api_url and agent_url when they are set.",
         ),
     )
     agent_bin: str = field(
@@ -265,7 +267,21 @@ class Settings:
     )
     agent_url: str = field(
         default="https://api2.cursor.sh",
-        metadata=_cursor(URL, "Base URL of the Agent API, its sign-in and its model list."),
+        metadata=_cursor(URL, "Base URL of Cursor, or of a stand-in for it: sign-in, API and runs at once."),
+    )
+    api_url: str = field(
+        default="",
+        metadata=_cursor(
+            URL_OR_NONE, "Base URL of the API alone: tokens, model lists, account.", default_text="agent_url"
+        ),
+    )
+    run_url: str = field(
+        default="",
+        metadata=_cursor(
+            URL_OR_NONE,
+            "Base URL for runs alone; members of a team may need their own host.",
+            default_text="the API, or the host that Cursor names when the API does not serve the account",
+        ),
     )
     agent_transport: TransportName = field(
         default="auto",
@@ -274,8 +290,22 @@ class Settings:
     agent_ca: Path | None = field(
         default=None,
         metadata=_cursor(
-            _FILE, "PEM file with the certificate authority to trust instead of the system's.", exists="file"
+            _FILE, "PEM file with certificate authorities to trust besides the system's, in proxies too.", exists="file"
         ),
+    )
+    proxy: str | None = field(
+        default=None,
+        repr=False,
+        metadata=_cursor(
+            FILLED_TEXT,
+            "Proxy for what the gateway sends out: http, https, socks5 or socks5h://USER:PASSWORD@HOST:PORT; off uses "
+            "none. Without it HTTPS_PROXY, ALL_PROXY and NO_PROXY decide.",
+            secret=True,
+        ),
+    )
+    proxy_loopback: bool = field(
+        default=False,
+        metadata=_cursor(SWITCH, "Use the proxy for addresses of this machine too.", advanced=True),
     )
     agent_client_type: str = field(
         default="sdk", metadata=_cursor(FILLED_TEXT, "Client type to send to the Agent API.", advanced=True)

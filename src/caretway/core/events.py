@@ -27,6 +27,10 @@ class RunUsage(Struct, frozen=True, gc=False):
     """Model calls that the gateway saw."""
     complete: bool = True
     """False: an attempt was lost and is not counted; the real figures are higher."""
+    cents: float | None = None
+    """What Cursor estimates that it is worth."""
+    charged_cents: float | None = None
+    """What of it is to be paid beyond the plan."""
 
 
 class Usage(Struct, frozen=True, gc=False):

@@ -41,6 +41,8 @@ class Cause(Enum):
     """Cursor refuses to go on with the conversation, and may take its history under a new id."""
     UNHEARD = "unheard"
     """The stream ended without a message: a passing fault, or a host that does not serve this account."""
+    HOST = "host"
+    """The host does not serve this account, and Cursor named another one."""
 
 
 class Rung(Enum):

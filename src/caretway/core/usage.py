@@ -5,7 +5,11 @@ When a response took several model calls or runs (a bridge's tool loop, a correc
 last one, its output is the sum, and the cost of its runs is a sum, too.
 """
 
+from typing import TypeVar
+
 from .events import RunUsage, Usage
+
+Number = TypeVar("Number", int, float)
 
 
 def together(earlier: Usage | None, latest: Usage) -> Usage:
@@ -35,10 +39,12 @@ def all_runs(one: RunUsage | None, other: RunUsage | None) -> RunUsage | None:
         _sum(one.reasoning_tokens, other.reasoning_tokens),
         steps=one.steps + other.steps,
         complete=one.complete and other.complete,
+        cents=_sum(one.cents, other.cents),
+        charged_cents=_sum(one.charged_cents, other.charged_cents),
     )
 
 
-def _sum(one: int | None, other: int | None) -> int | None:
+def _sum(one: Number | None, other: Number | None) -> Number | None:
     return other if one is None else one if other is None else one + other
 
 

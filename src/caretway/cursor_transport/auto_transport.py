@@ -1,14 +1,17 @@
 """HTTP/2 or HTTP/1.1: chosen once by ALPN, or without TLS by the peer's first bytes (SETTINGS), and remembered. A peer
 that is down decides nothing. `open_transport` builds the transport for a base URL.
 
-Over TLS the handshake tells (ALPN). In the clear the peer's first bytes do: an HTTP/2 server begins with SETTINGS.
+Over TLS the handshake tells (ALPN). In the clear the peer's first bytes do: an HTTP/2 server begins with SETTINGS. When
+something on the way speaks HTTP/2 to us and HTTP/1.1 to Cursor, a run is answered 464: then it is HTTP/1.1, too.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Final, Literal, TypeVar
 
 from ..core.errors import ErrorKind, GatewayError
-from .dial import ALPN_BOTH, ALPN_H2, ALPN_HTTP1, CONNECT_TIMEOUT_S, Dial, tcp_dial
+from .dial import ALPN_BOTH, ALPN_H2, ALPN_HTTP1, Dial, Dialler
+from .faults import NeedsHttp1
 from .h2_faults import NotHttp2
 from .h2_transport import H2Transport
 from .http1_transport import Http1Transport
@@ -28,6 +31,8 @@ class AutoTransport:
         """`auto` until the peer has been asked, then `h2` or `http1`."""
         self._h2: Final = H2Transport(dial, limits=limits)
         self._http1: Final = Http1Transport(dial, limits=limits)
+        if mode == "auto":
+            self._h2.on_downgrade = self._downgraded
         carriers: dict[Mode, Transport] = {"h2": self._h2, "http1": self._http1}
         self._chosen = carriers.get(mode)
 
@@ -84,15 +89,14 @@ class AutoTransport:
     def _choose(self, carrier: Transport) -> None:
         self._chosen, self.name = carrier, carrier.name
 
+    def _downgraded(self, error: NeedsHttp1) -> GatewayError:
+        """From now on it is HTTP/1.1, and the run is worth another attempt."""
+        self._choose(self._http1)
+        return replace(error, kind=ErrorKind.UPSTREAM_DOWN)
+
 
 def open_transport(
-    base_url: str,
-    *,
-    mode: Mode = "auto",
-    ca_file: str | None = None,
-    connect_timeout_s: float = CONNECT_TIMEOUT_S,
-    limits: TransportLimits = DEFAULT_LIMITS,
+    base_url: str, dialler: Dialler | None = None, *, mode: Mode = "auto", limits: TransportLimits = DEFAULT_LIMITS
 ) -> AutoTransport:
     """The transport for a base URL, with a dial that offers what the mode can speak. Connects when first used."""
-    dial = tcp_dial(base_url, ca_file=ca_file, connect_timeout_s=connect_timeout_s, alpn=ALPN[mode])
-    return AutoTransport(dial, mode, limits=limits)
+    return AutoTransport((dialler or Dialler()).dial(base_url, alpn=ALPN[mode]), mode, limits=limits)

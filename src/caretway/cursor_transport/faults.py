@@ -14,7 +14,7 @@ from typing import Final
 
 from ..core.errors import RETRYABLE, ErrorKind, GatewayError, bounded_wait, gateway_stops, said
 from ..wire.errors import ConnectError, read_unary
-from .refusals import EMPTY_STREAM, AskedRun, Refusal, refusal_of
+from .refusals import EMPTY_STREAM, VERSION_HINT, AskedRun, Refusal, call_hint, refusal_of
 
 RETRY_AFTER_INFO: Final = "retryAfterMs"
 """The key of `additional_info` in which Cursor says how long to wait."""
@@ -121,7 +121,9 @@ BY_WORDS: Final[tuple[tuple[re.Pattern[str], ErrorKind], ...]] = (
         ErrorKind.MODEL_UNKNOWN,
     ),
     (
-        re.compile(r"(outdated|deprecated|unsupported) client|(update|upgrade) (your )?(client|cursor)\b"),
+        re.compile(
+            r"(outdated|deprecated|unsupported) client|update required|(update|upgrade) (your )?(client|cursor)\b"
+        ),
         ErrorKind.UPSTREAM_DEPRECATED,
     ),
     (re.compile(r"not logged in|\bunauthori[sz]ed\b|\bunauthenticated\b"), ErrorKind.SIGNED_OUT),
@@ -162,8 +164,12 @@ HINTS: Final[Mapping[ErrorKind, str]] = {
     ErrorKind.CANCELLED: "The request was cancelled.",
 }
 
+HTTP2_ONLY: Final = 464
+"""What Cursor's load balancer answers to `Run` over HTTP/1.1."""
+
 STATUS_HINTS: Final[Mapping[int, str]] = {
-    464: "Cursor takes this call over HTTP/2 only, and something on the way speaks HTTP/1.1 to it: start with "
+    426: VERSION_HINT,
+    HTTP2_ONLY: "Cursor takes this call over HTTP/2 only, and something on the way speaks HTTP/1.1 to it: start with "
     "`--agent-transport http1`, which uses other calls.",
 }
 """Where the status says more than its kind."""
@@ -189,6 +195,10 @@ NEVER_RETRIED: Final = frozenset(
 """Waiting a few seconds changes none of these, and the client has better answers to them than we have."""
 
 
+class NeedsHttp1(GatewayError):
+    """The run was answered 464: the calls for HTTP/1.1 work where `Run` does not."""
+
+
 def fault_from_connect(error: ConnectError, run: AskedRun | None = None) -> GatewayError:
     """`run`: the run that the error ended; None when it answers another call."""
     kind = _kind_of_connect(error, run)
@@ -201,7 +211,9 @@ def fault_from_connect(error: ConnectError, run: AskedRun | None = None) -> Gate
     if message and label:
         told += f" ({label})"
     hint, code = HINTS[kind], BLOB_NOT_FOUND if _BLOB_WORDS.search(_words(error)) else None
-    if row is not None and run is not None:
+    if run is None:
+        hint = call_hint(error) or hint
+    elif row is not None:
         hint = row.hint if isinstance(row.hint, str) else row.hint(run)
         told, code = row.message or told, code or row.code
     return GatewayError(kind, told, hint=hint, code=code, retry_after=_retry_after_info(error))
@@ -218,6 +230,8 @@ def fault_from_status(status: int, headers: Mapping[str, str], body: bytes) -> G
         return fault
     kind = _kind_of_status(status)
     hint = STATUS_HINTS.get(status, HINTS[kind])
+    if status == HTTP2_ONLY:
+        return NeedsHttp1(kind, f"Cursor answered HTTP {status}{_glimpse(body)}", hint=hint)
     return GatewayError(kind, f"Cursor answered HTTP {status}{_glimpse(body)}", hint=hint, retry_after=wait)
 
 
@@ -305,9 +319,10 @@ def unheard() -> GatewayError:
     return GatewayError(
         ErrorKind.UPSTREAM_DOWN,
         "Cursor accepted the run and ended its stream without a word.",
-        hint="That is how a host answers that does not serve this account or region. Members of a team: start with "
-        "`--agent-url https://HOST`; cursor-agent keeps their host in its cli-config.json, as `agentnUrl`. Others: "
-        "check a VPN or proxy of this machine; `caretway doctor` tests the connection.",
+        hint="That is how a host answers that does not serve this account or region, and Cursor named no other that "
+        "works. Members of a team: start with `--run-url https://HOST`; cursor-agent keeps their host in its "
+        "cli-config.json, as `agentnUrl`. Others: check a VPN or proxy of this machine; `caretway doctor` tests the "
+        "connection.",
         code=EMPTY_STREAM,
         repeatable=False,
     )

@@ -7,7 +7,8 @@ and unpacked here; bytes move in `H2Connection`.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final, cast
 
 from ..core.errors import ErrorKind, GatewayError
@@ -16,7 +17,7 @@ from ..wire.envelope import pack
 from ..wire.paths import RUN
 from .closing import all_closed
 from .dial import Dial
-from .faults import cut, stopping
+from .faults import NeedsHttp1, cut, stopping
 from .h2_connection import H2Connection
 from .h2_faults import Unprocessed
 from .h2_frames import field_block
@@ -47,6 +48,8 @@ class H2Transport:
         self._waiting: list[asyncio.Future[None]] = []
         self._heads: dict[tuple[tuple[str, str], ...], bytes] = {}
         self._closed = False
+        self.on_downgrade: Callable[[NeedsHttp1], GatewayError] | None = None
+        """Told when a run shows that something on the way speaks HTTP/1.1 to Cursor; gives what its owner hears."""
 
     @property
     def connection_count(self) -> int:
@@ -75,6 +78,7 @@ class H2Transport:
 
     def _run(self, connection: H2Connection, block: bytes, handler: RunHandler, body: bytes | None = None) -> "H2Run":
         run = H2Run(handler, self._limits, foreign=body is not None)
+        run.on_downgrade = self.on_downgrade
         run.stream = connection.open(block, run, body)
         return run
 
@@ -208,7 +212,7 @@ class H2Transport:
             raise stopping()
         error = mine.result()
         if error is not None:
-            raise type(error)(error.kind, error.message, hint=error.hint) from error
+            raise replace(error) from error
 
     def _young_attempt(self, now: float) -> Attempt:
         """One that may still succeed soon: the newest, or a new one beside it when that is old."""
@@ -232,7 +236,7 @@ class H2Transport:
 
     async def _open_connection(self) -> H2Connection:
         """A new one in the pool, greeted by its peer. The caller takes it before it awaits anything."""
-        limits, host = self._limits, self._dial.origin.host
+        limits, host = self._limits, self._dial.origin.told
         connection = None
         try:
             _, connection = await self._dial(lambda: H2Connection(limits, host, self._changed))
@@ -288,15 +292,22 @@ class H2Transport:
 class H2Run(RunReader):
     """A RunStream whose messages are envelopes in one stream's DATA frames."""
 
-    __slots__ = ("stream",)
+    __slots__ = ("on_downgrade", "stream")
 
     stream: H2Stream
+    on_downgrade: Callable[[NeedsHttp1], GatewayError] | None
 
     def send(self, message: bytes) -> None:
         self.stream.send(pack(message))
 
     def doubt(self) -> None:
         self.stream.doubt()
+
+    def _refused(self, headers: Mapping[str, str], body: bytearray) -> GatewayError:
+        fault = super()._refused(headers, body)
+        if self.on_downgrade is not None and isinstance(fault, NeedsHttp1):
+            return self.on_downgrade(fault)
+        return fault
 
     def _hold_back(self) -> None:
         self.stream.pause()

@@ -17,6 +17,7 @@ from ..wire.errors import ConnectError
 NO_REASON: Final = "refused_without_reason"
 EMPTY_STREAM: Final = "empty_stream"
 SCHEMA_REFUSED: Final = "tool_schema_refused"
+TEAM_REGION: Final = "team_region_refused"
 POLICY_PAGE: Final = "https://cursor.com/dashboard/restricted_models"
 PROVIDER_STATUS: Final = "providerStatusCode"
 """The key of `additional_info` with the status that the model's maker answered."""
@@ -64,7 +65,8 @@ class Suspect:
 
 SUSPECTS: Final = {
     "region": Suspect(
-        "the region or the proxy of this machine (`caretway models` lists what is served here)",
+        "the region or the proxy of this machine (`caretway models` lists what is served here, `caretway doctor` shows "
+        "the way there)",
         lambda run: not run.heard and not is_own(run.model),
     ),
     "shape": Suspect("the fields that name the model", lambda run: not run.heard),
@@ -142,19 +144,27 @@ class Refusal:
     """What the client gets as the error's code; None: that of the kind."""
     message: str = ""
     """Instead of Cursor's words, which say nothing or mislead."""
+    call_hint: str = ""
+    """The hint when it answers another call than a run, if there is more to say than the kind's."""
 
 
-_VERSION_HINT: Final = (
+VERSION_HINT: Final = (
     "Update Caretway (`pip install -U caretway`). Until then `--agent-client-version VERSION` sends the version of a "
     "client that Cursor ships; `cursor-agent --version` prints one."
 )
+_CALL_HINT: Final = (
+    "Known causes: (1) the client version: start with `--agent-client-version VERSION` and one that Cursor ships, "
+    "which `cursor-agent --version` prints; (2) the region or the proxy of this machine; (3) too little capacity at "
+    "Cursor, if the same is answered in half an hour."
+)
 _REGION_HINT: Final = (
-    "Cursor decides by the address that the request comes from: check a VPN or proxy of this machine. `caretway "
-    "models` lists what is served here; Cursor's own models (`composer-2.5`) are served in more regions."
+    "Cursor decides by the address that the request comes from: check a VPN or proxy of this machine; `caretway "
+    "doctor` shows the way that requests take. `caretway models` lists what is served here; Cursor's own models "
+    "(`composer-2.5`) are served in more regions."
 )
 _TEAM_HINT: Final = (
-    "Your team is pinned to another host. Start with `--agent-url https://HOST`; cursor-agent keeps that host in its "
-    "cli-config.json, as `agentnUrl`."
+    "Your team is pinned to another host, and Cursor named none that works. Start with `--run-url https://HOST`; "
+    "cursor-agent keeps that host in its cli-config.json, as `agentnUrl`."
 )
 
 REFUSALS: Final = (
@@ -176,15 +186,15 @@ REFUSALS: Final = (
         name="MODEL_BLOCKED",
         code="model_blocked",
     ),
-    Refusal("outdated", ErrorKind.UPSTREAM_DEPRECATED, _VERSION_HINT, name="OUTDATED_CLIENT"),
-    Refusal("outdated", ErrorKind.UPSTREAM_DEPRECATED, _VERSION_HINT, words=r"update required"),
+    Refusal("outdated", ErrorKind.UPSTREAM_DEPRECATED, VERSION_HINT, name="OUTDATED_CLIENT", call_hint=VERSION_HINT),
+    Refusal("outdated", ErrorKind.UPSTREAM_DEPRECATED, VERSION_HINT, words=r"update required", call_hint=VERSION_HINT),
     Refusal("region", ErrorKind.FORBIDDEN, _REGION_HINT, name="UNSUPPORTED_REGION", code="region_refused"),
     Refusal(
         "team_region",
         ErrorKind.FORBIDDEN,
         _TEAM_HINT,
         words=r"region is not (yet )?(available|supported|enabled) for your team",
-        code="team_region_refused",
+        code=TEAM_REGION,
     ),
     Refusal(
         "region",
@@ -227,7 +237,8 @@ REFUSALS: Final = (
         "plan",
         ErrorKind.FORBIDDEN,
         "Most often the plan does not have the model: `caretway models` lists what it has. For a member of a team it "
-        f"can be the host. {_TEAM_HINT}",
+        "can be the host: start with `--run-url https://HOST`; cursor-agent keeps that host in its cli-config.json, as "
+        "`agentnUrl`.",
         connect="failed_precondition",
         silent=True,
         code="plan_or_team_refused",
@@ -270,6 +281,7 @@ REFUSALS: Final = (
         silent=True,
         code=NO_REASON,
         message="Cursor refused the run and gives no reason",
+        call_hint=_CALL_HINT,
     ),
 )
 """The first row that fits is the one."""
@@ -287,6 +299,12 @@ def refusal_of(error: ConnectError) -> Refusal | None:
         ):
             return row
     return None
+
+
+def call_hint(error: ConnectError) -> str:
+    """What to type when a call that is no run was refused; empty when its kind says it all."""
+    row = refusal_of(error)
+    return "" if row is None else row.call_hint
 
 
 def may_be_conversation(error: ConnectError) -> str:

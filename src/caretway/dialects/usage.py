@@ -26,5 +26,9 @@ def beside(usage: Usage) -> dict[str, object]:
         run_usage["steps"] = run.steps
         if not run.complete:
             run_usage["at_least"] = True
+        if run.cents is not None:
+            run_usage["cents"] = run.cents
+        if run.charged_cents is not None:
+            run_usage["charged_cents"] = run.charged_cents
         more["caretway"] = {"run": run_usage}
     return more

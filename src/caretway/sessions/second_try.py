@@ -49,6 +49,7 @@ _FRESH_BECAUSE: Final = {
     Cause.INCOMPLETE.value: "the kept conversation was incomplete",
     Cause.STALE.value: "Cursor refused to go on with the kept conversation",
     Cause.UNHEARD.value: "the run was answered with nothing",
+    Cause.HOST.value: "Cursor serves this account on another host",
 }
 
 

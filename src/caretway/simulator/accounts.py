@@ -1,16 +1,16 @@
 """Simulated accounts: which keys and tokens are accepted, JWT-shaped tokens that expire, are refreshed and revoked, the
-browser sign-in (PKCE), wishes in a key (`life=`, `model=`, `spent=`).
+browser sign-in (PKCE), wishes in a key (`life=`, `model=`, `spent=`, `plan=`, `team=`).
 
 Any key is good unless it says that it is bad; two keys are two accounts. Nobody checks the signature of a token.
 `life=SECONDS` sets the life of its tokens, `model=ID` adds a model that only this account has, `spent=PERCENT` is how
-much of its plan is used.
+much of its plan is used, `plan=NAME` which plan that is, `team=NUMBER` makes it a seat of that team.
 """
 
 import base64
 import hashlib
 import re
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
@@ -26,16 +26,23 @@ _USER: Final = "simulated|user"
 _LIFE: Final = re.compile(r"life=(\d{1,9})")
 _SPENT: Final = re.compile(r"spent=(\d{1,3})")
 _MODEL: Final = re.compile(r"model=([A-Za-z0-9-]{1,64})")
+_PLAN: Final = re.compile(r"plan=([a-z_]{1,16})")
+_TEAM: Final = re.compile(r"team=(\d{1,9})")
+MAX_USED: Final = 10_000
+TEAM: Final = 7
+"""The team of accounts that did not wish for another, where everybody has a seat."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Person:
+class Person:
     """Whom tokens are issued to, and what the key has wished for."""
 
     name: str = _USER
     life: int = LIFETIME_S
     model: str = ""
     spent: int = 0
+    plan: str = "pro"
+    team: int = 0
 
 
 class Accounts:
@@ -46,6 +53,8 @@ class Accounts:
         """Tokens of each type up to this number are good for nothing any more."""
         self._polled: OrderedDict[str, str] = OrderedDict()
         """Sign-ins that somebody has begun: uuid -> challenge, empty when the page was not opened."""
+        self._used: OrderedDict[str, None] = OrderedDict()
+        """Refresh tokens that were good once."""
 
     def accepts(self, token: str) -> bool:
         """Any text that does not say it is bad; of our own tokens, those that are neither expired nor revoked."""
@@ -64,28 +73,29 @@ class Accounts:
 
     def exchange(self, key: str) -> dict[str, str] | None:
         """An API key, or a refresh token, for a pair of tokens."""
+        if _claims(key).get("iss") == ISSUER:
+            return self.renew(key, "exchange")
         if not self.accepts(key):
             return None
-        if _claims(key).get("type") == "refresh":
-            if self._shared.manners.refresh_at == "token":
-                return None
-            self._shared.stats.token_refreshes += 1
-        else:
-            self._shared.stats.token_exchanges += 1
+        self._shared.stats.token_exchanges += 1
         return self._issue(_person(key))
 
-    def refresh(self, token: str) -> dict[str, str] | None:
-        return self._renewed(token) if self._shared.manners.refresh_at == "anywhere" else None
-
-    def renew(self, token: str) -> dict[str, str] | None:
-        """The same at `/auth/token`."""
-        return self._renewed(token) if self._shared.manners.refresh_at != "exchange" else None
-
-    def _renewed(self, token: str) -> dict[str, str] | None:
-        if not self.accepts(token):
+    def renew(self, token: str, way: str) -> dict[str, str] | None:
+        """A refresh token for new tokens; `way` is where it was sent to, one of `Manners.refresh_at`."""
+        manners = self._shared.manners
+        known = _claims(token)
+        own = known.get("iss") == ISSUER
+        fit = not own or known["type"] == "refresh" or manners.one_token
+        if not fit or manners.refresh_at not in ("anywhere", way) or not self.accepts(token) or token in self._used:
+            self._shared.stats.renewals_refused += 1
             return None
         self._shared.stats.token_refreshes += 1
-        return self._issue(_person(token))
+        if manners.rotates_refresh:
+            self._used[token] = None
+            while len(self._used) > MAX_USED:
+                self._used.popitem(last=False)
+        tokens = self._issue(_person(token))
+        return tokens if manners.rotates_refresh or not manners.one_token else {"accessToken": tokens["accessToken"]}
 
     def visit(self, uuid: str, challenge: str) -> None:
         """The user has opened the link and agreed."""
@@ -101,29 +111,33 @@ class Accounts:
         if challenge and challenge != _challenge(verifier):
             return None
         del self._polled[uuid]
-        return {**self._issue(_Person()), "authId": _USER, "challenge": challenge}
+        tokens = self._issue(Person(life=self._shared.manners.sign_in_life_s))
+        if self._shared.manners.one_token:
+            tokens["refreshToken"] = tokens["accessToken"]
+        return {**tokens, "authId": _USER, "challenge": challenge}
 
     def model_of(self, token: str) -> str:
         """The model that only this account has; usually none."""
         return str(_claims(token).get("model", ""))
 
-    def spent(self, token: str) -> int:
-        """How much of its plan this account has used, in percent."""
-        return _person(token).spent
+    def person(self, token: str) -> Person:
+        """Whose token this is."""
+        known = _person(token)
+        return replace(known, team=TEAM) if self._shared.manners.team_seats and not known.team else known
 
     def _note(self, uuid: str, challenge: str) -> None:
         self._polled[uuid] = challenge
         while len(self._polled) > MAX_LOGINS:
             self._polled.popitem(last=False)
 
-    def _issue(self, person: _Person) -> dict[str, str]:
+    def _issue(self, person: Person) -> dict[str, str]:
         self._issued += 1
         return {
             "accessToken": self._token("session", person, person.life),
             "refreshToken": self._token("refresh", person, max(person.life, REFRESH_LIFETIME_S)),
         }
 
-    def _token(self, kind: str, person: _Person, life: int) -> str:
+    def _token(self, kind: str, person: Person, life: int) -> str:
         now = int(self._shared.clock())
         claims = {
             "sub": person.name,
@@ -134,18 +148,26 @@ class Accounts:
             "life": person.life,
             "model": person.model,
             "spent": person.spent,
+            "plan": person.plan,
+            "team": person.team,
             "iss": ISSUER,
         }
         return f"{_encode({'alg': 'none', 'typ': 'JWT'})}.{_encode(claims)}.{_encode({'simulated': self._issued})}"
 
 
-def _person(credential: str) -> _Person:
+def _person(credential: str) -> Person:
     known = _claims(credential)
     if known.get("iss") == ISSUER:
-        return _Person(known["sub"], known["life"], known["model"], known.get("spent", 0))
-    life, model, spent = (pattern.search(credential) for pattern in (_LIFE, _MODEL, _SPENT))
-    name = f"simulated|{hashlib.sha256(credential.encode()).hexdigest()[:12]}"
-    return _Person(name, int(life[1]) if life else LIFETIME_S, model[1] if model else "", int(spent[1]) if spent else 0)
+        return Person(known["sub"], known["life"], known["model"], known["spent"], known["plan"], known["team"])
+    life, model, spent, plan, team = (one.search(credential) for one in (_LIFE, _MODEL, _SPENT, _PLAN, _TEAM))
+    return Person(
+        f"simulated|{hashlib.sha256(credential.encode()).hexdigest()[:12]}",
+        int(life[1]) if life else LIFETIME_S,
+        model[1] if model else "",
+        int(spent[1]) if spent else 0,
+        plan[1] if plan else "pro",
+        int(team[1]) if team else 0,
+    )
 
 
 def _challenge(verifier: str) -> str:

@@ -1,16 +1,17 @@
 """The simulated model's plan: which steps of a `sim:` script are still to do, matched against the history after a drop
 or a replay; loops, `recall`. Pure and deterministic.
 
-The script is the last user message that has `sim:` lines. A run that starts with a half-finished script goes on where
-the conversation stops instead of starting over. Steps that leave no trace (wait, drop, thinking that a client did not
-keep) count as done when a later step left one.
+The script is the last user message that has `sim:` lines, or plain instructions (`plain_words`). A run that starts with
+a half-finished script goes on where the conversation stops instead of starting over. Steps that leave no trace (wait,
+drop, thinking that a client did not keep) count as done when a later step left one.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from . import default_reply as plain
+from . import plain_words
 from .model_input import InputCall, InputMessage, InputResult, InputText, Thought, Tool, find
 from .script import Exec, Loop, Query, Recall, Result, Say, ScriptCall, ScriptStream, Step, Think, has_script, parse
 
@@ -39,7 +40,7 @@ class Plan:
 def plan(history: Sequence[InputMessage], tools: Sequence[Tool], *, thinks: bool = False) -> Plan:
     at = next((i for i in reversed(range(len(history))) if _is_script(history[i])), None)
     if at is not None:
-        todo = _resume(parse(history[at].text), history, at, tools)
+        todo = _follow(history, at, tools, thinks=thinks)
         if todo.steps or not _asks_anew(history[at + 1 :]):
             return todo
     last = next((i for i in reversed(range(len(history))) if history[i].role == "user"), None)
@@ -48,8 +49,15 @@ def plan(history: Sequence[InputMessage], tools: Sequence[Tool], *, thinks: bool
     return _resume(plain.answer(history[: last + 1], tools, thinks=thinks), history, last, tools)
 
 
+def _follow(history: Sequence[InputMessage], at: int, tools: Sequence[Tool], *, thinks: bool) -> Plan:
+    if has_script(history[at].text):
+        return _resume(parse(history[at].text), history, at, tools)
+    told, place = plain_words.opened(history, at)
+    return replace(_resume(plain_words.steps(told, place, thinks=thinks), told, place, tools), at=at)
+
+
 def _is_script(message: InputMessage) -> bool:
-    return message.role == "user" and has_script(message.text)
+    return message.role == "user" and (has_script(message.text) or plain_words.has_orders(message.text))
 
 
 def _asks_anew(after: Sequence[InputMessage]) -> bool:

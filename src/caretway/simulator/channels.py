@@ -61,12 +61,12 @@ class Channels:
                 raise AppendOutOfRange("too many bytes before RunSSE")
             channel.early.append(ready)
 
-    def open(self, request_id: str, exchange: SimExchange) -> SimRun:
+    def open(self, request_id: str, exchange: SimExchange, owner: str, *, abroad: bool = False) -> SimRun:
         if request_id in self._open or request_id in self._ended:
             raise ChannelBusy(f"request id {request_id} was used before")
         channel = self._waiting.pop(request_id, None) or _Channel()
         self._open[request_id] = channel
-        run = channel.run = SimRun(self._shared, exchange, request_id)
+        run = channel.run = SimRun(self._shared, exchange, request_id, owner, abroad=abroad)
         run.task.add_done_callback(lambda _: self._close(request_id))
         early, channel.early = channel.early, []
         for message in early:

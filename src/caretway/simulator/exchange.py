@@ -7,7 +7,7 @@ here knows Cursor's protocol.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 Headers = Sequence[tuple[str, str]]
 
@@ -20,6 +20,15 @@ class Request:
     headers: Mapping[str, str]
     """Lower-case names; of a repeated header the last one."""
     http: Literal["1.1", "2"]
+    scheme: str = "http"
+    on_team_host: bool = False
+    peer: Any = None
+    """The client's address."""
+
+    @property
+    def base(self) -> str:
+        """Scheme and host, as the client wrote them."""
+        return f"{self.scheme}://{self.header(':authority') or self.header('host')}"
 
     def header(self, name: str) -> str:
         return self.headers.get(name, "")

@@ -107,6 +107,12 @@ SCRIPTED: Final = {
     "eof": _bare("unavailable"),
 }
 """`eof` is not an error on the wire: the stream ends without a frame when it is named in the newest user message."""
+VERSION_REFUSALS: Final = {
+    "bare": SCRIPTED["bare"],
+    "outdated": SCRIPTED["outdated"],
+    "update_words": _bare("resource_exhausted", "Update Required"),
+}
+"""How a client version is refused."""
 NOT_FOUND: Final = SCRIPTED["gone"]
 UNKNOWN_MODEL: Final = _fault(
     "not_found", _Error.ERROR_BAD_MODEL_NAME, "Unknown model", "Simulated: no such model is available."

@@ -81,7 +81,9 @@ class SimHttp1Connection:
             case h11.Request():
                 path, _, query = event.target.decode("latin-1").partition("?")
                 headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in event.headers}
-                request = Request(event.method.decode("latin-1"), path, query, headers, "1.1")
+                scheme = "http" if self.transport.get_extra_info("sslcontext") is None else "https"
+                peer = self.transport.get_extra_info("peername")
+                request = Request(event.method.decode("latin-1"), path, query, headers, "1.1", scheme, peer=peer)
                 self._bare = request.method == "HEAD"
                 self._exchange = SimHttp1Exchange(self)
                 self._inlet = self._accept(request, self._exchange)

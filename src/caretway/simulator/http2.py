@@ -116,7 +116,8 @@ class Http2Connection:
             return  # asked for and taken back in one read
         headers = {str(name): str(value) for name, value in event.headers or ()}
         path, _, query = headers.get(":path", "").partition("?")
-        request = Request(headers.get(":method", ""), path, query, headers, "2")
+        scheme, peer = headers.get(":scheme", ""), self.transport.get_extra_info("peername")
+        request = Request(headers.get(":method", ""), path, query, headers, "2", scheme, peer=peer)
         stream = Http2Exchange(self, number)
         self._streams[number] = stream
         stream.listen(self._accept(request, stream))

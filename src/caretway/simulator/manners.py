@@ -2,12 +2,15 @@
 refusals, refresh), in two profiles, `live` (the default) and `classic`.
 
 The witness of each fact, and the row it stands in, are in `wire/README.md`. `CLASSIC` is the simulator as it was first
-built: it says what a client expects. A single switch is flipped with `dataclasses.replace`. Switches that are off in
-both are for facts that contradict each other, or that would refuse every client at once.
+built: it says what a client expects. A single switch is flipped with `dataclasses.replace`, or as text with `flipped`.
+Switches that are off in both are for facts that contradict each other, or that would refuse every client at once.
 """
 
-from dataclasses import dataclass, replace
-from typing import Final, Literal
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, Literal, get_type_hints
+
+import msgspec
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +38,42 @@ class Manners:
     # ---- who calls, and from where
     known_versions_only: bool = False
     """A client version that Cursor did not ship is refused with a bare `resource_exhausted`, whatever the model."""
+    version_refusal: Literal["bare", "outdated", "update_words"] = "bare"
+    """How such a version is refused: without a reason, as OUTDATED_CLIENT, or in words."""
+    judges_calls: bool = False
+    """Not only runs are refused for the version, but every call."""
     run_on_http1_is_464: bool = False
     """`Run` over HTTP/1.1 is answered 464, as the load balancer does."""
-    refresh_at: Literal["anywhere", "exchange", "token"] = "anywhere"
-    """Where a refresh token is taken: at the key exchange, at `/auth/token`, or also at `/auth/refresh`."""
+    run_is_464: bool = False
+    """The same over HTTP/2: something on the way speaks HTTP/1.1 to the load balancer."""
+    abroad: Literal["", "bare", "ends", "words"] = ""
+    """Models of other makers are refused to whoever does not come through `simulate --proxy`: without a reason, by
+    a stream that ends at once, or as UNSUPPORTED_REGION."""
+    refuses_direct: bool = False
+    """Connections that do not come through `simulate --proxy` are cut."""
+    pinned_team: Literal["", "ends", "words"] = ""
+    """Runs are served on the team's own host alone, which `GetServerConfig` names. Elsewhere their streams end at once,
+    or with words about the region. (That host is this server below a path of its own.)"""
 
+    # ---- sign-in and usage
+    refresh_at: Literal["anywhere", "exchange", "oauth", "token", "refresh", "nowhere"] = "anywhere"
+    """Where a refresh token is taken: at the key exchange, `/oauth/token`, `/auth/token` or `/auth/refresh`."""
+    rotates_refresh: bool = False
+    """A refresh token works once: with the new access token comes a new one, and the old one is refused."""
+    one_token: bool = False
+    """A sign-in by browser gives one token, in both places; renewing it brings no other refresh token."""
+    sign_in_life_s: int = 3600
+    """How long the access token of a sign-in by browser lives."""
+    sign_in_ends: int = 0
+    """A sign-in is answered with this status instead of tokens; 0: it succeeds."""
+    renewal_down: int = 0
+    """Every renewal is answered with this status; 0: it is served."""
+    team_seats: bool = False
+    """Every account has a team's seat: usage without the team's id tells nothing."""
+    usage_lag_s: int = 0
+    """How long after a run its usage event can be seen."""
+    events_ignore_dates: bool = False
+    """Usage events are listed whatever dates are asked for, and not counted, as one account saw it."""
     period_usage: Literal["told", "refused", "silent"] = "told"
     """How `GetCurrentPeriodUsage` is answered; `silent`: never."""
 
@@ -71,6 +105,8 @@ class Manners:
     """How long the body stays open after the end-of-stream frame."""
     bloats_checkpoints: bool = False
     """Checkpoints have far more in them than a client wants to keep, as those of very long chats do."""
+    tells_cost: bool = False
+    """`turn_ended` estimates what the run has cost. Nobody has seen it filled."""
     absurd_cache_reads: bool = False
     """`turn_ended` tells of far more tokens read from the cache than the context holds."""
 
@@ -114,7 +150,9 @@ LIVE: Final = Manners(
     demands_max_mode=True,
     strict_list_type=True,
     run_on_http1_is_464=True,
-    refresh_at="exchange",
+    refresh_at="oauth",
+    one_token=True,
+    sign_in_life_s=86400,
     long_ids=True,
     lists_calls=False,
     sibling_gaps_ms=(318, 573, 713, 1189),
@@ -138,3 +176,24 @@ LIVE: Final = Manners(
 LIVE_AT_ONCE: Final = replace(LIVE, sibling_gaps_ms=(), lingers_ms=0)
 """What `LIVE` says and refuses, without the waits that only take time: for a demonstration, and for most tests."""
 PROFILES: Final = {profile.name: profile for profile in (LIVE, CLASSIC)}
+
+SWITCHES: Final = tuple(field.name for field in fields(Manners) if field.name != "name")
+
+
+def flipped(manners: Manners, switches: Iterable[str]) -> Manners:
+    """With switches as `NAME=VALUE`; a value is JSON, or a word. Raises ValueError."""
+    kinds = get_type_hints(Manners)
+    for switch in switches:
+        name, given, text = switch.partition("=")
+        if name not in SWITCHES or not given:
+            raise ValueError(f"there is no switch `{name}`" if given else f"expected NAME=VALUE, not `{switch}`")
+        try:
+            value: Any = msgspec.json.decode(text)
+        except msgspec.DecodeError:
+            value = text
+        try:
+            change = {name: msgspec.convert(value, kinds[name])}
+        except msgspec.ValidationError as wrong:
+            raise ValueError(f"`{text}` is no value of {name}: {wrong}") from wrong
+        manners = replace(manners, **change)
+    return manners

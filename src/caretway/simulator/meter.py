@@ -10,6 +10,7 @@ from typing import Final
 
 from ..wire.messages import pb
 from . import models
+from .billing import cents
 from .manners import Manners
 from .shared import Shared
 from .tokens import Piece
@@ -70,4 +71,7 @@ def totals(usage: StepUsage, model: str, now_ms: int, manners: Manners) -> pb.Tu
         cache_write_tokens=usage.uncached if models.writes_cache(model) else 0,
         reasoning_tokens=usage.reasoning,
         ended_at_ms=now_ms,
+        estimated_cost=pb.EstimatedCost(raw_cost_cents=cents(usage.uncached, usage.cached, usage.output))
+        if manners.tells_cost
+        else None,
     )

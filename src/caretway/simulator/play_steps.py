@@ -14,7 +14,7 @@ from . import brain, faults, models, toolbox, updates
 from .call_ids import Ids
 from .exchange import SimExchange
 from .history import piece
-from .meter import Meter
+from .meter import Meter, StepUsage
 from .minutes import Minutes
 from .model_input import find
 from .pending import Pending
@@ -89,6 +89,10 @@ class Performance:
         )
         self._looped = 0
         self._at = 0
+
+    @property
+    def usage(self) -> StepUsage:
+        return self._meter.usage
 
     async def play(self) -> None:
         conversation = self._conversation

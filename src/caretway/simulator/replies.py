@@ -14,7 +14,7 @@ from ..wire.messages import pb
 from . import faults, models
 from .exchange import Request
 
-_STATUS: Final = {"unauthenticated": 401, "unimplemented": 404, "invalid_argument": 400}
+_STATUS: Final = {"unauthenticated": 401, "unimplemented": 404, "invalid_argument": 400, "permission_denied": 403}
 
 Reply = tuple[int, str, bytes]
 
@@ -53,6 +53,14 @@ def as_tokens(tokens: dict[str, str] | None) -> Reply:
     return as_json(401, {"error": "the key is not accepted"}) if tokens is None else as_json(200, tokens)
 
 
+def as_grant(tokens: dict[str, str] | None) -> Reply:
+    """The OAuth endpoint says it in a 200 that a refresh token is over."""
+    if tokens is None:
+        return as_json(200, {"access_token": "", "id_token": "", "shouldLogout": True})
+    given = {"access_token": tokens["accessToken"], "id_token": tokens["accessToken"], "shouldLogout": False}
+    return as_json(200, given | ({"refresh_token": tokens["refreshToken"]} if "refreshToken" in tokens else {}))
+
+
 def read_query(request: Request) -> dict[str, str]:
     return {name: values[0] for name, values in parse_qs(request.query).items()}
 
@@ -67,21 +75,9 @@ def read_object(body: bytes) -> dict[str, Any]:
     return value
 
 
-def period_usage(request: Request, spent: int, now: float) -> Reply:
-    """What an account has used of its plan. Proto-JSON leaves zeros out, times are texts, money is in cents."""
-    if request.content_type != paths.JSON_TYPE:
-        return 415, "text/plain", b"expected application/json\n"
-    limit, month_ms = 2000, 30 * 86_400_000
-    start_ms = int(now * 1000) // month_ms * month_ms
-    money = {"totalSpend": limit * spent // 100, "remaining": max(0, limit - limit * spent // 100), "limit": limit}
-    shares = {"autoPercentUsed": spent / 2, "apiPercentUsed": float(spent), "totalPercentUsed": spent * 0.75}
-    usage = {
-        "billingCycleStart": str(start_ms),
-        "billingCycleEnd": str(start_ms + month_ms),
-        "planUsage": {name: value for name, value in {**money, **shares}.items() if value},
-        "displayMessage": f"Simulated: {spent}% of the plan is used",
-    }
-    return as_json(200, usage)
+def read_text(body: bytes, name: str) -> str:
+    value = read_object(body).get(name)
+    return value if isinstance(value, str) else ""
 
 
 def available_models(request: Request, _: bytes) -> Reply:

@@ -16,6 +16,8 @@ from ..tasks import spawn
 from ..wire.errors import ConnectError
 from ..wire.messages import pb
 from . import admission, faults, updates
+from .billing import BilledRun
+from .catalogue import is_external
 from .exchange import SimExchange
 from .history import HistoryError
 from .model_shapes import Choice, choose, shape_of
@@ -33,8 +35,13 @@ class _Unheard(Exception):
 
 
 class SimRun:
-    def __init__(self, shared: Shared, exchange: SimExchange, request_id: str) -> None:
+    def __init__(
+        self, shared: Shared, exchange: SimExchange, request_id: str, owner: str = "", *, abroad: bool = False
+    ) -> None:
+        """`owner`: whose usage it is. `abroad`: the client is where models of other makers are not served."""
         self._shared = shared
+        self._owner = owner
+        self._abroad = abroad
         self._exchange = exchange
         self._request_id = request_id or str(uuid.uuid4())
         self._pending = Pending(exchange.write, shared.stats)
@@ -134,6 +141,10 @@ class SimRun:
         manners = self._shared.manners
         chosen = choose(request, manners)
         self._shared.asked.append((shape_of(request), chosen.label if isinstance(chosen, Choice) else ""))
+        if self._abroad and isinstance(chosen, Choice) and is_external(chosen.label):
+            if manners.abroad == "ends":
+                raise _Unheard
+            raise RunRefused(faults.SCRIPTED["region" if manners.abroad == "words" else "bare"])
         if request.conversation_id in self._shared.poisoned:
             raise RunRefused(faults.SCRIPTED["bare"])
         blobs = Blobs(self._pending, self._shared.stats)
@@ -149,6 +160,18 @@ class SimRun:
             request.next_interaction_query_id,
         )
         await self._performance.play()
+        usage = self._performance.usage
+        self._shared.billed.add(
+            BilledRun(
+                self._owner,
+                int(self._shared.clock() * 1000),
+                conversation.model,
+                request.conversation_id,
+                usage.uncached,
+                usage.cached,
+                usage.output,
+            )
+        )
 
     def _beat(self) -> None:
         muted = self._performance is not None and self._performance.muted

@@ -10,8 +10,9 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Sequence
-from typing import Final, cast
+from typing import Any, Final, cast
 
+from .billing import BilledRuns
 from .exchange import Accept
 from .http1 import SimHttp1Connection
 from .http2 import MAX_STREAMS, PREFACE, Http2Connection
@@ -34,10 +35,12 @@ class Simulator:
         clock: Callable[[], float] = time.time,
         max_streams: int = MAX_STREAMS,
         manners: Manners = LIVE,
+        home: Callable[[Any], bool] | None = None,
     ) -> None:
         """`clock`: unix seconds; tokens expire by it. `max_streams`: at once on one HTTP/2 connection.
-        `manners`: how it behaves."""
-        self._shared = Shared(manners, prefer=prefer, heartbeat_s=heartbeat_s, clock=clock)
+        `manners`: how it behaves. `home`: whether a peer, by its address, comes the right way: through the proxy, say
+        (`Manners.abroad`, `Manners.refuses_direct`). None: nobody does."""
+        self._shared = Shared(manners, prefer=prefer, heartbeat_s=heartbeat_s, clock=clock, home=home)
         self._service = Service(self._shared)
         self._servers: list[asyncio.Server] = []
         self._doors: set[_Door] = set()
@@ -52,6 +55,11 @@ class Simulator:
     def asked(self) -> Sequence[tuple[str, str]]:
         """How the last runs asked for their model: the shape, and what ran, empty when nothing did."""
         return tuple(self._shared.asked)
+
+    @property
+    def billed(self) -> BilledRuns:
+        """What the dashboard tells about runs."""
+        return self._shared.billed
 
     @property
     def open_runs(self) -> int:
@@ -102,14 +110,22 @@ class Simulator:
             await server.wait_closed()
 
     def _door(self) -> "_Door":
-        return _Door(self._service.accept, self._doors, self._max_streams)
+        return _Door(self._service.accept, self._doors, self._max_streams, self._lets_in)
+
+    def _lets_in(self, peer: Any) -> bool:
+        if not self._shared.manners.refuses_direct or self._shared.comes_from_home(peer):
+            self.stats.connections += 1
+            return True
+        self.stats.turned_away += 1
+        return False
 
 
 class _Door(asyncio.Protocol):
     """One connection: waits until the first bytes say which HTTP it is, then stands aside."""
 
-    def __init__(self, accept: Accept, doors: "set[_Door]", max_streams: int) -> None:
+    def __init__(self, accept: Accept, doors: "set[_Door]", max_streams: int, lets_in: Callable[[Any], bool]) -> None:
         self._accept = accept
+        self._lets_in = lets_in
         self._max_streams = max_streams
         self._doors = doors
         self._head = b""
@@ -123,6 +139,8 @@ class _Door(asyncio.Protocol):
         raw = link.get_extra_info("socket")
         if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if not self._lets_in(link.get_extra_info("peername")):
+            link.abort()
 
     def data_received(self, data: bytes) -> None:
         if self._speaker is not None:

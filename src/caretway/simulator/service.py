@@ -4,47 +4,39 @@ unknown client versions, `Run` over HTTP/1.1 (464), wrong content types, large b
 Decides per request; the sockets are elsewhere, and so is what happens inside a run.
 """
 
-import logging
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any, Final
-
-from google.protobuf.message import DecodeError
 
 from ..wire import paths
 from ..wire.bidi import AppendOutOfRange, AppendSyntax, read_append
-from ..wire.envelope import End, EnvelopeError, EnvelopeReader, gunzip
 from ..wire.errors import ConnectError
 from ..wire.messages import ai, pb
-from . import faults, models, updates
+from . import dashboard, faults, models
 from .accounts import Accounts
 from .channels import ChannelBusy, Channels
 from .exchange import Deaf, Inlet, Request, SimExchange, answer
+from .inlets import ChatInlet, RunInlet, SseInlet, UnaryInlet, end_stream
 from .legacy import BadChat, LegacyRun, read_chat
 from .replies import (
-    BrokenBody,
     Reply,
     as_error,
+    as_grant,
     as_json,
     as_message,
     as_tokens,
     available_models,
     empty,
     name_agent,
-    period_usage,
     read_object,
     read_query,
+    read_text,
     unknown,
 )
 from .run import SimRun
 from .shared import Shared
 from .versions import is_shipped
-
-log = logging.getLogger(__name__)
-
-MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
-MAX_BODY_BYTES: Final = 2 * MAX_MESSAGE_BYTES + 1024 * 1024
-"""A unary body: the largest message, in hex, with what goes around it."""
-MAX_REQUEST_ID_BYTES: Final = 4096
 
 STATS: Final = "/_sim/stats"
 STEPS: Final = "/_sim/steps"
@@ -54,8 +46,13 @@ SIGN_IN: Final = "/loginDeepControl"
 PUBLIC_MODELS: Final = "/v1/models"
 PUBLIC_ME: Final = "/v1/me"
 RENEWAL: Final = "/auth/token"
+OAUTH: Final = "/oauth/token"
+TEAM_HOST: Final = "/agentn"
+"""What is below is another host, as far as clients can tell."""
 
 _ANALYTICS: Final = "/aiserver.v1.AnalyticsService/"
+
+Page = Callable[[Request, bytes], Reply]
 
 
 class Service:
@@ -65,7 +62,7 @@ class Service:
         self._accounts = Accounts(shared)
         self._channels = Channels(shared)
         self.runs: set[SimRun | LegacyRun] = set()
-        self._calls: dict[str, Callable[[Request, bytes], Reply]] = {
+        self._calls: dict[str, Page] = {
             paths.BIDI_APPEND: self._append,
             paths.USABLE_MODELS: self._usable_models,
             paths.USABLE_MODELS_OLD: self._usable_models,
@@ -77,14 +74,24 @@ class Service:
             paths.PRIVACY_MODE: lambda request, _: as_message(request, ai.GetUserPrivacyModeResponse(privacy_mode=1)),
             paths.TEAM_SETTINGS: empty,
             paths.TEAM_REPOS: empty,
-            paths.PERIOD_USAGE: self._period_usage,
         }
+        for path, told in dashboard.CALLS.items():
+            self._calls[path] = partial(self._dashboard, told)
         if self._manners.cursor_catalogue and not self._manners.hides_bases:
             self._calls[paths.AVAILABLE_MODELS] = available_models
-        self._pages: dict[tuple[str, str], Callable[[Request, bytes], Reply]] = {
-            ("POST", paths.EXCHANGE_KEY): lambda request, _: as_tokens(self._accounts.exchange(request.bearer)),
-            ("POST", paths.REFRESH): lambda request, _: as_tokens(self._accounts.refresh(request.bearer)),
-            ("POST", RENEWAL): self._renew,
+        self._pages: dict[tuple[str, str], Page] = {
+            ("POST", paths.EXCHANGE_KEY): self._renewal(
+                lambda request, _: as_tokens(self._accounts.exchange(request.bearer))
+            ),
+            ("POST", paths.REFRESH): self._renewal(
+                lambda request, _: as_tokens(self._accounts.renew(request.bearer, "refresh"))
+            ),
+            ("POST", RENEWAL): self._renewal(
+                lambda _, body: as_tokens(self._accounts.renew(read_text(body, "refreshToken"), "token"))
+            ),
+            ("POST", OAUTH): self._renewal(
+                lambda _, body: as_grant(self._accounts.renew(read_text(body, "refresh_token"), "oauth"))
+            ),
             ("POST", paths.POLL): self._poll,
             ("GET", paths.POLL): self._poll,
             ("GET", SIGN_IN): self._sign_in,
@@ -101,49 +108,66 @@ class Service:
             del self._pages["GET", PUBLIC_MODELS]
 
     def accept(self, request: Request, exchange: SimExchange) -> Inlet:
+        if request.path.startswith(TEAM_HOST):
+            request = replace(request, path=request.path.removeprefix(TEAM_HOST), on_team_host=True)
         if request.path == paths.RUN:
             return self._accept_run(request, exchange)
         if request.path == paths.RUN_SSE:
-            return _StreamStart(self, request, exchange)
+            return SseInlet(self, request, exchange)
         if request.path == paths.STREAM_CHAT:
-            return _ChatStart(self, request, exchange)
-        return _Unary(self, request, exchange)
+            return ChatInlet(self, request, exchange)
+        return UnaryInlet(self, request, exchange)
 
     # ------------------------------------------------------------------ streams
 
     def _accept_run(self, request: Request, exchange: SimExchange) -> Inlet:
-        if request.http != "2":
-            if self._manners.run_on_http1_is_464:
+        if request.http != "2" or self._manners.run_is_464:
+            if self._manners.run_is_464 or self._manners.run_on_http1_is_464:
                 answer(exchange, 464, "text/plain", b"")
                 return Deaf()
-            return _Unary(self, request, exchange)
+            return UnaryInlet(self, request, exchange)
         if request.content_type != paths.STREAM_TYPE:
             answer(exchange, 415, "text/plain", b"expected application/connect+proto\n")
             return Deaf()
         if not self._admits(request, exchange):
             return Deaf()
-        run = SimRun(self._shared, exchange, request.header("x-request-id"))
+        owner = self._accounts.person(request.bearer).name
+        run = SimRun(self._shared, exchange, request.header("x-request-id"), owner, abroad=self._abroad(request))
         self._follow(run)
-        return _RunInlet(run)
+        return RunInlet(run)
 
     def _admits(self, request: Request, exchange: SimExchange) -> bool:
         """Begin the answer of a stream; False when it ends at once."""
         exchange.start(200, [("content-type", paths.STREAM_TYPE)])
         if not self._accounts.accepts(request.bearer):
-            _end_stream(exchange, faults.NOT_SIGNED_IN)
+            end_stream(exchange, faults.NOT_SIGNED_IN)
             return False
-        if self._manners.known_versions_only and not is_shipped(request.header("x-cursor-client-version")):
-            _end_stream(exchange, faults.SCRIPTED["bare"])
+        if self._refuses_version(request):
+            end_stream(exchange, faults.VERSION_REFUSALS[self._manners.version_refusal])
+            return False
+        if self._manners.pinned_team and not request.on_team_host:
+            self._shared.stats.misdirected += 1
+            if self._manners.pinned_team == "ends":
+                exchange.finish()
+            else:
+                end_stream(exchange, faults.SCRIPTED["team_region"])
             return False
         return True
+
+    def _abroad(self, request: Request) -> bool:
+        return bool(self._manners.abroad) and not self._shared.comes_from_home(request.peer)
+
+    def _refuses_version(self, request: Request) -> bool:
+        return self._manners.known_versions_only and not is_shipped(request.header("x-cursor-client-version"))
 
     def open_channel(self, request: Request, exchange: SimExchange, request_id: str) -> SimRun | None:
         if not self._admits(request, exchange):
             return None
         try:
-            run = self._channels.open(request_id, exchange)
+            owner = self._accounts.person(request.bearer).name
+            run = self._channels.open(request_id, exchange, owner, abroad=self._abroad(request))
         except ChannelBusy as busy:
-            _end_stream(exchange, faults.bad_request(str(busy)))
+            end_stream(exchange, faults.bad_request(str(busy)))
             return None
         self._follow(run)
         return run
@@ -154,7 +178,7 @@ class Service:
         try:
             asked = read_chat(body)
         except BadChat as wrong:
-            _end_stream(exchange, faults.bad_request(str(wrong)))
+            end_stream(exchange, faults.bad_request(str(wrong)))
             return None
         chat = LegacyRun(self._shared, exchange, asked)
         self._follow(chat)
@@ -177,6 +201,8 @@ class Service:
             return unknown(request)
         if not self._accounts.accepts(request.bearer):
             return as_error(faults.NOT_SIGNED_IN)
+        if self._manners.judges_calls and self._refuses_version(request):
+            return as_error(faults.VERSION_REFUSALS[self._manners.version_refusal])
         return call(request, body)
 
     def _append(self, request: Request, body: bytes) -> Reply:
@@ -188,9 +214,12 @@ class Service:
         return as_message(request, ai.BidiAppendResponse())
 
     def _server_config(self, request: Request, _: bytes) -> Reply:
+        self._shared.stats.server_configs += 1
         config = ai.GetServerConfigResponse()
         if self._shared.prefer == "h2":
             config.http2_config = ai.GetServerConfigResponse.HTTP2_CONFIG_FORCE_BIDI_ENABLED
+        if self._manners.pinned_team:
+            config.agent_url_config.agentn_url = request.base + TEAM_HOST
         return as_message(request, config)
 
     def _poll(self, request: Request, body: bytes) -> Reply:
@@ -199,10 +228,23 @@ class Service:
         if not uuid:
             return as_json(400, {"error": "uuid is missing"})
         tokens = self._accounts.poll(uuid, verifier)
+        if tokens is not None and (status := self._manners.sign_in_ends):
+            return status, "text/plain", b"Simulated: this sign-in is over\n"
         return (404, "text/plain", b"Not found") if tokens is None else as_json(200, tokens)
 
-    def _renew(self, _: Request, body: bytes) -> Reply:
-        return as_tokens(self._accounts.renew(str(read_object(body).get("refreshToken", ""))))
+    def _renewal(self, page: Page) -> Page:
+        status = self._manners.renewal_down
+        return (lambda *_: (status, "text/plain", b"Simulated: not now\n")) if status else page
+
+    def _dashboard(self, told: dashboard.Told, request: Request, body: bytes) -> Reply:
+        if request.path == paths.PERIOD_USAGE:
+            self._shared.stats.usage_asked += 1
+            if self._manners.period_usage == "refused":
+                return as_error(faults.SCRIPTED["denied"])
+        if request.content_type != paths.JSON_TYPE:
+            return 415, "text/plain", b"expected application/json\n"
+        answer = told(self._shared, self._accounts.person(request.bearer), read_object(body))
+        return as_error(answer) if isinstance(answer, ConnectError) else as_json(200, answer)
 
     def _sign_in(self, request: Request, _: bytes) -> Reply:
         """The page behind the link of a sign-in. Opening it is agreeing."""
@@ -234,12 +276,6 @@ class Service:
             listed.models.append(models.details(models.Model(own, own, "Simulated: this account's own")))
         return as_message(request, listed)
 
-    def _period_usage(self, request: Request, _: bytes) -> Reply:
-        self._shared.stats.usage_asked += 1
-        if self._manners.period_usage == "refused":
-            return as_error(faults.SCRIPTED["denied"])
-        return period_usage(request, self._accounts.spent(request.bearer), self._shared.clock())
-
     def stays_silent(self, request: Request) -> bool:
         """A call that is never answered."""
         silent = request.path == paths.PERIOD_USAGE and self._manners.period_usage == "silent"
@@ -250,132 +286,3 @@ class Service:
         self._shared.steps.reset()
         self._shared.stats.reset()  # the prompt cache stays warm: what a turn costs is measured from here on
         return as_json(200, self._shared.stats.as_dict())
-
-
-# ---------------------------------------------------------------------------------------------- inlets
-
-
-class _Unary:
-    """Collects a body, then answers."""
-
-    def __init__(self, service: Service, request: Request, exchange: SimExchange) -> None:
-        self._service = service
-        self._request = request
-        self._exchange = exchange
-        self._body = bytearray()
-        self._refused = False
-
-    def on_data(self, data: bytes) -> None:
-        if self._refused:
-            return
-        self._body += data
-        if len(self._body) > MAX_BODY_BYTES:
-            self._refused = True
-            self._body.clear()
-            answer(self._exchange, 413, "text/plain", b"the body is too large\n")
-
-    def on_end(self) -> None:
-        if self._refused or self._service.stays_silent(self._request):
-            return
-        try:
-            body = bytes(self._body)
-            if self._request.header("content-encoding") == "gzip" and body:
-                body = gunzip(body, MAX_BODY_BYTES)
-            reply = self._service.reply(self._request, body)
-        except (BrokenBody, EnvelopeError) as wrong:
-            reply = as_error(faults.bad_request(str(wrong)))
-        except Exception:  # the edge of a call: a fault of ours must not take the other streams along
-            log.exception("the simulated call %s failed", self._request.path)
-            reply = as_error(faults.SCRIPTED["internal"])
-        answer(self._exchange, *reply)
-
-    def on_gone(self) -> None:
-        self._body.clear()
-
-
-class _RunInlet:
-    """The client's half of a Run over HTTP/2."""
-
-    def __init__(self, run: SimRun) -> None:
-        self._run = run
-        self._reader = EnvelopeReader(MAX_MESSAGE_BYTES)
-
-    def on_data(self, data: bytes) -> None:
-        try:
-            for frame in self._reader.feed(data):
-                if not isinstance(frame, End):
-                    self._run.feed(frame)
-        except EnvelopeError as wrong:
-            self._run.end(faults.bad_request(str(wrong)))
-
-    def on_end(self) -> None:
-        self._run.end(faults.CANCELLED)
-
-    def on_gone(self) -> None:
-        self._run.stop()
-
-
-class _StreamStart:
-    """RunSSE: one enveloped request id, then the client only listens."""
-
-    def __init__(self, service: Service, request: Request, exchange: SimExchange) -> None:
-        self._service = service
-        self._request = request
-        self._exchange = exchange
-        self._body = bytearray()
-        self._run: SimRun | None = None
-
-    def on_data(self, data: bytes) -> None:
-        if len(self._body) <= MAX_REQUEST_ID_BYTES:
-            self._body += data
-
-    def on_end(self) -> None:
-        try:
-            request_id = _read_request_id(bytes(self._body))
-        except BrokenBody as wrong:
-            self._exchange.start(200, [("content-type", paths.STREAM_TYPE)])
-            _end_stream(self._exchange, faults.bad_request(str(wrong)))
-            return
-        self._run = self._service.open_channel(self._request, self._exchange, request_id)
-
-    def on_gone(self) -> None:
-        if self._run is not None:
-            self._run.stop()
-
-
-class _ChatStart:
-    """StreamChat: one enveloped request, then the client only listens."""
-
-    def __init__(self, service: Service, request: Request, exchange: SimExchange) -> None:
-        self._service = service
-        self._request = request
-        self._exchange = exchange
-        self._body = bytearray()
-        self._chat: LegacyRun | None = None
-
-    def on_data(self, data: bytes) -> None:
-        if len(self._body) <= MAX_BODY_BYTES:
-            self._body += data
-
-    def on_end(self) -> None:
-        self._chat = self._service.open_chat(self._request, self._exchange, bytes(self._body))
-
-    def on_gone(self) -> None:
-        if self._chat is not None:
-            self._chat.stop()
-
-
-def _read_request_id(body: bytes) -> str:
-    try:
-        frames = EnvelopeReader(MAX_REQUEST_ID_BYTES).feed(body)
-        request_id = ai.BidiRequestId.FromString(frames[0]).request_id if frames else ""
-    except (EnvelopeError, DecodeError) as wrong:
-        raise BrokenBody(f"the RunSSE request is not readable: {wrong}") from wrong
-    if not request_id:
-        raise BrokenBody("RunSSE needs a request id")
-    return request_id
-
-
-def _end_stream(exchange: SimExchange, error: ConnectError) -> None:
-    exchange.write(updates.end(error))
-    exchange.finish()

@@ -8,8 +8,9 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
+from .billing import BilledRuns
 from .manners import LIVE, Manners
 from .stats import Stats, Steps
 from .tokens import PrefixCache
@@ -58,10 +59,16 @@ class Shared:
     prefer: Prefer = "h1"
     heartbeat_s: float = 5.0
     clock: Callable[[], float] = time.time
+    home: Callable[[Any], bool] | None = None
+    """Whether the peer at an address comes from where everything is served; nobody does, if it is None."""
     stats: Stats = field(default_factory=Stats)
     steps: Steps = field(default_factory=Steps)
     cache: PrefixCache = field(default_factory=PrefixCache)
     drops: Drops = field(default_factory=Drops)
     poisoned: Poisoned = field(default_factory=Poisoned)
+    billed: BilledRuns = field(default_factory=BilledRuns)
     asked: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=MAX_ASKED))
     """How the last runs asked for their model: the shape, and what ran, empty when nothing did."""
+
+    def comes_from_home(self, peer: Any) -> bool:
+        return self.home is not None and self.home(peer)

@@ -13,9 +13,14 @@ MAX_STEPS: Final = 100
 
 @dataclass(slots=True)
 class Stats:
+    connections: int = 0
+    turned_away: int = 0
+    """Connections that did not come through the proxy, where all have to."""
     runs_opened: int = 0
     runs_resumed: int = 0
     chats_opened: int = 0
+    misdirected: int = 0
+    server_configs: int = 0
     appends: int = 0
     appends_duplicate: int = 0
     appends_out_of_order: int = 0
@@ -30,6 +35,7 @@ class Stats:
     token_refreshes: int = 0
     usage_asked: int = 0
     """How often `GetCurrentPeriodUsage` was called."""
+    renewals_refused: int = 0
     tokens_in_uncached: int = 0
     tokens_in_cached: int = 0
     tokens_out: int = 0

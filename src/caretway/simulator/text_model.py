@@ -16,7 +16,21 @@ from typing import Any, Final
 
 from . import brain
 from .model_input import InputCall, InputMessage, InputResult, InputText, Part, Role, Tool, find
-from .script import Exec, Fail, Loop, Query, Recall, Result, Say, ScriptCall, ScriptStream, Step, Think, ToolUse
+from .script import (
+    Exec,
+    Fail,
+    Instructions,
+    Loop,
+    Query,
+    Recall,
+    Result,
+    Say,
+    ScriptCall,
+    ScriptStream,
+    Step,
+    Think,
+    ToolUse,
+)
 
 _HEAD: Final = re.compile(r"^(?:(System|User|Assistant): ?|(?=\[Tool result for [^\]\n]*\]: ))", re.MULTILINE)
 _ROLES: Final[dict[str, Role]] = {"System": "system", "User": "user", "Assistant": "assistant"}
@@ -172,6 +186,8 @@ class _Writer:
                     yield from self._say("\n".join(self._results))
                 case Recall():
                     yield from self._say(self._recall())
+                case Instructions():
+                    yield from self._say(self._instructions())
                 case ScriptStream():
                     if self._joins:
                         yield Say("\n")
@@ -216,6 +232,9 @@ class _Writer:
     def _recall(self) -> str:
         history, at = self._reading.history, self._plan.at
         return brain.recall(history, at, brain.count_results(history[at + 1 :]))
+
+    def _instructions(self) -> str:
+        return "\n".join(message.text for message in self._reading.history if message.role == "system")
 
     def _call(self, uses: Sequence[ToolUse]) -> Step:
         lines = [f'<invoke name="{use.name}">{_spell(use.args)}</invoke>' for use in uses]

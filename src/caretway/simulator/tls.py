@@ -5,7 +5,9 @@ import ssl
 from pathlib import Path
 from typing import Final
 
-NAMES: Final = ("localhost", "127.0.0.1", "::1")
+from .proxy import ONLY_THERE
+
+NAMES: Final = ("localhost", "127.0.0.1", "::1", ONLY_THERE)
 CA_FILE: Final = "caretway-simulator-ca.pem"
 
 
@@ -14,7 +16,7 @@ class TlsUnavailable(RuntimeError):
 
 
 def throw_away_ca(directory: Path) -> tuple[ssl.SSLContext, Path]:
-    """A server context for loopback names, and the file with the authority that vouches for it."""
+    """A server context for loopback names and the proxy's name, and the file with the authority that vouches for it."""
     try:
         import trustme
     except ImportError as missing:

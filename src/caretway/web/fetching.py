@@ -2,18 +2,20 @@
 the name again (DNS rebinding), follows no redirect, asks for no compression, notices a body that was cut short.
 
 The address is connected to and never looked up again here: a name that changes its address meanwhile (DNS rebinding) is
-no way around the check against SSRF, which is `addresses`' and `images`'.
+no way around the check against SSRF, which is `addresses`' and `images`'. A proxy is asked for the same address.
 
-No pool, no cookies, no proxy, no redirects: whoever asks decides about those. The time is the caller's: everything here
-awaits, so `asyncio.timeout` around it bounds the whole, however slowly the other side drips.
+No pool, no cookies, no redirects: whoever asks decides about those, and whoever connects about proxies. The time is the
+caller's: everything here awaits, so `asyncio.timeout` around it bounds the whole, however slowly the other side drips.
 """
 
 import asyncio
-import ssl
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 import httptools
+
+P = TypeVar("P", bound=asyncio.Protocol)
 
 MAX_HEAD: Final = 64 * 2**10
 _READ: Final = 64 * 2**10
@@ -21,6 +23,21 @@ _READ: Final = 64 * 2**10
 
 class FetchFailed(Exception):
     """What came is not what was asked for, in words."""
+
+
+class Connector(Protocol):
+    """Opens connections, through a proxy where there is one."""
+
+    def looks_up(self, scheme: str, host: str, port: int) -> bool:
+        """The name is looked up on this machine. False: a proxy does that, unless it is given an address."""
+        ...
+
+    async def connect(
+        self, protocol_factory: Callable[[], P], scheme: str, host: str, port: int, address: str
+    ) -> tuple[asyncio.Transport, P]:
+        """To `address` (or a name, when nobody looked it up here), with TLS for `host` if the scheme is https. Raises
+        GatewayError."""
+        ...
 
 
 @dataclass(slots=True)
@@ -47,15 +64,18 @@ class Fetched:
 
 
 async def get(
-    address: str, port: int, host: str, target: str, *, tls: ssl.SSLContext | None, max_bytes: int
+    connector: Connector, scheme: str, host: str, port: int, target: str, *, address: str, max_bytes: int
 ) -> Fetched:
-    """`host`: as the URL names it. Raises FetchFailed, OSError, httptools.HttpParserError."""
+    """`host`: as the URL names it. Raises FetchFailed, GatewayError, OSError, httptools.HttpParserError."""
     name = f"[{host}]" if ":" in host else host
-    reader, writer = await asyncio.open_connection(
-        address, port, ssl=tls, server_hostname=host if tls is not None else None, limit=_READ
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(_READ, loop)
+    transport, protocol = await connector.connect(
+        lambda: asyncio.StreamReaderProtocol(reader, loop=loop), scheme, host, port, address
     )
+    writer = asyncio.StreamWriter(transport, protocol, reader, loop)
     try:
-        usual = 443 if tls is not None else 80
+        usual = 443 if scheme == "https" else 80
         lines = [f"GET {target} HTTP/1.1", f"Host: {name}{'' if port == usual else f':{port}'}"]
         lines += ["Accept: image/*", "Accept-Encoding: identity", "Connection: close", "", ""]
         writer.write("\r\n".join(lines).encode("ascii"))

@@ -3,15 +3,14 @@ redirect, their number, type, size and time, how many at once; they become data 
 
 Off by default: a gateway that fetches what it is told can be used to look around in a private network (SSRF,
 server-side request forgery). `public` fetches from public addresses only (`addresses`), checked after the name was
-resolved and for every redirect, and connects to the address that was checked. `any` fetches from anywhere. What comes
-back must be an image, not too large, and there in time: the limit is for all of it, names, redirects and a server that
-drips.
+resolved and for every redirect, and connects to the address that was checked, or asks a proxy for it. `any` fetches
+from anywhere, and leaves names to a proxy. What comes back must be an image, not too large, and there in time: the
+limit is for all of it, names, redirects and a server that drips.
 """
 
 import asyncio
 import base64
 import socket
-import ssl
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -22,7 +21,7 @@ import httptools
 from ..core.errors import GatewayError, bad_request
 from ..tasks import aside
 from .addresses import is_public
-from .fetching import Fetched, FetchFailed, get
+from .fetching import Connector, Fetched, FetchFailed, get
 
 MAX_IMAGES: Final = 32
 _FETCHED: Final = ("http://", "https://")
@@ -39,12 +38,12 @@ _SLICE: Final = 3 * 2**18
 
 
 class ImageFetcher:
-    def __init__(self, scope: Literal["public", "any"], timeout: float, max_bytes: int) -> None:
+    def __init__(self, scope: Literal["public", "any"], timeout: float, max_bytes: int, connector: Connector) -> None:
         self._scope = scope
         self._timeout = timeout
         self._max_bytes = max_bytes
         self._turn = asyncio.Semaphore(AT_ONCE)
-        self._tls: ssl.SSLContext | None = None
+        self._connector = connector
 
     async def inline(self, body: Any) -> int:
         """Replaces every image URL in the body by a `data:` URL (or base64 source); says how many there were."""
@@ -79,6 +78,8 @@ class ImageFetcher:
                 return await self._fetch(url)
         except TimeoutError as late:
             raise _failed(url, f"it did not come within {self._timeout:g} s") from late
+        except GatewayError as failure:
+            raise _failed(url, str(failure).rstrip(".")) from failure
         except (OSError, ValueError, FetchFailed, httptools.HttpParserError) as failure:
             raise _failed(url, str(failure)[:200] or type(failure).__name__) from failure
 
@@ -105,11 +106,13 @@ class ImageFetcher:
         if not target.isascii() or not target.isprintable() or " " in target or not host.isprintable():
             raise FetchFailed("its URL has characters that must be escaped")
         port = parts.port or (443 if parts.scheme == "https" else 80)
-        address = await self._address(host, port)
-        tls = await self._context() if parts.scheme == "https" else None
-        return await get(address, port, host, target, tls=tls, max_bytes=self._max_bytes)
+        address = await self._address(parts.scheme, host, port)
+        return await get(self._connector, parts.scheme, host, port, target, address=address, max_bytes=self._max_bytes)
 
-    async def _address(self, host: str, port: int) -> str:
+    async def _address(self, scheme: str, host: str, port: int) -> str:
+        if self._scope == "any" and not self._connector.looks_up(scheme, host, port):
+            return host
+
         def look_up() -> list[str]:
             return [str(row[4][0]) for row in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
 
@@ -118,11 +121,6 @@ class ImageFetcher:
         if not allowed:
             raise FetchFailed("its address is not a public one")
         return allowed[0]
-
-    async def _context(self) -> ssl.SSLContext:
-        if self._tls is None:
-            self._tls = await aside(ssl.create_default_context)  # reads the system's certificates
-        return self._tls
 
 
 def _encoded(data: bytearray) -> str:

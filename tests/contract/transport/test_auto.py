@@ -10,6 +10,7 @@ import trustme
 
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.cursor_transport.auto_transport import AutoTransport, open_transport
+from caretway.cursor_transport.dial import Dialler
 from caretway.cursor_transport.h2_faults import NotHttp2
 from caretway.cursor_transport.ports import Transport
 
@@ -133,17 +134,17 @@ async def test_over_tls_the_handshake_decides(tmp_path: Path) -> None:
     ca_file = str(tmp_path / "ca.pem")
     authority.cert_pem.write_to_path(ca_file)
     async with h2_site(Unary(), tls(authority, "h2", "http/1.1")) as site:
-        transport = open_transport(f"https://127.0.0.1:{site.port}", ca_file=ca_file)
+        transport = open_transport(f"https://127.0.0.1:{site.port}", Dialler(ca_file=ca_file))
         await echo(transport)
         assert transport.name == "h2"
         await transport.aclose()
     for alpn in [("http/1.1",), ()]:
         async with http1_site(Http1Script(), tls(authority, *alpn)) as h1:
-            transport = open_transport(f"https://127.0.0.1:{h1.port}", ca_file=ca_file)
+            transport = open_transport(f"https://127.0.0.1:{h1.port}", Dialler(ca_file=ca_file))
             await echo(transport)
             assert transport.name == "http1"
             await transport.aclose()
     async with http1_site(Http1Script(), tls(authority, "h2", "http/1.1")) as h1:
-        transport = open_transport(f"https://127.0.0.1:{h1.port}", ca_file=ca_file, mode="http1")
+        transport = open_transport(f"https://127.0.0.1:{h1.port}", Dialler(ca_file=ca_file), mode="http1")
         await echo(transport)  # the mode offers HTTP/1.1 only, so the server cannot choose the other
         await transport.aclose()

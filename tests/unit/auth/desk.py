@@ -32,7 +32,8 @@ class SignInDesk:
         return self.now
 
     async def call(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
-        credential = headers["authorization"].removeprefix("Bearer ")
+        sent = json.loads(body)
+        credential = sent.get("refresh_token") or sent.get("refreshToken") or headers["authorization"][len("Bearer ") :]
         self.asked.append((path, credential))
         await (asyncio.sleep(0) if self.gate is None else self.gate.wait())
         if self.down:

@@ -23,6 +23,10 @@ GOOD = {
         json.dumps({"version": 1, "backendUrl": URL + "/", "apiKey": "k", "email": "a@b.example"}),
         Account("", "", "k", NOW, "a@b.example"),
     ),
+    "a key where the refresh token belongs": (
+        json.dumps({"accessToken": TOKEN, "refreshToken": "crsr_1"}),
+        Account(TOKEN, "", "crsr_1", 9000.0),
+    ),
     "one string": ("refresh|key\n", Account(refresh_token="refresh", api_key="key")),
     "one string, no key": ("refresh|", Account(refresh_token="refresh")),
     "one string, no refresh token": ("|key", Account(api_key="key")),

@@ -60,7 +60,7 @@ def test_waiting_has_an_end() -> None:
     assert over.value.kind is ErrorKind.TIMEOUT and "caretway login" in over.value.hint
 
 
-@pytest.mark.parametrize("answer", [(500, b""), (200, b"{}"), (200, b"not JSON"), (403, b"Not found")])
+@pytest.mark.parametrize("answer", [(500, b""), (200, b"{}"), (200, b"not JSON"), (429, b"")])
 def test_three_failures_in_a_row_are_the_end(answer: tuple[int, bytes]) -> None:
     polling = Polling(INVITATION)
     polling.heard(*answer)
@@ -71,6 +71,29 @@ def test_three_failures_in_a_row_are_the_end(answer: tuple[int, bytes]) -> None:
     with pytest.raises(GatewayError) as over:
         polling.heard(*answer)
     assert over.value.kind is ErrorKind.UPSTREAM_DOWN
+
+
+FINAL = [(400, "understand"), (401, "refused"), (403, "allow"), (410, "no longer valid")]
+
+
+@pytest.mark.parametrize(("status", "said"), FINAL)
+@pytest.mark.parametrize("older", [False, True])
+def test_final_answers_end_it_at_once_in_words(status: int, said: str, older: bool) -> None:
+    polling = Polling(INVITATION)
+    if older or status == 400:
+        assert polling.heard(404 if older else 400, b"no such route") == 0.0, "the older way of asking is tried first"
+        assert polling.question().method == "GET"
+    with pytest.raises(GatewayError, match=said) as over:
+        polling.heard(status, b"whatever")
+    assert over.value.kind is ErrorKind.SIGNED_OUT
+    assert str(status) in over.value.message and "`" in over.value.hint, "it names what to type"
+
+
+@pytest.mark.parametrize("status", [400, 405, 415, 501])
+def test_a_service_that_takes_no_post_is_asked_with_get(status: int) -> None:
+    polling = Polling(INVITATION)
+    assert polling.heard(status, b"") == 0.0
+    assert polling.question().method == "GET"
 
 
 NO_ANSWERS = [

@@ -1,6 +1,7 @@
 """Sign-ins on disk: for this user alone, whole or not at all, one changer at a time; and the keyring in their place."""
 
 import asyncio
+import json
 import os
 import stat
 from pathlib import Path
@@ -9,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from caretway.auth.account import Account, dump, load
+from caretway.auth.renewal import WAYS
 from caretway.auth.store import (
     KEYRING_NAME,
     KEYRING_SERVICE,
@@ -18,7 +20,7 @@ from caretway.auth.store import (
     open_sign_ins,
     open_vault,
 )
-from caretway.auth.tokens import RenewedToken
+from caretway.auth.tokens import RETRY_S, RenewedToken
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.tasks import spawn
 from unit.auth.desk import SignInDesk, jwt
@@ -144,6 +146,86 @@ async def test_signing_in_and_out_elsewhere_is_noticed_at_once(tmp_path: Path) -
     with pytest.raises(GatewayError, match="Not signed in"):
         await source.token()
     assert desk.asked == []
+
+
+async def test_a_refused_key_does_not_make_two_gateways_ask_in_turns(tmp_path: Path) -> None:
+    desk, kept = SignInDesk(), open_sign_ins(tmp_path, "file")
+    desk.refused = {"key"}
+    kept.keep(URL, Account(api_key="key"))
+    sources = [RenewedToken(SignInShelf(kept, URL), desk.call, desk.clock) for _ in range(2)]
+    for _ in range(10):
+        for source in sources:
+            with pytest.raises(GatewayError, match="does not accept the API key"):
+                await source.token()
+    assert len(desk.asked) == 2, "each of them once in half a minute"
+
+
+async def test_a_dead_login_is_asked_about_by_one_of_two_gateways(tmp_path: Path) -> None:
+    desk, kept = SignInDesk(), open_sign_ins(tmp_path, "file")
+    desk.refused = {"r"}
+    kept.keep(URL, Account(refresh_token="r"))
+    sources = [RenewedToken(SignInShelf(kept, URL), desk.call, desk.clock) for _ in range(2)]
+    for _ in range(10):
+        for source in sources:
+            with pytest.raises(GatewayError, match="ended"):
+                await source.token()
+        desk.now += RETRY_S
+    assert len(desk.asked) == len(WAYS)
+
+
+# ---- a copied sign-in
+
+
+def login(desk: SignInDesk, who: str, refresh: str) -> dict[str, str]:
+    return {"accessToken": jwt(iat=desk.now, exp=desk.now + 3600, sub=who), "refreshToken": refresh}
+
+
+async def test_a_newer_sign_in_of_the_program_it_was_copied_from_is_used(tmp_path: Path) -> None:
+    desk, file, kept = SignInDesk(), tmp_path / "auth.json", open_sign_ins(tmp_path, "file")
+    first = login(desk, "user|1", "theirs-1")
+    file.write_text(json.dumps(first))
+    account = Account(first["accessToken"], "theirs-1", received_at=desk.now, who="user|1", copied_from=str(file))
+    kept.keep(URL, account)
+    source = RenewedToken(SignInShelf(kept, URL), desk.call, desk.clock)
+    assert await source.token() == first["accessToken"]
+
+    desk.refused = {"theirs-1"}
+    desk.now += 3600
+    with pytest.raises(GatewayError, match="ended") as over:
+        await source.token()
+    assert str(file) in over.value.hint, "the user is told where to sign in again"
+    asked = len(desk.asked)
+
+    file.write_text(json.dumps(login(desk, "user|2", "stranger")))
+    desk.now += RETRY_S
+    with pytest.raises(GatewayError, match="ended"):
+        await source.token()
+
+    second = login(desk, "user|1", "theirs-2")
+    file.write_text(json.dumps(second))
+    desk.now += RETRY_S
+    assert await source.token() == second["accessToken"]
+    assert len(desk.asked) == asked, "nothing was renewed for it: their refresh token is still theirs"
+    stored = kept.find(URL)
+    assert stored is not None
+    assert (stored.refresh_token, stored.who, stored.copied_from) == ("theirs-2", "user|1", str(file))
+
+    file.unlink()
+    desk.now += 3600
+    assert await source.token() not in (first["accessToken"], second["accessToken"])
+    assert desk.asked[-1][1] == "theirs-2", "without the file it is renewed like any other"
+
+
+async def test_an_older_sign_in_of_that_program_is_left_alone(tmp_path: Path) -> None:
+    desk, file, kept = SignInDesk(), tmp_path / "auth.json", open_sign_ins(tmp_path, "file")
+    theirs = login(desk, "user|1", "theirs")
+    file.write_text(json.dumps(theirs))
+    desk.now += 10
+    ours = login(desk, "user|1", "ours")["accessToken"]
+    kept.keep(URL, Account(ours, "ours", received_at=desk.now, who="user|1", copied_from=str(file)))
+    source = RenewedToken(SignInShelf(kept, URL), desk.call, desk.clock)
+    fresh = await source.token(refused=ours)
+    assert fresh not in (ours, theirs["accessToken"]) and desk.asked[-1][1] == "ours"
 
 
 # ---- keyring

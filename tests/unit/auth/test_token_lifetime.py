@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from caretway.auth.token_lifetime import EARLY_S, UNKNOWN_LIFE_S, due, subject, term
+from caretway.auth.token_lifetime import EARLY_S, UNKNOWN_LIFE_S, due, issued_at, subject, term, told
 from unit.auth.desk import jwt
 
 
@@ -13,6 +13,23 @@ def test_the_issuers_clock_does_not_matter(skew: float) -> None:
     token = jwt(iat=5000 + skew, exp=5000 + skew + 3600)
     assert term(token, 5000.0).renew_at == 5000 + 3600 - EARLY_S
     assert term(token, 5000.0).ends_at == 5000 + 3600
+
+
+LONG = [(3600, 300), (86400, 7200), (30 * 86400, 86400), (900, 300), (300, 150)]
+
+
+@pytest.mark.parametrize(("life", "early"), LONG)
+def test_a_long_life_is_renewed_in_time_to_say_that_it_failed(life: int, early: int) -> None:
+    assert term(jwt(iat=0, exp=life), 5000.0).renew_at == 5000 + life - early
+
+
+def test_dates_have_an_end() -> None:
+    assert told(0.0) == "1970-01-01T00:00:00+00:00"
+    assert told(1e12) == told(inf) == "9999-12-31T23:59:59+00:00"
+
+
+def test_when_a_token_was_issued() -> None:
+    assert (issued_at(jwt(iat=7)), issued_at(jwt(exp=9)), issued_at("opaque")) == (7.0, 0.0, 0.0)
 
 
 def test_a_short_life_is_renewed_at_half_of_it() -> None:

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from caretway.auth.account import Account
-from caretway.auth.renewal import EXCHANGE, REFRESH
+from caretway.auth.account import DEAD_S, Account
+from caretway.auth.renewal import EXCHANGE, WAYS
 from caretway.auth.tokens import RETRY_S, FixedToken, NoToken, OwnShelf, RenewedToken, exchanged_key
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.tasks import spawn
@@ -74,14 +74,6 @@ async def test_refused_tokens_are_replaced_once_for_all(desk: SignInDesk) -> Non
     assert len(desk.asked) == 2
 
 
-async def test_a_refresh_token_is_tried_at_both_endpoints(desk: SignInDesk) -> None:
-    desk.refused = {EXCHANGE}
-    login = login_of(desk)
-    desk.now += 3600
-    await login.token()
-    assert [path for path, _ in desk.asked] == [EXCHANGE, REFRESH]
-
-
 async def test_a_failure_while_the_token_lives_is_no_outage(desk: SignInDesk) -> None:
     login = login_of(desk)
     old = await login.token()
@@ -110,7 +102,83 @@ async def test_revoked_while_alive_works_to_the_end_and_then_says_what_to_type(d
     asked = len(desk.asked)
     for _ in range(5):
         assert (await failure(login)).kind is ErrorKind.SIGNED_OUT
-    assert len(desk.asked) == asked, "what is over for good is not asked for at every request"
+    assert len(desk.asked) == asked == len(WAYS), "what is over for good is not asked for at every request"
+    desk.now += DEAD_S - 301
+    assert (await failure(login)).kind is ErrorKind.SIGNED_OUT
+    assert len(desk.asked) == asked, "nor half a minute later"
+    desk.refused.clear()
+    desk.now += 1 + RETRY_S
+    assert await login.token() != old, "after ten minutes it is asked about once more"
+
+
+async def test_the_end_of_renewals_is_logged_once_with_what_to_type(
+    desk: SignInDesk, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk.life = 86400.0
+    login = login_of(desk)
+    desk.refused = {"refresh-0"}
+    desk.now += 86400 - 7199
+    for _ in range(20):
+        await login.token()
+        desk.now += RETRY_S
+    (told,) = caplog.messages
+    assert "It works until 1970-01-13T13:46:40+00:00." in told and "`caretway login`" in told
+
+
+async def test_the_longer_a_token_lives_the_longer_a_failure_waits(desk: SignInDesk) -> None:
+    desk.life = 86400.0
+    login = login_of(desk)
+    desk.down = True
+    desk.now += 86400 - 7200
+    for _ in range(7199):
+        await login.token()
+        desk.now += 1
+    assert 30 < len(desk.asked) < 60, "not every half minute for two hours"
+    desk.now += 1
+    assert (await failure(login)).kind is ErrorKind.UPSTREAM_DOWN
+
+
+class FullShelf(OwnShelf):
+    """Nothing can be written while it is full."""
+
+    full = True
+
+    async def write(self, account: Account) -> None:
+        if self.full:
+            raise GatewayError(ErrorKind.INTERNAL, "no space left")
+        await super().write(account)
+
+
+async def test_what_cannot_be_stored_is_not_lost(desk: SignInDesk, caplog: pytest.LogCaptureFixture) -> None:
+    """The old refresh token is good for nothing after a renewal: whoever forgets the new one has to sign in again."""
+    shelf = FullShelf(Account(refresh_token="refresh-0"))
+    login = login_of(desk, shelf)
+    await login.token()
+    assert "not stored yet" in caplog.text
+    desk.refused = {"refresh-0"}
+    for number in (1, 2):
+        desk.now += 3600
+        await login.token()
+        assert desk.asked[-1] == (EXCHANGE, f"refresh-{number}")
+    assert (await shelf.read()).refresh_token == "refresh-0"
+    await login.aclose()
+    assert (await shelf.read()).refresh_token == "refresh-0", "still full, and no complaint at the end"
+    shelf.full = False
+    await login.aclose()
+    assert (await shelf.read()).refresh_token == "refresh-3"
+
+
+async def test_a_sign_in_elsewhere_wins_over_what_could_not_be_stored(desk: SignInDesk) -> None:
+    shelf = FullShelf(Account(refresh_token="refresh-0"))
+    login = login_of(desk, shelf)
+    await login.token()
+    shelf.full = False
+    await shelf.write(Account(refresh_token="elsewhere"))
+    await login.aclose()
+    assert (await shelf.read()).refresh_token == "elsewhere"
+    desk.now += 3600
+    await login.token()
+    assert desk.asked[-1] == (EXCHANGE, "elsewhere")
 
 
 async def test_a_refused_token_that_cannot_be_renewed_is_not_given_out_again(desk: SignInDesk) -> None:
@@ -174,5 +242,10 @@ async def test_those_that_do_not_renew() -> None:
     assert await FixedToken("t").token(refused="t") == "t"
     with pytest.raises(GatewayError, match="caretway login"):
         await NoToken().token()
+    over = FixedToken("t", GatewayError(ErrorKind.SIGNED_OUT, "words of ours"))
+    assert over.renewable and not FixedToken("t").renewable
+    assert await over.token() == await over.token(refused="other") == "t"
+    with pytest.raises(GatewayError, match="words of ours"):
+        await over.token(refused="t")
     await FixedToken("t").aclose()
     await NoToken().aclose()

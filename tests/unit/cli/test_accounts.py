@@ -3,6 +3,7 @@
 import io
 import os
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,12 @@ import pytest
 from caretway.auth.account import Account
 from caretway.backend_factory import sign_ins
 from caretway.cli.doctor import Finding, as_lines, check_account, check_data_dir, check_port
-from caretway.cli.login import found_file, read_key, signed_in, site
+from caretway.cli.login import found_file, lasts, read_key, signed_in
 from caretway.cli.process import CommandFailed
-from caretway.cli.status import AccountFacts, account_facts
+from caretway.cli.status import AccountFacts, account_facts, not_renewed
 from caretway.cli.terminal import Style
 from caretway.config import Settings, cursor_sign_in_files, has_desktop
+from unit.auth.desk import jwt
 
 HOME = {"HOME": "/h", "USERPROFILE": "/h"}
 
@@ -69,18 +71,12 @@ def test_a_key_is_asked_for_without_echo_or_read_from_a_pipe() -> None:
             read_key(io.StringIO(odd), lambda _: "")
 
 
-def test_a_stand_in_signs_in_by_itself() -> None:
-    assert site(Settings()) == "https://cursor.com"
-    assert site(Settings(agent_url="http://127.0.0.1:1")) == "http://127.0.0.1:1"
-    assert site(Settings(agent_url="http://127.0.0.1:1", login_url="http://127.0.0.1:2")) == "http://127.0.0.1:2"
-
-
 def test_stronger_credentials_are_mentioned(tmp_path: Path) -> None:
     account = Account("t", who="ada")
-    assert signed_in(account, Settings(data_dir=tmp_path)) == [
+    assert signed_in(account, Settings(data_dir=tmp_path), 0.0) == [
         f"Signed in as ada. Stored in {tmp_path / 'auth' / 'accounts.json'}."
     ]
-    lines = signed_in(account, Settings(data_dir=tmp_path, api_key="k-secret"))
+    lines = signed_in(account, Settings(data_dir=tmp_path, api_key="k-secret"), 0.0)
     assert "api_key (code) is set" in lines[1] and "k-secret" not in lines[1]
 
 
@@ -121,6 +117,65 @@ def test_doctor_knows_who_is_signed_in() -> None:
     nobody = AccountFacts(None, None, None)
     assert not check_account(nobody, "agent").ok and "`caretway login`," in check_account(nobody, "agent").hint
     assert "`caretway login --backend sdk --api-key-stdin`" in check_account(nobody, "sdk").hint
+
+
+def test_doctor_tells_of_a_sign_in_that_is_not_renewed() -> None:
+    facts = AccountFacts(
+        "ada", "sign-in (file)", "2026-01-01T00:00:00+00:00", "Cursor refused it: run `caretway login`"
+    )
+    assert check_account(facts, "agent") == Finding(
+        "account",
+        True,
+        "ada, sign-in (file), until 2026-01-01T00:00:00+00:00",
+        "Not renewed: Cursor refused it: run `caretway login`.",
+    )
+    assert not check_account(replace(facts, over=True), "agent").ok
+
+
+NOT_RENEWED = [
+    (Account("t", "r"), None),
+    (Account(api_key="k"), None),
+    (Account(), None),
+    (Account("t"), "nothing is there to renew it with: run `caretway login`"),
+    (
+        Account("t", copied_from="/f"),
+        "nothing is there to renew it with: run `caretway login`, or sign in again with the program that keeps /f",
+    ),
+    (Account("t", "r").marked_dead(0.0), "Cursor refused it (1970-01-01T00:00:00+00:00): run `caretway login`"),
+]
+
+
+@pytest.mark.parametrize(("account", "said"), NOT_RENEWED)
+def test_why_a_sign_in_is_not_renewed(account: Account, said: str | None) -> None:
+    assert not_renewed(account, 10.0) == said
+
+
+DAY = jwt(iat=0, exp=86400)
+UNTIL = "It works until 1970-01-02T00:00:00+00:00, and "
+LASTS = [
+    (Account(DAY, "r"), 10.0, UNTIL + "is renewed before that if Cursor agrees."),
+    (Account(DAY), 10.0, UNTIL + "nothing came with it to renew it: then run `caretway login` again."),
+    (
+        Account(DAY, copied_from="/f"),
+        10.0,
+        UNTIL + "nothing came with it to renew it: then repeat this after signing in again there.",
+    ),
+    (Account(DAY, "r"), 1e6, "It was to end at 1970-01-02T00:00:00+00:00, but Cursor still accepts it."),
+    (Account("opaque", "r"), 10.0, ""),
+    (Account(DAY, api_key="k"), 10.0, ""),
+    (Account(refresh_token="r"), 10.0, ""),
+]
+
+
+@pytest.mark.parametrize(("account", "now", "said"), LASTS)
+def test_how_long_a_sign_in_lasts(account: Account, now: float, said: str) -> None:
+    assert lasts(account, now) == said
+
+
+def test_the_end_of_a_token_of_the_settings(tmp_path: Path) -> None:
+    facts = account_facts(Settings(data_dir=tmp_path, access_token=DAY))
+    assert facts.expires == "1970-01-02T00:00:00+00:00" and facts.over
+    assert facts.renewal is not None and "take it out and run `caretway login`" in facts.renewal
 
 
 def test_doctor_looks_at_the_port() -> None:

@@ -61,7 +61,7 @@ def test_help_of_every_command(command: str, tmp_path: Path) -> None:
 
 SCREEN = 40
 LENGTHS = {"serve": 2 * SCREEN} | dict.fromkeys(
-    ("login", "logout", "status", "models", "mcp", "doctor", "key", "config", "simulate"), SCREEN
+    ("login", "logout", "status", "models", "mcp", "doctor", "prove", "key", "config", "simulate"), SCREEN
 )
 
 
@@ -84,7 +84,9 @@ def test_flags_that_help_does_not_show_still_work() -> None:
     assert given(arguments) == {"agent_ghost_mode": False, "sdk_start_timeout": "3s"}
 
 
-@pytest.mark.parametrize("command", ["serve", "config", "login", "logout", "status", "models", "doctor", "mcp"])
+@pytest.mark.parametrize(
+    "command", ["serve", "config", "login", "logout", "status", "models", "doctor", "mcp", "prove"]
+)
 def test_all_help_says_more_than_help(command: str, tmp_path: Path) -> None:
     brief = caretway(command, "--help", home=tmp_path).stdout
     full = caretway(command, "--help-all", home=tmp_path)
@@ -320,3 +322,22 @@ def test_simulate_says_how_to_use_it() -> None:
     assert secure[0] == "listening on https://[::1]:7"
     assert any("--cacert /t/ca.pem https://[::1]:7/_sim/stats" in line for line in secure)
     assert any(line.endswith("--agent-url https://[::1]:7 --agent-ca /t/ca.pem") for line in secure)
+    behind = ready("127.0.0.1", 7, Path("/t/ca.pem"), PLAIN, "me:word@127.0.0.1:8")
+    assert "  proxy      http://me:word@127.0.0.1:8 or socks5h://me:word@127.0.0.1:8" in behind
+    assert any("--proxy http://me:word@127.0.0.1:8 https://cursor.test:7/_sim/stats" in line for line in behind)
+    assert any(
+        "  HTTPS_PROXY=http://me:word@127.0.0.1:8 " in line and "https://cursor.test:7 " in line for line in behind
+    )
+
+
+SIMULATE = [
+    (["--switch", "refuses_direct=true"], "add --proxy PORT"),
+    (["--proxy", "me:word@x"], "--proxy"),
+    (["--proxy", "70000"], "--proxy"),
+]
+
+
+@pytest.mark.parametrize(("flags", "says"), SIMULATE)
+def test_simulate_says_what_is_wrong_with_its_flags(flags: list[str], says: str, tmp_path: Path) -> None:
+    done = caretway("simulate", "--port", "0", *flags, home=tmp_path)
+    assert done.returncode == 2 and says in done.stderr

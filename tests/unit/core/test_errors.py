@@ -14,6 +14,7 @@ FULL = GatewayError(ErrorKind.RATE_LIMITED, "Too fast.", "Wait a little.", "mode
 def test_what_it_says() -> None:
     assert str(FULL) == "Too fast. Wait a little."
     assert str(GatewayError(ErrorKind.INTERNAL, "Broke.")) == "Broke."
+    assert str(GatewayError(ErrorKind.INTERNAL, "Broke (twice.)", hint="Stop.")) == "Broke (twice.) Stop."
     assert FULL.args == ("Too fast.",)
 
 

@@ -189,3 +189,9 @@ def test_two_parts_of_one_response() -> None:
     assert together(None, first) == first
     assert together(first, second) == Usage(120, 12, estimated=True, run=run)
     assert all_runs(None, None) is None
+
+
+def test_the_costs_of_several_runs_are_added_up() -> None:
+    told, untold = RunUsage(1, 1, cents=1.5, charged_cents=0.0), RunUsage(1, 1)
+    assert all_runs(told, told) == RunUsage(2, 2, steps=2, cents=3.0, charged_cents=0.0)
+    assert all_runs(told, untold) == RunUsage(2, 2, steps=2, cents=1.5, charged_cents=0.0)

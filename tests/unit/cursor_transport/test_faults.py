@@ -15,7 +15,7 @@ from caretway.cursor_transport.faults import (
     retry_after,
     retryable,
 )
-from caretway.cursor_transport.refusals import AskedRun
+from caretway.cursor_transport.refusals import AskedRun, call_hint
 from caretway.wire.errors import ConnectError, write_unary
 from caretway.wire.messages import ai
 
@@ -68,7 +68,7 @@ CONNECT = [
 def test_connect_errors(error: ConnectError, kind: ErrorKind) -> None:
     fault = fault_from_connect(error)
     assert fault.kind is kind
-    assert fault.hint == HINTS[kind]
+    assert fault.hint == (call_hint(error) or HINTS[kind])
     assert fault.message.startswith("Cursor")
 
 

@@ -43,7 +43,7 @@ TABLE = [
         ConnectError("failed_precondition", "This region is not yet available for your team"),
         K.FORBIDDEN,
         "team_region_refused",
-        "--agent-url",
+        "--run-url",
     ),
     ("late", ConnectError("invalid_argument", "Error"), K.BAD_REQUEST, "refused_as_invalid", "1 MiB"),
     ("denied", ConnectError("permission_denied"), K.FORBIDDEN, None, "caretway login"),
@@ -203,4 +203,4 @@ def test_own_models() -> None:
 def test_a_stream_without_a_word() -> None:
     fault = unheard()
     assert (fault.kind, fault.code, fault.may_repeat) == (K.UPSTREAM_DOWN, "empty_stream", False)
-    assert "--agent-url" in fault.hint and "proxy" in fault.hint
+    assert "--run-url" in fault.hint and "proxy" in fault.hint

@@ -5,10 +5,13 @@ import ast
 from dataclasses import fields, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from caretway.cli import simulate
 from caretway.simulator import manners
-from caretway.simulator.manners import CLASSIC, LIVE, LIVE_AT_ONCE, PROFILES, Manners
+from caretway.simulator.manners import CLASSIC, LIVE, LIVE_AT_ONCE, PROFILES, Manners, flipped
 from caretway.simulator.shared import Shared
 
 
@@ -29,6 +32,29 @@ def test_every_switch_says_what_it_does() -> None:
 def test_a_single_switch_can_be_flipped() -> None:
     assert replace(CLASSIC, two_ids=True).two_ids
     assert not replace(LIVE, two_ids=False).two_ids
+
+
+FLIPS = [
+    ("two_ids=true", {"two_ids": True}),
+    ("refresh_at=nowhere", {"refresh_at": "nowhere"}),
+    ("sign_in_ends=410", {"sign_in_ends": 410}),
+    ("sibling_gaps_ms=[1,2]", {"sibling_gaps_ms": (1, 2)}),
+    ('refused_shapes=["both"]', {"refused_shapes": frozenset({"both"})}),
+    ("checkpoint_after_call_ms=null", {"checkpoint_after_call_ms": None}),
+]
+
+
+@pytest.mark.parametrize(("text", "flip"), FLIPS)
+def test_a_switch_as_text(text: str, flip: dict[str, Any]) -> None:
+    assert flipped(LIVE, [text]) == replace(LIVE, **flip)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "two_ids", "unheard_of=1", "name=x", "two_ids=maybe", "refresh_at=moon", "lingers_ms=1.5"]
+)
+def test_a_switch_that_is_none(text: str) -> None:
+    with pytest.raises(ValueError, match=r"switch|value|expected"):
+        flipped(LIVE, ["two_ids=true", text])
 
 
 def test_the_service_as_recorded_is_the_default() -> None:

@@ -269,7 +269,7 @@ def test_tokens_are_unique_and_expire() -> None:
     assert first is not None
     second = accounts.exchange(first["refreshToken"])
     assert second is not None
-    assert accounts.refresh(second["refreshToken"]) is not None
+    assert accounts.renew(second["refreshToken"], "refresh") is not None
     assert len({*first.values(), *second.values()}) == 4
     payload = first["accessToken"].split(".")[1]
     claims = msgspec.json.decode(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))

@@ -4,6 +4,7 @@ request id of each attempt, renews a token after a 401, and keeps what an accoun
 The simulator backend is this one with another `Transport` under it and another name: the real client code, always.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +19,8 @@ from ...cursor_transport.faults import fault_from_status
 from ...cursor_transport.heads import REQUEST_ID
 from ...cursor_transport.identity import Identity, TokenSource, checksum, new_id
 from ...cursor_transport.ports import RunHandler, RunStream, Transport, UnaryResponse
+from ...cursor_transport.run_hosts import RunHosts
+from ...cursor_transport.usage_api import UsageApi
 from ...tasks import aside
 from ...wire import paths
 from ...wire.messages import pb
@@ -25,13 +28,15 @@ from .compose import Composer, Opening, RunContext
 from .conversation import Conversation
 from .model_lists import ASK_BASES, BaseSource, base_models, joined, read_usable
 from .model_shapes import AccountMemory, ModelShape, shapes_for
-from .period_usage import ASK_USAGE, UsageCheck
+from .period_usage import UsageCheck
 from .snapshots import blob_source, no_blobs, read_snapshot
 from .step_end import StepPaces
 from .tool_schemas import rules_for
 from .turn import AgentTurn
 from .turn_clock import ConversationLimits
 from .unseen_tokens import UnseenTokens
+
+log = logging.getLogger(__name__)
 
 ShapeName = Literal["auto", "base", "details", "both", "requested"]
 
@@ -65,7 +70,9 @@ class AgentBackend:
         tokens: TokenSource,
         clock: Callable[[], float],
         bases: BaseSource | None = None,
+        hosts: RunHosts | None = None,
     ) -> None:
+        """`hosts`: the part of `transport` that can send runs elsewhere, if there is one."""
         self.name = setup.name
         self.standing = setup.standing
         self._setup = setup
@@ -76,9 +83,10 @@ class AgentBackend:
         self._tokens = tokens
         self._memory = AccountMemory()
         self._fixed_shape = () if setup.model_shape == "auto" else (ModelShape(setup.model_shape),)
-        self._caller = _Caller(setup, transport, tokens, clock, self._memory)
+        self._caller = _Caller(setup, transport, tokens, clock, self._memory, hosts)
         self._bases = bases
-        self._usage = UsageCheck(partial(self._call, paths.PERIOD_USAGE, ASK_USAGE, paths.JSON_TYPE), clock)
+        self.usage = UsageApi(partial(self._caller.call, kind=paths.JSON_TYPE))
+        self._usage_check = UsageCheck(self.usage.current, clock)
 
     async def start(self, request: TurnRequest, snapshot: Snapshot | None = None) -> AgentTurn:
         conversation_id, checkpoint = read_snapshot(snapshot) if snapshot else (new_id(), None)
@@ -137,28 +145,18 @@ class AgentBackend:
             self._memory.took_simplest(model)
 
     async def _spent(self, model: str) -> GatewayError | None:
-        return await self._usage.spent(self._caller.account, model)
+        return await self._usage_check.spent(self._caller.account, model)
 
     async def models(self) -> Sequence[ModelInfo]:
         """Both lists: what is asked for by its base, and the flat ids of the same."""
-        response = await self._call(paths.USABLE_MODELS)
+        response = await self._caller.call(paths.USABLE_MODELS)
         if response.status != 200:
             raise fault_from_status(response.status, response.headers, response.body)
         flat = read_usable(pb.GetUsableModelsResponse.FromString(response.body))
-        bases: Sequence[ModelInfo] = await base_models(lambda: self._call(paths.AVAILABLE_MODELS, ASK_BASES))
+        bases: Sequence[ModelInfo] = await base_models(lambda: self._caller.call(paths.AVAILABLE_MODELS, ASK_BASES))
         if not bases and self._bases is not None:
             bases = await self._bases()
         return joined(bases, flat)
-
-    async def _call(self, path: str, body: bytes = b"", kind: str = paths.UNARY_TYPE) -> UnaryResponse:
-        token = await self._tokens.token()
-        headers = self._caller.headers(token)
-        headers |= {REQUEST_ID: new_id(), "content-type": kind, "connect-protocol-version": "1"}
-        response = await self._transport.call("POST", path, headers, body)
-        if response.status == 401 and self._tokens.renewable:
-            headers["authorization"] = f"Bearer {await self._tokens.token(refused=token)}"
-            response = await self._transport.call("POST", path, headers, body)
-        return response
 
     async def status(self) -> BackendStatus:
         try:
@@ -189,10 +187,12 @@ class _Caller:
         tokens: TokenSource,
         clock: Callable[[], float],
         memory: AccountMemory,
+        hosts: RunHosts | None,
     ) -> None:
         identity = setup.identity
         self.transport = transport
         self.tokens = tokens
+        self.hosts = hosts
         self._memory = memory
         self._account_of = setup.account
         self._token = ""
@@ -207,16 +207,28 @@ class _Caller:
             self._token = token
             self.account = self._account_of(token)
             self._memory.belongs_to(self.account)
+            if self.hosts is not None:
+                self.hosts.belongs_to(self.account)
         headers = {"authorization": f"Bearer {token}", **self._known}
         if self._checksum:
             headers["x-cursor-checksum"] = checksum(token, self._clock())
         return headers
 
+    async def call(self, path: str, body: bytes = b"", kind: str = paths.UNARY_TYPE) -> UnaryResponse:
+        token = await self.tokens.token()
+        headers = self.headers(token)
+        headers |= {REQUEST_ID: new_id(), "content-type": kind, "connect-protocol-version": "1"}
+        response = await self.transport.call("POST", path, headers, body)
+        if response.status == 401 and self.tokens.renewable:
+            headers["authorization"] = f"Bearer {await self.tokens.token(refused=token)}"
+            response = await self.transport.call("POST", path, headers, body)
+        return response
+
 
 class _Opener:
     """Opens the attempts of one run. The first one's id is the run's id; later ones have one of their own."""
 
-    __slots__ = ("_allowed", "_caller", "_run_id", "_token", "_tried")
+    __slots__ = ("_allowed", "_at", "_caller", "_run_id", "_token", "_tried")
 
     def __init__(self, caller: _Caller, run_id: str, allowed: str) -> None:
         self._caller = caller
@@ -224,6 +236,7 @@ class _Opener:
         self._allowed = allowed
         self._token = ""
         self._tried = False
+        self._at = ""
 
     def open_now(self, handler: RunHandler) -> RunStream | None:
         token = self._caller.tokens.at_hand()
@@ -240,7 +253,19 @@ class _Opener:
         headers = self._headers(token)
         return await self._caller.transport.open_run(request_id, headers, handler, self._run_id, alone=alone)
 
+    async def move(self, *, sure: bool) -> bool:
+        hosts = self._caller.hosts
+        if hosts is None:
+            return False
+        try:
+            return await hosts.move(self._at, lambda: self._caller.call(paths.SERVER_CONFIG), sure=sure)
+        except GatewayError as failure:
+            log.info("Cursor could not be asked for another host: %s", failure.message)
+            return False
+
     def _headers(self, token: str) -> dict[str, str]:
         headers = self._caller.headers(token)
+        if self._caller.hosts is not None:
+            self._at = self._caller.hosts.current
         headers["x-cursor-agent-allowed-tools"] = self._allowed
         return headers

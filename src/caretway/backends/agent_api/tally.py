@@ -6,6 +6,7 @@ then for all its model calls together.
 """
 
 from dataclasses import dataclass
+from math import isfinite
 from typing import Final
 
 from ...core.events import RunUsage
@@ -49,4 +50,10 @@ def read_total(ended: pb.TurnEndedUpdate) -> RunUsage | None:
         ended.cache_read_tokens if ended.HasField("cache_read_tokens") else None,
         ended.cache_write_tokens if ended.HasField("cache_write_tokens") else None,
         ended.reasoning_tokens if ended.HasField("reasoning_tokens") else None,
+        cents=_money(ended.estimated_cost.raw_cost_cents) if ended.HasField("estimated_cost") else None,
+        charged_cents=_money(ended.estimated_cost.charged_cents) if ended.HasField("estimated_cost") else None,
     )
+
+
+def _money(cents: float) -> float | None:
+    return round(cents, 6) if isfinite(cents) and cents >= 0 else None

@@ -1,5 +1,5 @@
-"""A turn on the Agent API with its I/O: opens attempts, renews a refused token once, asks for the quota, tries simpler
-schemas, runs local jobs, lingers for blobs at the end; holds back a slow reader's stream (backpressure).
+"""A turn on the Agent API with its I/O: opens attempts, renews a refused token once, asks for quota or another
+host, tries simpler schemas, runs local jobs, lingers for blobs at the end; a slow reader's stream waits (backpressure).
 
 Socket callbacks feed the conversation directly; in that same callback answers leave and the reader is told that there
 are events. When it does not take them and the buffer is full, only this turn's stream is held back.
@@ -20,6 +20,7 @@ from ...core.turn import Snapshot
 from ...cursor_transport.faults import fault_from_connect, retryable, unheard
 from ...cursor_transport.identity import new_id
 from ...cursor_transport.ports import RunStream
+from ...cursor_transport.refusals import TEAM_REGION
 from ...tasks import spawn
 from ...wire.envelope import End
 from ...wire.errors import ErrorSyntax, read_end
@@ -28,7 +29,7 @@ from .calls import Call
 from .conversation import Conversation, Retry, RunPhase
 from .model_shapes import is_bare
 from .refused_run import cause_of
-from .turn_ports import Learned, Opener, QuotaCheck, Simplify
+from .turn_ports import Learned, Opener, QuotaCheck, Simplify, asked
 
 log = logging.getLogger(__name__)
 
@@ -183,7 +184,7 @@ class AgentTurn:
 
     def _not_opened(self, failure: Exception) -> None:
         if isinstance(failure, GatewayError):
-            self._lost(Cause.CUT, failure, failure.kind in RETRYABLE_KINDS)
+            self._lost(Cause.CUT, failure, failure.kind in RETRYABLE_KINDS and failure.may_repeat)
             return
         log.error("opening a run failed", exc_info=failure)
         self._conversation.fail(GatewayError(ErrorKind.INTERNAL, f"Opening the run failed: {type(failure).__name__}."))
@@ -229,11 +230,12 @@ class AgentTurn:
             self._lost(Cause.CUT, None, True)
             return
         fault = fault_from_connect(error, self._conversation.asked)
+        cause = cause_of(error, fault, self._conversation, simplifiable=self._simplify is not None)
         if self._once_more(fault):
             self._lost(Cause.TOKEN, fault, True)
-            return
-        cause = cause_of(error, fault, self._conversation, simplifiable=self._simplify is not None)
-        if self._quota is not None and is_bare(error):
+        elif fault.code == TEAM_REGION and not self._conversation.visible:
+            self._look_elsewhere(Cause.REFUSED, fault, again=False)
+        elif self._quota is not None and is_bare(error):
             self._drop_attempt()
             self._opening = spawn(self._ask_quota(self._attempt, cause, fault, self._quota), "agent-quota")
         elif cause is Cause.SCHEMA and self._simplify is not None:
@@ -245,11 +247,7 @@ class AgentTurn:
 
     async def _ask_quota(self, attempt: int, cause: Cause, fault: GatewayError, quota: QuotaCheck) -> None:
         """What may help is tried, unless the refusal was about the quota."""
-        try:
-            spent = await quota()
-        except Exception as failure:  # whatever fails there, the turn goes on as if nobody knew
-            log.error("asking for the account's usage failed", exc_info=failure)
-            spent = None
+        spent = await asked(quota(), "asking for the account's usage")
         if self._waited_for(attempt):
             if spent is None:
                 self._refused_run(cause, fault)
@@ -257,11 +255,7 @@ class AgentTurn:
                 self._lost(Cause.REFUSED, spent, False)
 
     async def _send_simpler(self, attempt: int, fault: GatewayError, simplify: Simplify) -> None:
-        try:
-            opening = await simplify()
-        except Exception as failure:  # whatever fails there, the refusal is what the client is told
-            log.warning("the tools' schemas could not be simplified", exc_info=failure)
-            opening = None
+        opening = await asked(simplify(), "simplifying the tools' schemas")
         if self._waited_for(attempt):
             if opening is not None:
                 self._conversation.simplify(opening)
@@ -272,6 +266,16 @@ class AgentTurn:
         if cause is Cause.SHAPE or cause is Cause.SCHEMA:
             self._conversation.rename(new_id())
         self._lost(cause, fault, again or cause is not Cause.REFUSED)
+
+    def _look_elsewhere(self, cause: Cause, fault: GatewayError, *, again: bool) -> None:
+        """The host may be the wrong one for this account: Cursor is asked for another."""
+        self._drop_attempt()
+        self._opening = spawn(self._ask_host(self._attempt, cause, fault, again), "agent-host")
+
+    async def _ask_host(self, attempt: int, cause: Cause, fault: GatewayError, again: bool) -> None:
+        moved = bool(await asked(self._opener.move(sure=cause is Cause.REFUSED), "asking for the account's host"))
+        if self._waited_for(attempt):
+            self._lost(Cause.HOST if moved else cause, fault, again or moved)
 
     def _once_more(self, fault: GatewayError) -> bool:
         """The token may have expired early: once more with a new one, while nothing was shown."""
@@ -288,7 +292,7 @@ class AgentTurn:
             if error is not None and self._once_more(error):
                 self._lost(Cause.TOKEN, error, True)
             elif error is None and self._conversation.watch.unheard:
-                self._lost(Cause.UNHEARD, unheard(), True)
+                self._look_elsewhere(Cause.UNHEARD, unheard(), again=True)
             else:
                 self._lost(Cause.CUT, error, error is None or error.kind in RETRYABLE_KINDS)
 
@@ -298,7 +302,8 @@ class AgentTurn:
         self._drop_attempt()
         retry = self._conversation.lost(cause, fault, retryable=again)
         if retry is not None and not self._closed:
-            log.info("a run was lost (%s) and is opened again in %.2f s: %s", cause.value, retry.delay, fault)
+            why = fault and fault.message  # without what to type: that is for the error when nothing helped
+            log.info("a run was lost (%s) and is opened again in %.2f s: %s", cause.value, retry.delay, why)
             self._conversation.outgoing.clear()
             self._conversation.open(self._loop.time())
             self._opening = spawn(self._open_attempt(retry), "agent-attempt")

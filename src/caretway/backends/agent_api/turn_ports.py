@@ -1,12 +1,17 @@
 """The interfaces that a backend gives to its turn: opening attempts, asking for the quota, simpler schemas, and telling
 what was learned of a model."""
 
+import logging
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from ...core.errors import GatewayError
 from ...cursor_transport.ports import RunHandler, RunStream
 from .compose import Opening
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
 
 QuotaCheck = Callable[[], Awaitable[GatewayError | None]]
 """What to tell the client when the account's usage is spent; None when it is not, or nobody knows."""
@@ -26,3 +31,17 @@ class Opener(Protocol):
     async def open(self, handler: RunHandler, *, refused: bool, alone: bool) -> RunStream:
         """`refused`: the credentials of the attempt before were. `alone`: on a connection of its own."""
         ...
+
+    async def move(self, *, sure: bool) -> bool:
+        """The host of the last attempt may not serve the account (`sure`: it does not). Whether the next one goes to
+        another."""
+        ...
+
+
+async def asked(question: Awaitable[Result], what: str) -> Result | None:
+    """The answer; None when asking failed. Whatever it was, the turn goes on as if nobody knew."""
+    try:
+        return await question
+    except Exception as failure:  # of any kind: a turn that waits for an answer must not be left waiting
+        log.error("%s failed", what, exc_info=failure)
+        return None

@@ -99,15 +99,32 @@ class SdkBridge:
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
+        owned = self.client._owned_bridge
         try:
             async with asyncio.timeout(CLOSE_S):
-                await self.client.aclose()
+                try:
+                    await self.client.aclose()
+                except ImportError as missing:
+                    # The SDK says goodbye with an httpx client of its own, which wants one more package for a SOCKS
+                    # proxy. It fails before anything is closed.
+                    log.info("the SDK's bridge is ended without a goodbye: %s", missing)
+                    await _end_without_goodbye(owned)
                 await self._http.aclose()
         except TimeoutError:
             log.warning("the SDK's bridge did not close within %.0f s", CLOSE_S)
         finally:
             if self.pid and self.alive:
                 signal_group(self.pid, signal.SIGKILL)
+
+
+async def _end_without_goodbye(owned: Any) -> None:
+    """What the SDK does after its goodbye: the process ends, and so does the server for tools, which nobody used."""
+    process, tools = owned.process, owned._tool_callback_server
+    if process.returncode is None:
+        process.terminate()
+        await process.wait()
+    if tools is not None:
+        tools.close()
 
 
 class Bridges:

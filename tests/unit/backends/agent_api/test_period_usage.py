@@ -9,43 +9,59 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caretway.backends.agent_api import period_usage
-from caretway.backends.agent_api.period_usage import PlanUsage, UsageCheck, read_usage, spent_pool
+from caretway.backends.agent_api.period_usage import Pools, UsageCheck, pools_of, spent_pool
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.cursor_transport.ports import UnaryResponse
+from caretway.cursor_transport.usage_api import UsageApi
+from caretway.cursor_transport.usage_reader import read_object, read_period
 
 NOW = 1_796_000_000.0
 RESET = {"billingCycleStart": "1793491200000", "billingCycleEnd": "1796083200000"}
 UNTIL = 1_796_083_200.0
 
-TOLD: list[tuple[str, Any, PlanUsage | None]] = [
+TOLD: list[tuple[str, Any, Pools | None]] = [
     (
         "some of both pools",
         {**RESET, "planUsage": {"autoPercentUsed": 12.5, "apiPercentUsed": 80, "limit": 2000, "remaining": 400}},
-        PlanUsage(12.5, 80.0, resets_at=UNTIL),
+        Pools(12.5, 80.0, resets_at=UNTIL),
     ),
-    ("zeros are left out", {"planUsage": {"apiPercentUsed": 100, "limit": 2000}}, PlanUsage(0.0, 100.0)),
-    ("money alone, spent", {"planUsage": {"totalSpend": 2000, "limit": "2000"}}, PlanUsage(0.0, 100.0)),
-    ("money alone, left", {"planUsage": {"limit": 2000, "remaining": 500}}, PlanUsage(0.0, 75.0)),
-    ("nothing used yet", {"planUsage": {"limit": 2000, "remaining": 2000}}, PlanUsage()),
+    ("zeros are left out", {"planUsage": {"apiPercentUsed": 100, "limit": 2000}}, Pools(0.0, 100.0)),
+    ("money alone, spent", {"planUsage": {"totalSpend": 2000, "limit": "2000"}}, Pools(0.0, 100.0)),
+    ("money alone, left", {"planUsage": {"limit": 2000, "remaining": 500}}, Pools(0.0, 75.0)),
+    ("nothing used yet", {"planUsage": {"limit": 2000, "remaining": 2000}}, Pools()),
     (
         "more is paid for",
         {"planUsage": {"apiPercentUsed": 100}, "spendLimitUsage": {"individualLimit": 500, "individualRemaining": 20}},
-        PlanUsage(0.0, 100.0, more_paid=True),
+        Pools(0.0, 100.0, more_paid=True),
     ),
     (
         "more was paid for",
         {"planUsage": {"apiPercentUsed": 100}, "spendLimitUsage": {"individualLimit": 500, "individualUsed": 500}},
-        PlanUsage(0.0, 100.0),
+        Pools(0.0, 100.0),
+    ),
+    (
+        "what is paid for has no limit",
+        {"planUsage": {"apiPercentUsed": 100}, "spendLimitUsage": {"individualLimit": 2_147_483_647}},
+        Pools(0.0, 100.0, more_paid=True),
+    ),
+    (
+        "a team pays for more",
+        {"planUsage": {"apiPercentUsed": 100}, "spendLimitUsage": {"pooledLimit": 500, "pooledRemaining": 20}},
+        Pools(0.0, 100.0, more_paid=True),
     ),
     ("a seat of a team", {**RESET, "displayMessage": "x"}, None),
-    ("a time that is none", {"planUsage": {"apiPercentUsed": 1}, "billingCycleEnd": "9" * 30}, PlanUsage(0.0, 1.0)),
-    ("no numbers", {"planUsage": {"apiPercentUsed": "nan", "autoPercentUsed": True, "limit": []}}, PlanUsage()),
+    ("a time that is none", {"planUsage": {"apiPercentUsed": 1}, "billingCycleEnd": "9" * 30}, Pools(0.0, 1.0)),
+    ("no numbers", {"planUsage": {"apiPercentUsed": "nan", "autoPercentUsed": True, "limit": []}}, Pools()),
     ("a list", [1], None),
 ]
 
 
+def read_usage(body: bytes) -> Pools | None:
+    return pools_of(read_period(read_object(body)))
+
+
 @pytest.mark.parametrize(("told", "usage"), [row[1:] for row in TOLD], ids=[row[0] for row in TOLD])
-def test_read(told: Any, usage: PlanUsage | None) -> None:
+def test_read(told: Any, usage: Pools | None) -> None:
     assert read_usage(msgspec.json.encode(told)) == usage
 
 
@@ -64,17 +80,17 @@ def test_any_values(values: dict[str, Any]) -> None:
 
 
 JUDGED = [
-    (PlanUsage(0, 100, resets_at=UNTIL), "gpt-5.4", ('"Other Models"', "2026-12-01", "composer-2.5")),
-    (PlanUsage(100, 20), "composer-2.5", ('"Cursor Models"', "other makers", "dashboard")),
-    (PlanUsage(130, 100), "gpt-5.4", ('"Other Models"', "dashboard")),
-    (PlanUsage(100, 99.9), "gpt-5.4", None),
-    (PlanUsage(0, 100), "auto", None),
-    (PlanUsage(0, 100, more_paid=True), "gpt-5.4", None),
+    (Pools(0, 100, resets_at=UNTIL), "gpt-5.4", ('"Other Models"', "2026-12-01", "composer-2.5")),
+    (Pools(100, 20), "composer-2.5", ('"Cursor Models"', "other makers", "dashboard")),
+    (Pools(130, 100), "gpt-5.4", ('"Other Models"', "dashboard")),
+    (Pools(100, 99.9), "gpt-5.4", None),
+    (Pools(0, 100), "auto", None),
+    (Pools(0, 100, more_paid=True), "gpt-5.4", None),
 ]
 
 
 @pytest.mark.parametrize(("usage", "model", "says"), JUDGED)
-def test_the_pool_of_the_model_decides(usage: PlanUsage, model: str, says: tuple[str, ...] | None) -> None:
+def test_the_pool_of_the_model_decides(usage: Pools, model: str, says: tuple[str, ...] | None) -> None:
     error = spent_pool(usage, model, NOW)
     if says is None:
         assert error is None
@@ -86,10 +102,10 @@ def test_the_pool_of_the_model_decides(usage: PlanUsage, model: str, says: tuple
 
 
 def test_a_reset_that_is_over_is_not_told() -> None:
-    error = spent_pool(PlanUsage(0, 100, resets_at=NOW - 1), "gpt-5.4", NOW)
+    error = spent_pool(Pools(0, 100, resets_at=NOW - 1), "gpt-5.4", NOW)
     assert error is not None
     assert error.retry_after is None and "resets" not in str(error)
-    error = spent_pool(PlanUsage(0, 100, resets_at=UNTIL), "gpt-5.4", NOW)
+    error = spent_pool(Pools(0, 100, resets_at=UNTIL), "gpt-5.4", NOW)
     assert error is not None and error.retry_after == UNTIL - NOW
 
 
@@ -102,7 +118,7 @@ class Desk:
         self.opens = asyncio.Event()
         self.opens.set()
 
-    async def call(self) -> UnaryResponse:
+    async def call(self, path: str, body: bytes) -> UnaryResponse:
         self.asked += 1
         await self.opens.wait()
         if isinstance(self.answer, Exception):
@@ -110,10 +126,11 @@ class Desk:
         return self.answer
 
     def check(self) -> UsageCheck:
-        return UsageCheck(self.call, lambda: NOW)
+        return UsageCheck(UsageApi(self.call).current, lambda: NOW)
 
 
-SPENT = UnaryResponse(200, {}, msgspec.json.encode({"planUsage": {"apiPercentUsed": 100}}))
+JSON = {"content-type": "application/json"}
+SPENT = UnaryResponse(200, JSON, msgspec.json.encode({"planUsage": {"apiPercentUsed": 100}}))
 
 
 async def test_refusals_that_come_together_make_one_call() -> None:
@@ -144,6 +161,8 @@ async def test_an_answer_is_good_for_a_while(monkeypatch: pytest.MonkeyPatch) ->
 NOTHING_KNOWN = [
     UnaryResponse(403, {}, b""),
     UnaryResponse(200, {}, b"<html>"),
+    UnaryResponse(200, JSON, b"<html>"),
+    UnaryResponse(200, JSON, b"{}"),
     GatewayError(ErrorKind.UPSTREAM_DOWN, "gone"),
     GatewayError(ErrorKind.SIGNED_OUT, "who are you"),
 ]
@@ -153,9 +172,10 @@ NOTHING_KNOWN = [
 async def test_what_goes_wrong_means_that_nothing_is_known(answer: UnaryResponse | Exception) -> None:
     desk = Desk(answer)
     check = desk.check()
-    for _ in range(2):
-        assert await check.spent("me", "gpt-5.4") is None
-    assert desk.asked == 1
+    assert await check.spent("me", "gpt-5.4") is None
+    asked = desk.asked
+    assert await check.spent("me", "gpt-5.4") is None
+    assert desk.asked == asked, "it is not asked again at once"
 
 
 async def test_no_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,7 @@
 """What Cursor's messages tell the tally: which of them mean a model call, and what a total is."""
 
+import pytest
+
 from caretway.backends.agent_api.tally import AgentTally, read_total
 from caretway.core.events import RunUsage, ToolCallReady, TurnStarted, Usage, UsageReported
 from caretway.core.request import Text, ToolResult
@@ -110,3 +112,15 @@ def test_totals() -> None:
     assert read_total(pb.TurnEndedUpdate()) is None
     assert read_total(pb.TurnEndedUpdate(output_tokens=3)) == RunUsage(None, 3)
     assert read_total(pb.TurnEndedUpdate(input_tokens=0, output_tokens=0, cache_read_tokens=0)) == RunUsage(0, 0, 0)
+
+
+MONEY = [(1.25, 0.5, 1.25, 0.5), (0.0, 0.0, 0.0, 0.0), (float("nan"), float("inf"), None, None), (-1.0, 2.0, None, 2.0)]
+
+
+@pytest.mark.parametrize(("raw", "charged", "cents", "charged_cents"), MONEY)
+def test_what_cursor_says_a_run_costs(
+    raw: float, charged: float, cents: float | None, charged_cents: float | None
+) -> None:
+    cost = pb.EstimatedCost(raw_cost_cents=raw, charged_cents=charged)
+    told = read_total(pb.TurnEndedUpdate(input_tokens=1, estimated_cost=cost))
+    assert told == RunUsage(1, cents=cents, charged_cents=charged_cents)

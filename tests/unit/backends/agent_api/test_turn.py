@@ -72,6 +72,11 @@ class Opener:
             raise self.trouble
         return self.stream
 
+    async def move(self, *, sure: bool) -> bool:
+        if self.trouble is not None:
+            raise self.trouble
+        return False
+
 
 def begun(opener: Opener, quota: QuotaCheck | None = None, simplify: Simplify | None = None) -> AgentTurn:
     request = TurnRequest("model", (Message(Role.USER, (Text("hello"),)),))
@@ -136,13 +141,18 @@ BARE = ConnectError("resource_exhausted", "Error")
 SCHEMA = ConnectError("internal", error=ai.ErrorDetails.ERROR_PROVIDER_ERROR, info=(("providerStatusCode", "400"),))
 
 
-@pytest.mark.parametrize(("error", "code"), [(BARE, "refused_without_reason"), (SCHEMA, "tool_schema_refused")])
+REGION = ConnectError("failed_precondition", "This region is not yet available for your team")
+REMEDIES = [(BARE, "refused_without_reason"), (SCHEMA, "tool_schema_refused"), (REGION, "team_region_refused")]
+
+
+@pytest.mark.parametrize(("error", "code"), REMEDIES)
 async def test_a_remedy_that_fails_leaves_the_refusal(error: ConnectError, code: str) -> None:
     async def broken() -> Any:
         raise KeyError("bug")
 
     opener = Opener(now=True)
     turn = begun(opener, broken, broken)
+    opener.trouble = KeyError("bug")
     assert opener.handler is not None
     opener.handler.on_messages([End(write_end(error))])
     events = turn.take()

@@ -1,0 +1,31 @@
+"""Cursor's hosts: the web site for signing in, the API, and the host that runs are sent to. Pure.
+
+Each has a setting. `agent_url` is the short form for a stand-in, which is all three at once; a setting of a host's own
+wins over it.
+"""
+
+from dataclasses import dataclass
+
+from .settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Hosts:
+    login: str
+    """The web site that people sign in at."""
+    api: str
+    """Tokens, model lists, account. Sign-ins are stored under its address."""
+    run: str
+    """Runs; the same as `api`, unless the settings say otherwise."""
+    stand_in: bool
+    """The API is not Cursor's own."""
+    run_fixed: bool
+    """The settings name a host for runs alone: it is used whatever Cursor says."""
+
+
+def hosts(settings: Settings) -> Hosts:
+    short, own_api = settings.origin("agent_url") != "default", bool(settings.api_url)
+    api = settings.api_url or settings.agent_url
+    login = api if (short or own_api) and settings.origin("login_url") == "default" else settings.login_url
+    run = settings.run_url or (settings.agent_url if short else api)
+    return Hosts(login, api, run, stand_in=short or own_api, run_fixed=run != api)

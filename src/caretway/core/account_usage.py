@@ -1,0 +1,133 @@
+"""What an account has used at Cursor: its billing period, plan, teams, and what single runs cost. Values only.
+
+Money is in cents of US dollars, times are unix seconds. None means that Cursor did not say; it never stands for zero.
+Two pools have limits of their own: Cursor's own models, and those of other makers. Only their percentages tell what is
+left: spending includes gifts, and so may exceed the limit of a plan that is hardly used.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+SPENT_PERCENT: Final = 100.0
+
+
+@dataclass(frozen=True, slots=True)
+class PlanUsage:
+    """What is used of that which the plan includes."""
+
+    cursor_models_percent: float | None = None
+    """The pool of Cursor's own models and of Auto."""
+    other_models_percent: float | None = None
+    """The pool of the models of other makers."""
+    total_percent: float | None = None
+    """Cursor's own mixture of the two; it is neither."""
+    spent: float = 0.0
+    """Including the bonus."""
+    included_spent: float = 0.0
+    bonus: float = 0.0
+    remaining: float = 0.0
+    limit: float | None = None
+
+    @property
+    def cursor_models_spent(self) -> bool:
+        return _spent(self.cursor_models_percent)
+
+    @property
+    def other_models_spent(self) -> bool:
+        return _spent(self.other_models_percent)
+
+
+@dataclass(frozen=True, slots=True)
+class OnDemand:
+    """What may be spent beyond the plan, by this user alone or together with the team."""
+
+    shared: bool = False
+    """The limit is the team's."""
+    limit: float | None = None
+    used: float = 0.0
+    remaining: float | None = None
+    unlimited: bool = False
+
+    @property
+    def some_left(self) -> bool:
+        return self.unlimited or bool(self.remaining)
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodUsage:
+    starts_at: float | None = None
+    ends_at: float | None = None
+    plan: PlanUsage | None = None
+    on_demand: OnDemand | None = None
+    message: str = ""
+    """Cursor's own sentence about it."""
+    cursor_models: tuple[str, ...] = ()
+    """What Cursor counts among its own models."""
+    team: int | None = None
+    """Whose seat it is."""
+
+    @property
+    def tells_nothing(self) -> bool:
+        """Seats of a team have no usage of their own, and their period is empty."""
+        return self.plan is None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanInfo:
+    name: str = ""
+    included: float | None = None
+    price: str = ""
+    """As Cursor writes it: `$20/mo`."""
+    ends_at: float | None = None
+    on_demand_allowed: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TeamSeat:
+    id: int
+    name: str = ""
+    role: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UsageEvent:
+    """What one run has used, and its price."""
+
+    at: float
+    model: str = ""
+    conversation: str = ""
+    kind: str = ""
+    input_tokens: int | None = None
+    """Without what was read from the cache."""
+    output_tokens: int | None = None
+    cache_read_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    cents: float | None = None
+    """What its tokens are worth."""
+    charged_cents: float | None = None
+    """What is to be paid for it. Nothing, or not told, when the plan includes it."""
+    headless: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UsageEvents:
+    events: tuple[UsageEvent, ...] = ()
+    """The newest first. A run may take ten minutes to show up here."""
+    complete: bool = True
+    """False: there are more of them than were fetched."""
+
+    def of(self, conversation: str) -> tuple[UsageEvent, ...]:
+        return tuple(event for event in self.events if event.conversation == conversation)
+
+
+@dataclass(frozen=True, slots=True)
+class AccountUsage:
+    """Everything that can be told about an account at once."""
+
+    period: PeriodUsage
+    plan: PlanInfo
+    teams: tuple[TeamSeat, ...] = ()
+
+
+def _spent(percent: float | None) -> bool:
+    return percent is not None and percent >= SPENT_PERCENT

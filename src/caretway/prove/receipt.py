@@ -1,0 +1,89 @@
+"""What `caretway prove` leaves behind: a small JSON file for a bug report, and for `caretway simulate --like`.
+
+It is redacted by construction: facts with closed sets of values, verdicts in our own words, versions, ids of listed
+models. Reading is bounded and strict; a file that is something else gives BadReceipt, which says what is wrong.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from .cases import BY_NAME
+from .facts import CaseVerdict, Fact, NoFact, checked
+
+VERSION: Final = 1
+MAX_BYTES: Final = 256 * 1024
+_PLAIN: Final = re.compile(r"[\w.,=+:/\[\] -]{0,80}")
+"""Versions, systems, ids of models."""
+
+
+class BadReceipt(ValueError):
+    """Not a receipt, or not one of this version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    about: Mapping[str, str]
+    """Versions, system, backend, models: what was asked, and by what."""
+    facts: Mapping[str, Fact]
+    verdicts: Mapping[str, CaseVerdict]
+    """By the name of the case."""
+    runs: int = 0
+    """At most so many were made."""
+    seconds: int = 0
+    timings_ms: Mapping[str, int] = field(default_factory=dict)
+
+
+def plain(text: str) -> str:
+    """A version or an id as a receipt may hold it; `other` when it is something else."""
+    return text if _PLAIN.fullmatch(text) else "other"
+
+
+def write(receipt: Receipt) -> str:
+    cases = [
+        {
+            "case": name,
+            "row": BY_NAME[name].row,
+            "state": verdict.state,
+            "says": verdict.says,
+            **({"helps": verdict.helps} if verdict.helps else {}),
+            "ms": receipt.timings_ms.get(name, 0),
+        }
+        for name, verdict in receipt.verdicts.items()
+    ]
+    document = {
+        "receipt": VERSION,
+        "about": {name: plain(value) for name, value in receipt.about.items()},
+        "runs": receipt.runs,
+        "seconds": receipt.seconds,
+        "facts": dict(receipt.facts),
+        "cases": cases,
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def read_facts(data: bytes) -> dict[str, Fact]:
+    """The facts of a receipt. Those that this version does not know are left out."""
+    if len(data) > MAX_BYTES:
+        raise BadReceipt(f"it has more than {MAX_BYTES} bytes")
+    try:
+        document: Any = json.loads(data)
+    except (ValueError, RecursionError) as broken:
+        raise BadReceipt("it is not JSON") from broken
+    if not isinstance(document, dict) or "receipt" not in document:
+        raise BadReceipt("it is not a receipt of `caretway prove`")
+    if document["receipt"] != VERSION:
+        raise BadReceipt(f"it is a receipt of another version; this one reads version {VERSION}")
+    facts = document.get("facts")
+    if not isinstance(facts, dict):
+        raise BadReceipt("it has no facts")
+    return {name: fact for name, value in facts.items() if (fact := _known(name, value)) is not None}
+
+
+def _known(name: str, value: object) -> Fact | None:
+    try:
+        return checked(name, value)
+    except NoFact:
+        return None  # of a newer version, or not ours

@@ -1,0 +1,104 @@
+"""Plain instructions that the simulated model follows as a real one would: `caretway prove` asks both in these words.
+
+A sentence stands alone in a line: reply with a marker, call a tool with arguments, call several at once, reply with
+what they returned, with a code word, with the colour of a picture. Pure. Out come the steps that a script would give.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from .colours import colour
+from .model_input import InputMessage, Picture
+from .quoted_talk import is_quoted, unquoted
+from .script import Instructions, Result, Say, ScriptCall, Step, Think, ToolUse
+
+_REPLY: Final = re.compile(r"Reply with exactly this and nothing else: (\S+)")
+_CALL: Final = re.compile(r"Call the tool `(\w+)` with the arguments (\{.*\})\.")
+_AT_ONCE: Final = re.compile(r"Call these tools at once, in one step\b.*")
+_ONE_OF_THEM: Final = re.compile(r"- `(\w+)` (\{.*\})")
+_RETURNED: Final = re.compile(r"Then reply with exactly what the (?:last call|calls) returned\b.*")
+_FIRST_MESSAGE: Final = re.compile(r"Reply with the code word of my first message\b.*")
+_OWN_INSTRUCTIONS: Final = re.compile(r"Reply with the code word of your instructions\b.*")
+_COLOUR: Final = re.compile(r"Which colour fills this picture\?.*")
+_ORDERS: Final = (_REPLY, _CALL, _AT_ONCE, _RETURNED, _FIRST_MESSAGE, _OWN_INSTRUCTIONS, _COLOUR)
+_MAY_BE: Final = re.compile(r"^(?:> |[ \t]*)(?:(?:Then r|R)eply with |Call th|Which colour )", re.MULTILINE)
+"""A quick look: prompts are long, and hardly one has any of this."""
+
+_CODE_WORD: Final = re.compile(r"The code word is (\w+)\.")
+_INSTRUCTIONS: Final = re.compile(r"<instructions>(.*?)</instructions>", re.DOTALL)
+"""Where a wire has no place for them, they stand before the user's words."""
+_UNKNOWN: Final = "I do not know it."
+
+
+def has_orders(text: str) -> bool:
+    if _MAY_BE.search(text) is None:
+        return False
+    bare = (line.removeprefix("> ") for line in _lines(text)) if is_quoted(text) else _lines(text)
+    return any(order.fullmatch(line) for line in bare for order in _ORDERS)
+
+
+def opened(history: Sequence[InputMessage], at: int) -> tuple[list[InputMessage], int]:
+    """The conversation up to message `at`, with what is quoted in that message told as it was, and where the last
+    orders in it stand."""
+    told = [*history[:at], *unquoted(history[at].text)] if is_quoted(history[at].text) else list(history[: at + 1])
+    last = next((i for i in reversed(range(len(told))) if told[i].role == "user" and has_orders(told[i].text)), at)
+    return [*told, *history[at + 1 :]], last
+
+
+def steps(history: Sequence[InputMessage], at: int, *, thinks: bool) -> tuple[Step, ...]:
+    """What message `at` of the conversation asks for."""
+    thought = (Think("The user wants something plain, so there is little to weigh."),) if thinks else ()
+    return (*thought, *_read(history, at))
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines()]
+
+
+def _read(history: Sequence[InputMessage], at: int) -> Iterator[Step]:
+    together: list[ToolUse] | None = None
+    for line in _lines(history[at].text):
+        if together is not None:
+            if found := _ONE_OF_THEM.fullmatch(line):
+                together += _uses(found)
+                continue
+            yield ScriptCall(tuple(together))
+            together = None
+        if found := _REPLY.fullmatch(line):
+            yield Say(found[1])
+        elif found := _CALL.fullmatch(line):
+            yield ScriptCall(tuple(_uses(found)))
+        elif _AT_ONCE.fullmatch(line):
+            together = []
+        elif _RETURNED.fullmatch(line):
+            yield Result()
+        elif _FIRST_MESSAGE.fullmatch(line):
+            yield Say(_code_word(history[:at]))
+        elif _OWN_INSTRUCTIONS.fullmatch(line):
+            told = _INSTRUCTIONS.search(history[at].text)
+            word = _CODE_WORD.search(told[1]) if told else None
+            yield Say(word[1]) if word else Instructions()
+        elif _COLOUR.fullmatch(line):
+            yield Say(_seen(history[: at + 1]))
+    if together is not None:
+        yield ScriptCall(tuple(together))
+
+
+def _uses(found: re.Match[str]) -> list[ToolUse]:
+    try:
+        args: Any = json.loads(found[2])
+    except ValueError:
+        return []
+    return [ToolUse(found[1], args)]  # the pattern has braces around it, so it is an object
+
+
+def _code_word(before: Sequence[InputMessage]) -> str:
+    told = (_CODE_WORD.search(message.text) for message in before if message.role == "user")
+    return next((found[1] for found in told if found), _UNKNOWN)
+
+
+def _seen(history: Sequence[InputMessage]) -> str:
+    pictures = [part for message in history for part in message.parts if isinstance(part, Picture)]
+    return (colour(pictures[-1].data) if pictures else "") or "I see no picture."
