@@ -116,7 +116,7 @@ class GatewayError(Exception):
         """Message and hint as sentences; foreign messages often lack a full stop."""
         if not self.hint or not self.message:
             return self.message or self.hint
-        ended = self.message.rstrip().endswith((".", "!", "?", ":", ";")) or self.hint.startswith("(")
+        ended = self.message.rstrip().endswith((".", "!", "?", ":", ";", ".)")) or self.hint.startswith("(")
         end = "" if ended else "."
         return f"{self.message.rstrip()}{end} {self.hint}"
 

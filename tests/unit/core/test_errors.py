@@ -14,6 +14,10 @@ FULL = GatewayError(ErrorKind.RATE_LIMITED, "Too fast.", "Wait a little.", "mode
 def test_what_it_says() -> None:
     assert str(FULL) == "Too fast. Wait a little."
     assert str(GatewayError(ErrorKind.INTERNAL, "Broke.")) == "Broke."
+    assert (
+        str(GatewayError(ErrorKind.INTERNAL, "Broke. (Not tried again.)", "Wait.")) == "Broke. (Not tried again.) Wait."
+    )
+    assert str(GatewayError(ErrorKind.INTERNAL, "Broke (badly)", "Wait.")) == "Broke (badly). Wait."
     assert FULL.args == ("Too fast.",)
 
 
