@@ -133,11 +133,12 @@ class ModelCatalogue:
             choice = ModelChoice(exactly=name, why=meant.why, slug=name, listed=False)
             return Fitted(name, (), choice, heard=effort is None)
         asked = Wish(effort=None if effort is None else effort_of(effort), thinking=thinking)
-        chosen = choose_variant(meant.model, meant.wish.over(asked).over(self._usual))
+        wish = meant.wish.over(asked).over(self._usual)
+        chosen = choose_variant(meant.model, wish)
         variant = chosen.variant
-        missing = set(chosen.unmet) & _said(meant.wish)
-        if missing == {"thinking"} and meant.model.reasoning:
-            missing = set()  # it thinks anyway
+        thinks_anyway = meant.model.reasoning and wish.thinking
+        unmet = [key for key in chosen.unmet if key != "thinking" or not thinks_anyway]
+        missing = set(unmet) & _said(meant.wish)
         if self._strict and missing:
             raise _no_variant(name, meant.model, sorted(missing))
         usual = variant.parameters == default_variant(meant.model).parameters and not variant.max_mode
@@ -145,13 +146,13 @@ class ModelCatalogue:
         choice = ModelChoice(
             answers_as=name if meant.own and not missing else meant.model.id if meant.wish == NO_WISH else exactly,
             exactly=exactly,
-            why=_why(meant, chosen.unmet),
+            why=_why(meant, unmet),
             slug=variant.slug or ("" if meant.model.variants else meant.model.id),
             max_mode=variant.max_mode,
             listed=not meant.model.flat,
             images=meant.model.images,
         )
-        heard = effort is None or "effort" not in chosen.unmet or _has_effort(meant.model)
+        heard = effort is None or "effort" not in unmet or _has_effort(meant.model)
         return Fitted(meant.model.id, variant.parameters, choice, heard)
 
     def _refusal(self, name: str, meant: Meaning) -> GatewayError | None:

@@ -15,6 +15,10 @@ def test_what_it_says() -> None:
     assert str(FULL) == "Too fast. Wait a little."
     assert str(GatewayError(ErrorKind.INTERNAL, "Broke.")) == "Broke."
     assert str(GatewayError(ErrorKind.INTERNAL, "Broke (twice.)", hint="Stop.")) == "Broke (twice.) Stop."
+    assert (
+        str(GatewayError(ErrorKind.INTERNAL, "Broke. (Not tried again.)", "Wait.")) == "Broke. (Not tried again.) Wait."
+    )
+    assert str(GatewayError(ErrorKind.INTERNAL, "Broke (badly)", "Wait.")) == "Broke (badly). Wait."
     assert FULL.args == ("Too fast.",)
 
 

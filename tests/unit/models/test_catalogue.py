@@ -7,7 +7,7 @@ from msgspec import structs
 
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.request import Message, Role, Text, TurnRequest
-from caretway.core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Standing, Turn
+from caretway.core.turn import Abilities, BackendStatus, ModelInfo, ModelVariant, Snapshot, Standing, Turn
 from caretway.models.catalogue import FRESH_S, MAX_MEANT, MAX_MEANT_CHARS, MAX_NAME_CHARS, ModelCatalogue
 from unit.models.cursor_list import BASES, SLUGS
 from unit.models.lists import LISTED
@@ -179,6 +179,20 @@ async def test_strict_takes_nothing_but_what_is_meant(name: str) -> None:
 @pytest.mark.parametrize("name", EXACT)
 async def test_strict_takes_every_spelling_of_it(name: str) -> None:
     await catalogue(CursorListing(), strict=True).fit(asking(name))
+
+
+async def test_a_model_that_always_thinks() -> None:
+    """To ask it to think is to ask for what it does; to ask it not to is told, and refused by strict callers."""
+    listing = Listing()
+    always = ModelInfo("deep-6", reasoning=True, variants=(ModelVariant((("thinking", "true"),), default=True),))
+    listing.found = [ModelInfo("deep-5-thinking-high", reasoning=True, flat=True), always]
+    for strict in (True, False):
+        thinks = await catalogue(listing, strict=strict).fit(asking("deep-5-thinking-high@thinking"))
+        assert (thinks.model, "without" in thinks.choice.why) == ("deep-5-thinking-high", False)
+    told = await catalogue(listing).fit(asking("deep-6@thinking=false"))
+    assert "without the thinking asked for" in told.choice.why
+    with pytest.raises(GatewayError, match="no variant"):
+        await catalogue(listing, strict=True).fit(asking("deep-6@thinking=false"))
 
 
 async def test_base_models_are_listed_and_thinking_ones_twice() -> None:
