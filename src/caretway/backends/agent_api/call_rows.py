@@ -77,6 +77,12 @@ class Call:
             size += sum(len(part.data) if isinstance(part, Image) else len(part.text) for part in self.result.content)
         return size
 
+    def drop_answer(self) -> int:
+        """Forgets what answered it. How many bytes that frees, with its arguments."""
+        self.result, self.replies = None, ()
+        freed, self.size = self.size, 0
+        return freed
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -86,6 +92,13 @@ class Asked:
     """The answer, when it is known."""
     run: bool = False
     """It is to be run on this side, now."""
+
+
+def may_be(known: Call, name: str, arguments: str) -> bool:
+    """A call on the wire may be the one that is known by its id: an id may stand for a read and a write."""
+    if known.name != name:
+        return False
+    return known.state is CallState.WRITING or known.early or same_meaning(known.arguments, arguments)
 
 
 def means(call: Call, name: str, arguments: str, draft: str) -> bool:

@@ -10,31 +10,30 @@ else while calls are expected means that the model took another way (`Diverged`)
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 from ...builtin_tools.decisions import Convert
 from ...builtin_tools.execs import readdressed
-from ...core.errors import ErrorKind, GatewayError
 from ...core.events import Event, ToolCallDelta, ToolCallReady, ToolCallStarted
 from ...core.request import ToolResult
-from .arguments import grown, same_meaning, sure
-from .call_rows import Asked, Call, CallState, Saved, answered_again, means, result_held, still_missing, written_whole
+from . import call_limits as limits
+from .arguments import grown, sure
+from .call_rows import (
+    Asked,
+    Call,
+    CallState,
+    Saved,
+    answered_again,
+    may_be,
+    means,
+    result_held,
+    still_missing,
+    written_whole,
+)
 from .drafts import MAX_DRAFT_CHARS, MAX_ID_CHARS, Drafts
 from .echo import Diverged
 from .held_results import Held
 
-__all__ = ["MAX_ARGUMENT_CHARS", "Call", "CallState", "CallTable"]
-
-MAX_CALLS: Final = 20_000
-"""Of one turn, finished ones included: their ids are remembered."""
-MAX_OPEN_CALLS: Final = 512
-"""Calls that are being written, asked for, or answered and in no checkpoint."""
-MAX_WIRE_IDS: Final = 8
-"""Of one call: each attempt may use others."""
-MAX_ARGUMENT_CHARS: Final = 1024 * 1024
-"""Of one call, as JSON. It is quoted in the answer, some dialects say it several times, and all of that at once."""
-MAX_REMEMBERED_BYTES: Final = 64 * 1024 * 1024
-"""Arguments and results that are kept until a checkpoint holds them. Of more, the oldest results are forgotten."""
+__all__ = ["Call", "CallState", "CallTable"]
 
 
 class CallTable:
@@ -100,7 +99,7 @@ class CallTable:
         call = self._told_of(ids)
         if call is None:
             if not self._drafts.grow(ids, piece):
-                raise _too_much(f"tool calls of more than {MAX_DRAFT_CHARS} characters")
+                raise limits.too_much(f"tool calls of more than {MAX_DRAFT_CHARS} characters")
             return ()
         if call.state is not CallState.WRITING or not piece:
             return ()
@@ -123,8 +122,8 @@ class CallTable:
         typed: bool = False,
     ) -> Asked:
         """The server wants the call executed. Raises Diverged when it is none of those that are expected."""
-        if len(arguments) > MAX_ARGUMENT_CHARS:
-            raise _too_much(f"a tool call with arguments of {len(arguments)} characters")
+        if len(arguments) > limits.MAX_ARGUMENT_CHARS:
+            raise limits.too_much(f"a tool call with arguments of {len(arguments)} characters")
         may_show = self._may_show()
         draft = self._drafts.take(ids)
         call = self._asked_for(ids, name, arguments, draft)
@@ -317,11 +316,7 @@ class CallTable:
 
     def _asked_for(self, ids: Sequence[str], name: str, arguments: str, draft: str) -> Call | None:
         known = next((self._ids[one] for one in ids if one in self._ids), None)
-        if (
-            known is not None
-            and known.name == name
-            and (known.state is CallState.WRITING or known.early or same_meaning(known.arguments, arguments))
-        ):
+        if known is not None and may_be(known, name, arguments):
             return known
         for expected in self.owed:
             if means(expected, name, arguments, draft):
@@ -346,10 +341,10 @@ class CallTable:
     # ---- the rows
 
     def _new(self, ids: Sequence[str], name: str, convert: Convert | None) -> Call:
-        if len(self._used) >= MAX_CALLS or len(self._calls) >= MAX_OPEN_CALLS:
-            raise _too_much(f"more tool calls in one turn than is allowed ({len(self._used)})")
+        if len(self._used) >= limits.MAX_CALLS or len(self._calls) >= limits.MAX_OPEN_CALLS:
+            raise limits.too_much(f"more tool calls in one turn than is allowed ({len(self._used)})")
         if any(len(one) > MAX_ID_CHARS for one in ids):
-            raise _too_much(f"a tool call whose id is longer than {MAX_ID_CHARS} characters")
+            raise limits.too_much(f"a tool call whose id is longer than {MAX_ID_CHARS} characters")
         own = ids[0]
         if own in self._used:  # an edit is a read and a write under one id
             own = f"{own}~{len(self._used)}"
@@ -363,7 +358,7 @@ class CallTable:
         for one in ids:
             self._ids[one] = call
             if one not in call.wire_ids:
-                call.wire_ids = (*call.wire_ids[-MAX_WIRE_IDS:], one)
+                call.wire_ids = (*call.wire_ids[-limits.MAX_WIRE_IDS :], one)
 
     def _forget(self, call: Call) -> None:
         self._calls.pop(call.id, None)
@@ -375,13 +370,11 @@ class CallTable:
         size = call.remembered_bytes
         self._bytes += size - call.size
         call.size = size
-        if self._bytes > MAX_REMEMBERED_BYTES:
+        if self._bytes > limits.MAX_REMEMBERED_BYTES:
             for old in list(self._calls.values()):
                 if old is not call and old.state is CallState.ANSWERED and not old.forgotten:
-                    old.result, old.replies = None, ()
-                    self._bytes -= old.size
-                    old.size = 0
-                    if self._bytes <= MAX_REMEMBERED_BYTES:
+                    self._bytes -= old.drop_answer()
+                    if self._bytes <= limits.MAX_REMEMBERED_BYTES:
                         break
 
     def _show(self, call: Call) -> Sequence[Event]:
@@ -400,7 +393,3 @@ class CallTable:
 
     def _may_show(self) -> bool:
         return not self._closed and (self._parallel or not (self._step or self.writing))
-
-
-def _too_much(what: str) -> GatewayError:
-    return GatewayError(ErrorKind.UPSTREAM_PROTOCOL, f"Cursor made {what}.", hint="Ask for less in one turn.")

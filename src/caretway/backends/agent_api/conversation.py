@@ -2,8 +2,7 @@
 `turn_ended`), tool results and the user's words beside them. Attempts and retries: `run_life.py`.
 
 In: serialised AgentServerMessages, tool results, the time, and that an attempt was lost. Out: `events` for the client,
-`outgoing` messages in the order in which they must be sent, `jobs` to be run on this side. Every KV request and every
-exec request is answered in the same call in which it arrives.
+`outgoing` messages in their order, `jobs` to run here. Each KV and exec request is answered in the call that brings it.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +23,8 @@ from ...wire.deltas import read_delta
 from ...wire.heavy import Oversized
 from ...wire.messages import pb
 from .arguments import arguments_json
-from .calls import MAX_ARGUMENT_CHARS, Call
+from .call_limits import MAX_ARGUMENT_CHARS
+from .calls import Call
 from .compose import Opening, message_bytes
 from .echo import Diverged, diverged_fault
 from .held_results import NAMELESS, held_results

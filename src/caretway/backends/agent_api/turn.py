@@ -8,7 +8,6 @@ are events. When it does not take them and the buffer is full, only this turn's 
 import asyncio
 import logging
 from collections.abc import Sequence
-from functools import partial
 from typing import Final
 
 from ...builtin_tools.decisions import JobRunner
@@ -29,7 +28,7 @@ from .calls import Call
 from .conversation import Conversation, Retry, RunPhase
 from .model_shapes import is_bare
 from .refused_run import cause_of
-from .turn_ports import Learned, Opener, QuotaCheck, Simplify, asked
+from .turn_ports import Attempt, Learned, Opener, QuotaCheck, Simplify, asked
 
 log = logging.getLogger(__name__)
 
@@ -178,9 +177,9 @@ class AgentTurn:
         self._opening = None
         return True
 
-    def _new_attempt(self) -> "_Attempt":
+    def _new_attempt(self) -> Attempt:
         self._attempt += 1
-        return _Attempt(self, self._attempt)
+        return Attempt(self._attempt, self.hear, self.stream_closed)
 
     def _not_opened(self, failure: Exception) -> None:
         if isinstance(failure, GatewayError):
@@ -190,7 +189,7 @@ class AgentTurn:
         self._conversation.fail(GatewayError(ErrorKind.INTERNAL, f"Opening the run failed: {type(failure).__name__}."))
         self._after()
 
-    def _opened(self, attempt: "_Attempt", stream: RunStream) -> None:
+    def _opened(self, attempt: Attempt, stream: RunStream) -> None:
         if self._closed or attempt.number != self._attempt:
             stream.close()
             return
@@ -389,17 +388,3 @@ class AgentTurn:
         self._running.pop(call, None)
         self._conversation.finish_job(call, messages, self._loop.time())
         self._after()
-
-
-class _Attempt:
-    """The handler of one attempt: late news of an attempt that was given up are told apart by its number."""
-
-    __slots__ = ("_turn", "number", "on_messages")
-
-    def __init__(self, turn: AgentTurn, number: int) -> None:
-        self._turn = turn
-        self.number = number
-        self.on_messages = partial(turn.hear, number)
-
-    def on_closed(self, error: GatewayError | None) -> None:
-        self._turn.stream_closed(self.number, error)

@@ -1,8 +1,9 @@
 """The interfaces that a backend gives to its turn: opening attempts, asking for the quota, simpler schemas, and telling
-what was learned of a model."""
+what was learned of a model; and the handler that tells late news of an old attempt apart."""
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Protocol, TypeVar
 
 from ...core.errors import GatewayError
@@ -36,6 +37,22 @@ class Opener(Protocol):
         """The host of the last attempt may not serve the account (`sure`: it does not). Whether the next one goes to
         another."""
         ...
+
+
+class Attempt:
+    """The handler of one attempt: late news of an attempt that was given up are told apart by its number."""
+
+    __slots__ = ("number", "on_closed", "on_messages")
+
+    def __init__(
+        self,
+        number: int,
+        hear: Callable[[int, list[bytes]], None],
+        closed: Callable[[int, GatewayError | None], None],
+    ) -> None:
+        self.number = number
+        self.on_messages = partial(hear, number)
+        self.on_closed = partial(closed, number)
 
 
 async def asked(question: Awaitable[Result], what: str) -> Result | None:

@@ -4,11 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from caretway.backends.agent_api.calls import (
-    MAX_ARGUMENT_CHARS,
-    MAX_OPEN_CALLS,
-    CallTable,
-)
+from caretway.backends.agent_api.call_limits import MAX_ARGUMENT_CHARS, MAX_OPEN_CALLS
+from caretway.backends.agent_api.calls import CallTable
 from caretway.backends.agent_api.drafts import MAX_DRAFT_CHARS, MAX_ID_CHARS
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.request import ToolResult
