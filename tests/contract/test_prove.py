@@ -23,9 +23,11 @@ from caretway.simulator.manners import LIVE, Manners
 from caretway.simulator.proxy import SimProxy
 from contract.cursor_cli.stand_in import StandIn
 from contract.gateways import simulated
+from contract.subjects import WAYS
 
 KEY: Final = "crsr_secret_of_the_account"
 RAN_LONG: Final = 120.0
+NEEDS_SDK: Final = pytest.mark.skipif(bool(WAYS["sdk"].missing), reason=WAYS["sdk"].missing or "never")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,15 @@ async def prove_at(manners: Manners, home: Path, *arguments: str, backend: str =
         return await prove(home, "--backend", backend, "--agent-url", f"http://127.0.0.1:{port}", *arguments)
 
 
+def is_clean(proof: Proof, *more: str) -> None:
+    """No secret, no prompt and no address in the receipt."""
+    for secret in (KEY, "crsr_", "Bearer", "eyJ", "127.0.0.1", "Reply with", *more):
+        assert secret not in proof.raw
+    assert not re.search(r"\bm[0-9a-f]{12}\b", proof.raw), "a marker"
+    assert not re.search(r"[\w.]+@[\w.]+", proof.raw), "an address"
+    assert not re.search(r"[0-9a-f]{16}", proof.raw), "an id"
+
+
 def only(*names: str) -> list[str]:
     return [word for name in names for word in ("--only", name)]
 
@@ -98,9 +109,11 @@ async def test_everything_holds_on_the_agent_backend(tmp_path: Path) -> None:
     assert "\x1b" not in proof.output
     assert "35 hold, 0 differ, 1 not tried" in proof.output
     assert proof.receipt["facts"]["kill"] == "right"
+    is_clean(proof, str(tmp_path))
     assert like(read_facts(proof.raw.encode())).refused_shapes == frozenset()
 
 
+@NEEDS_SDK
 @pytest.mark.all
 async def test_nothing_differs_on_the_sdk_backend(tmp_path: Path) -> None:
     proof = await prove_at(LIVE, tmp_path, backend="sdk")
@@ -110,6 +123,7 @@ async def test_nothing_differs_on_the_sdk_backend(tmp_path: Path) -> None:
         case.name for case in CASES if "sdk" in case.backends
     }
     assert "differs" not in states.values()
+    is_clean(proof, str(tmp_path))
 
 
 async def test_nothing_differs_on_the_cli_backend(tmp_path: Path) -> None:
@@ -122,6 +136,7 @@ async def test_nothing_differs_on_the_cli_backend(tmp_path: Path) -> None:
     assert os.stat(tmp_path / ".local" / "share" / "caretway").st_mode & 0o077 == 0
     assert held >= {"text", "call", "parallel calls", "ten steps", "instructions", "continuation", "replay", "kill -9"}
     assert proof.differing() == set()
+    is_clean(proof, str(tmp_path))
 
 
 @pytest.mark.parametrize("kind", ["http", "socks5h"])
@@ -326,18 +341,14 @@ async def test_doctor_runs_the_cheapest_three(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------------------------- what a receipt holds
 
 
-async def test_no_secret_and_no_prompt_in_a_receipt(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("backend", "cases"), [("agent", ()), pytest.param("sdk", ("text", "call"), marks=NEEDS_SDK)], ids=["agent", "sdk"]
+)
+async def test_no_secret_and_no_prompt_in_a_receipt(backend: str, cases: tuple[str, ...], tmp_path: Path) -> None:
     """Nor anything that the user typed, or that names the user's machine."""
     typed = ("--model", "my-own-alias-of-a-model")
     async with simulated(LIVE) as (_, port):
-        url = f"http://127.0.0.1:{port}"
-        for backend in ("agent", "sdk"):
-            more = () if backend == "agent" else only("text", "call")
-            proof = await prove(tmp_path, "--backend", backend, "--agent-url", url, *typed, *more)
-            assert proof.receipt["facts"]
-            for secret in (KEY, "crsr_", "Bearer", "eyJ", str(port), "127.0.0.1", str(tmp_path), "my-own-alias"):
-                assert secret not in proof.raw
-            assert "Reply with" not in proof.raw
-            assert not re.search(r"\bm[0-9a-f]{12}\b", proof.raw), "a marker"
-            assert not re.search(r"[\w.]+@[\w.]+", proof.raw), "an address"
-            assert not re.search(r"[0-9a-f]{16}", proof.raw), "an id"
+        where = ("--backend", backend, "--agent-url", f"http://127.0.0.1:{port}")
+        proof = await prove(tmp_path, *where, *typed, *only(*cases))
+    assert proof.receipt["facts"]
+    is_clean(proof, str(port), str(tmp_path), "my-own-alias")
