@@ -1,5 +1,6 @@
 """Starts a simulator and a gateway, runs each client of tests/clients/rig in each of its modes, prints one table."""
 
+import argparse
 import json
 import os
 import re
@@ -23,11 +24,17 @@ def main(words: list[str]) -> int:
     from clients import CLIENTS  # type: ignore[import-not-found]  # a plain script, found through sys.path
 
     words, serve_flags = split(words)
-    wanted = QUICK if "--quick" in words else tuple(word for word in words if not word.startswith("-"))
+    known = [client.name for client in CLIENTS]
+    parser = argparse.ArgumentParser(
+        "scripts/clients", description=__doc__, epilog="What follows -- goes to caretway serve."
+    )
+    parser.add_argument("--quick", action="store_true", help="only those that install in a minute")
+    parser.add_argument("names", metavar="NAME", nargs="*", help=f"only these, of: {', '.join(known)}")
+    given = parser.parse_args(words)
+    wanted = QUICK if given.quick else given.names
     chosen = [client for client in CLIENTS if not wanted or client.name in wanted]
-    if unknown := set(wanted) - {client.name for client in CLIENTS}:
-        print(f"no such client: {', '.join(sorted(unknown))}", file=sys.stderr)
-        return 2
+    if unknown := set(wanted) - set(known):
+        parser.error(f"no such client: {', '.join(sorted(unknown))}")
     failed = 0
     with tempfile.TemporaryDirectory() as data, ExitStack() as stack:
         simulator = stack.enter_context(started("simulate", "--port", "0"))
