@@ -8,6 +8,7 @@ import asyncio
 import json
 import os
 import re
+import signal
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -314,6 +315,36 @@ async def test_on_a_terminal_it_asks_and_shows_what_it_does(said: str, tmp_path:
     assert "1/2 quota ..." in shown
     assert "\x1b[32mholds" in shown
     assert os.stat(tmp_path / receipts[0]).st_mode & 0o077 == 0
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no pseudo terminals here")
+async def test_ctrl_c_at_the_question_is_a_no(tmp_path: Path) -> None:
+    import pty
+
+    ours, theirs = pty.openpty()
+    async with simulated(LIVE) as (simulator, port):
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "caretway", "prove", "--backend", "agent"),
+            *("--agent-url", f"http://127.0.0.1:{port}"),
+            stdin=theirs,
+            stdout=theirs,
+            stderr=asyncio.subprocess.PIPE,
+            env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "CURSOR_API_KEY": KEY},
+            cwd=tmp_path,
+        )
+        try:
+            shown = ""
+            async with asyncio.timeout(RAN_LONG):
+                while "Go on?" not in shown:
+                    shown += (await asyncio.to_thread(os.read, ours, 65_536)).decode()
+                process.send_signal(signal.SIGINT)
+                _, errors = await process.communicate()
+        finally:
+            os.close(ours)
+            os.close(theirs)  # whoever still asks hears the end of its input
+        assert simulator.stats.runs_opened == 0
+    assert process.returncode == 128 + signal.SIGINT
+    assert b"Traceback" not in errors
 
 
 async def test_a_case_that_does_not_exist_is_named(tmp_path: Path) -> None:

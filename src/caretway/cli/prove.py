@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -230,7 +231,13 @@ def _agreed(yes: bool) -> None:
     if not sys.stdin.isatty():
         raise CommandFailed("it costs that much, and nobody is here to agree", "type: caretway prove --yes", 2)
     print("Go on? [y/N] ", end="", flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+    # The loop's handler would only note Ctrl-C, and the terminal would be read on.
+    of_the_loop = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        said = sys.stdin.readline()
+    finally:
+        signal.signal(signal.SIGINT, of_the_loop)
+    if said.strip().lower() not in ("y", "yes"):
         raise CommandFailed("nothing was sent", exit_code=2)
 
 
