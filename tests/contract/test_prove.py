@@ -352,6 +352,23 @@ async def test_a_case_that_does_not_exist_is_named(tmp_path: Path) -> None:
     assert (code, errors) == (2, "caretway: there is no case 'parallel'; try: --only \"parallel calls\"\n")
 
 
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (("--model", "no-such-model"), "your account lists no model 'no-such-model'; see: caretway models"),
+        (("--second-model", "no-such"), "your account lists no model 'no-such'; see: caretway models"),
+        (("--receipt", "nowhere/mine.json"), "cannot write nowhere/mine.json: No such file or directory; name another"),
+        (("--receipt", "."), "cannot write .: Is a directory; name another file: --receipt FILE"),
+    ],
+)
+async def test_what_cannot_succeed_costs_nothing(flags: tuple[str, str], says: str, tmp_path: Path) -> None:
+    async with simulated(LIVE) as (simulator, port):
+        address = ("--agent-url", f"http://127.0.0.1:{port}")
+        code, _, errors = await caretway(tmp_path, "prove", "--yes", "--backend", "agent", *address, *flags)
+        assert simulator.stats.runs_opened == 0
+    assert (code, errors.startswith(f"caretway: {says}")) == (2, True), errors
+
+
 async def test_a_service_that_refuses_everything_is_asked_once(tmp_path: Path) -> None:
     proof = await prove_at(replace(LIVE, known_versions_only=True), tmp_path)
     assert proof.row("client version")[0] == "differs"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import platform
 import signal
@@ -167,8 +168,11 @@ async def _prove(settings: Settings, arguments: argparse.Namespace, cases: Seque
     from ..prove.receipt import write
     from .prove_gateway import gateway_process
 
+    path = arguments.receipt or Path(f"caretway-receipt-{time.strftime('%Y%m%d-%H%M%S')}.json")
+    _can_keep(path)
     async with open_bench(settings, {}) as bench:
         listed = await _models(bench, settings)
+        await _are_listed(bench, arguments.model, arguments.second_model)
         roles = choose_models(listed, arguments.model, arguments.second_model)
         say(announced(bench.backend.name, bench.backend.standing, roles, cases, style))
         _agreed(arguments.yes)
@@ -177,7 +181,6 @@ async def _prove(settings: Settings, arguments: argparse.Namespace, cases: Seque
         began = time.monotonic()
         verdicts, timings = await _try_all(Prover(desk).try_case, cases, style)
         receipt = await _receipt(settings, bench, desk, verdicts, timings, time.monotonic() - began)
-    path = arguments.receipt or Path(f"caretway-receipt-{time.strftime('%Y%m%d-%H%M%S')}.json")
     _keep(path, write(receipt))
     say(["", summary(verdicts, style), f"receipt: {path}"])
     states = {verdict.state for verdict in verdicts.values()}
@@ -195,6 +198,13 @@ async def _models(bench: Bench, settings: Settings) -> list[ModelInfo]:
         return await models_for_clients(bench.backend, settings)
     except GatewayError as failure:
         raise CommandFailed(str(failure), exit_code=2) from failure
+
+
+async def _are_listed(bench: Bench, *names: str) -> None:
+    """A typing error would be told as what the service refuses."""
+    for name in filter(None, names):
+        if await bench.models.find(name) is None:
+            raise CommandFailed(f"your account lists no model {name!r}", "see: caretway models", 2)
 
 
 async def try_cases(settings: Settings, cases: Sequence[Case]) -> dict[str, CaseVerdict]:
@@ -322,11 +332,24 @@ async def _listed(bench: Bench, name: str) -> str:
     return found.id if found is not None else "not listed"
 
 
+def _can_keep(path: Path) -> None:
+    """Before anything is spent. Raises CommandFailed."""
+    there = path.exists()
+    if path.is_dir():
+        raise _cannot_keep(path, os.strerror(errno.EISDIR))
+    if not there and not path.parent.is_dir():
+        raise _cannot_keep(path, os.strerror(errno.ENOENT))
+    if not os.access(path if there else path.parent, os.W_OK):
+        raise _cannot_keep(path, os.strerror(errno.EACCES))
+
+
 def _keep(path: Path, text: str) -> None:
     try:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
             file.write(text)
     except OSError as failure:
-        raise CommandFailed(
-            f"cannot write {path}: {failure.strerror}", "name another file: --receipt FILE"
-        ) from failure
+        raise _cannot_keep(path, failure.strerror) from failure
+
+
+def _cannot_keep(path: Path, why: str) -> CommandFailed:
+    return CommandFailed(f"cannot write {path}: {why}", "name another file: --receipt FILE", 2)
