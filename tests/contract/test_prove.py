@@ -369,6 +369,12 @@ async def test_what_cannot_succeed_costs_nothing(flags: tuple[str, str], says: s
     assert (code, errors.startswith(f"caretway: {says}")) == (2, True), errors
 
 
+async def test_a_stand_in_by_any_setting_is_told(tmp_path: Path) -> None:
+    async with simulated(LIVE) as (_, port):
+        proof = await prove(tmp_path, "--backend", "agent", "--api-url", f"http://127.0.0.1:{port}", *only("quota"))
+    assert proof.receipt["about"]["service"] == "another address"
+
+
 async def test_a_service_that_refuses_everything_is_asked_once(tmp_path: Path) -> None:
     proof = await prove_at(replace(LIVE, known_versions_only=True), tmp_path)
     assert proof.row("client version")[0] == "differs"

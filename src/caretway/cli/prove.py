@@ -18,7 +18,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from .. import __version__
-from ..config import Settings
+from ..config import Settings, hosts
 from ..config.data_dir import close_data_dir
 from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, given, settings_from
 from .models import models_for_clients
@@ -154,7 +154,6 @@ async def open_bench(settings: Settings, changes: Changes) -> AsyncIterator[Benc
 
 def _proxy(settings: Settings) -> str:
     """The kind of proxy on the way to runs. Its address stays here."""
-    from ..config import hosts
     from ..transport_factory import dialler
 
     proxy = dialler(settings).route(hosts(settings).run).proxy
@@ -301,6 +300,7 @@ async def _receipt(
     from ..prove.receipt import Receipt
     from ..simulator.versions import is_shipped
 
+    known = hosts(settings)
     here = [BY_NAME[name] for name in verdicts if settings.backend in BY_NAME[name].backends]
     about = {
         "caretway": __version__,
@@ -308,7 +308,7 @@ async def _receipt(
         "system": f"{platform.system()} {platform.machine()}".lower(),
         "day": time.strftime("%Y-%m-%d", time.gmtime()),
         "backend": settings.backend,
-        "service": "Cursor's own address" if settings.origin("agent_url") == "default" else "another address",
+        "service": "another address" if known.stand_in or known.run_fixed else "Cursor's own address",
         "model": await _listed(bench, desk.roles.cheap),
         "second model": await _listed(bench, desk.roles.second),
         "model with rungs": await _listed(bench, desk.roles.tiered),
