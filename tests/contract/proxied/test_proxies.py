@@ -29,6 +29,7 @@ from caretway.simulator.manners import LIVE
 from caretway.simulator.proxy import ONLY_THERE, SimProxy
 from contract.gateways import CHAT, Client
 from contract.proxied.sites import Site, ask, listening, run, site, told
+from contract.subjects import WAYS as SUBJECTS
 from contract.test_chat import PIXEL
 
 SECRET = "p@ss:w/rd%"
@@ -437,3 +438,18 @@ async def test_pictures(kind: str, authority: tuple[trustme.CA, Path], monkeypat
         # `public` checks the address first, and nobody but the proxy knows it.
         answer = await ask(there.settings(fetch_images="public"), [{"role": "user", "content": content}])  # type: ignore[arg-type]  # as above
         assert told(answer)[:2] == (400, "image_not_fetched")
+
+
+@pytest.mark.skipif(bool(SUBJECTS["sdk"].missing), reason=SUBJECTS["sdk"].missing or "never")
+@pytest.mark.parametrize("proxy", ["http://me:hunter22@127.0.0.1:{}", "ftp://me:hunter22@h:1", "http://me:pa/hunter22@h"])
+async def test_the_sdk_ignores_proxies_and_doctor_says_so(
+    proxy: str, authority: tuple[trustme.CA, Path], tmp_path: Path
+) -> None:
+    """Also one that makes no sense: the SDK's own client reads the variable when it says goodbye."""
+    async with site(authority, SimProxy()) as there:
+        variables = {"HTTPS_PROXY": proxy.format(there.proxy_port), "CURSOR_API_KEY": "any"}
+        code, output, errors = await run(there, tmp_path, "doctor", "--backend", "sdk", **variables)
+        assert there.proxy.asked == []
+    assert (code, "Traceback" in errors) == (1, False), errors
+    assert re.search(r"the SDK ignores proxies \(.*HTTPS_PROXY", output) and "use --backend agent" in output, output
+    assert "hunter22" not in output + errors
