@@ -239,10 +239,10 @@ def _agreed(yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise CommandFailed("it costs that much, and nobody is here to agree", "type: caretway prove --yes", 2)
-    print("Go on? [y/N] ", end="", flush=True)
     # The loop's handler would only note Ctrl-C, and the terminal would be read on.
     of_the_loop = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
+        print("Go on? [y/N] ", end="", flush=True)
         said = sys.stdin.readline()
     finally:
         signal.signal(signal.SIGINT, of_the_loop)
