@@ -382,6 +382,14 @@ async def test_a_service_that_refuses_everything_is_asked_once(tmp_path: Path) -
     assert proof.row("ten steps")[:2] == ("not tried", "no run is answered, so nothing more was asked")
 
 
+async def test_doctor_leads_to_prove_when_no_run_is_answered(tmp_path: Path) -> None:
+    async with simulated(replace(LIVE, known_versions_only=True)) as (_, port):
+        address = ("--agent-url", f"http://127.0.0.1:{port}")
+        code, output, _ = await caretway(tmp_path, "doctor", "--live", "--backend", "agent", *address)
+    assert code == 1
+    assert re.search(r"FAIL  live: text +it is refused .resource_exhausted.\n +Find out why: caretway prove\n", output)
+
+
 async def test_doctor_runs_the_cheapest_three(tmp_path: Path) -> None:
     async with simulated(LIVE) as (simulator, port):
         where = ("--backend", "agent", "--agent-url", f"http://127.0.0.1:{port}", "--port", "0")

@@ -45,6 +45,7 @@ examples:
 """
 
 PROBE_TIMEOUT_S: Final = 3.0
+LIVE_HINTS: Final = {"text": "Find out why: caretway prove"}
 DIALLED_HERE: Final = ("agent", "legacy-chat")
 """Backends whose connections the gateway opens itself; the others are programs with rules of their own."""
 
@@ -158,7 +159,13 @@ def _live(settings: Settings) -> list[Finding]:
     except GatewayError as failure:
         return [_failed("live", failure)]
     return [
-        Finding(f"live: {name}", verdict.state == "holds", verdict.says, verdict.helps)
+        # What helps `prove` is to look at `doctor`, and here we are.
+        Finding(
+            f"live: {name}",
+            verdict.state == "holds",
+            verdict.says,
+            verdict.helps and LIVE_HINTS.get(name, verdict.helps),
+        )
         for name, verdict in verdicts.items()
     ]
 
@@ -185,7 +192,9 @@ def check_ignored_proxy(settings: Settings) -> list[Finding]:
         if route.proxy is None:
             return []
         told = f"{route.proxy.source} names {route.proxy.url}"
-    return [Finding("network", True, f"direct: the SDK ignores proxies ({told})", "Behind a proxy use --backend agent.")]
+    return [
+        Finding("network", True, f"direct: the SDK ignores proxies ({told})", "Behind a proxy use --backend agent.")
+    ]
 
 
 def check_identity(settings: Settings) -> Finding:

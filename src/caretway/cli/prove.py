@@ -351,5 +351,5 @@ def _keep(path: Path, text: str) -> None:
         raise _cannot_keep(path, failure.strerror) from failure
 
 
-def _cannot_keep(path: Path, why: str) -> CommandFailed:
+def _cannot_keep(path: Path, why: str | None) -> CommandFailed:
     return CommandFailed(f"cannot write {path}: {why}", "name another file: --receipt FILE", 2)

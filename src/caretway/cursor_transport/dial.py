@@ -165,7 +165,9 @@ class _TcpDial:
         except ssl.SSLError as broken:
             raise _down(where, f"the TLS handshake failed: {broken.reason or broken}", self._proxy) from broken
         except OSError as refused:
-            raise _down(where, _words(refused), self._proxy, looked_up=isinstance(refused, socket.gaierror)) from refused
+            raise _down(
+                where, _words(refused), self._proxy, looked_up=isinstance(refused, socket.gaierror)
+            ) from refused
 
     async def _through(self, proxy: Proxy, protocol_factory: Callable[[], P]) -> tuple[asyncio.Transport, P]:
         where = self.origin

@@ -441,7 +441,9 @@ async def test_pictures(kind: str, authority: tuple[trustme.CA, Path], monkeypat
 
 
 @pytest.mark.skipif(bool(SUBJECTS["sdk"].missing), reason=SUBJECTS["sdk"].missing or "never")
-@pytest.mark.parametrize("proxy", ["http://me:hunter22@127.0.0.1:{}", "ftp://me:hunter22@h:1", "http://me:pa/hunter22@h"])
+@pytest.mark.parametrize(
+    "proxy", ["http://me:hunter22@127.0.0.1:{}", "ftp://me:hunter22@h:1", "http://me:pa/hunter22@h"]
+)
 async def test_the_sdk_ignores_proxies_and_doctor_says_so(
     proxy: str, authority: tuple[trustme.CA, Path], tmp_path: Path
 ) -> None:
