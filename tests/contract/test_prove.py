@@ -8,6 +8,7 @@ import asyncio
 import json
 import os
 import re
+import signal
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -316,9 +317,62 @@ async def test_on_a_terminal_it_asks_and_shows_what_it_does(said: str, tmp_path:
     assert os.stat(tmp_path / receipts[0]).st_mode & 0o077 == 0
 
 
+@pytest.mark.skipif(os.name != "posix", reason="there are no pseudo terminals here")
+async def test_ctrl_c_at_the_question_is_a_no(tmp_path: Path) -> None:
+    import pty
+
+    ours, theirs = pty.openpty()
+    async with simulated(LIVE) as (simulator, port):
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "caretway", "prove", "--backend", "agent"),
+            *("--agent-url", f"http://127.0.0.1:{port}"),
+            stdin=theirs,
+            stdout=theirs,
+            stderr=asyncio.subprocess.PIPE,
+            env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "CURSOR_API_KEY": KEY},
+            cwd=tmp_path,
+        )
+        try:
+            shown = ""
+            async with asyncio.timeout(RAN_LONG):
+                while "Go on?" not in shown:
+                    shown += (await asyncio.to_thread(os.read, ours, 65_536)).decode()
+                process.send_signal(signal.SIGINT)
+                _, errors = await process.communicate()
+        finally:
+            os.close(ours)
+            os.close(theirs)  # whoever still asks hears the end of its input
+        assert simulator.stats.runs_opened == 0
+    assert process.returncode == 128 + signal.SIGINT
+    assert b"Traceback" not in errors
+
+
 async def test_a_case_that_does_not_exist_is_named(tmp_path: Path) -> None:
     code, _, errors = await caretway(tmp_path, "prove", "--only", "parallel")
     assert (code, errors) == (2, "caretway: there is no case 'parallel'; try: --only \"parallel calls\"\n")
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (("--model", "no-such-model"), "your account lists no model 'no-such-model'; see: caretway models"),
+        (("--second-model", "no-such"), "your account lists no model 'no-such'; see: caretway models"),
+        (("--receipt", "nowhere/mine.json"), "cannot write nowhere/mine.json: No such file or directory; name another"),
+        (("--receipt", "."), "cannot write .: Is a directory; name another file: --receipt FILE"),
+    ],
+)
+async def test_what_cannot_succeed_costs_nothing(flags: tuple[str, str], says: str, tmp_path: Path) -> None:
+    async with simulated(LIVE) as (simulator, port):
+        address = ("--agent-url", f"http://127.0.0.1:{port}")
+        code, _, errors = await caretway(tmp_path, "prove", "--yes", "--backend", "agent", *address, *flags)
+        assert simulator.stats.runs_opened == 0
+    assert (code, errors.startswith(f"caretway: {says}")) == (2, True), errors
+
+
+async def test_a_stand_in_by_any_setting_is_told(tmp_path: Path) -> None:
+    async with simulated(LIVE) as (_, port):
+        proof = await prove(tmp_path, "--backend", "agent", "--api-url", f"http://127.0.0.1:{port}", *only("quota"))
+    assert proof.receipt["about"]["service"] == "another address"
 
 
 async def test_a_service_that_refuses_everything_is_asked_once(tmp_path: Path) -> None:
@@ -326,6 +380,14 @@ async def test_a_service_that_refuses_everything_is_asked_once(tmp_path: Path) -
     assert proof.row("client version")[0] == "differs"
     assert "--other-version sdk-python-1.1.0" in proof.row("client version")[2]
     assert proof.row("ten steps")[:2] == ("not tried", "no run is answered, so nothing more was asked")
+
+
+async def test_doctor_leads_to_prove_when_no_run_is_answered(tmp_path: Path) -> None:
+    async with simulated(replace(LIVE, known_versions_only=True)) as (_, port):
+        address = ("--agent-url", f"http://127.0.0.1:{port}")
+        code, output, _ = await caretway(tmp_path, "doctor", "--live", "--backend", "agent", *address)
+    assert code == 1
+    assert re.search(r"FAIL  live: text +it is refused .resource_exhausted.\n +Find out why: caretway prove\n", output)
 
 
 async def test_doctor_runs_the_cheapest_three(tmp_path: Path) -> None:

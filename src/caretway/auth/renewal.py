@@ -93,9 +93,12 @@ async def renew(account: Account, call: Call, clock: Callable[[], float], hint: 
     """The account with a new access token. Raises SIGNED_OUT when no credential is accepted; other errors are
     temporary."""
     broken: GatewayError | None = None
-    for offer in offers(account):
+    page = 0
+    """The status of a web page, while nothing else was heard."""
+    for number, offer in enumerate(offers(account)):
         headers, body = offer.request()
         status, answer = await call("POST", offer.way.path, headers, body)
+        page = status if (page or not number) and _is_page(account, status, answer) else 0
         if refuses(status, answer):
             continue
         try:
@@ -107,9 +110,23 @@ async def renew(account: Account, call: Call, clock: Callable[[], float], hint: 
             continue
         # The key had to help out: a refresh token that nobody takes is not worth keeping.
         return replace(fresh, refresh_token="") if offer.credential == account.api_key and broken is None else fresh
+    if page:
+        raise GatewayError(
+            ErrorKind.UPSTREAM_PROTOCOL,
+            f"The token could not be renewed: a web page answers at Cursor's address (HTTP {page}).",
+            hint="It comes from a proxy on the way or from another server: check --agent-url; `caretway doctor` shows "
+            "the way.",
+        )
     if broken is not None:
         raise broken
     raise GatewayError(ErrorKind.SIGNED_OUT, refusal(account), hint=hint)
+
+
+def _is_page(account: Account, status: int, body: bytes) -> bool:
+    """A page that Cursor's API would not write. A way of renewing a login may not exist, and say so in one."""
+    if status in (404, 405) and account.refresh_token:
+        return False
+    return body[:64].lstrip().lower().startswith((b"<!doctype html", b"<html"))
 
 
 def refuses(status: int, body: bytes) -> bool:

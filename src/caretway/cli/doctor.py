@@ -45,6 +45,7 @@ examples:
 """
 
 PROBE_TIMEOUT_S: Final = 3.0
+LIVE_HINTS: Final = {"text": "Find out why: caretway prove"}
 DIALLED_HERE: Final = ("agent", "legacy-chat")
 """Backends whose connections the gateway opens itself; the others are programs with rules of their own."""
 
@@ -135,6 +136,8 @@ async def _at_cursor(settings: Settings) -> list[Finding]:
                 findings.insert(1, check_agent_files(process_cursor_agent_files()))
             if backend.name in DIALLED_HERE:
                 findings[1:1] = [check_network(settings), check_identity(settings)]
+            if backend.name == "sdk":
+                findings[1:1] = check_ignored_proxy(settings)
             if backend.name in WITH_OUR_CREDENTIALS:
                 findings.insert(1, check_account(account_facts(settings, backend.name), backend.name))
     except GatewayError as failure:
@@ -156,7 +159,13 @@ def _live(settings: Settings) -> list[Finding]:
     except GatewayError as failure:
         return [_failed("live", failure)]
     return [
-        Finding(f"live: {name}", verdict.state == "holds", verdict.says, verdict.helps)
+        # What helps `prove` is to look at `doctor`, and here we are.
+        Finding(
+            f"live: {name}",
+            verdict.state == "holds",
+            verdict.says,
+            verdict.helps and LIVE_HINTS.get(name, verdict.helps),
+        )
         for name, verdict in verdicts.items()
     ]
 
@@ -168,6 +177,24 @@ def check_network(settings: Settings) -> Finding:
     known, way = hosts(settings), dialler(settings)
     told = [f"{way.route(url)} to {url}" for url in dict.fromkeys((known.api, known.run))]
     return Finding("network", True, "; ".join(told))
+
+
+def check_ignored_proxy(settings: Settings) -> list[Finding]:
+    """The SDK's package goes past every proxy, whether its address can be used or not."""
+    from ..core.errors import GatewayError
+    from ..transport_factory import dialler
+
+    try:
+        route = dialler(settings).route(hosts(settings).api)
+    except GatewayError as unusable:
+        told = unusable.message
+    else:
+        if route.proxy is None:
+            return []
+        told = f"{route.proxy.source} names {route.proxy.url}"
+    return [
+        Finding("network", True, f"direct: the SDK ignores proxies ({told})", "Behind a proxy use --backend agent.")
+    ]
 
 
 def check_identity(settings: Settings) -> Finding:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import platform
+import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -16,7 +18,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from .. import __version__
-from ..config import Settings
+from ..config import Settings, hosts
 from ..config.data_dir import close_data_dir
 from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, given, settings_from
 from .models import models_for_clients
@@ -152,7 +154,6 @@ async def open_bench(settings: Settings, changes: Changes) -> AsyncIterator[Benc
 
 def _proxy(settings: Settings) -> str:
     """The kind of proxy on the way to runs. Its address stays here."""
-    from ..config import hosts
     from ..transport_factory import dialler
 
     proxy = dialler(settings).route(hosts(settings).run).proxy
@@ -166,8 +167,11 @@ async def _prove(settings: Settings, arguments: argparse.Namespace, cases: Seque
     from ..prove.receipt import write
     from .prove_gateway import gateway_process
 
+    path = arguments.receipt or Path(f"caretway-receipt-{time.strftime('%Y%m%d-%H%M%S')}.json")
+    _can_keep(path)
     async with open_bench(settings, {}) as bench:
         listed = await _models(bench, settings)
+        await _are_listed(bench, arguments.model, arguments.second_model)
         roles = choose_models(listed, arguments.model, arguments.second_model)
         say(announced(bench.backend.name, bench.backend.standing, roles, cases, style))
         _agreed(arguments.yes)
@@ -176,7 +180,6 @@ async def _prove(settings: Settings, arguments: argparse.Namespace, cases: Seque
         began = time.monotonic()
         verdicts, timings = await _try_all(Prover(desk).try_case, cases, style)
         receipt = await _receipt(settings, bench, desk, verdicts, timings, time.monotonic() - began)
-    path = arguments.receipt or Path(f"caretway-receipt-{time.strftime('%Y%m%d-%H%M%S')}.json")
     _keep(path, write(receipt))
     say(["", summary(verdicts, style), f"receipt: {path}"])
     states = {verdict.state for verdict in verdicts.values()}
@@ -194,6 +197,13 @@ async def _models(bench: Bench, settings: Settings) -> list[ModelInfo]:
         return await models_for_clients(bench.backend, settings)
     except GatewayError as failure:
         raise CommandFailed(str(failure), exit_code=2) from failure
+
+
+async def _are_listed(bench: Bench, *names: str) -> None:
+    """A typing error would be told as what the service refuses."""
+    for name in filter(None, names):
+        if await bench.models.find(name) is None:
+            raise CommandFailed(f"your account lists no model {name!r}", "see: caretway models", 2)
 
 
 async def try_cases(settings: Settings, cases: Sequence[Case]) -> dict[str, CaseVerdict]:
@@ -229,8 +239,14 @@ def _agreed(yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise CommandFailed("it costs that much, and nobody is here to agree", "type: caretway prove --yes", 2)
-    print("Go on? [y/N] ", end="", flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+    # The loop's handler would only note Ctrl-C, and the terminal would be read on.
+    of_the_loop = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        print("Go on? [y/N] ", end="", flush=True)
+        said = sys.stdin.readline()
+    finally:
+        signal.signal(signal.SIGINT, of_the_loop)
+    if said.strip().lower() not in ("y", "yes"):
         raise CommandFailed("nothing was sent", exit_code=2)
 
 
@@ -284,6 +300,7 @@ async def _receipt(
     from ..prove.receipt import Receipt
     from ..simulator.versions import is_shipped
 
+    known = hosts(settings)
     here = [BY_NAME[name] for name in verdicts if settings.backend in BY_NAME[name].backends]
     about = {
         "caretway": __version__,
@@ -291,7 +308,7 @@ async def _receipt(
         "system": f"{platform.system()} {platform.machine()}".lower(),
         "day": time.strftime("%Y-%m-%d", time.gmtime()),
         "backend": settings.backend,
-        "service": "Cursor's own address" if settings.origin("agent_url") == "default" else "another address",
+        "service": "another address" if known.stand_in or known.run_fixed else "Cursor's own address",
         "model": await _listed(bench, desk.roles.cheap),
         "second model": await _listed(bench, desk.roles.second),
         "model with rungs": await _listed(bench, desk.roles.tiered),
@@ -315,11 +332,24 @@ async def _listed(bench: Bench, name: str) -> str:
     return found.id if found is not None else "not listed"
 
 
+def _can_keep(path: Path) -> None:
+    """Before anything is spent. Raises CommandFailed."""
+    there = path.exists()
+    if path.is_dir():
+        raise _cannot_keep(path, os.strerror(errno.EISDIR))
+    if not there and not path.parent.is_dir():
+        raise _cannot_keep(path, os.strerror(errno.ENOENT))
+    if not os.access(path if there else path.parent, os.W_OK):
+        raise _cannot_keep(path, os.strerror(errno.EACCES))
+
+
 def _keep(path: Path, text: str) -> None:
     try:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
             file.write(text)
     except OSError as failure:
-        raise CommandFailed(
-            f"cannot write {path}: {failure.strerror}", "name another file: --receipt FILE"
-        ) from failure
+        raise _cannot_keep(path, failure.strerror) from failure
+
+
+def _cannot_keep(path: Path, why: str | None) -> CommandFailed:
+    return CommandFailed(f"cannot write {path}: {why}", "name another file: --receipt FILE", 2)

@@ -52,13 +52,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         default="h1",
         help="HTTP version to announce to the official SDK. [default: h1]",
     )
-    parser.add_argument(
+    behaviour = parser.add_mutually_exclusive_group()
+    behaviour.add_argument(
         "--profile",
         choices=("live", "classic"),
         default="live",
         help="How it behaves: as others recorded Cursor, or as clients expect. [default: live]",
     )
-    parser.add_argument(
+    behaviour.add_argument(
         "--like", type=Path, metavar="RECEIPT", help="Behave as a receipt of `caretway prove` says Cursor does."
     )
     parser.add_argument(
@@ -84,7 +85,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _port(text: str) -> int:
-    if not 0 <= (number := int(text)) <= 65535:
+    number = int(text) if text.isascii() and text.isdigit() else -1
+    if not 0 <= number <= 65535:
         raise argparse.ArgumentTypeError("expected a whole number from 0 to 65535")
     return number
 

@@ -19,7 +19,7 @@ from ..core.errors import ErrorKind, GatewayError
 from ..tasks import aside
 from .handover import HeldConnection, hand_over
 from .proxies import Proxy, ProxyRoute, ProxyRules
-from .tunnels import proxy_broke_off, proxy_down, tunnel_to
+from .tunnels import not_through, proxy_broke_off, proxy_down, tunnel_to
 
 P = TypeVar("P", bound=asyncio.Protocol)
 
@@ -29,7 +29,9 @@ ALPN_BOTH: Final = (ALPN_H2, ALPN_HTTP1)
 CONNECT_TIMEOUT_S: Final = 8.0
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
-RETRY_HINT: Final = "Check the network and --agent-url; `caretway doctor` tests the connection."
+RETRY_HINT: Final = (
+    "Check the network, --agent-url, and HTTPS_PROXY if there is a proxy; `caretway doctor` tests the connection."
+)
 CA_HINT: Final = "Set --agent-ca FILE if this is your own CA."
 PROXY_CA_HINT: Final = "If the proxy has a certificate of your company, set --agent-ca FILE to the CA that signed it."
 
@@ -157,13 +159,15 @@ class _TcpDial:
                     server_hostname=where.host if self._tls else None,
                 )
         except TimeoutError as late:
-            raise _down(where, f"no connection within {self._timeout_s:g} s") from late
+            raise _down(where, f"no connection within {self._timeout_s:g} s", self._proxy) from late
         except ssl.SSLCertVerificationError as untrusted:
             raise _untrusted(where.host, untrusted, CA_HINT if self._proxy is None else PROXY_CA_HINT) from untrusted
         except ssl.SSLError as broken:
-            raise _down(where, f"the TLS handshake failed: {broken.reason or broken}") from broken
+            raise _down(where, f"the TLS handshake failed: {broken.reason or broken}", self._proxy) from broken
         except OSError as refused:
-            raise _down(where, _words(refused)) from refused
+            raise _down(
+                where, _words(refused), self._proxy, looked_up=isinstance(refused, socket.gaierror)
+            ) from refused
 
     async def _through(self, proxy: Proxy, protocol_factory: Callable[[], P]) -> tuple[asyncio.Transport, P]:
         where = self.origin
@@ -245,9 +249,11 @@ def tls_context(ca_file: str | None, alpn: tuple[str, ...]) -> ssl.SSLContext:
     return context
 
 
-def _down(where: Origin, reason: str) -> GatewayError:
+def _down(where: Origin, reason: str, proxy: Proxy | None = None, *, looked_up: bool = False) -> GatewayError:
+    """`looked_up`: it was the name that could not be found."""
     name = f"{where.host}:{where.port}{f' through the proxy {where.via}' if where.via else ''}"
-    return GatewayError(ErrorKind.UPSTREAM_DOWN, f"cannot connect to {name}: {reason}", hint=RETRY_HINT)
+    hint = RETRY_HINT if proxy is None else not_through(proxy, looked_up=looked_up)
+    return GatewayError(ErrorKind.UPSTREAM_DOWN, f"cannot connect to {name}: {reason}", hint=hint)
 
 
 def _untrusted(whose: str, failure: ssl.SSLCertVerificationError, hint: str) -> GatewayError:
@@ -259,7 +265,7 @@ def _untrusted(whose: str, failure: ssl.SSLCertVerificationError, hint: str) -> 
 def _words(failure: OSError) -> str:
     if isinstance(failure, socket.gaierror):
         return f"the name cannot be resolved ({failure.strerror})"
-    return failure.strerror or str(failure) or type(failure).__name__
+    return failure.strerror or str(failure) or "the connection was closed"
 
 
 def _bad_url(base_url: str, reason: str) -> GatewayError:

@@ -6,6 +6,7 @@ The variables are those that most programs know: `HTTPS_PROXY` for https address
 """
 
 import ipaddress
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
@@ -113,6 +114,9 @@ def child_environment(environment: Mapping[str, str], setting: str) -> dict[str,
 def read_proxy(given: str, source: str) -> Proxy:
     """A proxy's URL; without a scheme it is an HTTP proxy. Errors never repeat it: it may hold a password."""
     text = given if "://" in given else f"http://{given}"
+    if re.search("://.*[/?#].*@", text):
+        # What stands before the mark would be taken for a host and its port, and be told.
+        raise _unusable(source, "# / or ? in its password must be written as %23 %2F or %3F")
     try:
         parts = urlsplit(text)
         host, port = parts.hostname, parts.port

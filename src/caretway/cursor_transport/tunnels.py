@@ -239,5 +239,17 @@ def not_a_proxy(proxy: Proxy) -> GatewayError:
     )
 
 
+def not_through(proxy: Proxy, *, looked_up: bool) -> str:
+    """What to do when there is no connection, and nobody said why. `looked_up`: the name could not be found here."""
+    if looked_up:
+        return (
+            f"Write socks5h instead of socks5 into {proxy.source}, then the proxy looks it up: socks5h://{proxy.name}."
+        )
+    return (
+        f"Check the proxy in {proxy.source}: its kind (http, https, socks5h) and port, and whether it lets this host "
+        f"through; `{SETTING}={DIRECT}` goes without it."
+    )
+
+
 def without(proxy: Proxy, where: str) -> str:
     return f"To reach this host without the proxy: `NO_PROXY={where.rpartition(':')[0]}`."

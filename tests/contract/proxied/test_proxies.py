@@ -29,6 +29,7 @@ from caretway.simulator.manners import LIVE
 from caretway.simulator.proxy import ONLY_THERE, SimProxy
 from contract.gateways import CHAT, Client
 from contract.proxied.sites import Site, ask, listening, run, site, told
+from contract.subjects import WAYS as SUBJECTS
 from contract.test_chat import PIXEL
 
 SECRET = "p@ss:w/rd%"
@@ -109,7 +110,7 @@ async def test_a_password(kind: str, authority: tuple[trustme.CA, Path], monkeyp
 TROUBLE = [
     ("closes", "http", "proxy_broke_off", "closed the connection before", "NO_PROXY=cursor.test"),
     ("closes", "socks5h", "proxy_broke_off", "closed the connection before", "NO_PROXY=cursor.test"),
-    ("closes_later", "http", "upstream_unavailable", "through the proxy", "caretway doctor"),
+    ("closes_later", "http", "upstream_unavailable", "through the proxy", "Check the proxy in HTTPS_PROXY"),
     ("garbage", "http", "proxy_unknown", "not a proxy that speaks HTTP", "socks5h://"),
     ("garbage", "socks5h", "proxy_unknown", "not a proxy that speaks SOCKS5", "http://"),
     ("forbids", "http", "proxy_refused", "HTTP 403 Not for you", "NO_PROXY=cursor.test"),
@@ -144,6 +145,7 @@ async def test_a_proxy_that_says_nothing(kind: str, authority: tuple[trustme.CA,
         status, code, message = told(await ask(there.settings(proxy=proxy, connect_timeout=0.2)))
         assert (status, code) == (503, "upstream_unavailable")
         assert f"through the proxy 127.0.0.1:{there.proxy_port}: no connection within 0.2 s" in message
+        assert "Check the proxy in CARETWAY_PROXY" in message and "CARETWAY_PROXY=off" in message
 
 
 @pytest.mark.parametrize("kind", ["http", "https", "socks5", "socks5h"])
@@ -268,6 +270,8 @@ async def test_socks5_looks_names_up_here_and_socks5h_there(authority: tuple[tru
             answer = await ask(there.settings(agent_url=local, proxy_loopback=True, proxy=proxy))
             assert there.proxy.asked[0].startswith(asked), there.proxy.asked
             assert answer.text == "through" or "::1" in there.proxy.asked[0]
+        unknown_here = await ask(there.settings(proxy=f"socks5://127.0.0.1:{there.proxy_port}"))
+        assert f"the proxy looks it up: socks5h://127.0.0.1:{there.proxy_port}" in told(unknown_here)[2]
 
 
 async def test_a_certificate_that_nobody_vouches_for(authority: tuple[trustme.CA, Path], tmp_path: Path) -> None:
@@ -434,3 +438,20 @@ async def test_pictures(kind: str, authority: tuple[trustme.CA, Path], monkeypat
         # `public` checks the address first, and nobody but the proxy knows it.
         answer = await ask(there.settings(fetch_images="public"), [{"role": "user", "content": content}])  # type: ignore[arg-type]  # as above
         assert told(answer)[:2] == (400, "image_not_fetched")
+
+
+@pytest.mark.skipif(bool(SUBJECTS["sdk"].missing), reason=SUBJECTS["sdk"].missing or "never")
+@pytest.mark.parametrize(
+    "proxy", ["http://me:hunter22@127.0.0.1:{}", "ftp://me:hunter22@h:1", "http://me:pa/hunter22@h"]
+)
+async def test_the_sdk_ignores_proxies_and_doctor_says_so(
+    proxy: str, authority: tuple[trustme.CA, Path], tmp_path: Path
+) -> None:
+    """Also one that makes no sense: the SDK's own client reads the variable when it says goodbye."""
+    async with site(authority, SimProxy()) as there:
+        variables = {"HTTPS_PROXY": proxy.format(there.proxy_port), "CURSOR_API_KEY": "any"}
+        code, output, errors = await run(there, tmp_path, "doctor", "--backend", "sdk", **variables)
+        assert there.proxy.asked == []
+    assert (code, "Traceback" in errors) == (1, False), errors
+    assert re.search(r"the SDK ignores proxies \(.*HTTPS_PROXY", output) and "use --backend agent" in output, output
+    assert "hunter22" not in output + errors

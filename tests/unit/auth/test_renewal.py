@@ -153,3 +153,20 @@ def test_a_dead_refresh_token_is_remembered_for_a_while_and_on_disk() -> None:
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"accessToken": 3}', b'{"accessToken": ""}', b"\xff"])
 def test_answers_without_a_token(body: bytes) -> None:
     assert read_tokens(body) is None
+
+
+KEY, LOGIN = Account(api_key="k"), Account("a", "r")
+
+
+@pytest.mark.parametrize(
+    ("account", "status"), [(KEY, 200), (KEY, 403), (KEY, 404), (KEY, 503), (LOGIN, 200), (LOGIN, 403), (LOGIN, 503)]
+)
+async def test_a_web_page_is_no_word_of_cursor(account: Account, status: int) -> None:
+    """A company's gateway, or another server: the credentials may be good."""
+
+    async def call(*_: object) -> tuple[int, bytes]:
+        return status, b"<!DOCTYPE html><html>Blocked</html>"
+
+    with pytest.raises(GatewayError, match="a web page") as caught:
+        await renew(account, call, lambda: 0.0, "")
+    assert caught.value.kind is ErrorKind.UPSTREAM_PROTOCOL and "--agent-url" in caught.value.hint

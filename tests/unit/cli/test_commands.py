@@ -332,7 +332,8 @@ def test_simulate_says_how_to_use_it() -> None:
 
 SIMULATE = [
     (["--switch", "refuses_direct=true"], "add --proxy PORT"),
-    (["--proxy", "me:word@x"], "--proxy"),
+    (["--proxy", "me:word@x"], "expected a whole number from 0 to 65535"),
+    (["--profile", "classic", "--like", "mine.json"], "not allowed with"),
     (["--proxy", "70000"], "--proxy"),
 ]
 

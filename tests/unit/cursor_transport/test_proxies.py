@@ -94,6 +94,10 @@ def test_addresses(given: str, proxy: Proxy) -> None:
         ("http://me:hunter22@h:port", "cannot be read"),
         ("http://me:hunter22@[h", "cannot be read"),
         ("http://me:hunter22@", "names no host"),
+        ("http://me:22#hunter22@h:1", "# / or ? in its password must be written as %23 %2F or %3F"),
+        ("http://me:22/hunter22@h:1", "# / or ? in its password must be written as %23 %2F or %3F"),
+        ("me:22?hunter22@h:1", "# / or ? in its password must be written as %23 %2F or %3F"),
+        ("http://me:hunter22#x@h:1", "# / or ? in its password must be written as %23 %2F or %3F"),
     ],
 )
 def test_what_makes_no_sense_is_named_without_its_password(given: str, why: str) -> None:

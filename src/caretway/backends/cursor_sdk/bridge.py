@@ -104,10 +104,11 @@ class SdkBridge:
             async with asyncio.timeout(CLOSE_S):
                 try:
                     await self.client.aclose()
-                except ImportError as missing:
+                except _no_goodbye() as unable:
                     # The SDK says goodbye with an httpx client of its own, which wants one more package for a SOCKS
-                    # proxy. It fails before anything is closed.
-                    log.info("the SDK's bridge is ended without a goodbye: %s", missing)
+                    # proxy, and fails on a proxy's address that it cannot read. That is before anything is closed; its
+                    # words may hold a password.
+                    log.info("the SDK's bridge is ended without a goodbye: %s", type(unable).__name__)
                     await _end_without_goodbye(owned)
                 await self._http.aclose()
         except TimeoutError:
@@ -115,6 +116,12 @@ class SdkBridge:
         finally:
             if self.pid and self.alive:
                 signal_group(self.pid, signal.SIGKILL)
+
+
+def _no_goodbye() -> tuple[type[Exception], ...]:
+    import httpx
+
+    return ImportError, ValueError, httpx.InvalidURL
 
 
 async def _end_without_goodbye(owned: Any) -> None:

@@ -47,6 +47,7 @@ _PREFIX: Final = "SDK_ERROR_CODE_"
 _HINTS: Final[Mapping[ErrorKind, str]] = {
     **HINTS,
     ErrorKind.SIGNED_OUT: f"Set CURSOR_API_KEY to a key from {KEYS_PAGE}.",
+    ErrorKind.UPSTREAM_DOWN: f"{HINTS[ErrorKind.UPSTREAM_DOWN]} The SDK ignores proxies; --backend agent does not.",
     ErrorKind.TURN_GONE: "",
 }
 

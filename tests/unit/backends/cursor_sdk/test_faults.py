@@ -53,6 +53,7 @@ def test_nobody_at_the_address() -> None:
     """As the SDK 1.1.0 says it, of a port that is closed and of a name that nobody has."""
     fault = fault_from_sdk("Network request failed", code="internal", sdk_code=None, retry_after=None)
     assert fault.kind is ErrorKind.UPSTREAM_DOWN and "doctor" in fault.hint
+    assert "--backend agent" in fault.hint, "the SDK's package ignores proxies"
 
 
 def test_how_long_to_wait() -> None:
