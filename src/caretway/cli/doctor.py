@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Final
 
 from ..config import Settings, hosts, process_cursor_agent_files
@@ -24,12 +25,14 @@ from .process import CommandFailed, log_to_stderr, remark, say
 from .process import run as run_loop
 from .serve import EACH_ITS_OWN, STANDINGS
 from .status import NO_EXPIRY, WITH_OUR_CREDENTIALS, AccountFacts, account_facts
-from .terminal import Style, style_for
+from .terminal import Style, style_for, terminal_width
 
 if TYPE_CHECKING:
     from ..core.errors import GatewayError
 
 NAME: Final = "doctor"
+LEAST_ROOM: Final = 30
+"""Columns for a finding's words, however narrow the terminal is."""
 SUMMARY: Final = "find out what is wrong"
 DESCRIPTION: Final = (
     "Check everything that `caretway serve` needs: settings, data directory, backend,\n"
@@ -78,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
     lines = (
         [json.dumps([asdict(finding) for finding in findings], indent=2)]
         if arguments.json
-        else as_lines(findings, _style())
+        else as_lines(findings, _style(), terminal_width(80) if sys.stdout.isatty() else None)
     )
     say(lines)
     return 0 if all(finding.ok for finding in findings) else 1
@@ -271,12 +274,17 @@ def _gateway_there(host: str, port: int) -> str:
         connection.close()
 
 
-def as_lines(findings: list[Finding], style: Style) -> list[str]:
+def as_lines(findings: list[Finding], style: Style, columns: int | None = None) -> list[str]:
+    """A finding's words are folded to the columns of a terminal; without one they stay in one line."""
     width = max(len(finding.name) for finding in findings)
+    indent = " " * (width + 8)
     lines: list[str] = []
     for finding in findings:
         mark = style.good("ok  ") if finding.ok else style.bad("FAIL")
-        lines.append(f"{mark}  {finding.name.ljust(width)}  {finding.detail}")
-        if finding.hint:
-            lines.append(f"{' ' * (width + 8)}{finding.hint}")
+        words = [finding.detail, finding.hint] if finding.hint else [finding.detail]
+        if columns is not None:
+            room = max(columns - len(indent), LEAST_ROOM)
+            words = [line for text in words for line in wrap(text, room, break_on_hyphens=False) or [""]]
+        first, *rest = words
+        lines += [f"{mark}  {finding.name.ljust(width)}  {first}", *(indent + line for line in rest)]
     return lines

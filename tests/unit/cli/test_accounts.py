@@ -203,3 +203,12 @@ def test_doctors_lines() -> None:
         "FAIL  long  broken",
         "            Do this.",
     ]
+
+
+def test_doctor_folds_long_words_to_a_terminal() -> None:
+    findings = [Finding("identity", True, "our own name; " * 6), Finding("Cursor", False, "down", "Check it. " * 9)]
+    lines = as_lines(findings, Style(False), 60)
+    assert max(map(len, lines)) <= 60
+    assert " ".join(" ".join(lines).split()).count("Check it.") == 9
+    assert lines[1].startswith(" " * 16 + "our")
+    assert len(as_lines(findings, Style(False))) == 3, "a program reads it: a finding in one line, a hint in one"
