@@ -408,7 +408,7 @@ async def test_doctor_runs_the_cheapest_three(tmp_path: Path) -> None:
 )
 async def test_no_secret_and_no_prompt_in_a_receipt(backend: str, cases: tuple[str, ...], tmp_path: Path) -> None:
     """Nor anything that the user typed, or that names the user's machine."""
-    typed = ("--model", "my-own-alias-of-a-model")
+    typed = ("--model", "my-own-alias-of-a-model", "--model-aliases", "my-own-alias-of-a-model=composer-2.5")
     async with simulated(LIVE) as (_, port):
         where = ("--backend", backend, "--agent-url", f"http://127.0.0.1:{port}")
         proof = await prove(tmp_path, *where, *typed, *only(*cases))
