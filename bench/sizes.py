@@ -25,7 +25,8 @@ class Sizes:
     parked: int = 100
     starts: int = 5
     histories: tuple[int, ...] = (10, 100, 1000, 2000)
-    tools: tuple[int, ...] = (1, 10, 100, 1000, 10_000)
+    tools: tuple[int, ...] = (1, 10, 100, 300)
+    """Cursor takes 330 at most, and so does the gateway."""
     growth_requests: int = 10
     growth_held: int = 10
     cli_requests: int = 40
@@ -45,7 +46,7 @@ QUICK = Sizes(
     parked=100,
     starts=3,
     histories=(10, 100, 1000),
-    tools=(1, 10, 100, 1000),
+    tools=(1, 10, 100, 300),
     growth_requests=5,
     growth_held=5,
     cli_requests=15,
