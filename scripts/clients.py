@@ -29,39 +29,45 @@ def main(words: list[str]) -> int:
         "scripts/clients", description=__doc__, epilog="What follows -- goes to caretway serve."
     )
     parser.add_argument("--quick", action="store_true", help="only those that install in a minute")
+    parser.add_argument("--mode", default="", help="only this mode of each client, where it has it")
     parser.add_argument("names", metavar="NAME", nargs="*", help=f"only these, of: {', '.join(known)}")
     given = parser.parse_args(words)
     wanted = QUICK if given.quick else given.names
     chosen = [client for client in CLIENTS if not wanted or client.name in wanted]
     if unknown := set(wanted) - set(known):
         parser.error(f"no such client: {', '.join(sorted(unknown))}")
-    failed = 0
+    failed = total = 0
     with tempfile.TemporaryDirectory() as data, ExitStack() as stack:
         simulator = stack.enter_context(started("simulate", "--port", "0"))
         where = ("--agent-url", simulator, "--data-dir", data)
         flags = ("--backend", "agent", "--port", "0", "--log-level", "warning", *where, *serve_flags)
         gateway = stack.enter_context(started("serve", *flags))
+        spent = stack.enter_context(spent_key(simulator, serve_flags))
         print(f"{'client':18} {'mode':8} {'verdict':8} {'seconds':>7} {'Cursor runs':>11}", flush=True)
         for client in chosen:
-            for mode in client.modes:
+            for mode in [one for one in client.modes if given.mode in ("", one)]:
                 before, began = runs(simulator), time.monotonic()
+                address, key = spent if mode == "budget" else (gateway, "sk-test")
                 done = subprocess.run(
-                    [sys.executable, str(RIG / "run"), client.name, gateway, mode],
+                    [sys.executable, str(RIG / "run"), client.name, address, mode],
                     capture_output=True,
                     text=True,
                     check=False,
+                    env=os.environ | {"CARETWAY_KEY": key},
                 )
                 took, count = time.monotonic() - began, runs(simulator) - before
                 most = client.runs.get(mode, count)
                 passed = done.returncode == 0 and count <= most
                 failed += not passed
+                total += 1
                 verdict = "ok" if passed else "FAILED"
                 print(f"{client.name:18} {mode:8} {verdict:8} {took:7.1f} {count:11}", flush=True)
+                if mode == "budget" and passed:
+                    print(f"{'':18} {done.stdout.strip().partition(') ')[2]}", flush=True)
                 if done.returncode:
                     print(done.stdout[-3000:], flush=True)
                 if count > most:
                     print(f"{count} runs were opened where {most} are enough", flush=True)
-    total = sum(len(client.modes) for client in chosen)
     print(f"\n{total - failed} passed, {failed} failed")
     return 1 if failed else 0
 
@@ -72,6 +78,26 @@ def split(words: list[str]) -> tuple[list[str], list[str]]:
         return words, []
     at = words.index("--")
     return words[:at], words[at + 1 :]
+
+
+@contextmanager
+def spent_key(simulator: str, serve_flags: list[str]) -> Iterator[tuple[str, str]]:
+    """A gateway of its own, and a key of it whose budget is used up."""
+    program = Path(sys.executable).parent / "caretway"
+    with tempfile.TemporaryDirectory() as data:
+        new = [program, "key", "new", "--name", "rig", "--budget", "runs=1/day", "--data-dir", data]
+        key = subprocess.run(new, capture_output=True, text=True, check=True).stdout.strip()
+        where = ("--agent-url", simulator, "--data-dir", data)
+        with started("serve", "--backend", "agent", "--port", "0", *where, *serve_flags) as gateway:
+            body = {"model": "auto", "messages": [{"role": "user", "content": "sim: say hello"}]}
+            ask = urllib.request.Request(
+                gateway + "/v1/chat/completions",
+                json.dumps(body).encode(),
+                {"authorization": f"Bearer {key}", "content-type": "application/json"},
+            )
+            with urllib.request.urlopen(ask, timeout=30) as answer:
+                answer.read()
+            yield gateway, key
 
 
 @contextmanager

@@ -7,8 +7,14 @@ from collections.abc import Generator
 from typing import TypeVar
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 R = TypeVar("R", pytest.TestReport, pytest.CollectReport)
+
+
+# No test depends on how fast the machine is at the moment.
+settings.register_profile("caretway", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("caretway")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

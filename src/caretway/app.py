@@ -5,21 +5,28 @@ then connections are cut.
 `backend_factory` builds the side to Cursor, `server_factory` the side to clients; this file puts the rooms together.
 """
 
+import asyncio
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 
 from . import server_factory
-from .backend_factory import build_backend, holder, passes, without_credentials
+from .backend_factory import account_source, build_backend, holder, passes, without_credentials
+from .budget_factory import build_budgets, build_hook
+from .budgets.charges import nobody_listens
+from .budgets.run_limit import run_limit
 from .config import Settings, hosts, process_environment, process_home
 from .config.data_dir import close_data_dir
 from .core.request import SessionMode, TurnRequest
-from .core.turn import Backend
+from .core.turn import Backend, StageFactory
 from .dialects.registry import dialects
+from .hooks.watch import HookWatch
+from .ledger.ledger import Ledger
+from .ledger.ledger_file import FILE_NAME
 from .loop_guard.history import loop_guard
 from .mcp_bridge.backend import BridgedBackend, Terms
 from .mcp_bridge.bridge import McpBridge
@@ -35,11 +42,14 @@ from .sessions.store import SqliteStore
 from .sessions.write_behind import WriteBehind
 from .stages.output_format import output_format, with_instructions
 from .stages.stop_sequences import stop_sequences
+from .stages.token_cut import honour_max_tokens, token_cut
+from .telemetry_factory import open_telemetry
 from .text_protocol.think_tags import think_tags
 from .text_protocol.thinking import thinking
 from .text_protocol.tool_strict import demand_tools
 from .transport_factory import dialler
 from .web.access import Access, is_key
+from .web.account import AccountWatch
 from .web.answer import Pace
 from .web.application import Application
 from .web.health import Health
@@ -50,8 +60,20 @@ from .web.server import BACKLOG
 from .web.tenant import SingleTenant, Tenant, TenantResolver
 
 
-def _strictly(prepare: Callable[[TurnRequest], TurnRequest]) -> Callable[[TurnRequest], TurnRequest]:
-    return lambda request: prepare(demand_tools(request))
+def _preparation(settings: Settings) -> Callable[[TurnRequest], TurnRequest]:
+    """What settings do to every request before it is planned."""
+    steps = [with_instructions]
+    if settings.tool_strict:
+        steps.insert(0, demand_tools)
+    if settings.max_tokens == "cut":
+        steps.append(honour_max_tokens)
+    if len(steps) == 1:
+        return steps[0]
+    return lambda request: reduce(lambda so_far, step: step(so_far), steps, request)
+
+
+def _cuts(settings: Settings) -> tuple[StageFactory, ...]:
+    return (token_cut,) if settings.max_tokens == "cut" else ()
 
 
 def _images(settings: Settings) -> ImageFetcher | None:
@@ -110,13 +132,16 @@ class Gateway:
     backend: Backend
     tenants: TenantResolver
 
-    def __init__(self, settings: Settings | None = None) -> None:
+    def __init__(self, settings: Settings | None = None, *, local_key: str = "") -> None:
+        """`local_key`: one more key, for programs of the same user; it counts where a key is required."""
         self.settings = settings if settings is not None else Settings()
+        self.local_key = local_key
 
     async def __aenter__(self) -> "Gateway":
         settings = self.settings
-        access = server_factory.access_rules(settings)
         close_data_dir(settings.data_dir, settings.origin("data_dir"))
+        self._keys = server_factory.key_book(settings)
+        access = server_factory.access_rules(settings, self._keys, self.local_key)
         stack = AsyncExitStack()
         async with stack:
             listener = _listen(settings.host, settings.port)
@@ -133,6 +158,15 @@ class Gateway:
             self._store = WriteBehind(store, None if store.in_memory else open_store)
             stack.push_async_callback(self._store.aclose)
             self._metrics = Metrics()
+            self._telemetry = open_telemetry(settings, stack)
+            self._observer = Observers(LogObserver(), self._metrics, *self._ledger(stack), *self._telemetry.observers)
+            teller = build_hook(settings, stack)
+            self._budgets = build_budgets(settings, self._keys, teller.tell if teller else nobody_listens)
+            stack.push_async_callback(self._budgets.aclose)
+            self._hook_watch = HookWatch(teller.tell) if teller else None
+            if self._hook_watch is not None:
+                stack.callback(self._hook_watch.close)
+                self._observer = Observers(self._observer, self._hook_watch)
             self._bridge = await stack.enter_async_context(open_mcp_bridge(settings)) if _serves_mcp(settings) else None
             self.backend, tenant = self._tenant(without_credentials(settings) if passes(settings) else settings, stack)
             self.tenants = self._per_key(tenant, access, stack) if passes(settings) else SingleTenant(tenant)
@@ -143,28 +177,52 @@ class Gateway:
         self.base_url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
         return self
 
+    def _ledger(self, stack: AsyncExitStack) -> tuple[Ledger, ...]:
+        """One for all accounts: it names keys, not accounts."""
+        settings = self.settings
+        if not settings.ledger_max_age:
+            return ()
+        path = settings.data_dir / FILE_NAME
+        ledger = Ledger(path, max_age_s=settings.ledger_max_age, max_bytes=settings.ledger_max_bytes)
+        stack.push_async_callback(asyncio.to_thread, ledger.close)
+        return (ledger,)
+
     def _tenant(self, settings: Settings, stack: AsyncExitStack) -> tuple[Backend, Tenant]:
         """Everything that belongs to one account. `settings` name its credentials."""
-        backend = build_backend(settings, stack)
+        backend = build_backend(settings, stack, counted=True)
         stack.push_async_callback(backend.aclose)
-        guard = loop_guard(settings.tool_loop_max_repeat)
+        account = account_source(backend)
+        if account is not None and not passes(self.settings):
+            self._budgets.learn_cycle(account)
+            if self._hook_watch is not None:
+                self._hook_watch.ask(account)
+        guard = loop_guard(settings.tool_loop_max_repeat, settings.no_progress)
         if self._bridge is not None:
             terms = Terms(settings.mcp_offer, settings.mcp_activity)
             backend = BridgedBackend(backend, self._bridge, guard, terms)
         sessions = Sessions(
             backend,
-            stages=(think_tags, stop_sequences, output_format, thinking(settings.thinking)),
+            stages=(
+                run_limit,
+                think_tags,
+                stop_sequences,
+                *_cuts(settings),
+                output_format,
+                thinking(settings.thinking),
+            ),
             limits=SessionLimits(
                 mode=SessionMode(settings.session),
                 parked_timeout=settings.parked_timeout,
                 max_parked=settings.max_parked,
                 disconnect_grace=settings.disconnect_grace,
                 max_answer_bytes=settings.max_answer_bytes,
+                arguments=settings.tool_arguments,
                 scope=f"{backend.name} {hosts(settings).api} {holder(settings).identity}",
             ),
             store=self._store,
             guard=guard,
-            counted=self._metrics.run_ended,
+            run_ended=self._observer.run_ended,
+            charges=self._budgets,
         )
         stack.push_async_callback(sessions.aclose)
         catalogue = ModelCatalogue(
@@ -182,16 +240,19 @@ class Gateway:
             responder=Responder(
                 sessions,
                 catalogue,
-                Observers(LogObserver(), self._metrics),
-                prepare=_strictly(with_instructions) if settings.tool_strict else with_instructions,
+                self._observer,
+                prepare=_preparation(settings),
                 backend=backend.name,
                 pace=pace,
                 images=_images(settings),
                 shape=server_factory.shape_limits(settings),
+                content=self._telemetry.content,
+                find_key=self._keys.named,
             ),
             sessions=sessions,
             models=catalogue,
             health=Health(backend, check_timeout=settings.auth_check_timeout / 1000, tools=self._bridge),
+            account=AccountWatch(account),
         )
         return backend, tenant
 
@@ -211,7 +272,7 @@ class Gateway:
             open_tenant,
             limit=self.settings.max_accounts,
             clock=time.monotonic,
-            is_ours=lambda key: is_key(access, key),
+            is_ours=lambda key: is_key(access, key, self._keys.current()),
         )
         stack.push_async_callback(tenants.aclose)
         return tenants
@@ -221,13 +282,14 @@ class Gateway:
         return Application(
             tenants=self.tenants,
             metrics=self._metrics,
+            observer=self._observer,
             backend=self.backend.name,
             shape=server_factory.shape_limits(settings),
             max_concurrent=settings.max_concurrent,
         )
 
     async def _serve(self, access: Access, listener: socket.socket, stack: AsyncExitStack) -> None:
-        server = server_factory.build_server(self.settings, access, self._application(), stack)
+        server = server_factory.build_server(self.settings, access, self._keys, self._application(), stack)
 
         async def stop() -> None:
             """Graceful shutdown: running responses get the grace; those that outlast it end with an error they can
@@ -243,6 +305,14 @@ class Gateway:
 
     async def __aexit__(self, *exc: object) -> None:
         await self._stack.aclose()
+
+    async def start(self) -> str:
+        """For programs that cannot use `async with`: the base URL of the running gateway. `stop` ends it."""
+        await self.__aenter__()
+        return self.base_url
+
+    async def stop(self) -> None:
+        await self.__aexit__()
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -7,12 +7,11 @@ imports take time.
 
 import importlib.util
 import platform
-import sys
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from . import __version__
 from .auth.account import Account
@@ -25,23 +24,30 @@ from .backends.agent_api.compose import RunContext
 from .backends.agent_api.model_lists import REST_PATH, BaseSource, rest_models
 from .backends.agent_api.turn_clock import ConversationLimits
 from .backends.cursor_cli.program import find_program, named_program
+from .budgets.backend import CountedBackend
 from .builtin_tools.policy import LocalSetup, tool_policy
 from .config import Settings, hosts, process_environment
 from .config.data_dir import close_data_dir
+from .core.account_usage import AccountUsage, UsageEvents
 from .core.errors import ErrorKind, GatewayError
-from .core.turn import Backend, Standing
+from .core.turn import Backend, NativeTools, Standing
 from .cursor_transport.auto_transport import AutoTransport, open_transport
 from .cursor_transport.dial import socket_dial
 from .cursor_transport.identity import Identity, TokenSource
 from .cursor_transport.ports import Transport, UnaryResponse
 from .cursor_transport.proxies import child_environment
 from .cursor_transport.tracing import TracingTransport
+from .installation import install_command
 from .known_secrets import open_trace, secrets_in
+from .loop_guard.live import GuardSettings
 from .observe.redact import Redactor
 from .tasks import spawn
 from .text_protocol.backend import TextToolBackend
 from .transport_factory import dialler, open_api, open_runs, transport_limits
 from .web.access import SEND_KEY
+
+if TYPE_CHECKING:
+    from .backends.cursor_sdk.node import NodeCommand
 
 REST_URL: Final = "https://api.cursor.com"
 Around = Callable[[Transport], Transport]
@@ -87,53 +93,63 @@ def _sdk(settings: Settings, stack: AsyncExitStack) -> Backend:
         raise GatewayError(
             ErrorKind.UNSUPPORTED,
             "The sdk backend needs Cursor's own package, which is not installed.",
-            hint="Run `pip install 'caretway[sdk]'`, or use --backend agent.",
+            hint=f"Run `{install_command('sdk')}`, or use --backend agent.",
         )
-    if sys.platform == "win32":
-        raise GatewayError(
-            ErrorKind.UNSUPPORTED,
-            "The sdk backend cannot watch over the SDK's processes on Windows yet.",
-            hint="Use --backend agent.",
-        )
-    from .backends.cursor_sdk.backend import CursorSdkBackend, SdkSetup
+    from .backends.cursor_sdk.backend import CursorSdkBackend, SdkSetup, find_sdk
     from .backends.cursor_sdk.bridge import BridgeSetup
-    from .backends.cursor_sdk.state_dir import acquire
-    from .backends.cursor_sdk.turn import TurnLimits
+    from .backends.cursor_sdk.node import egress, node_command
 
-    layout, leave = acquire(settings.data_dir)
-    stack.callback(leave)
+    places = hosts(settings)
+    agent = _setup(settings, CursorSdkBackend.name, CursorSdkBackend.standing)
+    root = settings.data_dir.resolve() / "sdk"
+
+    def command() -> "NodeCommand":
+        return node_command(
+            find_sdk(),
+            root,
+            egress([places.api], stand_in=places.stand_in),
+            backend_url=places.api if places.stand_in else None,
+            ca_file=str(settings.agent_ca) if settings.agent_ca else None,
+            system_root=process_environment().get("SystemRoot"),
+        )
+
     backend = CursorSdkBackend(
         SdkSetup(
             api_key=(
-                FixedToken(settings.api_key).token
-                if settings.api_key
-                else StoredKey(sign_ins(settings), hosts(settings).api)
+                FixedToken(settings.api_key).token if settings.api_key else StoredKey(sign_ins(settings), places.api)
             ),
             bridge=BridgeSetup(
-                layout=layout,
-                environment=child_environment(process_environment(), settings.proxy or ""),
-                backend_url=hosts(settings).api if hosts(settings).stand_in else None,
-                ca_file=str(settings.agent_ca) if settings.agent_ca else None,
+                command=command,
+                cwd=root,
                 start_timeout=settings.sdk_start_timeout,
+                call_timeout=settings.call_timeout,
                 memory_limit=settings.sdk_memory_limit,
                 idle_timeout=None if settings.warm else settings.sdk_idle_timeout,
+                frame_bytes=settings.max_frame_bytes // 3 * 4 + 65536,
             ),
-            limits=TurnLimits(
-                progress=settings.progress_timeout,
-                tool_progress=settings.tool_progress_timeout,
-                sibling_quiet=settings.sibling_quiet,
-                buffer_bytes=settings.stream_buffer_bytes,
-            ),
-            system_delivery=settings.sdk_system_delivery,
-            max_agents=settings.sdk_max_agents,
-            open_timeout=settings.call_timeout,
-            max_body_bytes=settings.max_frame_bytes,
-        ),
-        time.monotonic,
+            limits=agent.limits,
+            surroundings=replace(agent.surroundings, system_delivery="rule", history_carrier="root"),
+            buffer_bytes=agent.buffer_bytes,
+            tools=agent.tools,
+            custom_system=settings.sdk_system_delivery == "custom",
+            check_limits=agent.check_limits,
+        )
     )
     if settings.warm:
         spawn(backend.warm(), "warm-sdk-bridge")
     return backend
+
+
+def account_source(backend: Backend) -> Callable[[], Awaitable[AccountUsage]] | None:
+    """Who tells what the account has used; None: nobody. Of the backend itself, not of one around it."""
+    counted = backend.inner if isinstance(backend, CountedBackend) else backend
+    return counted.usage.account if isinstance(counted, AgentBackend) else None
+
+
+def events_source(backend: Backend) -> Callable[..., Awaitable[UsageEvents]] | None:
+    """Who lists what single runs cost, as `UsageApi.events`; None: nobody."""
+    counted = backend.inner if isinstance(backend, CountedBackend) else backend
+    return counted.usage.events if isinstance(counted, AgentBackend) else None
 
 
 def _sdk_installed() -> bool:
@@ -151,6 +167,7 @@ def _cli(settings: Settings, stack: AsyncExitStack) -> Backend:
             data_dir=settings.data_dir.absolute(),
             version=__version__,
             transport=settings.cli_transport,
+            tools=settings.cli_tools,
             mode=settings.cli_mode,
             force=settings.cli_force,
             showing=settings.cli_tool_events,
@@ -170,6 +187,7 @@ def _cli(settings: Settings, stack: AsyncExitStack) -> Backend:
                 idle=settings.cli_idle_timeout,
                 auth_check=settings.auth_check_timeout / 1000,
             ),
+            guard=guard_settings(settings),
             clean=Redactor(secrets_in(settings)).text,
         )
     )
@@ -211,7 +229,7 @@ def choose_backend(settings: Settings) -> str:
         return _passthrough_backend(settings)
     if settings.backend != "auto":
         return settings.backend
-    if settings.api_key and not settings.access_token and _sdk_installed() and sys.platform != "win32":
+    if settings.api_key and not settings.access_token and _sdk_installed():
         return "sdk"
     if settings.api_key or settings.access_token or hosts(settings).stand_in:
         return "agent"
@@ -242,12 +260,17 @@ def without_credentials(settings: Settings) -> Settings:
     return replace(settings, api_key=None, access_token=None, local_tools=local_tools)
 
 
-def build_backend(settings: Settings, stack: AsyncExitStack, around: Around | None = None) -> Backend:
-    """`around` is for the backend `agent`; others have no transport of ours."""
+def build_backend(
+    settings: Settings, stack: AsyncExitStack, around: Around | None = None, *, counted: bool = False
+) -> Backend:
+    """`around` is for the backend `agent`; others have no transport of ours. `counted`: its runs may have a budget."""
     name = choose_backend(settings)
     backend = _agent(settings, stack, around) if name == "agent" else BACKENDS[name](settings, stack)
-    if backend.abilities.client_tools == "text":
-        return TextToolBackend(backend, style=settings.prompt_style, base_models=settings.models)
+    native = backend if isinstance(backend, NativeTools) and backend.abilities.client_tools == "either" else None
+    if counted:
+        backend = CountedBackend(backend)
+    if backend.abilities.client_tools in ("text", "either"):
+        return TextToolBackend(backend, native=native, style=settings.prompt_style, base_models=settings.models)
     return backend
 
 
@@ -263,6 +286,10 @@ async def open_backend(settings: Settings, around: Around | None = None) -> Asyn
 def _traced(transport: Transport, settings: Settings, stack: AsyncExitStack) -> Transport:
     trace = open_trace(settings, "cursor", stack)
     return transport if trace is None else TracingTransport(transport, trace)
+
+
+def guard_settings(settings: Settings) -> GuardSettings:
+    return GuardSettings(settings.tool_loop_max_repeat, settings.no_progress)
 
 
 def client_version(settings: Settings) -> str:
@@ -313,7 +340,7 @@ def _setup(settings: Settings, name: str, standing: Standing) -> AgentSetup:
                 settings.local_shell_timeout,
                 settings.local_output_bytes,
                 process_environment(),
-                settings.tool_loop_max_repeat,
+                guard_settings(settings),
             )
         ),
     )

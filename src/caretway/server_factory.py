@@ -11,6 +11,8 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final
 
 from .config import ConfigError, Settings
+from .keys.key_book import KeyBook
+from .keys.key_file import KeyFile
 from .known_secrets import gateway_keys, open_trace
 from .web.access import Access, access_for
 from .web.access_layer import AccessLayer
@@ -31,12 +33,25 @@ SHUTDOWN_NOTICE_S: Final = 3.0
 """How long clients have to hear that their answer was ended."""
 
 
-def access_rules(settings: Settings) -> Access:
-    """Raises when the gateway would be open to strangers, or half of what TLS needs is missing."""
+def key_book(settings: Settings) -> KeyBook:
+    """The keys with a name. Raises when their file cannot be used."""
+    return KeyBook(KeyFile(settings.data_dir))
+
+
+def access_rules(settings: Settings, keys: KeyBook, local_key: str = "") -> Access:
+    """Raises when the gateway would be open to strangers, or half of what TLS needs is missing. `local_key` counts
+    beside other keys only."""
     for given, missing in (("tls_cert", "tls_key"), ("tls_key", "tls_cert")):
         if getattr(settings, given) is not None and getattr(settings, missing) is None:
             raise ConfigError(missing, settings.origin(given), f"{given} is set and {missing} is not: TLS needs both")
-    return access_for(settings.host, gateway_keys(settings), settings.allowed_hosts, settings.allowed_origins)
+    return access_for(
+        settings.host,
+        gateway_keys(settings),
+        settings.allowed_hosts,
+        settings.allowed_origins,
+        named=keys.current() is not None,
+        local_key=local_key,
+    )
 
 
 def _body_limits(settings: Settings) -> BodyLimits:
@@ -57,11 +72,14 @@ def shape_limits(settings: Settings) -> ShapeLimits:
     )
 
 
-def build_server(settings: Settings, access: Access, application: Application, stack: AsyncExitStack) -> Server:
+def build_server(
+    settings: Settings, access: Access, keys: KeyBook, application: Application, stack: AsyncExitStack
+) -> Server:
     """The application behind its access rules, on connections with limits."""
     layer = AccessLayer(
         application,
         access=access,
+        keys=keys,
         admission=Admission(
             CallerLimits(settings.max_concurrent_per_key, settings.max_requests_per_minute), time.monotonic
         ),

@@ -5,14 +5,16 @@ are run for the ways that have them; that a way has what its row says is a test 
 """
 
 import importlib.util
+import os
 import platform
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
+from unittest.mock import patch
 
 from caretway.backend_factory import open_backend
 from caretway.config import Settings
@@ -81,8 +83,9 @@ async def _simulator(**settings: Any) -> AsyncIterator[Subject]:
 def _cli(transport: str) -> Open:
     @asynccontextmanager
     async def open_way(*, signed_out: bool = False, **settings: Any) -> AsyncIterator[Subject]:
-        with TemporaryDirectory() as root:
+        with TemporaryDirectory() as root, ExitStack() as stack:
             stand_in = StandIn(Path(root)).install()
+            stack.enter_context(patch.dict(os.environ, {"HOME": root}))
             if signed_out:
                 stand_in.sign_out()
             known: dict[str, Any] = {"backend": "cli", "cli_transport": transport, "agent_bin": str(stand_in.program)}
@@ -107,7 +110,7 @@ WAYS: Final[Mapping[str, Way]] = {
     "agent-http1": Way(_agent("http1"), _ALL, {"access_token": "bad-token"}),
     "legacy-chat": Way(_legacy_chat, Abilities(client_tools="native"), {"access_token": "bad-token"}),
     "cli-print": Way(_cli("print"), replace(_ALL, parks=False), {"signed_out": True}),
-    "cli-acp": Way(_cli("acp"), replace(_ALL, parks=False, usage=False), {"signed_out": True}),
+    "cli-acp": Way(_cli("acp"), replace(_ALL, usage=False), {"signed_out": True}),
     "simulator": Way(_simulator, _ALL),
     "sdk": Way(_sdk, _ALL, {"api_key": "bad-key"}, _sdk_missing()),
 }

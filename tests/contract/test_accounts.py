@@ -177,6 +177,7 @@ def test_a_sign_in_chooses_the_agent_backend(tmp_path: Path) -> None:
     assert choose_backend(settings) == "agent"
 
 
+@pytest.mark.seed("D15")
 async def test_cursor_agent_signs_in_by_itself(tmp_path: Path) -> None:
     program = tmp_path / "cursor-agent"
     program.write_text('#!/bin/sh\necho "asked to $1"\nexit 3\n')
@@ -191,6 +192,7 @@ async def test_cursor_agent_signs_in_by_itself(tmp_path: Path) -> None:
 # ---- staying signed in
 
 
+@pytest.mark.seed("A06")
 async def test_a_day_of_renewals_on_a_clock_moved_by_hand(cursor: Cursor, tmp_path: Path) -> None:
     kept = sign_ins(cursor.settings(tmp_path))
     kept.keep(cursor.url, await sign_in(invite(os.urandom(32), "u"), cursor.call, no_sleep, lambda: cursor.now))
@@ -213,6 +215,7 @@ async def test_two_hours_of_clock_skew(cursor: Cursor, skew: float) -> None:
     assert cursor.counts == (2, 0)
 
 
+@pytest.mark.seed("C05")
 async def test_revoked_for_good_is_told_with_the_command_to_type(cursor: Cursor, tmp_path: Path) -> None:
     kept = sign_ins(cursor.settings(tmp_path))
     kept.keep(cursor.url, await sign_in(invite(os.urandom(32), "u"), cursor.call, no_sleep, lambda: cursor.now))
@@ -227,6 +230,7 @@ async def test_revoked_for_good_is_told_with_the_command_to_type(cursor: Cursor,
     assert over.value.kind is ErrorKind.SIGNED_OUT
 
 
+@pytest.mark.seed("E14")
 async def test_a_refused_token_is_replaced_once_for_a_crowd(tmp_path: Path) -> None:
     simulator = Simulator()
     url = f"http://127.0.0.1:{await simulator.listen('127.0.0.1', 0)}"
@@ -304,14 +308,17 @@ async def test_doctor_says_what_is_wrong_and_what_to_type(cursor: Cursor, tmp_pa
     well = await asyncio.to_thread(run_command, tmp_path, "", *ask)
     assert well.returncode == 0, well.stdout
     assert [one["name"] for one in json.loads(well.stdout)] == [
+        "caretway",
         "settings",
         "data directory",
+        "ledger",
         "backend",
         "account",
         "network",
         "identity",
         "Cursor",
         "port",
+        "history",
     ]
 
 

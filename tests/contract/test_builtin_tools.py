@@ -26,6 +26,7 @@ async def test_the_models_shell_is_run_by_the_client(client: Client, stream: boo
     assert client.stats()["runs_opened"] == 1
 
 
+@pytest.mark.seed("F13")
 async def test_a_builtin_without_equivalent_is_refused_by_name(client: Client) -> None:
     answer = await client.chat('sim: exec read {"path": "/etc/hosts"}\nsim: result', tools=[tool("weather", "city")])
     assert not answer.calls
@@ -57,6 +58,7 @@ async def test_local_tools_read_inside_the_workspace(transport: str, tmp_path: P
         assert not (tmp_path / "pwned").exists()
 
 
+@pytest.mark.seed("E10")
 async def test_local_tools_all_and_off(transport: str, tmp_path: Path, manners: Manners) -> None:
     (tmp_path / "poem.txt").write_text("roses")
     async with gateway(transport, manners=manners, workspace=tmp_path, local_tools="all") as client:
@@ -67,6 +69,7 @@ async def test_local_tools_all_and_off(transport: str, tmp_path: Path, manners: 
         assert "roses" not in answer.text
 
 
+@pytest.mark.seed("M08")
 async def test_a_request_names_its_workspace_within_the_allow_list(
     transport: str, tmp_path: Path, manners: Manners
 ) -> None:

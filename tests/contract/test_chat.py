@@ -17,6 +17,7 @@ PIXEL = bytes.fromhex(
 pytestmark = pytest.mark.both_profiles
 
 
+@pytest.mark.seed("B10", "B22")
 async def test_text_thinking_and_usage(client: Client, stream: bool) -> None:
     answer = await client.chat("sim: think Let me see.\nsim: say Grüße, “world” ✓ \\n second line", stream=stream)
     assert answer.status == 200
@@ -43,6 +44,7 @@ async def test_the_stream_is_live(client: Client) -> None:
         assert '"early"' in seen
 
 
+@pytest.mark.seed("B21")
 async def test_chunks_are_what_clients_need(client: Client) -> None:
     answer = await client.chat("sim: say one two", stream=True)
     first = answer.chunks[0]["choices"][0]
@@ -95,9 +97,10 @@ async def test_failure_before_the_first_byte(
     assert answer.error is not None
     assert (answer.error["code"], answer.error["status"]) == (name, status)
     assert answer.error["message"]
-    assert ("retry-after" in answer.headers) == (code in ("rate_limit", "unavailable"))
+    assert ("retry-after" in answer.headers) == (code in ("rate_limit", "unavailable", "usage_limit"))
 
 
+@pytest.mark.seed("C14")
 @pytest.mark.parametrize(("code", "status", "kind", "name"), FAILURES, ids=[row[0] for row in FAILURES])
 async def test_failure_after_the_first_byte(client: Client, code: str, status: int, kind: str, name: str) -> None:
     answer = await client.chat(f"sim: say PART\nsim: fail {code}", stream=True)
@@ -127,6 +130,7 @@ async def test_json_schema_is_checked_and_marked(client: Client) -> None:
         assert answer["caretway"]["response_format"].startswith(note)
 
 
+@pytest.mark.seed("B14")
 async def test_what_cannot_be_honoured_is_named(client: Client) -> None:
     answer = await client.chat("sim: say ok", temperature=0.2, max_tokens=5, seed=1, brand_new_field=True, user="me")
     named = answer.headers["x-caretway-ignored"].split(", ")

@@ -16,6 +16,8 @@ from typing import Final
 
 import pytest
 
+from caretway import __version__
+
 ADDRESS = re.compile(r"https?://127\.0\.0\.1:\d+")
 
 
@@ -58,6 +60,7 @@ def end(process: subprocess.Popen[str], number: signal.Signals) -> tuple[int, st
     return process.returncode, errors
 
 
+@pytest.mark.seed("A01")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_serve_answers_and_ends_quietly(number: signal.Signals, code: int, tmp_path: Path) -> None:
     with caretway("serve", "--port", "0", home=tmp_path) as process:
@@ -118,8 +121,9 @@ def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
             with caretway(command, "--port", str(port), home=tmp_path) as second:
                 output, errors = second.communicate(timeout=30)
             assert (second.returncode, output) == (1, "")
-            said = f"caretway: port {port} on 127.0.0.1 is already in use; try: caretway {command} --port "
-            assert errors.startswith(said) and errors.count("\n") == 1
+            by = f" by a Caretway gateway (version {__version__}, backend simulator, process {first.pid})"
+            said = f"caretway: port {port} on 127.0.0.1 is already in use{by if command == 'serve' else ''}; "
+            assert errors.startswith(f"{said}try: caretway {command} --port ") and errors.count("\n") == 1
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])

@@ -27,6 +27,7 @@ async def say(client: Client, talk: list[dict[str, Any]], text: str, **more: Any
     return answer
 
 
+@pytest.mark.seed("J02")
 async def test_the_second_turn_sends_only_what_is_new(client: Client, stream: bool) -> None:
     talk: list[dict[str, Any]] = [{"role": "system", "content": "Be brief."}]
     first = await say(client, talk, "sim: say The codeword is PELICAN", stream=stream)
@@ -92,6 +93,7 @@ async def test_side_calls_do_not_disturb(client: Client) -> None:
     assert (await say(client, talk, "sim: recall", tools=TOOLS)).session == "continued"
 
 
+@pytest.mark.seed("J01")
 async def test_fresh_replays_everything(client: Client) -> None:
     talk: list[dict[str, Any]] = []
     await say(client, talk, "sim: say The codeword is STORK")

@@ -14,6 +14,7 @@ def speaker(request: pytest.FixtureRequest) -> Speaker:
     return found
 
 
+@pytest.mark.seed("A02")
 async def test_text_and_thinking(client: Client, speaker: Speaker, stream: bool) -> None:
     prompt = "sim: think Let me see.\nsim: say Grüße, “world” ✓"
     heard = await ask(speaker, client.http, speaker.body(prompt, [], stream))
@@ -23,6 +24,7 @@ async def test_text_and_thinking(client: Client, speaker: Speaker, stream: bool)
     assert heard.headers["x-caretway-session"] == "fresh"
 
 
+@pytest.mark.seed("B29")
 async def test_a_tool_loop_is_one_run(client: Client, speaker: Speaker, stream: bool) -> None:
     prompt = 'sim: say Looking.\nsim: call look {"key": "a"} & find {"key": "b"}\nsim: say Found:\nsim: result'
     body = speaker.body(prompt, ["look", "find"], stream)

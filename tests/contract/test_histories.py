@@ -63,6 +63,7 @@ async def test_a_call_that_was_edited_before_it_ran_is_told_to_a_new_run(client:
 # ---- ids
 
 
+@pytest.mark.seed("J03", "J04")
 @pytest.mark.parametrize("route", ["chat", "responses", "messages"])
 async def test_ids_look_like_the_dialect_s_own(client: Client, route: str) -> None:
     prompt = 'sim: call lookup {"key": "a"}'

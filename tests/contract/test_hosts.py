@@ -95,6 +95,7 @@ async def test_a3_a_host_in_the_settings_is_used_from_the_start_and_never_left(p
             assert client.stats()["server_configs"] == 0
 
 
+@pytest.mark.seed("E01")
 async def test_a3_three_hosts(transport: str) -> None:
     """The API and the runs on servers of their own; the short form is not needed."""
     async with simulated() as (api, api_port), simulated() as (runs, runs_port):

@@ -98,6 +98,7 @@ async def test_no_separator_of_lines_in_an_event(path: str) -> None:
     assert "\\u2028" in str(told) or "\u2028" in str(told)
 
 
+@pytest.mark.seed("B01")
 async def test_health_says_by_its_status_that_cursor_is_away(tmp_path: Path) -> None:
     async with simulated() as (simulator, port), gateway_to(simulator, port, data_dir=tmp_path) as client:
         assert (await client.http.get("/health")).status_code == 200

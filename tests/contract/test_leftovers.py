@@ -86,6 +86,7 @@ async def test_an_answer(transport: str, speaker: Speaker, stream: bool) -> None
         await gone(*ANSWER, *TURN)
 
 
+@pytest.mark.seed("C18")
 async def test_an_error(transport: str, speaker: Speaker, stream: bool) -> None:
     async with told(transport) as client:
         for prompt in ("sim: fail usage_limit", "sim: say half\nsim: fail internal"):

@@ -227,6 +227,17 @@ async def test_u5_an_empty_pool_is_told_as_such(transport: str, stream: bool, to
         assert (client.stats()["runs_opened"], client.stats()["usage_asked"]) == (1, 1)
 
 
+@pytest.mark.parametrize("code", ["usage_limit", "quota"])
+async def test_u5_a_refusal_for_quota_says_when_it_comes_back(transport: str, code: str) -> None:
+    """Also where no pool looks empty: Cursor has limits that it does not tell."""
+    async with gateway(transport, manners=LIVE, access_token="spent=40") as client:
+        answer = await client.chat(f"sim: fail {code}", model=MODEL)
+        assert "Your usage resets on 20" in told(answer, 402, "insufficient_quota")
+        assert int(answer.headers["retry-after"]) > 1
+        assert answer.headers["x-should-retry"] == "false"
+        assert (client.stats()["runs_opened"], client.stats()["usage_asked"]) == (1, 1)
+
+
 @pytest.mark.parametrize(("token", "model"), [("spent=99", MODEL), (SPENT, "sim-auto")])
 async def test_u5_with_usage_left_the_other_causes_are_tried(transport: str, token: str, model: str) -> None:
     async with gateway(transport, manners=LIVE, access_token=token) as client:

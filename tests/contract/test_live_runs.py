@@ -66,11 +66,12 @@ async def test_r3_ids_with_a_newline_stay_inside(transport: str, stream: bool) -
 async def test_r6_an_announced_number_of_calls_ends_a_step(transport: str) -> None:
     """Nothing else would: the silence that ends a step takes longer here than the test may."""
     announced = replace(SWIFT, lists_calls=True)
-    async with asyncio.timeout(20), gateway(transport, manners=announced, sibling_quiet=40, sibling_cap=40) as client:
+    async with asyncio.timeout(60), gateway(transport, manners=announced, sibling_quiet=40, sibling_cap=40) as client:
         answer = await client.chat('sim: call lookup {"key": "a"} & other {}', tools=TOOLS)
         assert len(answer.calls) == 2
 
 
+@pytest.mark.seed("E08")
 @pytest.mark.parametrize("by", ["tokens", "blobs"])
 async def test_r7_every_kind_of_progress_counts(transport: str, by: str) -> None:
     """The clock is looked at with each heartbeat."""
@@ -168,6 +169,7 @@ async def test_r20_a_checkpoint_between_a_call_and_its_result(transport: str, cu
         assert client.stats()["runs_opened"] == 1 + cut
 
 
+@pytest.mark.seed("E03")
 async def test_r25_nothing_is_told_of_the_machine_but_its_platform(transport: str) -> None:
     ask = "sim: exec request_context\nsim: result"
     async with gateway(transport, manners=SWIFT) as client:
@@ -179,6 +181,7 @@ async def test_r25_nothing_is_told_of_the_machine_but_its_platform(transport: st
         assert told["time_zone"] == "Europe/Oslo"
 
 
+@pytest.mark.seed("E07")
 async def test_a4_http1_uses_the_calls_that_are_served_there() -> None:
     async with gateway("http1", manners=SWIFT) as client:
         refused = await client.http.post(f"{client.gateway.settings.agent_url}{paths.RUN}", headers=STREAM)

@@ -213,6 +213,7 @@ async def test_settings_choose_and_the_settings_can_be_the_whole_catalogue() -> 
         assert (refused.status, refused.error and refused.error["code"]) == (400, "model_not_found")
 
 
+@pytest.mark.seed("I04")
 async def test_strict_means_it() -> None:
     async with cursor(strict_models=True) as client:
         for name in ("gpt-99-imaginary", "gpt-5-codex", "gpt-5.4@effort=max", "gpt-4o"):
@@ -281,6 +282,7 @@ async def test_m5_a_dead_model_is_refused_after_two_tries(desk: Client) -> None:
     assert shapes(desk) == ["base", "details"]
 
 
+@pytest.mark.seed("I03")
 async def test_an_unknown_name_goes_by_its_flat_id(desk: Client) -> None:
     refused = await desk.chat("sim: say x", model="gpt-99-imaginary")
     assert refused.status >= 400
@@ -311,6 +313,7 @@ async def test_tools_work_on_a_named_model_in_both_shapes() -> None:
             assert (done.text, done.session) == ("done", "resumed")
 
 
+@pytest.mark.seed("H03")
 async def test_tags_in_text_are_thinking_on_this_backend_too(desk: Client, stream: bool) -> None:
     answer = await desk.chat("sim: say <think>hm</think>yes", model="gpt-5.4", stream=stream)
     assert (answer.text, answer.reasoning) == ("yes", "hm")

@@ -2,10 +2,15 @@
 
 import asyncio
 import resource
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
+from caretway.app import Gateway
+from caretway.config import Settings
 from caretway.simulator.catalogue import BASES
 from caretway.simulator.manners import Manners
 from contract.gateways import CHAT, Client, gateway, gateway_to, simulated
@@ -16,6 +21,7 @@ def transport() -> str:
     return "h2"
 
 
+@pytest.mark.seed("A09", "B01", "B02", "B03", "B05", "N14")
 @pytest.mark.parametrize("prefix", ["", "/v1"])
 @pytest.mark.both_profiles
 async def test_health_and_models_with_and_without_prefix(client: Client, manners: Manners, prefix: str) -> None:
@@ -55,6 +61,7 @@ BAD = [
 ]
 
 
+@pytest.mark.seed("C03", "C04", "M06")
 @pytest.mark.parametrize(("name", "body", "status", "code"), BAD, ids=[row[0] for row in BAD])
 async def test_bad_requests(client: Client, name: str, body: bytes, status: int, code: str | None) -> None:
     response = await client.http.post(CHAT, content=body)
@@ -74,6 +81,7 @@ async def test_unknown_routes_and_methods(client: Client) -> None:
         assert response.json()["error"]["message"]
 
 
+@pytest.mark.seed("B03")
 async def test_a_cursor_that_cannot_be_reached_is_not_called_signed_out() -> None:
     async with gateway(agent_url="http://127.0.0.1:9", agent_retries=0) as client:
         health = (await client.http.get("/health")).json()
@@ -160,6 +168,7 @@ async def test_keep_alive_while_nothing_that_comes_is_shown() -> None:
     assert "event: ping" in said[said.index("begin") : said.index("message_stop")]
 
 
+@pytest.mark.seed("M07")
 async def test_two_hundred_streams_and_one_slow_reader() -> None:
     """All finish, the slow one too, and what it does not read is not piled up here."""
     async with gateway(stream_buffer_bytes=64 * 1024) as client:
@@ -181,14 +190,17 @@ async def test_two_hundred_streams_and_one_slow_reader() -> None:
         assert grown < 150_000, f"{grown} kB more while 7 MB waited for a slow reader"
 
 
+@pytest.mark.seed("B31")
 async def test_metrics(client: Client) -> None:
     await client.chat("sim: say hello")
     await client.chat("sim: fail usage_limit")
     response = await client.http.get("/metrics")
-    assert response.headers["content-type"].startswith("text/plain")
+    assert response.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    families = list(text_string_to_metric_families(response.text))
+    assert all(family.documentation and family.type != "unknown" for family in families)
     assert 'session="fresh",outcome="end"} 1' in response.text
     assert 'session="fresh",outcome="quota"} 1' in response.text
-    assert 'caretway_tokens_total{kind="output",model="sim-auto"}' in response.text
+    assert 'caretway_tokens_total{kind="output",model="sim-auto",key=""}' in response.text
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
@@ -204,3 +216,14 @@ async def test_stopping_ends_running_responses_with_an_error_they_can_read(strea
             assert (answer.status, answer.text, answer.done) == (200, "PART", True)
         else:
             assert answer.status == 503
+
+
+@pytest.mark.seed("A08")
+async def test_a_library_starts_and_stops_it(tmp_path: Path) -> None:
+    gateway = Gateway(Settings(port=0, backend="simulator", data_dir=tmp_path))
+    url = await gateway.start()
+    async with httpx.AsyncClient(base_url=url, trust_env=False) as http:
+        assert (await http.get("/healthz")).json() == {"status": "ready"}
+        await gateway.stop()
+        with pytest.raises(httpx.ConnectError):
+            await http.get("/healthz")

@@ -111,6 +111,7 @@ async def test_r22_calls_that_are_asked_for_in_turn_do_not_wait_for_each_other(t
         assert len(loop.steps) == 1
 
 
+@pytest.mark.seed("F02")
 async def test_r26_a_single_call_waits_at_most_a_quarter_of_a_second(transport: str) -> None:
     """From the whole call to the end of the response, as a client measures it; the best of at most twenty, because
     a busy machine can only add to it."""

@@ -129,6 +129,7 @@ def captured() -> dict[str, tuple[str, list[Any]]]:
     return found
 
 
+@pytest.mark.seed("N05")
 async def test_l1_recorded_tool_lists_on_every_family(live: Client) -> None:
     """As their client sends them, through its own API."""
     lists = captured()

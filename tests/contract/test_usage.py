@@ -46,7 +46,7 @@ async def sim(client: Client, page: str) -> Any:
 async def metrics(client: Client) -> dict[str, int]:
     """Tokens by kind, over all models."""
     text = (await client.http.get("/metrics")).text
-    found = re.findall(r'^caretway_tokens_total\{kind="(\w+)",model="[^"]*"\} (\d+)$', text, re.MULTILINE)
+    found = re.findall(r'^caretway_tokens_total\{kind="(\w+)",model="[^"]*",key="[^"]*"\} (\d+)$', text, re.MULTILINE)
     counts: dict[str, int] = {}
     for kind, count in found:
         counts[kind] = counts.get(kind, 0) + int(count)
@@ -105,6 +105,7 @@ async def test_every_answer_tells_the_context_of_its_own_step(one: Client, speak
     assert all("caretway" not in answer.told for answer in heard[:-1])
 
 
+@pytest.mark.seed("B28")
 async def test_one_model_call_is_told_as_cursor_counted_it(one: Client, speaker: Speaker, stream: bool) -> None:
     """A tool is offered, because without one `live` spares the preamble."""
     body = speaker.body("sim: think Hm, well.\nsim: say one two three", ["lookup"], stream) | {"model": "sim-think"}
@@ -233,7 +234,7 @@ async def test_the_replay_of_a_lost_turn_knows_what_cursor_adds(
                 body = speaker.follow_up(body, heard[-1], {call.id: RESULT for call in heard[-1].calls})
             heard.append(await ask(speaker, client.http, body))
             assert heard[-1].complete, heard[-1].error
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while client.simulator.open_runs:
                     await asyncio.sleep(0.01)
         runs = (await sim(client, "steps"))["runs"][before:]
@@ -260,15 +261,13 @@ async def test_the_bounds_of_what_the_simulator_lists(one: Client) -> None:
 
 @pytest.mark.timeout(90)
 @pytest.mark.skipif(bool(WAYS["sdk"].missing), reason=WAYS["sdk"].missing or "never")
-async def test_the_sdk_tells_totals_only_and_its_steps_are_fitted_to_them(speaker: Speaker) -> None:
-    """What the first run has shown of Cursor's own instructions is known in the second."""
+async def test_the_sdk_counts_every_step_as_the_agent_api_does(speaker: Speaker) -> None:
     async with simulated() as (simulator, port), gateway_to(simulator, port, backend="sdk", api_key="key") as client:
         first = await loop(client, speaker, loop_script(4), stream=True)
         second = await loop(client, speaker, loop_script(4), stream=False)
         one, other = (await sim(client, "steps"))["runs"]
         pairs = [(first[-1], one["steps"][-1]), *zip(second, other["steps"], strict=True)]
         for answer, step in pairs:
-            assert answer.told["estimated"]
             assert abs(read(answer.told) - step["context"]) <= 0.02 * step["context"]
             assert abs(said(answer.told) - step["output"]) <= 0.2 * step["output"] + 2
         assert second[-1].told["caretway"]["run"]["input_tokens"] == sum(step["context"] for step in other["steps"])

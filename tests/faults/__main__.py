@@ -10,6 +10,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 
 from faults.judge import Verdict
+from faults.rigs import RIGS
 from faults.soak import Footprint, Orders, Report, soak
 
 
@@ -17,20 +18,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="scripts/soak", description="Play scenes through a bad network and judge them."
     )
+    parser.add_argument("--backend", choices=sorted(RIGS), default="agent", help="of the gateway [default: agent]")
     parser.add_argument("--turns", type=int, default=2000, metavar="N", help="scenes to play [default: 2000]")
     parser.add_argument("--seed", default="1", metavar="S", help="of scenes and faults [default: 1]")
+    transports = {name: None for rig in RIGS.values() for name in rig.weather}
     parser.add_argument(
-        "--transport", choices=("h2", "http1"), help="to Cursor; both, one after the other, if not given"
+        "--transport", choices=transports, help="of the backend; all, one after the other, if not given"
     )
-    parser.add_argument("--concurrency", type=int, default=Orders(0).concurrency, metavar="N", help="scenes at a time")
+    parser.add_argument("--concurrency", type=int, default=0, metavar="N", help="scenes at a time")
     parser.add_argument(
         "--no-faults", action="store_true", help="a good network, to see that the instruments are right"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     asked = parser.parse_args()
+    if asked.transport and asked.transport not in RIGS[asked.backend].weather:
+        parser.error(f"the transports of {asked.backend} are {', '.join(RIGS[asked.backend].weather)}")
     reports = []
-    for transport in [asked.transport] if asked.transport else ["h2", "http1"]:
-        orders = Orders(asked.turns, asked.seed, transport, asked.concurrency, not asked.no_faults)
+    for transport in [asked.transport] if asked.transport else RIGS[asked.backend].weather:
+        orders = Orders(asked.turns, asked.seed, transport, asked.concurrency, not asked.no_faults, asked.backend)
         reports.append(asyncio.run(soak(orders, lambda line: print(line, file=sys.stderr, flush=True))))
         print("\n".join(table(reports[-1])), flush=True)
     if asked.json is not None:
@@ -40,16 +45,19 @@ def main() -> int:
 
 def table(report: Report) -> Iterator[str]:
     orders, done = report.orders, max(report.done, 1)
-    yield f"\nsoak: {orders.turns} turns over {orders.transport}, seed {orders.seed}, {orders.concurrency} at a time"
+    way = f"{orders.backend} over {orders.transport}"
+    yield f"\nsoak: {orders.turns} turns on {way}, seed {orders.seed}, {orders.at_a_time} at a time"
     yield f"  {report.seconds:.0f} s, {report.posts} requests, longest answer {report.longest_s:.1f} s"
-    yield f"  faults to the simulator  {sum(report.faults.values())}: {listed(report.faults)}"
+    yield f"  faults behind it         {sum(report.faults.values())}: {listed(report.faults)}"
+    if report.killed:
+        yield f"  killed                   {sum(report.killed.values())}: {listed(report.killed)}"
     yield f"  faults to the client     {sum(report.client_faults.values())}: {listed(report.client_faults)}"
     for verdict in Verdict:
         count = report.verdicts[verdict.value]
         more = f": {listed(report.errors)}" if verdict is Verdict.ERROR and count else ""
         yield f"  {verdict.value:24} {count:6}  {count / done:7.2%}{more}"
     yield f"  CPU seconds: {', '.join(f'{name} {value:.0f}' for name, value in report.cpu_s.items())}"
-    yield f"  bytes through the proxy: {report.carried}; gateway's peak {report.peak_mb:.0f} MB"
+    yield f"  carried: {report.carried}; gateway's peak {report.peak_mb:.0f} MB"
     yield f"  before {report.before}"
     yield f"  after  {report.after}"
     for kind, verdicts in sorted(report.by_scene.items()):

@@ -34,6 +34,8 @@ class Manner:
     patience: float = 60.0
     """Seconds that the client waits for one answer."""
     tool_seconds: float = 0.0
+    stubborn: bool = False
+    """The gateway may be killed: what breaks off is asked again, and one that is not there is waited for."""
 
 
 FRAIL_RETRIES: Final = 12
@@ -115,9 +117,13 @@ class _Player:
     async def _ask(self, body: dict[str, Any]) -> Answer:
         manner, played = self._manner, self._played
         data = json.dumps(body).encode()
-        retries, frail = manner.retries, FRAIL_RETRIES if manner.frail else 0
+        retries, frail = manner.retries, FRAIL_RETRIES if manner.frail or manner.stubborn else 0
+        until = asyncio.get_running_loop().time() + manner.patience
         while True:
             got = await self._post(data)
+            if manner.stubborn and not got.status and asyncio.get_running_loop().time() < until:
+                await asyncio.sleep(self._random.uniform(0.05, 0.3))
+                continue
             if not got.whole and frail:
                 frail -= 1
                 await asyncio.sleep(self._random.uniform(0.05, 0.3))

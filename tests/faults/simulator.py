@@ -2,7 +2,7 @@
 one connection, so that a fault has neighbours but does not hit everybody. Its manners are those of `live`, without the
 waits that only take time.
 
-    python -m faults.simulator HEARTBEAT_S MAX_STREAMS     prints its port
+    python -m faults.simulator HEARTBEAT_S MAX_STREAMS h1|h2     prints its port
 """
 
 import asyncio
@@ -11,10 +11,12 @@ import sys
 
 from caretway.simulator import Simulator
 from caretway.simulator.manners import LIVE_AT_ONCE
+from caretway.simulator.shared import Prefer
 
 
-async def serve(heartbeat_s: float, max_streams: int) -> None:
-    simulator = Simulator(heartbeat_s=heartbeat_s, max_streams=max_streams, manners=LIVE_AT_ONCE)
+async def serve(heartbeat_s: float, max_streams: int, prefer: Prefer) -> None:
+    """`prefer` is what it tells clients that ask."""
+    simulator = Simulator(prefer=prefer, heartbeat_s=heartbeat_s, max_streams=max_streams, manners=LIVE_AT_ONCE)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -26,9 +28,10 @@ async def serve(heartbeat_s: float, max_streams: int) -> None:
 
 
 if __name__ == "__main__":
+    serving = serve(float(sys.argv[1]), int(sys.argv[2]), "h2" if sys.argv[3] == "h2" else "h1")
     try:
         import uvloop
     except ImportError:
-        asyncio.run(serve(float(sys.argv[1]), int(sys.argv[2])))
+        asyncio.run(serving)
     else:
-        uvloop.run(serve(float(sys.argv[1]), int(sys.argv[2])))
+        uvloop.run(serving)

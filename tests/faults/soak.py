@@ -1,17 +1,20 @@
 """The soak: many scenes at a time through a gateway whose network is bad, then a look at what is left behind.
 
-    ./scripts/soak [--turns N] [--seed S] [--transport h2|http1] [--json FILE]
+    ./scripts/soak [--backend NAME] [--turns N] [--seed S] [--transport NAME] [--json FILE]
 
 A scene's client, its dialect, its manner and its nonce follow from the seed and its number; so do the faults of each
-connection. Which scene a fault meets depends on timing, as on a real network.
+connection. Which scene a fault meets depends on timing, as on a real network. Where the backend has processes of its
+own, they are killed as well, and so is the gateway (rigs.py).
 """
 
 import asyncio
+import os
+import signal
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -19,14 +22,15 @@ from typing import Final
 
 from faults import processes
 from faults.judge import GOOD, Played, Verdict, judge
-from faults.plan import Weather, by_seed, quiet, sometimes
+from faults.plan import sometimes
 from faults.player import Lines, Manner, play
-from faults.processes import Process
+from faults.processes import GatewayProcess
 from faults.proxy import Proxy
-from faults.scenes import KINDS, Scene, scene
+from faults.rigs import RIGS, Rig, kills
+from faults.scenes import Scene, scene
+from faults.upstreams import Upstream, upstream
 
 HEARTBEAT_S: Final = 0.5
-MAX_STREAMS: Final = 4
 SETTINGS: Final = {
     "silence-timeout": "3s",
     "progress-timeout": "4s",
@@ -38,14 +42,8 @@ SETTINGS: Final = {
     "exec-heartbeat": "1s",
 }
 """Limits that are minutes by default, in seconds. Everything about retries is left as it is."""
-LIMIT_S: Final = 50.0
-"""No answer may take longer: three times a dial (3 s), a greeting (5 s) and a wait (6 s), and some room."""
-WEATHER: Final = {"h2": Weather(up=14_000, down=30_000), "http1": Weather(up=45_000, down=20_000)}
 FRAIL_SHARE: Final = 0.04
 """So many scenes have their bad network on the client's side."""
-CONCURRENCY: Final = 48
-MAX_RSS_MB: Final = 120.0
-MIN_RIGHT: Final = 0.97
 KEPT_EVIDENCE: Final = 40
 
 
@@ -54,8 +52,18 @@ class Orders:
     turns: int
     seed: str = "1"
     transport: str = "h2"
-    concurrency: int = CONCURRENCY
+    concurrency: int = 0
+    """0: as many scenes at a time as the backend is meant to carry here."""
     faults: bool = True
+    backend: str = "agent"
+
+    @property
+    def rig(self) -> Rig:
+        return RIGS[self.backend]
+
+    @property
+    def at_a_time(self) -> int:
+        return self.concurrency or self.rig.concurrency
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +74,13 @@ class Footprint:
     parked: int
     tasks: int
     descriptors: int
+    processes: int
     rss_mb: float
 
     def holds(self, other: "Footprint") -> bool:
         """The other one is no larger, memory aside."""
-        return other.tasks <= self.tasks and other.descriptors <= self.descriptors
+        mine, others = (self.tasks, self.descriptors, self.processes), (other.tasks, other.descriptors, other.processes)
+        return all(its <= own for own, its in zip(mine, others, strict=True))
 
 
 @dataclass(slots=True)
@@ -83,6 +93,13 @@ class Report:
     faults: Counter[str] = field(default_factory=Counter)
     """Fired on the way to the simulator, by kind and direction."""
     client_faults: Counter[str] = field(default_factory=Counter)
+    killed: Counter[str] = field(default_factory=Counter)
+    orphans: int = 0
+    """Processes that outlived a killed gateway."""
+    left: list[str] = field(default_factory=list)
+    """Files that were there after the end."""
+    spoilt: list[str] = field(default_factory=list)
+    """Files of the user's that are no longer as they were."""
     evidence: list[dict[str, object]] = field(default_factory=list)
     posts: int = 0
     longest_s: float = 0.0
@@ -100,22 +117,28 @@ class Report:
     def share(self, verdict: Verdict) -> float:
         return self.verdicts[verdict.value] / self.done if self.done else 0.0
 
-    def complaints(self, min_right: float = MIN_RIGHT) -> list[str]:
+    def complaints(self, min_right: float = 0.0) -> list[str]:
         """What must not be; empty when all is well."""
         found = [f"{self.verdicts[v.value]} x {v.value}" for v in Verdict if v not in GOOD and self.verdicts[v.value]]
-        if self.share(Verdict.RIGHT) < min_right:
+        if self.share(Verdict.RIGHT) < (min_right or self.orders.rig.min_right):
             found.append(f"only {self.share(Verdict.RIGHT):.2%} right")
         before, after = self.before, self.after
         if before is None or after is None:
             return [*found, "the gateway was not looked at"]
         if after.live or after.parked:
             found.append(f"{after.live} live and {after.parked} parked turns are left")
-        for name in ("tasks", "descriptors"):
+        for name in ("tasks", "descriptors", "processes"):
             was, is_ = getattr(before, name), getattr(after, name)
             if is_ > was:
                 found.append(f"{is_} {name} are left instead of {was}")
-        if after.rss_mb >= MAX_RSS_MB:
+        if after.rss_mb >= self.orders.rig.max_rss_mb:
             found.append(f"{after.rss_mb:.0f} MB are left")
+        if self.orphans:
+            found.append(f"{self.orphans} processes outlived a gateway")
+        if self.left:
+            found.append(f"{len(self.left)} files are left: {self.left[:3]}")
+        if self.spoilt:
+            found.append(f"{len(self.spoilt)} files of the user's are changed: {self.spoilt[:3]}")
         return found
 
 
@@ -129,19 +152,19 @@ def cast(orders: Orders, number: int) -> tuple[Scene, Manner, Random]:
         random.random() < 0.6,
         6 if frail else random.choice((0, 2)),
         frail,
-        20.0 if frail else LIMIT_S + 10,
+        20.0 if frail else orders.rig.limit_s + 10,
         random.choices((0.0, 0.02, random.uniform(0.1, 1.5)), (12, 6, 2))[0],
+        orders.faults and orders.rig.kills_gateway,
     )
-    return scene(random.choice(list(KINDS)), nonce), manner, random
+    return scene(random.choice(orders.rig.scenes), nonce), manner, random
 
 
 @dataclass(slots=True)
 class Stage:
     """Everything that is up and running."""
 
-    gateway: Process
-    simulator: Process
-    upstream: Proxy
+    gateway: GatewayProcess
+    upstream: Upstream
     frail: Proxy
     lines: Lines
     frail_lines: Lines
@@ -149,19 +172,15 @@ class Stage:
 
 @asynccontextmanager
 async def stage(orders: Orders, folder: Path) -> AsyncIterator[Stage]:
-    async with processes.simulator(HEARTBEAT_S, MAX_STREAMS, folder) as simulator:
-        upstream = Proxy(simulator.port)
-        try:
-            port = await upstream.listen()
-            async with processes.gateway(port, orders.transport, SETTINGS, folder) as gateway:
-                frail = Proxy(gateway.port, sometimes(f"{orders.seed}/client", 0.5, 2500))
-                try:
-                    lines, frail_lines = Lines(gateway.port), Lines(await frail.listen(), keep=False)
-                    yield Stage(gateway, simulator, upstream, frail, lines, frail_lines)
-                finally:
-                    await frail.aclose()
-        finally:
-            await upstream.aclose()
+    async with upstream(orders.rig, orders.transport, folder, HEARTBEAT_S) as behind:
+        settings = {**SETTINGS, **behind.flags}
+        async with processes.gateway(orders.backend, orders.rig, settings, behind.environment, folder) as gateway:
+            frail = Proxy(gateway.port, sometimes(f"{orders.seed}/client", 0.5, 2500))
+            try:
+                lines, frail_lines = Lines(gateway.port), Lines(await frail.listen(), keep=False)
+                yield Stage(gateway, behind, frail, lines, frail_lines)
+            finally:
+                await frail.aclose()
 
 
 async def soak(orders: Orders, tell: Callable[[str], None] = lambda _: None) -> Report:
@@ -172,32 +191,56 @@ async def soak(orders: Orders, tell: Callable[[str], None] = lambda _: None) -> 
             report.before = await _settled(on, None)
             tell(f"before: {report.before}")
             if orders.faults:
-                on.upstream.plan = by_seed(f"{orders.seed}/{orders.transport}", WEATHER[orders.transport])
-                on.upstream.hang_up()
-            began, cpu = time.monotonic(), (on.gateway.cpu_s(), on.simulator.cpu_s(), time.process_time())
-            carried = dict(on.upstream.carried)
+                on.upstream.begin(f"{orders.seed}/{orders.transport}")
+            began, cpu = time.monotonic(), (on.gateway.cpu_s(), on.upstream.cpu_s(), time.process_time())
+            carried = on.upstream.carried()
+            killer = asyncio.create_task(_kill(orders, on, report, tell)) if orders.faults else None
             await _play(orders, on, report, tell)
+            if killer is not None:
+                await killer
             report.seconds = time.monotonic() - began
-            spent = (on.gateway.cpu_s(), on.simulator.cpu_s(), time.process_time())
+            spent = (on.gateway.spent_s + on.gateway.cpu_s(), on.upstream.cpu_s(), time.process_time())
             names = ("gateway", "simulator", "client and proxy")
             report.cpu_s = {name: now - then for name, now, then in zip(names, spent, cpu, strict=True)}
-            report.carried = {way.value: n - carried[way] for way, n in on.upstream.carried.items()}
-            for proxy, counter in ((on.upstream, report.faults), (on.frail, report.client_faults)):
-                counter.update(f"{each.fault.kind.value}, {each.fault.direction.value}" for each in proxy.fired)
-            on.upstream.plan = quiet
+            report.carried = {way: n - carried[way] for way, n in on.upstream.carried().items()}
+            report.faults = on.upstream.fired()
+            report.client_faults.update(
+                f"{each.fault.kind.value}, {each.fault.direction.value}" for each in on.frail.fired
+            )
+            on.upstream.end()
             report.peak_mb = on.gateway.memory_mb("VmHWM")
             report.after = await _settled(on, report.before)
             tell(f"after: {report.after}")
             errors = on.gateway.log.read_text(errors="replace")
             if "Traceback" in errors:
                 report.verdicts[Verdict.UNDEFINED.value] += 1
-                report.evidence.append({"gateway": errors[errors.index("Traceback") - 300 :][:3000]})
+                report.evidence.append({"gateway": errors[max(0, errors.index("Traceback") - 300) :][:3000]})
+        report.orphans, report.left = len(on.gateway.orphans), on.gateway.left
+        report.spoilt = on.upstream.spoilt()
     return report
+
+
+async def _kill(orders: Orders, on: Stage, report: Report, tell: Callable[[str], None]) -> None:
+    for turns, kind in kills(orders.rig, orders.turns):
+        while report.done < turns:
+            await asyncio.sleep(0.02)
+        if kind == "gateway":
+            await on.gateway.kill()
+        else:
+            while not (helpers := on.gateway.descendants()):  # one that was killed is not there again at once
+                if report.done >= orders.turns:
+                    return
+                await asyncio.sleep(0.02)
+            for pid in helpers:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        report.killed[kind] += 1
+        tell(f"killed: {kind} after {report.done} turns")
 
 
 async def _warm_up(orders: Orders, on: Stage) -> None:
     """On a good network nothing but right answers: else the instruments are wrong, and there is nothing to measure."""
-    warm = Report(Orders(orders.concurrency * 2, f"{orders.seed}/warm", faults=False))
+    warm = Report(replace(orders, turns=orders.at_a_time * 2, seed=f"{orders.seed}/warm", faults=False))
     await _play(warm.orders, on, warm)
     if warm.verdicts[Verdict.RIGHT.value] < warm.done:
         raise RuntimeError(f"on a good network: {dict(warm.verdicts)} {dict(warm.errors)} {warm.evidence[:5]}")
@@ -217,15 +260,15 @@ async def _play(orders: Orders, on: Stage, report: Report, tell: Callable[[str],
                 told = time.monotonic()
                 rest = {name: n for name, n in report.verdicts.items() if name != Verdict.RIGHT.value}
                 tell(
-                    f"{told - began:5.0f} s {report.done:6} turns, {len(on.upstream.fired)} faults, "
+                    f"{told - began:5.0f} s {report.done:6} turns, {sum(on.upstream.fired().values())} faults, "
                     f"{report.share(Verdict.RIGHT):.1%} right, {on.gateway.memory_mb():.0f} MB {rest or ''}"
                 )
 
-    await asyncio.gather(*(work() for _ in range(orders.concurrency)))
+    await asyncio.gather(*(work() for _ in range(orders.at_a_time)))
 
 
 def _note(report: Report, number: int, scene_: Scene, manner: Manner, played: Played) -> None:
-    verdict, why = judge(scene_, played, LIMIT_S)
+    verdict, why = judge(scene_, played, report.orders.rig.limit_s)
     report.verdicts[verdict.value] += 1
     report.by_scene.setdefault(scene_.kind, Counter())[verdict.value] += 1
     report.posts += played.posts
@@ -270,5 +313,10 @@ async def _settled(on: Stage, wanted: Footprint | None) -> Footprint:
 async def _looked(on: Stage) -> Footprint:
     gauges, gateway = await on.gateway.gauges(), on.gateway
     return Footprint(
-        gauges["live_turns"], gauges["parked_turns"], gauges["tasks"], gateway.descriptors(), gateway.memory_mb()
+        gauges["live_turns"],
+        gauges["parked_turns"],
+        gauges["tasks"],
+        gateway.descriptors(),
+        len(gateway.descendants()),
+        gateway.memory_mb(),
     )

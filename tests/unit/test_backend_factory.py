@@ -86,7 +86,7 @@ def test_clients_accounts_get_nothing_of_the_owners(bare: Path) -> None:
 
 REFUSED: list[tuple[dict[str, object], str]] = [
     ({"backend": "cli", "auth_mode": "passthrough"}, "--backend agent"),
-    ({"backend": "sdk", "api_key": "key"}, "pip install 'caretway[sdk]'"),
+    ({"backend": "sdk", "api_key": "key"}, "-m pip install 'cursor-sdk"),
 ]
 
 
@@ -122,13 +122,11 @@ def test_a_backend_without_a_server_loads_no_server() -> None:
     assert "caretway.web.server" not in loaded
 
 
-@pytest.mark.parametrize("name", ["cli", "sdk"])
-async def test_programs_get_the_proxy_of_the_settings(bare: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cursor_agent_gets_the_proxy_of_the_settings(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SDK's process gets none: it would ignore it."""
     monkeypatch.setenv("HTTPS_PROXY", "http://other:1")
-    monkeypatch.setattr(backend_factory, "_sdk_installed", lambda: True)
     for proxy, passed_on in [(None, "http://other:1"), ("http://me:word@p:2", "http://me:word@p:2"), ("off", None)]:
         async with AsyncExitStack() as stack:
-            one: Any = BACKENDS[name](Settings(data_dir=bare, api_key="key", proxy=proxy), stack)
+            one: Any = BACKENDS["cli"](Settings(data_dir=bare, api_key="key", proxy=proxy), stack)
             stack.push_async_callback(one.aclose)
-            environment = one._setup.environment if name == "cli" else one._setup.bridge.environment
-            assert environment.get("HTTPS_PROXY") == passed_on
+            assert one._setup.environment.get("HTTPS_PROXY") == passed_on

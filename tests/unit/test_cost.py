@@ -87,6 +87,9 @@ class Keeper:
 
     def issue(self, live: LiveTurn, ticket: str) -> None: ...
 
+    def discard(self, live: LiveTurn) -> None:
+        pass
+
     def let_go(self, response: Response) -> None: ...
 
 
@@ -106,7 +109,7 @@ def nothing(request: TurnRequest) -> ToolRules:
     return ToolRules(lambda _: Refuse("no"), "")
 
 
-async def no_restart(reopened: int) -> LiveTurn:
+async def no_restart(reopened: int, _request: TurnRequest) -> LiveTurn:
     raise AssertionError("nothing was lost")
 
 

@@ -17,6 +17,7 @@ _MODULE: Final = re.compile(r"`([a-z_0-9]+\.py)`")
 _MODULES: Final = {path.name for folder in ("src", "tests") for path in (ROOT / folder).rglob("*.py")}
 
 
+@pytest.mark.seed("A10")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_and_paths_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
@@ -29,3 +30,9 @@ def test_links_and_paths_exist(page: Path) -> None:
 def test_the_pages_were_found() -> None:
     names = {str(page.relative_to(ROOT)) for page in PAGES}
     assert {"README.md", "docs/architecture.md", "src/caretway/wire/README.md"} <= names
+
+
+@pytest.mark.seed("A03")
+@pytest.mark.parametrize("page", ["opencode", "factory-droid", "pi", "curl", "openai-python", "cline-kilo"])
+def test_the_clients_of_the_seeds_have_their_pages(page: str) -> None:
+    assert (ROOT / "docs" / "clients" / f"{page}.md").is_file()

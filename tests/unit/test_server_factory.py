@@ -7,8 +7,8 @@ import pytest
 
 from caretway.config import ConfigError, Settings
 from caretway.core.errors import ErrorKind, GatewayError
-from caretway.server_factory import access_rules, look_every, shape_limits
-from caretway.web.access import is_key
+from caretway.server_factory import access_rules, key_book, look_every, shape_limits
+from caretway.web.access import Access, is_key
 
 KEY, OTHER = "k" * 32, "o" * 32
 
@@ -17,11 +17,16 @@ def settings(tmp_path: Path, **given: object) -> Settings:
     return Settings(data_dir=tmp_path, **given)  # type: ignore[arg-type]  # by name
 
 
+def rules(tmp_path: Path, **given: object) -> Access:
+    chosen = settings(tmp_path, **given)
+    return access_rules(chosen, key_book(chosen))
+
+
 def test_nobody_is_let_in_from_outside_without_a_key(tmp_path: Path) -> None:
     with pytest.raises(GatewayError) as refused:
-        access_rules(settings(tmp_path, host="0.0.0.0"))
+        rules(tmp_path, host="0.0.0.0")
     assert refused.value.kind is ErrorKind.ACCESS_DENIED
-    access = access_rules(settings(tmp_path, host="0.0.0.0", gateway_key=KEY, allowed_hosts=("Cursor.Example",)))
+    access = rules(tmp_path, host="0.0.0.0", gateway_key=KEY, allowed_hosts=("Cursor.Example",))
     assert is_key(access, KEY) and not is_key(access, OTHER)
     assert "cursor.example" in access.hosts
 
@@ -29,7 +34,7 @@ def test_nobody_is_let_in_from_outside_without_a_key(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("given", "missing"), [("tls_cert", "tls_key"), ("tls_key", "tls_cert")])
 def test_tls_needs_both_files(tmp_path: Path, given: str, missing: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        access_rules(settings(tmp_path, **{given: tmp_path / "file.pem"}))
+        rules(tmp_path, **{given: tmp_path / "file.pem"})
     assert missing in str(refused.value)
 
 

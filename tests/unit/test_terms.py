@@ -49,7 +49,7 @@ DONE_IN: Final = [
     ("backoff", "backends/agent_api/run_life.py"),
     ("GOAWAY", "cursor_transport/h2_dispatch.py"),
     ("prompt injection", "backends/cursor_cli/prompt.py"),
-    ("prompt injection", "backends/cursor_sdk/compose.py"),
+    ("prompt injection", "backends/cursor_cli/prompt.py"),
     ("stdin", "backends/cursor_cli/print_turn.py"),
     ("ReDoS", "builtin_tools/local/grep.py"),
     ("zip bomb", "wire/envelope.py"),

@@ -33,7 +33,7 @@ OLDER: Final = frozenset({400, 405, 415, 501})
 ENDS: Final = {
     400: (
         "Cursor does not understand the question about the sign-in (HTTP 400).",
-        "Update Caretway (`pip install -U caretway`), or sign in with a key: `caretway login --api-key-stdin`.",
+        "Update Caretway (`caretway doctor` says how), or sign in with a key: `caretway login --api-key-stdin`.",
     ),
     401: (
         "Cursor refused the sign-in (HTTP 401): it was not agreed to, or another account was used.",

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from ..core.errors import ErrorKind, GatewayError
+from ..installation import install_command
 from .account import Account, dump, load
 from .imports import MAX_BYTES, read_import
 
@@ -138,7 +139,7 @@ def open_vault(kind: str, directory: Path, load_module: Callable[[str], Any] = i
         raise GatewayError(
             ErrorKind.UNSUPPORTED,
             "The keyring is not available: the `keyring` package is not installed.",
-            hint="Install `caretway[keyring]`, or use --token-store file.",
+            hint=f"Run `{install_command('keyring')}`, or use --token-store file.",
         ) from missing
 
 

@@ -1,10 +1,11 @@
-"""The three decisions about an exec (a call of a built-in tool): `Redirect` to a client's tool, `RunHere`, `Refuse`.
-Types only; `policy.py` decides."""
+"""The decisions about an exec (a call of a built-in tool): `Redirect` to a client's tool, `RunHere`, `Refuse`, or
+`EndTurn` by the loop guard. Types only; `policy.py` decides."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from ..core.errors import GatewayError
 from ..core.request import ToolResult
 from ..wire.messages import pb
 
@@ -31,7 +32,14 @@ class Refuse:
     reason: str
 
 
-Decision = Redirect | RunHere | Refuse
+@dataclass(frozen=True, slots=True)
+class EndTurn:
+    """The model was told and goes on all the same."""
+
+    error: GatewayError
+
+
+Decision = Redirect | RunHere | Refuse | EndTurn
 Policy = Callable[[pb.ExecServerMessage], Decision]
 """Decides what to do with an exec."""
 

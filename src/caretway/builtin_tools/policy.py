@@ -5,17 +5,20 @@ For a request with tools nothing runs here. For one without tools, the local too
 one and they are allowed.
 """
 
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
+from ..core.estimate import prompt_chars
 from ..core.request import ToolSpec, TurnRequest
+from ..loop_guard.live import GuardSettings, LiveGuard
 from ..wire.messages import pb
 from .decisions import Decision, JobRunner, Policy, Refuse
-from .local.repeats import guarded
+from .local.repeats import GuardedTools
 from .local.tools import LocalTools
-from .local.workspaces import choose_workspace
+from .local.workspaces import workspace_of
 from .redirect import Redirector
 
 MCP_TOOL_CALLS: Final = (
@@ -45,7 +48,7 @@ class LocalSetup:
     shell_timeout: float
     output_bytes: int
     environment: Mapping[str, str]
-    max_repeat: int = 2
+    guard: GuardSettings = field(default_factory=GuardSettings)
 
 
 def tool_policy(local: LocalSetup) -> ToolPolicy:
@@ -55,14 +58,15 @@ def tool_policy(local: LocalSetup) -> ToolPolicy:
         own = [tool for tool in request.tools if tool.name not in request.bridged]
         if own and request.tool_choice.mode != "none":
             return _client_rules(request, own)
-        wanted = local.workspace is not None or request.workspace is not None
+        wanted = local.workspace is not None or request.workspace is not None or request.home is not None
         if own or local.mode == "off" or not wanted:
             bridged = not own and request.tools
             return _bridged_rules(request) if bridged else nothing
-        workspace = choose_workspace(request.workspace, local.workspace, local.workspaces)
+        workspace = workspace_of(request, local.workspace, local.workspaces)
         tools = LocalTools(workspace, local.mode, local.shell_timeout, local.output_bytes, local.environment)
         allowed = ",".join(filter(None, (tools.allowed_tools, MCP_TOOL_CALLS if request.tools else "")))
-        return ToolRules(guarded(tools.decide, local.max_repeat), allowed, tools, str(workspace))
+        guarded = GuardedTools(tools.decide, tools, LiveGuard(local.guard, time.monotonic, prompt_chars(request)))
+        return ToolRules(guarded.decide, allowed, guarded, str(workspace))
 
     return rules
 

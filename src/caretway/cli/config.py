@@ -7,42 +7,57 @@ import json
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from ..config import ADVANCED, GROUPS, SETTINGS, Setting, Settings
-from .flags import add_setting_flags, settings_from
+from .config_file import ACTIONS, act
+from .flags import add_setting_flags, given, settings_from
 from .process import remark, say
 from .terminal import GAP, Style, columns, folded, style_for, terminal_width
 
 NAME: Final = "config"
-SUMMARY: Final = "show the settings and where their values came from"
+SUMMARY: Final = "show or change the settings"
 DESCRIPTION: Final = (
     "Show each setting, its value, and where the value came from: default, file,\n"
     "variable or flag. It takes all flags of `caretway serve`, so you can check a\n"
-    "command line before you use it."
+    "command line before you use it.\n"
+    "  path              where the settings file is\n"
+    "  get NAME          one value\n"
+    "  set NAME VALUE    write it into the file; secrets are asked for\n"
+    "  unset NAME        take it out of the file\n"
+    "  edit              open the file in $EDITOR, then check it"
 )
 EXAMPLES: Final = """\
 examples:
-  caretway config
+  caretway config --changed
+  caretway config set port 8080
   caretway config --wide | grep timeout
   PORT=8080 caretway config --json
   caretway config --markdown > docs/settings.md
 """
 
+Which = Literal["usual", "changed", "all"]
 _LEAST_ROOM: Final = 20
 """A value gets at least this much of a line, even on a narrow terminal."""
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "caretway config [path|get|set|unset|edit] [flags]"
+    parser.add_argument("action", nargs="?", choices=ACTIONS, help=argparse.SUPPRESS)
+    parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="Print all settings as JSON.")
     form.add_argument("--wide", action="store_true", help="Print all settings, one long line each.")
     form.add_argument("--markdown", action="store_true", help="Print the reference of all settings, without values.")
-    parser.add_argument("--all", action="store_true", help="Include the advanced settings that have their defaults.")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--changed", action="store_true", help="Only the settings that do not have their defaults.")
+    which.add_argument("--all", action="store_true", help="Include the advanced settings that have their defaults.")
     add_setting_flags(parser, shown=("config",))
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.action is not None:
+        return act(arguments.action, arguments.words, given(arguments))
     if arguments.markdown:
         say([reference()])
         return 0
@@ -54,13 +69,21 @@ def run(arguments: argparse.Namespace) -> int:
     elif arguments.wide:
         say(as_wide_table(settings, style))
     else:
-        say(as_table(settings, style, terminal_width(80), everything=arguments.all))
+        which: Which = "changed" if arguments.changed else "all" if arguments.all else "usual"
+        say(as_table(settings, style, terminal_width(80), which))
     return 0
 
 
-def as_table(settings: Settings, style: Style, width: int = 80, *, everything: bool = False) -> list[str]:
-    """For a terminal: by section, with values folded to fit. Advanced settings that nobody changed are only counted."""
-    shown = [one for one in SETTINGS if everything or not one.advanced or settings.origin(one.name) != "default"]
+def as_table(settings: Settings, style: Style, width: int = 80, which: Which = "usual") -> list[str]:
+    """For a terminal: by section, with values folded to fit. `usual`: advanced settings that nobody changed are only
+    counted."""
+    shown = [
+        one
+        for one in SETTINGS
+        if which == "all" or (which == "usual" and not one.advanced) or settings.origin(one.name) != "default"
+    ]
+    if not shown:
+        return ["every setting has its default"]
     sources = {one.name: _source(one, settings.origin(one.name)) for one in shown}
     names_end = max(len(one.name) for one in shown)
     values = {one.name: _shown(one, settings) for one in shown}
@@ -76,7 +99,7 @@ def as_table(settings: Settings, style: Style, width: int = 80, *, everything: b
             mark = style.dim if source == "default" else style.careful
             lines.append(f"{one.name.ljust(names_end)}{GAP}{first.ljust(room)}{GAP}{mark(source)}")
             lines += [f"{' ' * names_end}{GAP}{more}".rstrip() for more in rest]
-    if left_out := len(SETTINGS) - len(shown):
+    if which == "usual" and (left_out := len(SETTINGS) - len(shown)):
         lines += ["", f"{left_out} advanced settings have their defaults; --all shows them."]
     return lines
 
@@ -175,7 +198,7 @@ def _markdown_table(members: Iterable[Setting]) -> list[str]:
             " ".join(f"`{name}`" for name in setting.extra_env),
             setting.help,
         )
-        lines.append("| " + " | ".join(cells) + " |")
+        lines.append("| " + " | ".join([cell.replace("|", "\\|") for cell in cells]) + " |")
     return lines
 
 

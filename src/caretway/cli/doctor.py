@@ -1,71 +1,74 @@
-"""`caretway doctor`: checks settings, data directory, backend, account, Cursor's answer and the port (free, a
-gateway's, or another program's), and says what to type next.
+"""`caretway doctor`: checks settings, data directory, disk, ledger, backend, account, Cursor's answer, gateways that
+run, the port (free, a gateway's, or another program's) and clients; says what to type next; `--fix` mends what is safe.
 """
 
 from __future__ import annotations
 
 import argparse
 import errno
-import http.client
 import json
 import os
+import shutil
 import socket
+import sqlite3
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from textwrap import wrap
 from typing import TYPE_CHECKING, Final
 
-from ..config import Settings, hosts, process_cursor_agent_files
+from .. import __version__
+from ..config import Settings, hosts, process_cursor_agent_files, process_environment, process_home
 from ..config.data_dir import Verdict, look
+from ..core.errors import KEYS_PAGE
+from .doctor_clients import check_clients
+from .doctor_gateways import check_gateways, check_history
+from .findings import Finding, as_lines
 from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, settings_from
 from .models import models_for_clients
+from .port_owner import gateway_there, port_owner
 from .process import CommandFailed, log_to_stderr, remark, say
 from .process import run as run_loop
+from .running import dialled, noted_gateways
 from .serve import EACH_ITS_OWN, STANDINGS
 from .status import NO_EXPIRY, WITH_OUR_CREDENTIALS, AccountFacts, account_facts
 from .terminal import Style, style_for, terminal_width
 
 if TYPE_CHECKING:
     from ..core.errors import GatewayError
+    from ..core.turn import BackendStatus
 
 NAME: Final = "doctor"
-LEAST_ROOM: Final = 30
-"""Columns for a finding's words, however narrow the terminal is."""
 SUMMARY: Final = "find out what is wrong"
 DESCRIPTION: Final = (
     "Check everything that `caretway serve` needs: settings, data directory, backend,\n"
-    "account, Cursor's answer and the port. It changes nothing and sends no prompt;\n"
-    "with --live it sends up to three, the cheapest part of `caretway prove`.\n"
+    "account, Cursor's answer, gateways that run, and the configurations of clients.\n"
+    "It sends no prompt, and changes nothing without --fix. With --live it sends up\n"
+    "to three prompts, the cheapest part of `caretway prove`.\n"
     "Exit code: 0 everything works, 1 something does not."
 )
 EXAMPLES: Final = """\
 examples:
   caretway doctor
+  caretway doctor --fix
   caretway doctor --port 8080 --json
   caretway doctor --live
 """
 
-PROBE_TIMEOUT_S: Final = 3.0
+LOW_DISK: Final = 100 * 1024 * 1024
+"""Bytes that should be free for conversations, ledger and logs."""
+FULL_BYTES: Final = 2**20
+"""With less space than this a ledger cannot grow."""
 LIVE_HINTS: Final = {"text": "Find out why: caretway prove"}
 DIALLED_HERE: Final = ("agent", "legacy-chat")
 """Backends whose connections the gateway opens itself; the others are programs with rules of their own."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    name: str
-    ok: bool
-    detail: str
-    hint: str = ""
-    """What to type next."""
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     from ..config import SETTINGS
 
     parser.add_argument("--json", action="store_true", help="Print JSON.")
+    parser.add_argument("--fix", action="store_true", help="Mend what is safe to mend: access to the data directory.")
     parser.add_argument("--live", action="store_true", help="Also ask a model: up to three short runs on your account.")
     listening = tuple(setting for setting in SETTINGS if setting.name in ("host", "port"))
     add_setting_flags(parser, (*listening, *REACHING_CURSOR), shown=("host", "port", *MAIN_FLAGS))
@@ -75,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
     settings, remarks = settings_from(arguments)
     log_to_stderr("error")
     remark(remarks)
-    findings = [*_on_this_machine(settings), *run_loop(_at_cursor(settings)), check_port(settings.host, settings.port)]
+    findings = [*_on_this_machine(settings, fix=arguments.fix), *run_loop(_at_cursor(settings)), *_around(settings)]
     if arguments.live:
         findings += _live(settings)
     lines = (
@@ -91,9 +94,75 @@ def _style() -> Style:
     return style_for(sys.stdout)
 
 
-def _on_this_machine(settings: Settings) -> Iterator[Finding]:
+def _on_this_machine(settings: Settings, *, fix: bool) -> Iterator[Finding]:
+    yield check_installation()
     yield Finding("settings", True, f"read from {settings.config}" if settings.config else "no settings file")
-    yield check_data_dir(settings.data_dir)
+    found = check_data_dir(settings.data_dir)
+    if fix and not found.ok and (mended := mend_data_dir(settings.data_dir)):
+        found = mended
+    yield found
+    yield from check_space(settings.data_dir)
+    yield check_ledger(settings)
+
+
+def check_installation() -> Finding:
+    """Which copy this is, and how it is updated."""
+    import platform
+
+    from ..installation import this_installation, update_command
+
+    here = this_installation()
+    where = here.checkout or here.source or Path(__file__).parents[1]
+    return Finding(
+        "caretway",
+        True,
+        f"{__version__} in {where}, Python {platform.python_version()}; update: {update_command(here)}",
+    )
+
+
+def mend_data_dir(path: Path) -> Finding | None:
+    """Closes it to others; None where that is not what is wrong, or cannot be done."""
+    if look(path) not in (Verdict.OPEN, Verdict.WRITABLE):
+        return None
+    try:
+        path.chmod(0o700)
+    except OSError:
+        return None
+    return Finding("data directory", True, f"{path} was open to other users; it is private now", fixed=True)
+
+
+def check_space(path: Path, low: int = LOW_DISK) -> list[Finding]:
+    """Only said when there is too little."""
+    there = next((place for place in (path, *path.parents) if place.exists()), path)
+    free = shutil.disk_usage(there).free
+    if free >= low:
+        return []
+    told = f"only {free // 1024 // 1024} MB are free in {there}: conversations and usage cannot be kept"
+    return [Finding("disk", False, told, "Free some space, or choose another --data-dir.")]
+
+
+def _around(settings: Settings) -> Iterator[Finding]:
+    """Gateways that run, the port, what has been answered, and clients."""
+    backend = would_use(settings)
+    notes = noted_gateways(settings.data_dir)
+    yield from check_gateways(settings.data_dir, backend)
+    yield check_port(settings.data_dir, settings.host, settings.port)
+    yield check_history(settings.data_dir)
+    secure = {settings.port} if settings.tls_cert else set()
+    ports = {settings.port, *(int(note.url.rpartition(":")[2]) for note in notes)} - secure
+    secure |= {int(note.url.rpartition(":")[2]) for note in notes if note.url.startswith("https")}
+    yield from check_clients(process_home(), process_environment(), ports - secure, secure)
+
+
+def would_use(settings: Settings) -> str:
+    """The backend of `caretway serve` now; empty when it would not start."""
+    from ..backend_factory import choose_backend, passes
+    from ..core.errors import GatewayError
+
+    try:
+        return "" if passes(settings) else choose_backend(settings)
+    except GatewayError:
+        return ""
 
 
 def check_data_dir(path: Path) -> Finding:
@@ -112,10 +181,48 @@ def check_data_dir(path: Path) -> Finding:
     return Finding("data directory", True, str(path) if there == path else f"{path} (not created yet)")
 
 
+def check_ledger(settings: Settings) -> Finding:
+    """Only looks: whether usage can be kept."""
+    from ..ledger.ledger_file import FILE_NAME, LedgerUnusable, read_ledger
+
+    path = settings.data_dir / FILE_NAME
+    if not settings.ledger_max_age:
+        return Finding("ledger", True, "usage is not kept: ledger_max_age is 0")
+    if not path.exists():
+        return Finding("ledger", True, f"{path} (not created yet)")
+    if shutil.disk_usage(path.parent).free < FULL_BYTES:
+        return Finding("ledger", False, f"the disk of {path} is full: usage is not kept", "Free some space.")
+    try:
+        if (ledger := read_ledger(path)) is not None:
+            ledger.close()
+    except (LedgerUnusable, sqlite3.Error) as failure:
+        return Finding("ledger", False, f"{path}: {failure}", f"Move it away: mv {path} {path}.old")
+    if not os.access(path, os.W_OK):
+        return Finding("ledger", False, f"{path} cannot be written: usage is not kept", f"Run: chmod u+w {path}")
+    return Finding("ledger", True, f"{path}, {path.stat().st_size / 2**20:.1f} MiB; see `caretway usage`")
+
+
 def check_agent_files(places: Sequence[Path]) -> Finding:
     """Only says where cursor-agent's files are. Whether it is signed in, only the program knows."""
     there = [str(path) for path in places if path.is_file()]
     return Finding("cursor-agent", True, f"has {', '.join(there)}" if there else "has no files here yet")
+
+
+def check_simulated(asked_for: bool) -> Finding:
+    if asked_for:
+        return Finding("account", True, "nobody is signed in: answers are simulated, as asked for")
+    told = "nobody is signed in: answers are simulated"
+    return Finding("account", False, told, f"Run `caretway login`, or set CURSOR_API_KEY to a key from {KEYS_PAGE}.")
+
+
+def check_agent_sign_in(status: BackendStatus) -> Finding:
+    """cursor-agent was asked itself (`cursor-agent status`)."""
+    if status.signed_in:
+        return Finding("account", True, f"cursor-agent is signed in{f': {status.detail}' if status.detail else ''}")
+    told = f" ({status.detail})" if status.detail else ""
+    return Finding(
+        "account", False, f"nobody is signed in to cursor-agent{told}", "Run `caretway login --backend cli`."
+    )
 
 
 async def _at_cursor(settings: Settings) -> list[Finding]:
@@ -129,14 +236,20 @@ async def _at_cursor(settings: Settings) -> list[Finding]:
     try:
         async with open_backend(settings) as backend:
             findings.append(Finding("backend", True, f"{backend.name} ({STANDINGS[backend.standing]})"))
+            if backend.standing == "simulated":
+                findings.append(check_simulated(settings.backend == "simulator"))
             try:
                 models = each_once(await models_for_clients(backend, settings))
             except GatewayError as failure:
                 findings.append(_failed("Cursor", failure))
             else:
-                findings.append(Finding("Cursor", True, f"answers, with {len(models)} models"))
+                who = "the simulator" if backend.standing == "simulated" else "Cursor"
+                findings.append(Finding(who, True, f"answers, with {len(models)} models"))
             if backend.name == "cli":
-                findings.insert(1, check_agent_files(process_cursor_agent_files()))
+                findings[1:1] = [
+                    check_agent_files(process_cursor_agent_files()),
+                    check_agent_sign_in(await backend.status()),
+                ]
             if backend.name in DIALLED_HERE:
                 findings[1:1] = [check_network(settings), check_identity(settings)]
             if backend.name == "sdk":
@@ -246,7 +359,7 @@ def _failed(name: str, failure: GatewayError) -> Finding:
     return Finding(name, False, failure.message, failure.hint)
 
 
-def check_port(host: str, port: int) -> Finding:
+def check_port(data_dir: Path, host: str, port: int) -> Finding:
     """The port is fine when it is free, or when a gateway answers on it."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -257,34 +370,8 @@ def check_port(host: str, port: int) -> Finding:
     except OSError as failure:
         if failure.errno != errno.EADDRINUSE:
             return Finding("port", False, f"{host} port {port}: {failure.strerror or failure}", "Use another --port.")
-    if version := _gateway_there(host, port):
-        return Finding("port", True, f"a gateway is running on {host} port {port}: {version}")
-    return Finding("port", False, f"{host} port {port} is taken by another program", "Use another --port.")
-
-
-def _gateway_there(host: str, port: int) -> str:
-    connection = http.client.HTTPConnection(host, port, timeout=PROBE_TIMEOUT_S)
-    try:
-        connection.request("HEAD", "/")
-        head = connection.getresponse()
-        return f"caretway, backend {name}" if (name := head.getheader("x-caretway-backend")) else ""
-    except (OSError, http.client.HTTPException):
-        return ""
-    finally:
-        connection.close()
-
-
-def as_lines(findings: list[Finding], style: Style, columns: int | None = None) -> list[str]:
-    """A finding's words are folded to the columns of a terminal; without one they stay in one line."""
-    width = max(len(finding.name) for finding in findings)
-    indent = " " * (width + 8)
-    lines: list[str] = []
-    for finding in findings:
-        mark = style.good("ok  ") if finding.ok else style.bad("FAIL")
-        words = [finding.detail, finding.hint] if finding.hint else [finding.detail]
-        if columns is not None:
-            room = max(columns - len(indent), LEAST_ROOM)
-            words = [line for text in words for line in wrap(text, room, break_on_hyphens=False) or [""]]
-        first, *rest = words
-        lines += [f"{mark}  {finding.name.ljust(width)}  {first}", *(indent + line for line in rest)]
-    return lines
+    name = f"[{host}]" if ":" in host else host
+    if backend := gateway_there(dialled(f"http://{name}:{port}")):
+        return Finding("port", True, f"a gateway is running on {host} port {port}: caretway, backend {backend}")
+    whose = port_owner(data_dir, host, port) or "another program"
+    return Finding("port", False, f"{host} port {port} is taken by {whose}", "Use another --port.")

@@ -28,6 +28,14 @@ _ABOUT_ADVANCED: Final = f"Few people need these. In the TOML file, put them in 
 _ABOUT_WIDTH: Final = 76
 """Descriptions are printed as they are, indented by two."""
 
+_MARGIN: Final = 2
+"""Columns at the right that argparse leaves free, and our texts do not."""
+
+_NOTES_FROM: Final = 8
+"""A line of an example that is indented so far belongs to a note."""
+_BELOW: Final = " " * 6
+"""Before what does not fit beside an example."""
+
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
     def __init__(self, prog: str, **more: Any) -> None:
@@ -35,6 +43,58 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return wrap(" ".join(text.split()), width, break_on_hyphens=False)  # or `read-only` would become two words
+
+    def _format_usage(self, *given: Any) -> str:
+        text = super()._format_usage(*given)
+        width = self._width + _MARGIN
+        return text if len(text.strip()) <= width else f"{_filled(text.strip(), width, '', ' ' * 7)}\n\n"
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return narrowed(text, width + _MARGIN)
+
+
+def narrowed(text: str, width: int) -> str:
+    """A text that is laid out for 80 columns, for a terminal that has fewer: paragraphs are filled anew, and what
+    explains an example goes below it."""
+    lines = text.splitlines()
+    if all(len(line) <= width for line in lines):
+        return text
+    done: list[str] = []
+    prose = ""
+    for line in [*lines, ""]:
+        if line and not line.startswith(" "):
+            prose = f"{prose} {line}".strip()
+            continue
+        if prose:
+            done.append(_filled(prose, width))
+            prose = ""
+        done += _narrow(line, width)
+    return "\n".join(done[: len(done) if text.endswith("\n") else -1])
+
+
+def _narrow(line: str, width: int) -> list[str]:
+    """An indented line: an example or a word, and often a note in a column of its own."""
+    example, gap, note = line.strip().partition("  ")
+    note = note.strip()
+    column = line.rfind(note) if gap else len(line) - len(line.lstrip())
+    if gap and column <= width // 2:
+        return [_filled(note, width, line[:column], " " * column)]
+    if gap and len(line) > width:
+        return [f"  {example}", _filled(note, width, _BELOW)]
+    if column >= _NOTES_FROM:  # it goes on with the note of the line above
+        return [_filled(line.strip(), width, " " * column if column <= width // 2 else _BELOW)]
+    return [_filled(line.strip(), width, line[:column], _BELOW)]
+
+
+def _filled(text: str, width: int, first: str = "", later: str | None = None) -> str:
+    return fill(
+        text,
+        width,
+        initial_indent=first,
+        subsequent_indent=first if later is None else later,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 class _HelpAll(argparse.Action):

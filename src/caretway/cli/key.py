@@ -1,31 +1,210 @@
-"""`caretway key new`: prints a new key of the gateway itself, which clients must then send."""
+"""`caretway key new | list | revoke | rename`: keys of the gateway itself, which clients must then send. Those with a
+name are kept (their digests only); they may expire, have budgets, and be bound to models and a workspace. A key without
+a name is printed and not kept.
+"""
+
+from __future__ import annotations
 
 import argparse
-from typing import Final
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from datetime import date, datetime, timedelta
+from datetime import time as daytime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from ..web.access import new_key
-from .process import say
+from ..config import SETTINGS, Settings
+from ..config.kinds import duration
+from .flags import add_setting_flags, settings_from
+from .process import CommandFailed, log_to_stderr, remark, say
+from .terminal import style_for, terminal_width
+
+if TYPE_CHECKING:
+    from ..budgets.budget import UsageBudget
+    from ..keys.key_file import KeyFile
+
+_NEW_ONLY: Final = ("name", "expires", "budget", "models", "workspace")
 
 NAME: Final = "key"
-SUMMARY: Final = "make a key that clients of the gateway must send"
+SUMMARY: Final = "make, list and revoke keys that clients of the gateway send"
 DESCRIPTION: Final = (
-    "Print a new random key for the gateway itself. It is not a Cursor key, and it is\n"
-    "not stored anywhere: keep it in a file that only you can read, and give it to\n"
-    "the clients that may use the gateway."
+    "Keys for the gateway itself; they are not Cursor keys.\n"
+    "  new --name NAME   make a key and print it once; only its hash is kept\n"
+    "  new               print a key that is kept nowhere, for --api-key-file\n"
+    "  list              the keys with a name, their last use and their totals\n"
+    "  revoke NAME       the key is refused from the next request on\n"
+    "  rename NAME NEW   the same key under another name\n"
+    "A running gateway notices every change. As soon as there is a key with a name,\n"
+    "clients must send one."
 )
 EXAMPLES: Final = """\
 examples:
+  caretway key new --name opencode
+  caretway key new --name ci --expires 30d --budget runs=50/day
+  caretway key new --name anna --models 'claude-*' --budget cents=500/month
   (umask 077; caretway key new > gateway.key)
-  caretway serve --host 0.0.0.0 --api-key-file gateway.key
-  curl -H "authorization: Bearer $(cat gateway.key)" \\
-      http://127.0.0.1:32124/v1/models
 """
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=("new",), help="What to do: new prints a key.")
+    parser.usage = "caretway key new|list|revoke|rename [NAME [NEW]] [flags]"
+    parser.add_argument("action", choices=tuple(_ACTIONS), help="What to do.")
+    parser.add_argument("words", nargs="*", metavar="NAME", help="Only for revoke and rename.")
+    parser.add_argument("--name", help="Whom the new key is for: opencode, ci, anna ...")
+    parser.add_argument("--expires", metavar="WHEN", help="After a time (30d, 12h), or after a day: 2027-01-31.")
+    parser.add_argument(
+        "--budget", metavar="B", action="append", default=[], help="As in runs=50/day; may be given several times."
+    )
+    parser.add_argument("--models", metavar="A,B", help="The models it may use; * stands for any text.")
+    parser.add_argument("--workspace", metavar="DIR", help="The only directory it may work in.")
+    parser.add_argument("--json", action="store_true", help="Print the list as JSON.")
+    wanted = [setting for setting in SETTINGS if setting.name in ("config", "data_dir")]
+    add_setting_flags(parser, wanted, shown=("config", "data_dir"))
 
 
 def run(arguments: argparse.Namespace) -> int:
-    say([new_key()])
+    from ..config.data_dir import close_data_dir
+    from ..keys.key_file import KeyFile
+
+    settings, remarks = settings_from(arguments)
+    remark(remarks)
+    log_to_stderr("warning")
+    expected = {"revoke": 1, "rename": 2}.get(arguments.action, 0)
+    if len(arguments.words) != expected:
+        what = {0: "no further words", 1: "the name of a key", 2: "the name of a key and its new name"}[expected]
+        raise CommandFailed(f"{arguments.action} takes {what}", "see: caretway key --help", 2)
+    given = [flag for flag in _NEW_ONLY if getattr(arguments, flag) not in (None, [])]
+    for flag in given:  # a variable that is not set must not make a key without limits
+        value = getattr(arguments, flag)
+        if not all(map(words, [value] if isinstance(value, str) else value)):
+            raise CommandFailed(f"--{flag} is empty", "leave it out, or say what is meant", 2)
+    if given and arguments.action != "new":
+        raise CommandFailed(f"--{given[0]} is for `caretway key new`", exit_code=2)
+    if given and not arguments.name:
+        raise CommandFailed(f"--{given[0]} is for keys with a name", "add --name NAME", 2)
+    close_data_dir(settings.data_dir, settings.origin("data_dir"))
+    _ACTIONS[arguments.action](arguments, settings, KeyFile(settings.data_dir))
     return 0
+
+
+def _new(arguments: argparse.Namespace, settings: Settings, file: KeyFile) -> None:
+    from ..keys.named_key import added
+    from ..web.access import new_key
+
+    key = new_key()
+    if not arguments.name:
+        say([key])
+        return
+    now = time.time()
+    expires_at = expiry(arguments.expires, now) if arguments.expires else None
+    first = not file.read()
+    models, budgets, workspace = (
+        words(arguments.models or ""),
+        _budgets(arguments.budget),
+        _workspace(arguments.workspace),
+    )
+    file.change(
+        lambda keys: added(
+            keys,
+            key,
+            arguments.name,
+            now,
+            expires_at=expires_at,
+            models=models,
+            budgets=tuple(map(str, budgets)),
+            workspace=workspace,
+        )
+    )
+    say([key])
+    remark([f"this is the key of {arguments.name}; it is shown only once"])
+    if first and not settings.gateway_key and not settings.api_key_file:
+        remark(["from now on the gateway asks every client for a key"])
+
+
+def _list(arguments: argparse.Namespace, settings: Settings, file: KeyFile) -> None:
+    from ..budgets.spent_file import FILE
+    from .key_list import as_json, as_table, read_rows
+
+    now = time.time()
+    rows = read_rows(file.read(), settings.data_dir / FILE, now)
+    if arguments.json:
+        say([json.dumps(as_json(rows), indent=2)])
+    elif rows:
+        say(as_table(rows, now, style_for(sys.stdout), terminal_width()))
+    else:
+        remark(["there is no key with a name; make one with `caretway key new --name NAME`"])
+
+
+def _revoke(arguments: argparse.Namespace, settings: Settings, file: KeyFile) -> None:
+    from ..keys.named_key import revoked
+
+    (name,) = arguments.words
+    left = file.change(lambda keys: revoked(keys, name))
+    remark([f"the key {name} is revoked"])
+    if not left and not settings.gateway_key and not settings.api_key_file:
+        remark(
+            [
+                "it was the last one: a running gateway lets nobody in until there is a new one;",
+                "started again, it asks for none (on this machine only)",
+            ]
+        )
+
+
+def _rename(arguments: argparse.Namespace, settings: Settings, file: KeyFile) -> None:
+    from ..keys.named_key import renamed
+
+    old, new = arguments.words
+    file.change(lambda keys: renamed(keys, old, new))
+    remark([f"the key {old} is now called {new}"])
+
+
+_ACTIONS: Final[dict[str, Callable[[argparse.Namespace, Settings, KeyFile], None]]] = {
+    "new": _new,
+    "list": _list,
+    "revoke": _revoke,
+    "rename": _rename,
+}
+
+
+def words(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+
+
+def _budgets(texts: Sequence[str]) -> tuple[UsageBudget, ...]:
+    from ..budgets.budget import BudgetScope, parse_budgets
+
+    try:
+        found = parse_budgets([word for text in texts for word in words(text)], BudgetScope.KEY)
+    except ValueError as problem:
+        raise CommandFailed(str(problem), exit_code=2) from None
+    if any(budget.scope is BudgetScope.EVERYBODY for budget in found):
+        raise CommandFailed("a budget for everybody is a setting: --budgets, CARETWAY_BUDGETS", exit_code=2)
+    return found
+
+
+def _workspace(text: str | None) -> str:
+    if not text:
+        return ""
+    path = Path(text).expanduser().resolve()
+    if not path.is_dir():
+        raise CommandFailed(f"{path} is not an existing directory", exit_code=2)
+    return str(path)
+
+
+def expiry(text: str, now: float) -> float:
+    """Unix seconds; a day counts to its end."""
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        try:
+            after = duration().read(text)
+        except ValueError:
+            raise CommandFailed(f'"{text}" is no time', "use 30d, 12h or a day as in 2027-01-31", 2) from None
+        assert isinstance(after, float)
+        return now + after
+    ends = datetime.combine(day + timedelta(days=1), daytime()).timestamp()
+    if ends <= now:
+        raise CommandFailed(f"{text} is in the past", exit_code=2)
+    return ends

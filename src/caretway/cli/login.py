@@ -20,6 +20,7 @@ from ..core.errors import KEYS_PAGE
 from .flags import REACHING_CURSOR, add_setting_flags, settings_from
 from .process import CommandFailed, log_to_stderr, remark, say
 from .process import run as run_loop
+from .running import noted_gateways
 
 if TYPE_CHECKING:
     from ..auth.account import Account
@@ -82,6 +83,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise _needs_a_key(offered)
     account = run_loop(_sign_in(settings, offered, browser=not arguments.no_browser and has_desktop()))
     say(signed_in(account, settings, time.time()))
+    again = "stop it and start it again"
+    simulating = [note for note in noted_gateways(settings.data_dir) if note.backend == "simulator"]
+    remark(f"the gateway at {note.url} still simulates: {again} (process {note.pid})" for note in simulating)
     return 0
 
 

@@ -1,5 +1,5 @@
-"""The entry point: picks the command, and turns failures into one line and an exit code (2 a wrong setting, 1 others,
-130 Ctrl-C, 0 when the reader of a pipe is gone).
+"""The entry point: picks the command, and turns failures into one line and an exit code (2 a wrong setting or a wrong
+command line, 1 others, 130 Ctrl-C, 0 when the reader of a pipe is gone).
 """
 
 import argparse
@@ -11,26 +11,64 @@ from typing import Final
 from .. import __version__
 from ..config import ConfigError
 from ..core.errors import GatewayError
-from . import config, doctor, key, login, logout, mcp, models, prove, serve, simulate, status
+from . import (
+    ask,
+    completion,
+    config,
+    doctor,
+    env,
+    help_command,
+    key,
+    launch,
+    login,
+    logout,
+    mcp,
+    models,
+    prove,
+    serve,
+    setup,
+    simulate,
+    status,
+    usage,
+)
 from .flags import HelpFormatter
+from .parsing import PROGRAM, CommandParser, flags_of, unknown
 from .process import INTERRUPTED, CommandFailed, remark
 
-_COMMANDS: Final = (serve, login, logout, status, models, mcp, doctor, prove, key, config, simulate)
+_COMMANDS: Final = (
+    serve,
+    launch,
+    setup,
+    env,
+    ask,
+    login,
+    logout,
+    status,
+    usage,
+    models,
+    mcp,
+    doctor,
+    prove,
+    key,
+    config,
+    simulate,
+    completion,
+    help_command,
+)
 
 _DESCRIPTION: Final = "Cursor models in the tools you already use: a local OpenAI and Anthropic API\ngateway."
 _EXAMPLES: Final = """\
 examples:
   caretway serve                        start it on http://127.0.0.1:32124
+  caretway ask "..."                    ask a model, here in the terminal
   caretway login                        use your own Cursor subscription
-  CURSOR_API_KEY=... caretway serve     the same with an API key
-  caretway serve --backend simulator    try it without an account
-  caretway COMMAND --help               how to use one command
+  caretway help COMMAND                 how to use one command
 """
 
 
-def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(
-        prog="caretway",
+def parser() -> CommandParser:
+    top = CommandParser(
+        prog=PROGRAM,
         description=_DESCRIPTION,
         epilog=_EXAMPLES,
         formatter_class=HelpFormatter,
@@ -40,7 +78,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("-h", "--help", action="help", help="Show this help and exit.")
     top.add_argument(
-        "--version", action="version", version=f"caretway {__version__}", help="Print the version and exit."
+        "-V", "--version", action="version", version=f"caretway {__version__}", help="Print the version and exit."
     )
     commands = top.add_subparsers(title="commands", metavar="COMMAND")
     for command in _COMMANDS:
@@ -50,20 +88,34 @@ def parser() -> argparse.ArgumentParser:
             description=command.DESCRIPTION,
             epilog=command.EXAMPLES,
             formatter_class=HelpFormatter,
-            usage=f"caretway {command.NAME} [flags]",
+            usage=getattr(command, "USAGE", f"caretway {command.NAME} [flags]"),
             allow_abbrev=False,
             add_help=False,
+            prog=f"{PROGRAM} {command.NAME}",
         )
         own.add_argument("-h", "--help", action="help", help="Show this help and exit.")
         command.add_flags(own)
-        own.set_defaults(run=command.run)
+        own.set_defaults(run=command.run, parser=own)
     return top
+
+
+def apart(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """What is ours, and what stands after `--`, for the program that `launch` starts."""
+    if words[:1] != [launch.NAME] or "--" not in words:
+        return words, ()
+    cut = words.index("--")
+    return words[:cut], words[cut + 1 :]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     top = parser()
-    arguments = top.parse_args(argv)
-    if "run" not in arguments:
+    typed, rest = apart(sys.argv[1:] if argv is None else argv)
+    if typed[:1] and typed[0].startswith("-") and typed[0] not in flags_of(top):
+        top.exit_with(unknown(top, typed[:1]))
+    arguments, left = top.parse_known_args(typed, argparse.Namespace(tree=top, parser=top, run=None, rest=rest))
+    if left:
+        arguments.parser.exit_with(unknown(arguments.parser, left))
+    if arguments.run is None:
         top.print_help()
         return 0
     try:

@@ -1,5 +1,5 @@
-"""`caretway mcp list | tools | call SERVER TOOL JSON`: the MCP servers as the gateway would use them, why one cannot be
-reached, one call from the command line.
+"""`caretway mcp list | tools | call SERVER TOOL JSON | serve`: the MCP servers as the gateway would use them, why one
+cannot be reached, one call from the command line; and the gateway as an MCP server of its own (`mcp_serve`).
 """
 
 from __future__ import annotations
@@ -12,22 +12,23 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ..config import MCP, SETTINGS, Settings
-from .flags import add_setting_flags, settings_from
+from .flags import REACHING_CURSOR, add_setting_flags, given, settings_from
 from .process import CommandFailed, log_to_stderr, remark, say
 from .process import run as run_loop
-from .terminal import Style, columns, style_for
+from .terminal import Style, columns, style_for, terminal_width, wrapped
 
 if TYPE_CHECKING:
     from ..core.request import ToolResult
     from ..mcp_bridge.bridge import McpBridge
 
 NAME: Final = "mcp"
-SUMMARY: Final = "list MCP servers and their tools, or call one"
+SUMMARY: Final = "list MCP servers and their tools, call one, or be one"
 DESCRIPTION: Final = (
     "Connect to the MCP servers that `caretway serve` would use.\n"
     "  list                    every server, and why it cannot be reached\n"
     "  tools                   every tool, under the name that models see\n"
     "  call SERVER TOOL JSON   run one tool and print its result\n"
+    "  serve                   be an MCP server on stdio: ask, models, usage\n"
     "Exit code: 0 success; 1 a server cannot be reached (list) or a call failed;\n"
     "2 a setting is wrong."
 )
@@ -36,16 +37,18 @@ examples:
   caretway mcp list --mcp-config .mcp.json
   caretway mcp tools --mcp-import claude,cursor --json
   caretway mcp call time get_current_time '{"timezone": "UTC"}'
+  caretway mcp serve
 """
 _NOBODY: Final = "there are no MCP servers; name them in [mcp.servers.NAME], with --mcp-config or with --mcp-import"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "caretway mcp list|tools|call [SERVER TOOL JSON] [flags]"
-    parser.add_argument("action", choices=("list", "tools", "call"), help="What to do.")
+    parser.usage = "caretway mcp list|tools|call|serve [SERVER TOOL JSON] [flags]"
+    parser.add_argument("action", choices=("list", "tools", "call", "serve"), help="What to do.")
     parser.add_argument("words", nargs="*", metavar="SERVER TOOL JSON", help="Only for call.")
     parser.add_argument("--json", action="store_true", help="Print JSON.")
-    wanted = [setting for setting in SETTINGS if setting.group == MCP or setting.name in ("config", "workspace")]
+    reaching = {setting.name for setting in REACHING_CURSOR} | {"config", "workspace"}
+    wanted = [setting for setting in SETTINGS if setting.group == MCP or setting.name in reaching]
     add_setting_flags(parser, wanted, shown=("mcp_config", "mcp_import", "config", "workspace"))
 
 
@@ -60,6 +63,11 @@ def run(arguments: argparse.Namespace) -> int:
         result = run_loop(_call(settings, words[0], words[1], words[2] if len(words) == 3 else "{}"))
         say([as_json(result) if arguments.json else as_text(result)])
         return 1 if result.is_error else 0
+    if arguments.action == "serve" and not words:
+        from .mcp_serve import serve
+
+        run_loop(serve(settings, given(arguments)))
+        return 0
     if words:
         raise CommandFailed(f"{arguments.action} takes no further words", exit_code=2)
     listed = run_loop(_look(settings))
@@ -67,7 +75,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         say([json.dumps(listed, indent=2, ensure_ascii=False)])
     else:
-        say(servers_table(listed, style) if arguments.action == "list" else tools_table(listed, style))
+        width = terminal_width() if sys.stdout.isatty() else 0
+        say(servers_table(listed, style, width) if arguments.action == "list" else tools_table(listed, style))
     return 0 if arguments.action == "tools" or all(one["state"] == "connected" for one in listed["servers"]) else 1
 
 
@@ -111,12 +120,19 @@ async def _call(settings: Settings, server: str, tool: str, given: str) -> ToolR
         return await bridge.servers[server].call(tool, given, "cli")
 
 
-def servers_table(listed: Mapping[str, Any], style: Style) -> list[str]:
+def servers_table(listed: Mapping[str, Any], style: Style, width: int = 0) -> list[str]:
+    """`width`: of a terminal. What does not fit beside a server stands below the table."""
     rows = [
         (one["name"], one["state"], str(one["tools"]), one["place"], one["detail"] or f"({one['origin']})")
         for one in listed["servers"]
     ]
-    return columns(("server", "state", "tools", "place", "detail"), rows, style)
+    header = ("server", "state", "tools", "place", "detail")
+    if not width or max(map(len, columns(header, rows, Style()))) <= width:
+        return columns(header, rows, style)
+    lines = columns(header[:3], [row[:3] for row in rows], style)
+    for name, _, _, *texts in rows:
+        lines += ["", name, *(f"  {line}" for text in texts for line in wrapped(text, width - 2))]
+    return lines
 
 
 def tools_table(listed: Mapping[str, Any], style: Style) -> list[str]:

@@ -12,7 +12,7 @@ from ..config import Settings
 from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, settings_from
 from .process import log_to_stderr, remark, say
 from .process import run as run_loop
-from .terminal import Style, columns, style_for
+from .terminal import Style, columns, style_for, terminal_width
 
 if TYPE_CHECKING:
     from ..core.turn import Backend, ModelInfo
@@ -38,7 +38,11 @@ def run(arguments: argparse.Namespace) -> int:
     remark(remarks)
     log_to_stderr("warning")
     models = run_loop(_ask(settings))
-    say([as_json(models)] if arguments.json else as_table(models, style_for(sys.stdout)))
+    say(
+        [as_json(models)]
+        if arguments.json
+        else as_table(models, style_for(sys.stdout), terminal_width() if sys.stdout.isatty() else None)
+    )
     return 0
 
 
@@ -80,7 +84,8 @@ def as_json(models: Sequence[ModelInfo]) -> str:
     return json.dumps(listed, indent=2, ensure_ascii=False)
 
 
-def as_table(models: Sequence[ModelInfo], style: Style) -> list[str]:
+def as_table(models: Sequence[ModelInfo], style: Style, width: int | None = None) -> list[str]:
+    """`width`: of a terminal, where columns that do not fit are left out, the last ones first."""
     if not models:
         return ["no models"]
     rows = [
@@ -93,4 +98,14 @@ def as_table(models: Sequence[ModelInfo], style: Style) -> list[str]:
         )
         for model in models
     ]
-    return columns(("id", "name", "reasoning", "parameters", "aliases"), rows, style)
+    header = ("id", "name", "reasoning", "parameters", "aliases")
+    if width is None:
+        return columns(header, rows, style)
+    for kept in (5, 4, 3, 2):
+        if max(map(len, columns(header[:kept], [row[:kept] for row in rows], Style()))) <= width:
+            break
+    else:
+        kept = 1
+    lines = columns(header[:kept], [row[:kept] for row in rows], style)
+    hidden = [name for index, name in enumerate(header) if index >= kept and any(row[index] for row in rows)]
+    return [*lines, *([style.dim(f"not shown: {', '.join(hidden)}; --json has all")] if hidden else [])]

@@ -16,16 +16,17 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from ..observe.redact import RedactingFormatter, Redactor
+from ..observe.redact import Redactor
+from .terminal import style_for, terminal_width
 
 if TYPE_CHECKING:
     import asyncio
 
 Result = TypeVar("Result")
 
-_LOG_FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 GC_THRESHOLDS: Final = (10_000, 20, 20)
 """Python's defaults are 700, 10, 10: a collection for every request, and a full one every hundred."""
 INTERRUPTED: Final = 128 + signal.SIGINT
@@ -126,10 +127,17 @@ def exit_code(stopped_by: signal.Signals | None) -> int:
     return INTERRUPTED if stopped_by is signal.SIGINT else 0
 
 
-def log_to_stderr(level: str, secrets: Iterable[str] = ()) -> None:
+def log_to_stderr(level: str, secrets: Iterable[str] = (), form: str = "text") -> None:
     """Every line is redacted, also those of libraries, which put headers into their messages."""
+    from .log_lines import JsonFormatter, LineFormatter, NotTwice
+
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(RedactingFormatter(_LOG_FORMAT, Redactor(secrets)))
+    width = terminal_width() if sys.stderr.isatty() else 0
+    redactor = Redactor(secrets)
+    handler.setFormatter(
+        JsonFormatter(redactor) if form == "json" else LineFormatter(redactor, style_for(sys.stderr), width)
+    )
+    handler.addFilter(NotTwice())
     logging.basicConfig(level=level.upper(), handlers=[handler])
     # What no line of ours shows is not looked up for every line: the caller, the thread, the process.
     logging._srcfile = None
@@ -146,17 +154,23 @@ def say(lines: Iterable[str]) -> None:
 
 
 def remark(lines: Iterable[str]) -> None:
+    """One line each; on a terminal they are folded between words."""
+    width = terminal_width() if sys.stderr.isatty() else 0
     for line in lines:
-        print(f"caretway: {line}", file=sys.stderr, flush=True)
+        told = f"caretway: {line}"
+        if 0 < width < len(told):
+            told = fill(told, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        print(told, file=sys.stderr, flush=True)
 
 
-def listening_failed(failure: OSError, host: str, port: int, command: str) -> CommandFailed:
-    """Why the gateway could not listen there, and what to type instead."""
+def listening_failed(failure: OSError, host: str, port: int, command: str, owner: str = "") -> CommandFailed:
+    """Why the gateway could not listen there, and what to type instead. `owner`: who has the port, if known."""
     if failure.filename is not None:
         return CommandFailed(f"cannot use {failure.filename}: {failure.strerror}")
     if failure.errno == errno.EADDRINUSE:
         other = port + 1 if port < 65535 else 0
-        return CommandFailed(f"port {port} on {host} is already in use", f"try: {command} --port {other}")
+        whose = f" by {owner}" if owner else ""
+        return CommandFailed(f"port {port} on {host} is already in use{whose}", f"try: {command} --port {other}")
     if failure.errno in (errno.EACCES, errno.EPERM):
         return CommandFailed(f"no permission to listen on {host} port {port}", f"try: {command} --port 0")
     if failure.errno == errno.EADDRNOTAVAIL or isinstance(failure, socket.gaierror):

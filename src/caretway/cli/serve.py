@@ -5,19 +5,24 @@ answers; never a key), which does not wait for Cursor; what is said while it sto
 from __future__ import annotations
 
 import argparse
-import json
+import shutil
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from errno import EADDRINUSE
+from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Final, Protocol
 
 from .. import __version__
 from ..config import Settings
+from ..keys.key_file import KeyFile
 from ..web.access import reachable_from_outside
 from .flags import add_setting_flags, settings_from
 from .models import models_for_clients
+from .parsing import PROGRAM
 from .process import Haste, exit_code, listening_failed, log_to_stderr, remark, say, settle_memory, stop_signal
 from .process import run as run_loop
 from .terminal import Style, fitted, pairs, style_for, terminal_width
@@ -74,6 +79,8 @@ EACH_ITS_OWN: Final = "every client brings its own Cursor API key"
 NO_KEY: Final = "any-text"
 _LABELS: Final = 9
 """Width of the banner's first column; it is printed in two parts."""
+_LEAST_ROOM: Final = 30
+"""Columns for a value, however narrow the terminal is."""
 _PATIENCE: Final = 5.0
 """Seconds that the banner waits for account and models. The gateway already serves meanwhile."""
 _SLOW_END_S: Final = 1.0
@@ -112,22 +119,24 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     settings, remarks = settings_from(arguments)
     remark(remarks)
-    from ..app import Gateway
     from ..known_secrets import secrets_in
     from ..web.descriptors import raise_soft_limit
     from .hiding import hide_from_children
+    from .port_owner import port_owner
+    from .running import announced_gateway
 
-    log_to_stderr(settings.log_level, secrets_in(settings))
+    log_to_stderr(settings.log_level, secrets_in(settings), settings.log_format)
     raise_soft_limit(settings.max_connections)
     if settings.local_tools == "all":
         hide_from_children()
 
     try:
-        return run_loop(serve(settings, Gateway, style_for(sys.stdout)))
+        return run_loop(serve(settings, announced_gateway, style_for(sys.stdout)))
     except OSError as failure:
         if isinstance(failure, BrokenPipeError):
             raise
-        raise listening_failed(failure, settings.host, settings.port, "caretway serve") from failure
+        owner = port_owner(settings.data_dir, settings.host, settings.port) if failure.errno == EADDRINUSE else ""
+        raise listening_failed(failure, settings.host, settings.port, "caretway serve", owner) from failure
 
 
 async def serve(
@@ -145,7 +154,11 @@ async def serve(
     try:
         async with gateway(settings) as served:
             settle_memory()
-            say(opening(settings, served.base_url, served.backend.name, served.backend.standing, style))
+            say(
+                opening(
+                    settings, served.base_url, served.backend.name, served.backend.standing, style, terminal_width(80)
+                )
+            )
             # Beside serving: an unreachable Cursor must delay neither requests nor Ctrl-C.
             rest = spawn(_say_rest(settings, served, style), "banner")
             try:
@@ -178,7 +191,7 @@ async def _say_rest(settings: Settings, served: Served, style: Style) -> None:
     account = (
         SignInState(brought=True) if settings.auth_mode == "passthrough" else await _asked(settings, served.backend)
     )
-    say(instructions(served.base_url, account, style, terminal_width(), client_key(settings)))
+    say(instructions(served.base_url, account, style, terminal_width(80), client_key(settings)))
 
 
 async def _asked(settings: Settings, backend: Backend) -> SignInState:
@@ -191,13 +204,14 @@ async def _asked(settings: Settings, backend: Backend) -> SignInState:
     try:
         async with asyncio.timeout(_PATIENCE):
             status = await backend.status()
-            facts = SignInState(status.signed_in, status.detail)
+            if backend.standing != "simulated":  # nobody is signed in to a simulator
+                facts = SignInState(status.signed_in, status.detail)
             models = each_once(await models_for_clients(backend, settings))
-            return SignInState(status.signed_in, status.detail, tuple(model.id for model in models))
+            return replace(facts, models=tuple(model.id for model in models))
     except GatewayError as failure:
-        return SignInState(facts.signed_in, facts.detail, trouble=str(failure))
+        return replace(facts, trouble=str(failure))
     except TimeoutError:
-        return SignInState(facts.signed_in, facts.detail, trouble="no answer yet")
+        return replace(facts, trouble="no answer yet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,25 +226,25 @@ class SignInState:
     """Passthrough mode: every client sends its own key, so there is no account to show."""
 
 
-def opening(settings: Settings, base_url: str, backend: str, standing: str, style: Style) -> list[str]:
+def opening(settings: Settings, base_url: str, backend: str, standing: str, style: Style, width: int = 80) -> list[str]:
     """The first part of the banner: what is known as soon as the socket is open."""
     described = f"{backend} ({STANDINGS[standing]})"
     shown = style.good(described) if standing == "official" else style.careful(described)
     lines = [style.bold(f"Caretway {__version__}")]
     lines += pairs([("address", style.bold(base_url)), ("backend", shown)], style, width=_LABELS)
     if standing == "simulated":
-        lines += ["", *style.loud(_simulated(settings)), ""]
-    if settings.gateway_key or settings.api_key_file:
+        lines += ["", *style.loud([line for text in _simulated(settings) for line in _at_most(text, width - 4)]), ""]
+    if asks_for_a_key(settings):
         lines += pairs([("key", "clients must send it")], style, width=_LABELS)
     if reachable_from_outside(settings.host):
         clear = "" if settings.tls_cert else ", in the clear: set --tls-cert and --tls-key"
         what = "this gateway" if settings.auth_mode == "passthrough" else "your Cursor account"
         warning = f"anyone with the key can use {what} from other machines{clear}"
-        lines += pairs([("warning", style.bad(warning))], style, width=_LABELS)
+        lines += _folded("warning", warning, width, style, style.bad)
     if settings.trace is not None:
         what = "WITH prompts and answers" if settings.trace_content else "without prompts, answers, keys and tokens"
         note = f"wire traffic is recorded in {settings.trace}, {what}"
-        lines += pairs([("trace", style.careful(note))], style, width=_LABELS)
+        lines += _folded("trace", note, width, style, style.careful)
     return lines
 
 
@@ -239,38 +253,63 @@ def _simulated(settings: Settings) -> Sequence[str]:
     return (
         "SIMULATED ANSWERS: nothing here comes from Cursor or from any model.",
         f"{why} For real answers, use your own subscription:",
-        "    caretway login, then start again; or CURSOR_API_KEY=your-key caretway serve",
+        "    caretway login        then start again",
     )
 
 
 def instructions(base_url: str, account: SignInState, style: Style, width: int, key: str = NO_KEY) -> list[str]:
     """The second part: who is signed in, which models there are, how to point a client here."""
-    rows: list[tuple[str, str]] = []
+    lines: list[str] = []
     if account.brought:
-        rows.append(("account", f"{EACH_ITS_OWN}; nobody signs in here"))
-        rows.append(("models", f"those of each account: GET {base_url}/v1/models with its key"))
+        told = f"those of each account: GET {base_url}/v1/models with its key"
+        lines += _folded("account", f"{EACH_ITS_OWN}; nobody signs in here", width, style)
+        lines += _folded("models", told, width, style)
     if account.signed_in is not None:
         word = "yes" if account.signed_in else "no"
         state = f"{word}: {account.detail}" if account.detail else word
-        rows.append(("signed in", state if account.signed_in else style.bad(state)))
+        lines += _folded("signed in", state, width, style, str if account.signed_in else style.bad)
     if account.trouble:
-        rows.append(("models", style.careful(account.trouble)))
+        lines += _folded("models", account.trouble, width, style, style.careful)
     elif account.models:
-        rows.append(("models", fitted(account.models, max(20, width - _LABELS - 4))))
-    rows.append(("client", f"OPENAI_BASE_URL={base_url}/v1 OPENAI_API_KEY={key}"))
-    rows.append(("try", _curl(base_url, account.models[0] if account.models else "auto", key)))
-    return pairs(rows, style, width=_LABELS)
+        lines += _folded("models", fitted(account.models, max(_LEAST_ROOM, width - _LABELS - 4)), width, style)
+    rows = [
+        ("OpenAI", f"OPENAI_BASE_URL={base_url}/v1"),
+        ("", f"OPENAI_API_KEY={key}"),
+        ("Anthropic", f"ANTHROPIC_BASE_URL={base_url}"),
+        ("", f"ANTHROPIC_AUTH_TOKEN={key}"),
+        ("or", "caretway launch       (sets a client up)"),
+        ("try", 'caretway ask "Hello!"'),
+    ]
+    lines += pairs(rows, style, width=_LABELS)
+    if command := not_on_path():
+        lines += _folded("command", f"caretway is not on your PATH: it is {command}", width, style)
+    return lines
+
+
+def _at_most(text: str, room: int) -> list[str]:
+    return [text] if len(text) <= room else wrap(text, max(_LEAST_ROOM, room), break_on_hyphens=False)
+
+
+def _folded(label: str, value: str, width: int, style: Style, mark: Callable[[str], str] = str) -> list[str]:
+    """A row whose value is folded to the width."""
+    first, *rest = wrap(value, max(_LEAST_ROOM, width - _LABELS - 4), break_on_hyphens=False) or [""]
+    return pairs([(label, mark(first)), *(("", mark(line)) for line in rest)], style, width=_LABELS)
+
+
+def not_on_path() -> str:
+    """How this command was started, if `caretway` alone would not be found."""
+    if shutil.which(PROGRAM):
+        return ""
+    beside = Path(sys.executable).with_name(PROGRAM)
+    return str(beside) if beside.exists() else f"{sys.executable} -m {PROGRAM}"
 
 
 def client_key(settings: Settings) -> str:
     """A description of the API key that a client must send, never the key itself."""
     if settings.auth_mode == "passthrough":
         return "your-cursor-api-key"
-    return "the-gateway-key" if settings.gateway_key or settings.api_key_file else NO_KEY
+    return "the-gateway-key" if asks_for_a_key(settings) else NO_KEY
 
 
-def _curl(base_url: str, model: str, key: str) -> str:
-    body = {"model": model, "stream": True, "messages": [{"role": "user", "content": "Hello!"}]}
-    compact = json.dumps(body, separators=(",", ":"))
-    shown = "" if key == NO_KEY else f" -H 'authorization: Bearer {key}'"
-    return f"curl -N {base_url}/v1/chat/completions -H 'content-type: application/json'{shown} -d '{compact}'"
+def asks_for_a_key(settings: Settings) -> bool:
+    return bool(settings.gateway_key or settings.api_key_file or KeyFile(settings.data_dir).read())

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from .parsing import one_of
 from .process import CommandFailed, exit_code, listening_failed, log_to_stderr, remark, say, stop_signal
 from .process import run as run_loop
 from .terminal import Style, pairs, style_for
@@ -37,6 +38,8 @@ examples:
                                         reached through a proxy only
   caretway simulate --like mine.json    as a receipt of `caretway prove` says
 """
+
+_PROXY_FAULTS: Final = ("silent", "closes", "closes_later", "garbage", "forbids", "negotiate")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -77,9 +80,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--proxy-fault",
-        choices=("silent", "closes", "closes_later", "garbage", "forbids", "negotiate"),
+        choices=_PROXY_FAULTS,
+        metavar="FAULT",
         default="",
-        help="What the proxy does instead of its work.",
+        help=f"What the proxy does instead of its work: {one_of(_PROXY_FAULTS)}.",
     )
     parser.add_argument("--tls", action="store_true", help="Serve HTTPS with a temporary certificate authority.")
 

@@ -8,14 +8,16 @@ import argparse
 import json
 import sys
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from math import inf, isfinite
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..config import Settings, hosts
+from .doctor_gateways import check_gateways
 from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, settings_from
 from .process import log_to_stderr, remark, say
 from .process import run as run_loop
+from .quota import ask_quota, quota_rows
 from .serve import EACH_ITS_OWN, STANDINGS
 from .terminal import Style, pairs, style_for
 
@@ -32,6 +34,7 @@ DESCRIPTION: Final = (
 )
 WITH_OUR_CREDENTIALS: Final = ("agent", "sdk")
 """Backends that use the credentials in the settings or from `caretway login`."""
+SIMULATED: Final = "answers are simulated; for real ones run `caretway login`"
 NO_EXPIRY: Final = "no expiry known"
 _REPLACE_IT: Final = "put a new one there, or take it out and run `caretway login`"
 EXAMPLES: Final = """\
@@ -60,6 +63,10 @@ class Report:
     """Why it is not renewed before that, and what to type. None: it is."""
     passthrough: bool = False
     """Every client sends its own Cursor API key."""
+    gateways: list[dict[str, Any]] = field(default_factory=list)
+    """Those that run, as `doctor` judges them."""
+    quota: dict[str, Any] | None = None
+    """As `/caretway/v1/account` has it; None when nobody is signed in."""
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -72,7 +79,11 @@ def run(arguments: argparse.Namespace) -> int:
     remark(remarks)
     log_to_stderr("warning")
     report = run_loop(_ask(settings))
+    running = check_gateways(settings.data_dir, report.backend)
+    report = replace(report, gateways=[asdict(one) for one in running])
     say([json.dumps(asdict(report), indent=2)] if arguments.json else as_lines(report, style_for(sys.stdout)))
+    if not arguments.json:
+        remark(f"gateway: {one.detail}. {one.hint}" for one in running if not one.ok)
     return 0 if report.signed_in or report.passthrough else 1
 
 
@@ -84,7 +95,16 @@ async def _ask(settings: Settings) -> Report:
             return Report(backend.name, backend.standing, False, EACH_ITS_OWN, hosts(settings).api, passthrough=True)
     async with open_backend(settings) as backend:
         status = await backend.status()
-        report = Report(backend.name, backend.standing, status.signed_in, status.detail, None)
+        simulated = backend.standing == "simulated"  # it takes any credentials, so nobody is signed in
+        quota = await ask_quota(backend) if status.signed_in and not simulated else None
+        report = Report(
+            backend.name,
+            backend.standing,
+            status.signed_in and not simulated,
+            SIMULATED if simulated else status.detail,
+            None,
+            quota=quota,
+        )
         if backend.name not in WITH_OUR_CREDENTIALS:
             return report
         facts = account_facts(settings, backend.name)
@@ -167,4 +187,6 @@ def as_lines(report: Report, style: Style) -> list[str]:
         ("url", report.url),
     )
     rows += [(label, value) for label, value in more if value]
+    if report.quota is not None:
+        rows += quota_rows(report.quota)
     return pairs(rows, style, indent="")

@@ -4,15 +4,18 @@
 Text in, text out; only `style_for` looks at a stream. Frames are plain ASCII, so any console can show them.
 """
 
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Final, TextIO
 
 from ..config import wants_colour
 
 GAP: Final = "  "
 _SEPARATORS: Final = " ,/:"
+_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,17 @@ def folded(text: str, room: int) -> list[str]:
         lines.append(text[:cut])
         text = text[cut:]
     return [*lines, text]
+
+
+def wrapped(text: str, room: int) -> list[str]:
+    """The same between words; only a word that is longer than `room` is cut."""
+    lines = wrap(text, room, break_long_words=False, break_on_hyphens=False) or [""]
+    return [part for line in lines for part in folded(line, room)]
+
+
+def printable(text: str) -> str:
+    """Text of others for a terminal: control characters, which could do anything there, are left out."""
+    return _CONTROLS.sub("", text)
 
 
 def terminal_width(unknown: int = 100) -> int:

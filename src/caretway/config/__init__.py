@@ -6,11 +6,13 @@ Flags, variable names, TOML keys, `caretway config` and docs/settings.md all com
 from .choices import CURSOR, GROUPS, MCP
 from .hosts import Hosts, hosts
 from .loading import (
+    editor_command,
     has_desktop,
     importable_sign_ins,
     load,
     load_from_process,
     process_environment,
+    settings_file,
     unknown_variables,
     wants_colour,
 )
@@ -30,6 +32,7 @@ __all__ = [
     "Settings",
     "cursor_sign_in_files",
     "data_directory",
+    "editor_command",
     "has_desktop",
     "hosts",
     "importable_sign_ins",
@@ -38,6 +41,7 @@ __all__ = [
     "process_cursor_agent_files",
     "process_environment",
     "process_home",
+    "settings_file",
     "unknown_variables",
     "user_config_file",
     "wants_colour",

@@ -239,11 +239,36 @@ def _pairs(given: object) -> Mapping[str, str]:
     return MappingProxyType(dict(pairs))
 
 
+MAX_CHAIN: Final = 4
+
+
+def _chain(given: object) -> str:
+    """A list becomes one text, which is read everywhere."""
+    parts = [_filled(part) for part in (given if isinstance(given, list | tuple) else _text(given).split("|"))]
+    if not 0 < len(parts) <= MAX_CHAIN:
+        raise ValueError
+    return "|".join(parts)
+
+
+def _chains(given: object) -> Mapping[str, str]:
+    pairs = given if isinstance(given, Mapping) else _pairs(given)
+    return MappingProxyType({_filled(name): _chain(to) for name, to in pairs.items()})
+
+
 PAIRS: Final = ValueKind(
     "a table of text to text, or as in a=b,c=d",
     "A=B",
     _pairs,
     lambda value: ",".join(f"{name}={target}" for name, target in value.items()),
+    several=True,
+)
+
+
+ALIASES: Final = ValueKind(
+    f"a table of names to a model or a list of up to {MAX_CHAIN}, or as in a=b,c=d|e",
+    "A=B",
+    _chains,
+    PAIRS.show,
     several=True,
 )
 

@@ -131,6 +131,21 @@ def wants_colour(is_tty: bool, environ: Mapping[str, str] | None = None) -> bool
     return is_tty and not variables.get("NO_COLOR") and variables.get("TERM") != "dumb"
 
 
+def settings_file(argv_values: Mapping[str, object]) -> Path:
+    """The file that this process reads, or would read if it existed. What is in it does not matter."""
+    for origin, given in _given(BY_NAME["config"], argv_values, os.environ):
+        return Path(_anchored(BY_NAME["config"].read(given, origin), Path(), home_directory(os.environ)))
+    return user_config_file(os.environ)
+
+
+def editor_command() -> list[str]:
+    """The user's editor, with its own flags."""
+    from shlex import split
+
+    named = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ("notepad" if sys.platform == "win32" else "vi")
+    return split(named) or ["vi"]
+
+
 def process_environment() -> dict[str, str]:
     """A copy of this process's environment, for the programs that it starts."""
     return dict(os.environ)

@@ -24,14 +24,18 @@ from .choices import (
     BackendName,
     CliMode,
     CliToolEvents,
+    CliTools,
     CliTransport,
     HistoryCarrier,
     ImageScope,
     LocalTools,
+    LogFormat,
     LogLevel,
+    MaxTokens,
     McpActivity,
     McpOffer,
     ModelShapeName,
+    NoProgressRule,
     PromptStyle,
     ReplayAction,
     ReplayToolNames,
@@ -40,10 +44,12 @@ from .choices import (
     SystemDelivery,
     ThinkingName,
     TokenStore,
+    ToolArguments,
     TransportName,
     WebSearchBy,
 )
 from .kinds import (
+    ALIASES,
     FILES,
     FILLED_TEXT,
     MILLISECONDS,
@@ -133,6 +139,10 @@ class Settings:
     )
     log_level: LogLevel = field(
         default="info", metadata=_server(choice(get_args(LogLevel)), "Lowest level of log lines to write.")
+    )
+    log_format: LogFormat = field(
+        default="text",
+        metadata=_server(choice(get_args(LogFormat)), "How log lines are written: for people, or as JSON."),
     )
     trace: Path | None = field(
         default=None,
@@ -237,6 +247,13 @@ class Settings:
         metadata=_cursor(
             choice(get_args(CliTransport)),
             "How to run cursor-agent: keep it running (acp), or start it per request (print); auto prefers acp.",
+        ),
+    )
+    cli_tools: CliTools = field(
+        default="auto",
+        metadata=_cursor(
+            choice(get_args(CliTools)),
+            "How cursor-agent gets a client's tools: as its own where it takes them (auto), or always as text.",
         ),
     )
     cli_mode: CliMode = field(
@@ -367,16 +384,13 @@ class Settings:
         metadata=_cursor(SWITCH, "Start the backend's processes with the gateway and keep them when idle."),
     )
     sdk_system_delivery: SdkSystemDelivery = field(
-        default="message",
+        default="custom",
         metadata=_cursor(
             choice(get_args(SdkSystemDelivery)),
-            "How to send the system prompt on the sdk backend: in the first message, or as a rule file.",
+            "How to send the system prompt on the sdk backend: in place of Cursor's own if the account may, or in the "
+            "first message.",
             advanced=True,
         ),
-    )
-    sdk_max_agents: int = field(
-        default=64,
-        metadata=_cursor(integer(1), "How many conversations the sdk backend keeps ready to continue.", advanced=True),
     )
     sdk_memory_limit: int = field(
         default=600 * 2**20,
@@ -400,7 +414,12 @@ class Settings:
         metadata=_cursor(SWITCH, "Refuse names that mean no listed model exactly, instead of finding a stand-in."),
     )
     model_aliases: Mapping[str, str] = field(
-        default_factory=dict, metadata=_cursor(PAIRS, "More names for models: NAME=ID, also with parameters behind it.")
+        default_factory=dict,
+        metadata=_cursor(
+            ALIASES,
+            "More names for models: NAME=ID, also with parameters behind it. NAME=ID|ID: the next one answers when "
+            "Cursor refuses the one before it.",
+        ),
     )
     model_parameters: Mapping[str, str] = field(
         default_factory=dict,
@@ -457,8 +476,24 @@ class Settings:
         default=False,
         metadata=_sessions(
             SWITCH,
-            "Require a tool call when tools are offered: an answer without one is retried once, then it is an error.",
+            "Require a tool call when tools are offered: an answer without one is asked for once more, then taken.",
             extra_env=("KILO_TOOL_STRICT",),
+        ),
+    )
+    tool_arguments: ToolArguments = field(
+        default="note",
+        metadata=_sessions(
+            choice(get_args(ToolArguments)),
+            "What becomes of a call whose arguments do not fit the tool's schema: passed on with a note, or refused.",
+        ),
+    )
+    max_tokens: MaxTokens = field(
+        default="ignore",
+        metadata=_sessions(
+            choice(get_args(MaxTokens)),
+            "What a client's max_tokens does: nothing, because Cursor has no such field, or cut the answer here by the "
+            "gateway's own count.",
+            advanced=True,
         ),
     )
     workspace: Path | None = field(
@@ -488,8 +523,15 @@ class Settings:
         default=2,
         metadata=_sessions(
             integer(0),
-            "How often a tool call may repeat with the same result before the loop guard acts; 0 turns it off.",
+            "How often a call may repeat with the same result (a look or a command: 5 times as often); 0 is off.",
             extra_env=("TOOL_LOOP_MAX_REPEAT",),
+        ),
+    )
+    no_progress: NoProgressRule = field(
+        default="warn",
+        metadata=_sessions(
+            choice(get_args(NoProgressRule)),
+            "When a model only reads, lists and searches, and finds nothing new for many steps: tell it, or end it.",
         ),
     )
     sibling_quiet: float = field(
@@ -522,6 +564,19 @@ class Settings:
     store_max_bytes: int = field(
         default=256 * 2**20, metadata=_sessions(size(2**20), "Keep the conversation store below this size.")
     )
+    ledger_max_age: float = field(
+        default=400 * 86400.0,
+        metadata=_sessions(_GRACE, "Forget what was used longer ago than this (`caretway usage`); 0 keeps no ledger."),
+    )
+    ledger_max_bytes: int = field(
+        default=64 * 2**20, metadata=_sessions(size(2**20), "Keep the ledger of usage below this size.")
+    )
+    prices: Mapping[str, object] | None = field(
+        default=None,
+        metadata=_sessions(
+            TREE, "Your own prices, dollars for a million tokens: tables [prices.MODEL] with input, output, cache_read."
+        ),
+    )
 
     mcp: Mapping[str, object] | None = field(
         default=None,
@@ -534,7 +589,9 @@ class Settings:
     )
     mcp_import: tuple[str, ...] = field(
         default=(),
-        metadata=_mcp(WORDS, "Programs whose MCP servers to use as well: opencode, claude, cursor."),
+        metadata=_mcp(
+            WORDS, "Whose MCP servers to use as well: opencode, claude, cursor; or workspace: all that a project names."
+        ),
     )
     mcp_offer: McpOffer = field(
         default="always",
@@ -648,6 +705,24 @@ class Settings:
     )
     max_requests_per_minute: int = field(
         default=1200, metadata=_limit(integer(1), "How many requests per minute one gateway key may make.")
+    )
+    budgets: tuple[str, ...] = field(
+        default=(),
+        metadata=_limit(
+            WORDS,
+            "How much may be used, by everybody, by each key, in a conversation or in one run: runs=500/day, "
+            "key.cents=500/month, conversation.tokens=5M, run.tokens=1M (docs/budgets.md).",
+        ),
+    )
+    hook: str | None = field(
+        default=None,
+        repr=False,
+        metadata=_limit(
+            FILLED_TEXT,
+            "A command, or an http:// or https:// address, that is told when a budget is low or used up, when Cursor's "
+            "usage is back, and when the sign-in is lost (docs/budgets.md).",
+            secret=True,
+        ),
     )
     max_connections: int = field(
         default=2048, metadata=_limit(integer(1), "How many client connections may be open at once.")

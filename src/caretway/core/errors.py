@@ -13,7 +13,9 @@ LONGEST_WAIT_S: Final = 30 * 86_400.0
 """The longest time that a client is told to wait, whatever upstream says."""
 MAX_SAID: Final = 2000
 """How many characters of foreign text one of our messages may quote."""
-KEYS_PAGE: Final = "https://cursor.com/dashboard"
+OWN_BUDGET: Final = "budget_exceeded"
+"""The reason of a refusal by a budget of the gateway, not of Cursor."""
+KEYS_PAGE: Final = "https://cursor.com/dashboard?tab=integrations"
 """Where users make API keys, for hints. The exact page has had several names, and this one leads to it."""
 
 
@@ -105,6 +107,8 @@ class GatewayError(Exception):
     """Seconds, when known."""
     repeatable: bool | None = None
     """Whether the same request may be sent again; None: the kind decides (`RETRYABLE`)."""
+    reason: str = ""
+    """Why, where one code stands for several reasons (`budget_exceeded`)."""
 
     @property
     def may_repeat(self) -> bool:
@@ -126,13 +130,22 @@ class GatewayError(Exception):
 
     def __reduce__(self) -> tuple[type["GatewayError"], tuple[object, ...]]:
         """Exception copies only `args`, which is the message, so it needs help."""
-        fields = (self.kind, self.message, self.hint, self.param, self.code, self.retry_after, self.repeatable)
-        return GatewayError, fields
+        told = (
+            self.kind,
+            self.message,
+            self.hint,
+            self.param,
+            self.code,
+            self.retry_after,
+            self.repeatable,
+            self.reason,
+        )
+        return GatewayError, told
 
     def after_work(self) -> "GatewayError":
         """The same failure of a turn whose tools ran inside the gateway: repeating it would run them again."""
         hint = "Tools have already run here: asking again may run them again. Look at what they did first."
-        return GatewayError(self.kind, self.message, hint, self.param, self.code, repeatable=False)
+        return GatewayError(self.kind, self.message, hint, self.param, self.code, repeatable=False, reason=self.reason)
 
 
 def gateway_stops() -> GatewayError:

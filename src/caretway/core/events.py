@@ -65,6 +65,8 @@ class TurnStarted(Struct, frozen=True, gc=False):
     """What of the request was changed so that the model's makers take it; for people."""
     pictures: str = ""
     """What may keep the model from seeing the pictures of the request; for people."""
+    conversation: str = ""
+    """The conversation's id at Cursor, where one is known."""
 
 
 class TextDelta(Struct, frozen=True, gc=False):

@@ -12,6 +12,8 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from .charge import RunCharge
+
 
 class Text(Struct, frozen=True, gc=False):
     text: str
@@ -119,6 +121,16 @@ class ModelChoice(Struct, frozen=True, gc=False):
     """Cursor's list of models has it."""
     images: bool | None = None
     """Whether the model takes pictures; None: nobody has said it."""
+    instead_of: str = ""
+    """The model that was refused before this one of the same alias was asked."""
+
+
+class ModelFallback(Struct, frozen=True):
+    """The next model of an alias. Never set by a dialect."""
+
+    model: str
+    parameters: tuple[tuple[str, str], ...]
+    choice: ModelChoice
 
 
 class TurnRequest(Struct, frozen=True):
@@ -137,16 +149,27 @@ class TurnRequest(Struct, frozen=True):
     parameters: tuple[tuple[str, str], ...] = ()
     """Model parameters (id, value) as in the model list, chosen to fit the client's request."""
     choice: ModelChoice = ModelChoice()
+    fallbacks: tuple[ModelFallback, ...] = ()
+    """The other models of the alias that was asked for, in order; asked when Cursor refuses this one."""
     session: SessionMode | None = None
     """None: the gateway's setting decides."""
+    hint: str = ""
+    """The client's own name for its conversation; empty: it has none. It helps to tell why, and resumes nothing."""
     workspace: str | None = None
     """The directory that the request wants to work in. Its user checks it against the allow-list."""
+    home: str | None = None
+    """The only directory that the caller's key may work in; it takes the place of the allow-list. Never set by a
+    dialect."""
     bridge: bool | None = None
     """Whether the gateway's own MCP tools are wanted beside the client's; None: the gateway's setting decides."""
     bridged: frozenset[str] = frozenset()
     """Names in `tools` that the gateway added and runs itself. Never set by a dialect."""
     reopened: int = 0
     """How many earlier runs for this request were lost. Never set by a dialect."""
+    max_output: int | None = None
+    """The longest answer in tokens, as the client wants it. Cut only where a setting says so (`stages/token_cut`)."""
+    charge: RunCharge | None = None
+    """Asked before each run that is opened for this request. Never set by a dialect."""
     stream: bool = False
     large: bool = False
     """So large that work in proportion to its size must run in `tasks.aside`."""

@@ -1,4 +1,4 @@
-"""The Protocols between the rooms: Backend, Turn, Source, Stage, Observer; what a backend can do, models and variants,
+"""The Protocols between the rooms: Backend, Turn, Source, Stage; what a backend can do, models and variants,
 snapshots. No behaviour.
 
 Events travel in batches: what arrived in one read upstream is handed on, encoded and written as one piece. A reader
@@ -7,9 +7,7 @@ takes events when it is ready, so a slow client is backpressure on its own run a
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
-
-from msgspec import Struct
+from typing import Literal, Protocol, runtime_checkable
 
 from .events import Event
 from .request import Text, ToolResult, TurnRequest
@@ -22,7 +20,8 @@ Standing = Literal["official", "unofficial", "simulated"]
 class Abilities:
     """What a backend can do. Code branches on this, never on a backend's name. By default it cannot."""
 
-    client_tools: Literal["native", "text", "none"] = "none"
+    client_tools: Literal["native", "text", "either", "none"] = "none"
+    """`either`: natively where it can, and it says for each request why not (`NativeTools`)."""
     parks: bool = False
     """A paused turn stays alive and takes results."""
     continues: bool = False
@@ -82,6 +81,8 @@ class Snapshot:
     """Older pieces, by id, when a store gives the snapshot back; None when the piece is gone."""
     parent: bytes | None = None
     """The store's key of the conversation that this one continued; backends pass it on unread."""
+    conversation: str = ""
+    """Our own id of the conversation, for those who account for it; backends leave it alone."""
 
 
 class Source(Protocol):
@@ -152,6 +153,21 @@ class Backend(Protocol):
     async def aclose(self) -> None: ...
 
 
+@runtime_checkable
+class NativeTools(Protocol):
+    """A backend whose client tools are native for some requests and text for others."""
+
+    async def why_text(self, request: TurnRequest, snapshot: Snapshot | None) -> str:
+        """Empty: `start` takes the tools of this request as they are."""
+        ...
+
+
+def takes_results(turn: Turn, backend: Backend) -> bool:
+    """Whether a turn that has made calls waits for their results. One over text ends with its calls, whatever its
+    backend can do for other requests."""
+    return backend.abilities.parks and getattr(turn, "parks", True)
+
+
 class Stage(Protocol):
     """A pure event filter, one per response. If it produces a terminal event, the turn ends upstream, too."""
 
@@ -167,27 +183,3 @@ StageFactory = Callable[[TurnRequest], Stage | None]
 """Builds the stage for one request; None when the request does not need it."""
 Guard = Callable[[TurnRequest], TurnRequest]
 """The request as the model is to be told it; raises GatewayError(TOOL_LOOP) when the loop must end."""
-
-
-class TurnRecord(Struct, frozen=True):
-    """Facts about a finished response, for log and metrics. No prompt, no answer, no secret."""
-
-    request_id: str
-    dialect: str
-    backend: str
-    model: str
-    session: str
-    reason: str
-    stream: bool
-    outcome: str
-    calls: int = 0
-    first_event_ms: float | None = None
-    total_ms: float = 0.0
-    usage: object | None = None
-    ignored: tuple[str, ...] = ()
-    recoveries: tuple[tuple[str, str], ...] = ()
-    """(rung, cause) of each recovery."""
-
-
-class Observer(Protocol):
-    def response_ended(self, record: TurnRecord) -> None: ...

@@ -158,7 +158,7 @@ HINTS: Final[Mapping[ErrorKind, str]] = {
     ErrorKind.RATE_LIMITED: "Wait a little, then try again.",
     ErrorKind.UPSTREAM_DOWN: "Try again in a moment; `caretway doctor` tests the connection.",
     ErrorKind.UPSTREAM_PROTOCOL: "Check --agent-url; if it is right, Cursor's API has changed: update Caretway.",
-    ErrorKind.UPSTREAM_DEPRECATED: "Update Caretway (`pip install -U caretway`), or choose another --backend.",
+    ErrorKind.UPSTREAM_DEPRECATED: "Update Caretway (`caretway doctor` says how), or choose another --backend.",
     ErrorKind.UPSTREAM_ERROR: "This is a failure on Cursor's side; try again, or choose another model.",
     ErrorKind.TIMEOUT: "Try again; if it keeps happening, choose another model.",
     ErrorKind.CANCELLED: "The request was cancelled.",

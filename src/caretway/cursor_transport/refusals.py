@@ -149,7 +149,7 @@ class Refusal:
 
 
 VERSION_HINT: Final = (
-    "Update Caretway (`pip install -U caretway`). Until then `--agent-client-version VERSION` sends the version of a "
+    "Update Caretway (`caretway doctor` says how). Until then `--agent-client-version VERSION` sends the version of a "
     "client that Cursor ships; `cursor-agent --version` prints one."
 )
 _CALL_HINT: Final = (

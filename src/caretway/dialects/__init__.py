@@ -71,8 +71,9 @@ class Dialect(Protocol):
         """HTTP status and JSON body."""
         ...
 
-    def render_models(self, models: Sequence[ModelInfo], created: int) -> bytes:
-        """The model list, as this API's clients read it. `created`: unix seconds."""
+    def render_models(self, models: Sequence[ModelInfo], created: int, query: Mapping[str, str]) -> bytes:
+        """The model list, as this API's clients read it. `created`: unix seconds. `query`: which page, where the API
+        has pages."""
         ...
 
     def render_model(self, model: ModelInfo, created: int) -> bytes: ...

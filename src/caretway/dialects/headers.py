@@ -1,5 +1,5 @@
 """Our own request headers, in every dialect: `x-caretway-session` (auto, fresh, required), `x-caretway-workspace`,
-`x-caretway-mcp`; a wrong value is an error.
+`x-caretway-mcp`; a wrong value is an error. And the headers in which clients name their own conversation.
 """
 
 from collections.abc import Mapping
@@ -20,6 +20,26 @@ def session_mode(headers: Mapping[str, str]) -> SessionMode | None:
     except ValueError:
         modes = ", ".join(mode.value for mode in SessionMode)
         raise invalid_value("x-caretway-session", f"use one of {modes}, not {value[:60]!r}.") from None
+
+
+_HINTS: Final = (
+    "x-claude-code-session-id",
+    "session-id",  # Codex
+    "session_id",  # Codex before 0.120
+    "x-opencode-session",
+    "x-session-id",  # OpenCode with a provider of its own
+    "agent-session-id",  # goose
+)
+"""Headers in which clients name their own conversation. A name is a hint: it never resumes anything."""
+MAX_HINT: Final = 128
+
+
+def session_hint(headers: Mapping[str, str]) -> str:
+    for name in _HINTS:
+        given = headers.get(name)
+        if given:
+            return given[:MAX_HINT]
+    return ""
 
 
 def workspace(headers: Mapping[str, str]) -> str | None:

@@ -3,9 +3,11 @@
 from . import Dialect
 from .anthropic_messages import ANTHROPIC_MESSAGES
 from .openai_chat import OPENAI_CHAT
-from .openai_responses import ResponseStore, openai_responses
+from .openai_completions import OPENAI_COMPLETIONS
+from .openai_responses import ResponseStore, openai_compaction, openai_responses
 
 
 def dialects() -> tuple[Dialect, ...]:
     """The first one is also used where no dialect applies."""
-    return (OPENAI_CHAT, ANTHROPIC_MESSAGES, openai_responses(ResponseStore()))
+    store = ResponseStore()
+    return (OPENAI_CHAT, ANTHROPIC_MESSAGES, OPENAI_COMPLETIONS, openai_compaction(store), openai_responses(store))

@@ -12,7 +12,8 @@ JSON, not as text) and the same result. The count starts again
     attach the same reminder to every result).
 So only a model that goes in circles is caught, through one call or through several in turn. How often a call may
 repeat is in `rule`. A call whose arguments were refused is never counted generously: it will be refused again. At the
-limit the model is warned (`Correct`), at the next repeat the turn ends (`Stop`).
+limit the model is warned (`Correct`), at the next repeat the turn ends (`Stop`). Beside that, steps are counted that
+only look and bring nothing new (`wander`): the model is warned, and by a setting the turn ends.
 """
 
 import logging
@@ -25,9 +26,22 @@ from typing import Final
 from msgspec.structs import replace
 
 from ..core.canonical import canonical_json
-from ..core.errors import ErrorKind, GatewayError
+from ..core.errors import GatewayError
 from ..core.request import Image, Message, Part, Role, Text, ToolCall, ToolResult, TurnRequest, last_answer
-from .rule import LOOKING, RepeatLevel, plain_name, repeat_level, warning
+from .rule import (
+    LOOKING,
+    WANDER_STEPS,
+    NoProgress,
+    RepeatLevel,
+    loop_error,
+    plain_name,
+    repeat_level,
+    wander_error,
+    wander_level,
+    wander_warning,
+    warning,
+)
+from .wander import Wander, only_looks
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +65,7 @@ _REFUSED: Final = re.compile(
     r"|(missing|required) (required )?(argument|parameter|property|field)",
     re.IGNORECASE,
 )
+_NOTHING_NEW: Final = "brought nothing new"
 _HEAD: Final = 300
 """How much of a failure is read to find its reason, which comes first."""
 
@@ -76,6 +91,7 @@ class Correct:
     message: str
     tools: tuple[str, ...]
     repeats: int
+    how: str = "repeated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +99,7 @@ class Stop:
     error: GatewayError
     tools: tuple[str, ...]
     repeats: int
+    how: str = "repeated"
 
 
 Verdict = Ok | Correct | Stop
@@ -93,10 +110,30 @@ class LoopGuard:
     max_repeat: int = 2
     """0 switches the guard off."""
     generous: frozenset[str] = LOOKING
+    no_progress: NoProgress = "warn"
 
     def verdict(self, history: Sequence[Message]) -> Verdict:
         """On the calls whose results come last in the history. Takes time in proportion to its length, and hardly any
         when they brought something new, or when there are none."""
+        if not last_answer(history):
+            return Ok()
+        repeated = self._repeated(history)
+        return repeated if not isinstance(repeated, Ok) else self._wandered(history)
+
+    def _wandered(self, history: Sequence[Message]) -> Verdict:
+        if self.no_progress == "off" or not _looks_on(history, WANDER_STEPS):
+            return Ok()
+        wander, newest = _wandering(history)
+        level = wander_level(wander.steps, wander.tokens, 0.0, self.no_progress)
+        tools = tuple(dict.fromkeys(call[0] for (call, _, _), _ in newest.results))
+        if level is RepeatLevel.PAST_LIMIT:
+            return Stop(wander_error(wander.steps, wander.tokens), tools, wander.steps, _NOTHING_NEW)
+        if level is RepeatLevel.BELOW_LIMIT or not newest.results:
+            return Ok()
+        call_ids = (newest.results[-1][1],)
+        return Correct(call_ids, wander_warning(wander.steps, wander.tokens), tools, wander.steps, _NOTHING_NEW)
+
+    def _repeated(self, history: Sequence[Message]) -> Verdict:
         if self.max_repeat <= 0 or not _came_before(history):
             return Ok()
         levels = [(run, self.level(run)) for run in _last_runs(history)]
@@ -105,7 +142,8 @@ class LoopGuard:
             return Ok()
         if past := [run for run, level in levels if level is RepeatLevel.PAST_LIMIT]:
             worst = max(past, key=_repeats)
-            return Stop(_error(worst), (worst.tool,), worst.repeats)
+            error = loop_error(worst.tool, worst.repeats + 1, worst.outcome.value, warned=True)
+            return Stop(error, (worst.tool,), worst.repeats)
         repeats = min(map(_repeats, circling))
         tools = tuple(dict.fromkeys(run.tool for run in circling))
         call_ids = tuple(call_id for run in circling for call_id in run.call_ids)
@@ -116,19 +154,19 @@ class LoopGuard:
         return repeat_level(run.repeats, self.max_repeat, generous=looks)
 
 
-def loop_guard(max_repeat: int) -> Callable[[TurnRequest], TurnRequest]:
+def loop_guard(max_repeat: int, no_progress: NoProgress = "warn") -> Callable[[TurnRequest], TurnRequest]:
     """The request as the model should see it. Raises GatewayError(TOOL_LOOP) when the model ignored the warning."""
-    guard = LoopGuard(max_repeat)
+    guard = LoopGuard(max_repeat, no_progress=no_progress)
 
     def guarded(request: TurnRequest) -> TurnRequest:
         match guard.verdict(request.messages):
             case Ok():
                 return request
-            case Correct(tools=tools, repeats=repeats) as verdict:
-                log.warning("loop guard: %s repeated %d times; the model is warned", ", ".join(tools), repeats)
+            case Correct(tools=tools, repeats=repeats, how=how) as verdict:
+                log.warning("loop guard: %s %s %d times; the model is warned", ", ".join(tools), how, repeats)
                 return corrected(request, verdict)
-            case Stop(error=error, tools=tools, repeats=repeats):
-                log.warning("loop guard: %s repeated %d times; the turn ends", ", ".join(tools), repeats)
+            case Stop(error=error, tools=tools, repeats=repeats, how=how):
+                log.warning("loop guard: %s %s %d times; the turn ends", ", ".join(tools), how, repeats)
                 raise error
 
     return guarded
@@ -231,6 +269,33 @@ def _count(step: _Step, runs: dict[_Call, Repetition]) -> list[Repetition]:
     return list(touched.values())
 
 
+def _looks_on(history: Sequence[Message], steps: int) -> bool:
+    """The newest so many answers all call tools that only look. Cheap: it reads from the end to one that does not."""
+    for message in reversed(history):
+        if message.role is Role.ASSISTANT:
+            calls = [part for part in message.parts if isinstance(part, ToolCall)]
+            if not calls or not all(only_looks(call.name, call.arguments) for call in calls):
+                return False
+            steps -= 1
+            if not steps:
+                return True
+    return False
+
+
+def _wandering(history: Sequence[Message]) -> tuple[Wander, _Step]:
+    """How long the model has looked around by now, and its newest step."""
+    wander, newest, heard = Wander(), _Step(), set[str]()
+    for step in _steps(history):
+        newest = step
+        texts = [str(part) for (_, _, content), _ in step.results for part in content]
+        if step.results:
+            wander.step(texts, looks=all(only_looks(*call) for (call, _, _), _ in step.results))
+        if step.words and (not step.results or not heard.issuperset(step.words)):
+            wander.start_again()
+        heard.update(step.words)
+    return wander, newest
+
+
 def _steps(history: Iterable[Message]) -> Iterable[_Step]:
     waiting: dict[str, ToolCall] = {}
     step = _Step()
@@ -267,13 +332,3 @@ def _content(result: ToolResult) -> _Content:
 
 def _repeats(run: Repetition) -> int:
     return run.repeats
-
-
-def _error(run: Repetition) -> GatewayError:
-    return GatewayError(
-        ErrorKind.TOOL_LOOP,
-        f"The model called `{run.tool}` {run.repeats + 1} times with the same arguments and the same result"
-        f" ({run.outcome.value}), even after a warning. The turn was ended.",
-        hint="Say what to do differently, or raise TOOL_LOOP_MAX_REPEAT (0 switches the loop guard off).",
-        code="tool_loop_detected",
-    )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from urllib.parse import urlsplit
 
 from .. import __version__
+from ..installation import install_command
 from ..tasks import spawn
 from .catalogue import ListedTool
 from .definitions import BridgeLimits, Process, Remote, ServerDefinition
@@ -177,7 +178,9 @@ async def _load_sdk() -> None:
     try:
         await asyncio.to_thread(importlib.import_module, "mcp.client.client")
     except ImportError as missing:
-        raise Unreachable("the `mcp` package is not installed, or is too old: pip install 'caretway[mcp]'") from missing
+        raise Unreachable(
+            f"the `mcp` package is not installed, or is too old: run `{install_command('mcp')}`"
+        ) from missing
 
 
 @asynccontextmanager

@@ -29,8 +29,15 @@ IMPORTS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "claude": ("{directory}/.mcp.json", "{home}/.claude.json"),
     "cursor": ("{directory}/.cursor/mcp.json", "{home}/.cursor/mcp.json"),
+    "workspace": (
+        "{directory}/opencode.json",
+        "{directory}/opencode.jsonc",
+        "{directory}/.mcp.json",
+        "{directory}/.cursor/mcp.json",
+    ),
 }
-"""Where each program keeps its servers. Files closer to the project come first; the first server of a name is used."""
+"""Where each program keeps its servers; `workspace`: what a project brings along, whoever wrote it. Files closer to the
+project come first; the first server of a name is used."""
 
 _KINDS: Final[Mapping[str, Literal["auto", "http", "sse"]]] = {
     "http": "http",

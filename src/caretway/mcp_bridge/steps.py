@@ -92,7 +92,7 @@ class StepReader:
         self.reopened = 0
         self._tools = tools
         self._activity: Activity = activity
-        self._parks = parks
+        self.parks = parks
         self._hidden: set[str] = set()
         # of the response that is being made
         self._started = False
@@ -182,7 +182,7 @@ class StepReader:
     def _pause_or_end(self, event: TurnPaused | TurnEnded, out: list[Event]) -> None:
         """An inner turn that cannot park ends with its calls; to us that is a pause like any other."""
         step = self.step
-        called = bool(step.calls) and (isinstance(event, TurnPaused) or not self._parks)
+        called = bool(step.calls) and (isinstance(event, TurnPaused) or not self.parks)
         if called and not step.waits_for_client:
             self.phase = StepPhase.COLLECTING
             return

@@ -15,7 +15,7 @@ from ..core.errors import ErrorKind, GatewayError
 from ..core.events import Event
 from ..core.outer_turn import OuterTurn
 from ..core.request import Message, Text, ToolResult, TurnRequest
-from ..core.turn import Backend, Guard, Turn
+from ..core.turn import Backend, Guard, Turn, takes_results
 from ..tasks import spawn
 from .catalogue import BridgedTool
 from .steps import Activity, StepPhase, StepReader
@@ -41,7 +41,7 @@ class BridgedTurn(OuterTurn):
         self._told = told
         self._run = run
         self._guard = guard
-        self._reader = StepReader(tools, activity, parks=backend.abilities.parks)
+        self._reader = StepReader(tools, activity, parks=takes_results(inner, backend))
         self._running: dict[str, asyncio.Task[ToolResult]] = {}
         """The bridged calls of this step, by their id."""
         self._moving: asyncio.Task[None] | None = None
@@ -55,7 +55,7 @@ class BridgedTurn(OuterTurn):
             raise GatewayError(ErrorKind.TURN_GONE, "The turn does not wait for results.")
         step = reader.step
         step.given, step.extra = tuple(results), tuple(extra)
-        if not self._running and self._backend.abilities.parks:
+        if not self._running and self._reader.parks:
             try:
                 await self._inner.submit(results, extra)
             except GatewayError as gone:
@@ -129,7 +129,7 @@ class BridgedTurn(OuterTurn):
         before = self._told
         self._remember(step.messages(own))
         told = self._guard(self._told) if own else self._told
-        if self._backend.abilities.parks:
+        if self._reader.parks:
             try:
                 await self._inner.submit([*step.given, *_told_results(told, before, own)], step.extra)
             except GatewayError as gone:
@@ -141,7 +141,9 @@ class BridgedTurn(OuterTurn):
 
     async def _start_anew(self, told: TurnRequest) -> None:
         await self._inner.aclose()
-        self._follow(await self._backend.start(replace(told, reopened=self._reader.reopened)))
+        inner = await self._backend.start(replace(told, reopened=self._reader.reopened))
+        self._reader.parks = takes_results(inner, self._backend)
+        self._follow(inner)
 
     def _remember(self, messages: Sequence[Message]) -> None:
         self._told = replace(self._told, messages=(*self._told.messages, *messages))

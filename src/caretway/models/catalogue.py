@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from ..core.errors import ErrorKind, GatewayError
 from ..core.model_parameters import THOUGHT_IDS
-from ..core.request import ModelChoice, TurnRequest
+from ..core.request import ModelChoice, ModelFallback, TurnRequest
 from ..core.turn import Backend, ModelInfo
 from ..tasks import aside
 from .listing import shown_models
@@ -47,6 +47,7 @@ class Fitted(NamedTuple):
     choice: ModelChoice
     heard: bool
     """The effort that was asked for has an effect."""
+    then: tuple[ModelFallback, ...] = ()
 
 
 class ModelCatalogue:
@@ -121,9 +122,9 @@ class ModelCatalogue:
                 self._fitted[asked] = fitted
                 if len(self._fitted) > MAX_MEANT:
                     del self._fitted[next(iter(self._fitted))]
-        model, parameters, choice, heard = fitted
+        model, parameters, choice, heard, then = fitted
         ignored = request.ignored if heard else (*request.ignored, "reasoning_effort")
-        return replace(request, model=model, parameters=parameters, choice=choice, ignored=ignored)
+        return replace(request, model=model, parameters=parameters, choice=choice, fallbacks=then, ignored=ignored)
 
     def _fit(self, name: str, effort: str | None, thinking: bool | None) -> Fitted:
         meant = resolve(name, self._table)
@@ -132,6 +133,14 @@ class ModelCatalogue:
         if meant.model is None:
             choice = ModelChoice(exactly=name, why=meant.why, slug=name, listed=False)
             return Fitted(name, (), choice, heard=effort is None)
+        fitted = self._chosen(name, meant, effort, thinking)
+        if not meant.then:
+            return fitted
+        others = (self._chosen(name, other, effort, thinking) for other in meant.then)
+        return fitted._replace(then=tuple([ModelFallback(*other[:3]) for other in others]))
+
+    def _chosen(self, name: str, meant: Meaning, effort: str | None, thinking: bool | None) -> Fitted:
+        assert meant.model is not None
         asked = Wish(effort=None if effort is None else effort_of(effort), thinking=thinking)
         wish = meant.wish.over(asked).over(self._usual)
         chosen = choose_variant(meant.model, wish)

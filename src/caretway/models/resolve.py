@@ -1,5 +1,6 @@
-"""What a client's model name means in a list, and why: an id, a flat id, an alias (also one that leads in circles),
-another spelling, a router's prefix, `auto`; else a stand-in of its family, which is never exact. Pure.
+"""What a client's model name means in a list, and why: an id, a flat id, an alias (also one that leads in circles, or
+to a chain of models), another spelling, a router's prefix, `auto`; else a stand-in of its family, which is never exact.
+Pure.
 
 Exact meanings come first: an id, one of its flat ids, an alias, the same name spelled in another way, each with
 parameters behind it. Only then a stand-in is looked for: another version, or another member of the family. A stand-in
@@ -42,6 +43,8 @@ _ORDINARY: Final = frozenset(
 )
 """Words that names of known families are made of. With any other word a name is nobody's alias."""
 _MAX_HOPS: Final = 4
+MAX_CHAIN: Final = 4
+"""How many models one alias leads to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,8 @@ class Meaning:
     own: bool = False
     """Cursor's own name for it, which an answer can repeat."""
     why: str = ""
+    then: tuple["Meaning", ...] = ()
+    """The other models of an alias that names several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +105,7 @@ def resolve(name: str, table: ModelTable) -> Meaning:
 
 def _resolve(name: str, table: ModelTable, hops: int) -> Meaning:
     if name in table.aliases and hops:
-        target = table.aliases[name]
-        meant = _resolve(target, table, hops - 1) if target != name else _listed(name, table)
-        if meant is not None and meant.model is not None:
-            return replace(meant, own=False, why=f"model_aliases: {name} is {target}")
-        return Meaning(None, why=f"model_aliases: {name} is {target}, which is not listed")
+        return _alias(name, table, hops)
     if (meant := _listed(name, table) or _thinking(name, table) or _spelled(name, table)) is not None:
         return meant
     base, inside = split_suffix(name)
@@ -112,7 +113,9 @@ def _resolve(name: str, table: ModelTable, hops: int) -> Meaning:
         meant = _resolve(base, table, hops - 1)
         if meant.model is None:
             return Meaning(None, why=f"{name} is not listed")
-        return replace(meant, wish=read_suffix(inside, name).over(meant.wish))
+        wish = read_suffix(inside, name)
+        then = tuple([replace(other, wish=wish.over(other.wish)) for other in meant.then])
+        return replace(meant, wish=wish.over(meant.wish), then=then)
     for prefix in PREFIXES:
         if name.startswith(prefix) and len(name) > len(prefix) and hops:
             return replace(_resolve(name.removeprefix(prefix), table, hops - 1), own=False)
@@ -124,6 +127,28 @@ def _resolve(name: str, table: ModelTable, hops: int) -> Meaning:
     if name in AUTOMATIC[:2] and (found := next((key for key in AUTOMATIC if key in table.models), None)):
         return Meaning(table.models[found], why=f"{name} is listed as {found}")
     return _stand_in(name, table)
+
+
+# ---- aliases
+
+
+def _alias(name: str, table: ModelTable, hops: int) -> Meaning:
+    """What its chain leads to: models that are listed, each once. Only where there is none, a stand-in is taken."""
+    target = table.aliases[name]
+    found: dict[tuple[str, Wish], Meaning] = {}
+    stand_ins: list[Meaning] = []
+    for one in target.split("|")[:MAX_CHAIN]:
+        meant = _resolve(one, table, hops - 1) if one != name else _listed(name, table)
+        for each in (meant, *meant.then) if meant is not None else ():
+            if each.model is not None and each.exact:
+                found.setdefault((each.model.id, each.wish), each)
+            elif each.model is not None:
+                stand_ins.append(each)
+    if not (chain := [*found.values()][:MAX_CHAIN] or stand_ins[:1]):
+        return Meaning(None, why=f"model_aliases: {name} is {target}, which is not listed")
+    why = f"model_aliases: {name} is {target.replace('|', ', then ')}"
+    first, *others = (replace(each, own=False, why=why, then=()) for each in chain)
+    return replace(first, then=tuple(others))
 
 
 # ---- exact meanings

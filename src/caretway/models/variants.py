@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ..core.model_parameters import EFFORT_IDS, window
+from ..core.model_parameters import EFFORT_IDS, spelled, window
 from ..core.turn import ModelInfo, ModelVariant
 from .names import SCALE, effort_of
 from .wishes import Wish
@@ -58,10 +58,7 @@ def parameter_values(variants: Sequence[ModelVariant]) -> tuple[tuple[str, tuple
 
 def written(model: str, variant: ModelVariant) -> str:
     """A model and its variant as one name, which means exactly this."""
-    parts = [f"{key}={value}" for key, value in variant.parameters]
-    if variant.max_mode:
-        parts.append("max=true")
-    return f"{model}@{','.join(parts)}" if parts else model
+    return spelled(model, variant.parameters, variant.max_mode)
 
 
 def _cost(variant: ModelVariant, wish: Wish, usual: ModelVariant) -> tuple[object, ...]:

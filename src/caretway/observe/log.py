@@ -1,64 +1,203 @@
-"""The one log line at the end of each response: which facts it has, how estimates are marked, and text of clients
-without line breaks (log injection). No prompt, no answer, no secret.
+"""What is logged of each response and each refused request: one short line with who asked, which model was taken, the
+session and why, tokens, the first token and the outcome; failures and refusals are warnings, with their reason and the
+remedy. No prompt, no answer, no secret; text of clients without line breaks (log injection).
+
+The message of the log record is a note, not a text: whoever formats it chooses between the line and all facts.
 """
 
 import logging
 import re
-from typing import Final
+from typing import Final, Literal
 
+from ..core.errors import ErrorKind
 from ..core.events import RunUsage, Usage
-from ..core.turn import TurnRecord
+from ..core.records import Observer, RefusedRequest, TurnRecord
 
 log = logging.getLogger("caretway.turns")
 
+Tone = Literal["plain", "strong", "quiet", "good", "bad"]
+Part = tuple[Tone, str]
+
+MAX_TOLD: Final = 600
+"""Characters of an error's message in a line."""
 _ODD: Final = re.compile(r"[^!-~]")
+_BREAKS: Final = re.compile(r"[^ -~\u00a0-\u2027\u202a-\uffff]+")
+_LATE: Final = ErrorKind.TIMEOUT.value
 _UNKNOWN: Final = Usage()
 
 
-class LogObserver:
+class AnswerNote:
+    """A response that ended."""
+
+    __slots__ = ("record",)
+    remedy = ""
+
+    def __init__(self, record: TurnRecord) -> None:
+        self.record = record
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.record.error) or self.record.outcome == _LATE
+
+    def parts(self, *, brief: bool = False) -> list[Part]:
+        """`brief`: without what few people look at."""
+        record = self.record
+        why = f" ({record.reason})" if record.reason and not brief else ""
+        found: list[Part] = [
+            ("strong", record.caller.client or record.dialect),
+            ("plain", _models(record, brief=brief)),
+            ("quiet", f"{record.session}{why}"),
+            ("plain", _tokens(record.usage or _UNKNOWN)),
+        ]
+        if record.first_event_ms is not None:
+            found.append(("quiet", f"{record.first_event_ms / 1000:.1f}s"))
+        found += [("quiet", f"after {how}: {cause}") for how, cause in record.recoveries if not brief]
+        return [*found, ("bad", self._failure()) if self.failed else ("good", _outcome(record))]
+
+    def _failure(self) -> str:
+        record = self.record
+        said = told(record.message) if record.message else ""
+        return f"failed: {record.error or record.outcome}{f': {said}' if said else ''}"
+
+    def facts(self) -> dict[str, object]:
+        record, usage = self.record, self.record.usage or _UNKNOWN
+        return {
+            "event": "answer",
+            "request_id": record.request_id,
+            "client": record.caller.client,
+            "key": record.caller.key,
+            "dialect": record.dialect,
+            "stream": record.stream,
+            "backend": record.backend,
+            "asked": record.asked,
+            "model": record.variant or record.model,
+            "session": record.session,
+            "reason": record.reason,
+            "outcome": record.outcome,
+            "error": record.error or None,
+            "message": told(record.message) or None,
+            "status": record.status,
+            "calls": record.calls,
+            "first_ms": None if record.first_event_ms is None else round(record.first_event_ms, 1),
+            "total_ms": round(record.total_ms, 1),
+            "input_tokens": usage.input_tokens,
+            "cached_tokens": usage.cache_read_tokens,
+            "output_tokens": usage.output_tokens,
+            "estimated": usage.estimated,
+            "run": None if usage.run is None else _run(usage.run),
+            "ignored": list(record.ignored),
+            "recoveries": [f"{how}: {cause}" for how, cause in record.recoveries],
+        }
+
+    def __str__(self) -> str:
+        return joined(self.parts())
+
+
+class RefusalNote:
+    """A request that was refused: what is wrong with it, and what to do."""
+
+    __slots__ = ("record",)
+
+    def __init__(self, record: RefusedRequest) -> None:
+        self.record = record
+
+    @property
+    def remedy(self) -> str:
+        return told(self.record.hint)
+
+    def parts(self, *, brief: bool = False) -> list[Part]:
+        record = self.record
+        asked = f"{one_line(record.method)} {one_line(record.path)}".strip()
+        return [
+            ("strong", record.caller.client or "someone"),
+            ("bad", f"refused: {record.status}" + (f" {asked}" if asked and not brief else "")),
+            ("plain", told(record.message)),
+        ]
+
+    def facts(self) -> dict[str, object]:
+        record = self.record
+        return {
+            "event": "refused",
+            "request_id": record.request_id,
+            "client": record.caller.client,
+            "key": record.caller.key,
+            "method": one_line(record.method),
+            "path": one_line(record.path),
+            "status": record.status,
+            "error": record.code or record.kind,
+            "message": told(record.message),
+            "hint": self.remedy or None,
+            "asked": one_line(record.model) or None,
+        }
+
+    def __str__(self) -> str:
+        return f"{joined(self.parts())} {self.remedy}".rstrip()
+
+
+class LogObserver(Observer):
     def response_ended(self, record: TurnRecord) -> None:
-        if not log.isEnabledFor(logging.INFO):
-            return
-        usage = record.usage if isinstance(record.usage, Usage) else _UNKNOWN
-        first = f"{record.first_event_ms:.0f}" if record.first_event_ms is not None else "-"
-        log.info(
-            "%s %s %s/%s %s (%s) %s calls=%d first=%sms total=%.0fms in=%s cached=%s out=%s%s%s%s",
-            record.request_id,
-            record.dialect + ("+stream" if record.stream else ""),
-            record.backend,
-            one_line(record.model),
-            record.session,
-            record.reason,
-            record.outcome,
-            record.calls,
-            first,
-            record.total_ms,
-            _figure(usage.input_tokens, usage),
-            "-" if usage.cache_read_tokens is None else usage.cache_read_tokens,
-            _figure(usage.output_tokens, usage),
-            _run(usage.run) if usage.run is not None else "",
-            f" ignored={one_line(','.join(record.ignored))}" if record.ignored else "",
-            f" recovered={','.join(_recovery(one) for one in record.recoveries)}" if record.recoveries else "",
-        )
+        level = logging.WARNING if record.error or record.outcome == _LATE else logging.INFO
+        if log.isEnabledFor(level):
+            log.log(level, AnswerNote(record))
+
+    def request_refused(self, record: RefusedRequest) -> None:
+        log.warning(RefusalNote(record))
 
 
-def _recovery(recovery: tuple[str, str]) -> str:
-    how, cause = recovery
-    return f"{how.replace(' ', '_')}:{cause}"
+def joined(parts: list[Part]) -> str:
+    return "  ".join([text for _, text in parts if text])
 
 
-def _figure(count: int | None, usage: Usage) -> str:
-    """Estimates are marked with a tilde."""
-    return "-" if count is None else f"{'~' if usage.estimated else ''}{count}"
+def _models(record: TurnRecord, *, brief: bool) -> str:
+    taken = one_line(record.model if brief else record.variant or record.model)
+    asked = one_line(record.asked)
+    return taken if not asked or asked == taken else f"{asked} -> {taken}"
 
 
-def _run(run: RunUsage) -> str:
+def _outcome(record: TurnRecord) -> str:
+    if record.calls:
+        return "1 call" if record.calls == 1 else f"{record.calls} calls"
+    return "done" if record.outcome == "end" else record.outcome.replace("_", " ")
+
+
+def _tokens(usage: Usage) -> str:
+    """Fresh, cached and out; estimates are marked with a tilde."""
+    if usage.input_tokens is None and usage.output_tokens is None:
+        return ""
+    cached = usage.cache_read_tokens or 0
+    fresh = None if usage.input_tokens is None else max(usage.input_tokens - cached, 0)
+    about = "~" if usage.estimated else ""
+    kept = f" + {short(cached)} cached" if cached else ""
+    return f"{about}{short(fresh)}{kept} > {about}{short(usage.output_tokens)}"
+
+
+def short(count: int | None) -> str:
+    """At most four characters and a unit: 999, 1.2k, 120k, 3.4M."""
+    if count is None:
+        return "?"
+    for unit, size in (("M", 1_000_000), ("k", 1_000)):
+        if count >= size:
+            return f"{count / size:.1f}{unit}" if count < 10 * size else f"{count // size}{unit}"
+    return str(count)
+
+
+def _run(run: RunUsage) -> dict[str, object]:
     """The run that this response ended, as Cursor counted it."""
-    counts = (run.input_tokens, run.cache_read_tokens, run.cache_write_tokens, run.output_tokens)
-    text = "/".join(["-" if count is None else str(count) for count in counts])
-    return f" run={text} steps={run.steps}{'' if run.complete else '+'}"
+    return {
+        "input_tokens": run.input_tokens,
+        "cached_tokens": run.cache_read_tokens,
+        "cache_write_tokens": run.cache_write_tokens,
+        "output_tokens": run.output_tokens,
+        "steps": run.steps,
+        "complete": run.complete,
+    }
 
 
 def one_line(text: str) -> str:
-    """Text from a client, made safe for one log line: no line breaks, and a bounded length."""
+    """A word from a client, made safe for one log line: no line breaks, and a bounded length."""
     return _ODD.sub("?", text[:200])
+
+
+def told(text: str) -> str:
+    """A sentence, safe for one log line."""
+    return _BREAKS.sub(" ", text[:MAX_TOLD])

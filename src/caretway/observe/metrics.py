@@ -1,127 +1,218 @@
-"""The counters of `/metrics` for Prometheus: responses, recoveries, tokens of ended runs (each once, kinds that do not
-overlap), time to the first event; at most 100 model labels, because clients make names up.
+"""The metrics of `/metrics` for Prometheus: responses, tool calls, recoveries, reasons of sessions, tokens of ended
+runs (each once, kinds that do not overlap), refused requests, time to the first event and to the end; by model, backend
+and key.
 
-Model names come from clients, so only the first few different ones get a label of their own.
+Names of models and keys come from outside, so only the first of each get a label of their own (`families`).
 """
 
-from bisect import bisect_left
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from msgspec import Struct
+from .. import __version__
+from ..core.records import Observer, RefusedRequest, RunRecord, TurnRecord
+from .families import MAX_SERIES, CounterFamily, Family, HistogramFamily, Names, Spread, gauge_lines
+from .process_metrics import process_lines
 
-from ..core.events import RunUsage
-from ..core.turn import Observer, TurnRecord
-
-BUCKETS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-"""Seconds until the first event."""
 MAX_MODELS: Final = 100
-OTHER: Final = "other"
-_TOKENS_HELP: Final = (
-    "Tokens of ended runs as Cursor counted them; kinds do not overlap: input (neither read from nor written to the "
-    "cache), cache_read, cache_write, output (reasoning included)."
-)
-_REASONING_HELP: Final = "The part of output tokens that was reasoning."
-
-
+MAX_KEYS: Final = 100
+MAX_REASONS: Final = 100
 KINDS: Final = ("input", "cache_read", "cache_write", "output")
 """No token is counted under two of them."""
+_MODEL: Final = frozenset({"model"})
+_NAMED: Final = frozenset({"model", "key"})
+
+FIRST_EVENT_BUCKETS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+DURATION_BUCKETS: Final = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
+GAUGES: Final = {
+    "live_turns": "Turns that are held with Cursor now, parked ones included.",
+    "parked_turns": "Turns that wait for the results of a client's tools now.",
+    "running": "Responses that are being made now.",
+    "tasks": "Background tasks of the gateway now.",
+}
+"""What `/metrics` tells of this moment, and what it means."""
+BUILD: Final = Family("caretway_build_info", "The running version, as a label; the value is always 1.", ("version",))
+RESPONSES: Final = Family(
+    "caretway_responses_total",
+    "Responses that ended, by API, backend, model, key, session (fresh, replayed, resumed, continued) and outcome.",
+    ("dialect", "backend", "model", "key", "session", "outcome"),
+    _NAMED,
+)
+CALLS: Final = Family(
+    "caretway_tool_calls_total", "Tool calls that clients were given to run.", ("backend", "model", "key"), _NAMED
+)
+REASONS: Final = Family(
+    "caretway_session_reasons_total",
+    "Why a response was fresh, replayed, resumed or continued, as in x-caretway-session-reason.",
+    ("session", "reason"),
+    frozenset({"reason"}),
+)
+RECOVERIES: Final = Family(
+    "caretway_recoveries_total", "Runs that were lost and went on, by what was done and why.", ("rung", "cause")
+)
+REFUSED: Final = Family(
+    "caretway_refused_requests_total",
+    "Requests that were answered with an error before a model was asked, by API and kind of error.",
+    ("dialect", "kind"),
+)
+RUNS: Final = Family(
+    "caretway_runs_total",
+    "Runs of Cursor that are over, by backend, model, key, how they were opened and how they ended.",
+    ("backend", "model", "key", "session", "outcome"),
+    _NAMED,
+)
+TOKENS: Final = Family(
+    "caretway_tokens_total",
+    "Tokens of ended runs as Cursor counted them; kinds do not overlap: input (neither read from nor written to the "
+    "cache), cache_read, cache_write, output (reasoning included).",
+    ("kind", "model", "key"),
+    _NAMED,
+)
+REASONING: Final = Family(
+    "caretway_reasoning_tokens_total", "The part of output tokens that was reasoning.", ("model", "key"), _NAMED
+)
+FIRST_EVENT: Final = Family(
+    "caretway_first_event_seconds",
+    "Seconds from a request to the first event of its answer.",
+    ("backend", "model", "session"),
+    _MODEL,
+)
+DURATION: Final = Family(
+    "caretway_response_duration_seconds",
+    "Seconds from a request to the end of its answer.",
+    ("backend", "model", "session"),
+    _MODEL,
+)
 
 
-class _Tokens(Struct):
-    """Those of one model, as Cursor counted them."""
+@dataclass(frozen=True, slots=True)
+class _ResponseSeries:
+    """Where responses that are alike are counted."""
 
-    input: int = 0
-    """Input that was neither read from the cache nor written to it."""
-    cache_read: int = 0
-    cache_write: int = 0
-    output: int = 0
-    reasoning: int = 0
-    """A part of `output`."""
+    responses: list[float]
+    calls: list[float] | None
+    reasons: list[float]
+    first: Spread
+    duration: Spread
 
 
-class Metrics:
+@dataclass(frozen=True, slots=True)
+class _RunSeries:
+    """The same of runs."""
+
+    runs: list[float]
+    tokens: tuple[list[float], ...]
+    """In the order of `KINDS`, then reasoning."""
+
+
+class Metrics(Observer):
+    """Which series a record belongs to is found once for records that are alike: a request pays a few calls for it."""
+
     def __init__(self) -> None:
-        self._responses: Counter[tuple[str, str, str, str]] = Counter()
-        self._tokens: dict[str, _Tokens] = {}
-        self._calls = 0
-        self._recoveries: Counter[tuple[str, str]] = Counter()
-        self._first = [0] * (len(BUCKETS) + 1)
-        self._first_sum = 0.0
+        self._models = Names(MAX_MODELS)
+        self._keys = Names(MAX_KEYS)
+        self._why = Names(MAX_REASONS)
+        self._responses = CounterFamily(RESPONSES)
+        self._calls = CounterFamily(CALLS)
+        self._reasons = CounterFamily(REASONS)
+        self._recoveries = CounterFamily(RECOVERIES)
+        self._refused = CounterFamily(REFUSED)
+        self._runs = CounterFamily(RUNS)
+        self._tokens = CounterFamily(TOKENS)
+        self._reasoning = CounterFamily(REASONING)
+        self._first = HistogramFamily(FIRST_EVENT, FIRST_EVENT_BUCKETS)
+        self._duration = HistogramFamily(DURATION, DURATION_BUCKETS)
+        self._response_series: dict[tuple[str | bool, ...], _ResponseSeries] = {}
+        self._run_series: dict[tuple[str, ...], _RunSeries] = {}
 
     def response_ended(self, record: TurnRecord) -> None:
-        self._responses[record.dialect, record.backend, record.session, record.outcome] += 1
-        self._calls += record.calls
+        alike = (
+            record.dialect,
+            record.backend,
+            record.model,
+            record.caller.key,
+            record.session,
+            record.reason,
+            record.outcome,
+            record.calls > 0,
+        )
+        series = self._response_series.get(alike) or self._more_responses(alike, record)
+        series.responses[0] += 1
+        series.reasons[0] += 1
+        if series.calls is not None:
+            series.calls[0] += record.calls
         for recovery in record.recoveries:
-            self._recoveries[recovery] += 1
+            self._recoveries.add(recovery)
+        series.duration.observe(record.total_ms / 1000)
         if record.first_event_ms is not None:
-            seconds = record.first_event_ms / 1000
-            self._first[bisect_left(BUCKETS, seconds)] += 1
-            self._first_sum += seconds
+            series.first.observe(record.first_event_ms / 1000)
 
-    def run_ended(self, model: str, run: RunUsage) -> None:
-        """Counts each run that Cursor reported once, even if no client read its answer to the end."""
-        tokens = self._tokens.get(model) or self._more_tokens(model)
+    def run_ended(self, record: RunRecord) -> None:
+        """Counts each run once, and what Cursor reported of it, even if no client read its answer to the end."""
+        alike = (record.backend, record.model, record.origin.caller.key, record.session, record.outcome)
+        series, run = self._run_series.get(alike) or self._more_runs(alike), record.usage
+        if not record.again:
+            series.runs[0] += 1
+        if run is None:
+            return
         read, written = run.cache_read_tokens or 0, run.cache_write_tokens or 0
         fresh = (run.input_tokens or 0) - read - written
-        tokens.input += max(0, fresh)
-        tokens.cache_read += read
-        tokens.cache_write += written
-        tokens.output += run.output_tokens or 0
-        tokens.reasoning += run.reasoning_tokens or 0
+        counts = (max(0, fresh), read, written, run.output_tokens or 0, run.reasoning_tokens or 0)
+        for cell, count in zip(series.tokens, counts, strict=True):
+            cell[0] += count
 
-    def _more_tokens(self, model: str) -> _Tokens:
-        return self._tokens.setdefault(model if len(self._tokens) < MAX_MODELS else OTHER, _Tokens())
+    def _more_responses(self, alike: tuple[str | bool, ...], record: TurnRecord) -> _ResponseSeries:
+        if len(self._response_series) >= MAX_SERIES:  # only what is remembered: the counts stay
+            self._response_series.clear()
+        backend, session = record.backend, record.session
+        model, key = self._models.label(record.model), self._keys.label(record.caller.key)
+        found = self._response_series[alike] = _ResponseSeries(
+            self._responses.cell((record.dialect, backend, model, key, session, record.outcome)),
+            self._calls.cell((backend, model, key)) if record.calls else None,
+            self._reasons.cell((session, self._why.label(record.reason))),
+            self._first.spread((backend, model, session)),
+            self._duration.spread((backend, model, session)),
+        )
+        return found
 
-    def _token_lines(self) -> list[str]:
-        counted = sorted(self._tokens.items())
-        tokens = [((kind, model), getattr(counts, kind)) for kind in KINDS for model, counts in counted]
-        return [
-            f"# HELP caretway_tokens_total {_TOKENS_HELP}",
-            "# TYPE caretway_tokens_total counter",
-            *[f"caretway_tokens_total{_braces(('kind', 'model'), key)} {n}" for key, n in tokens],
-            f"# HELP caretway_reasoning_tokens_total {_REASONING_HELP}",
-            "# TYPE caretway_reasoning_tokens_total counter",
-            *[f"caretway_reasoning_tokens_total{_braces(('model',), (m,))} {c.reasoning}" for m, c in counted],
-        ]
+    def _more_runs(self, alike: tuple[str, ...]) -> _RunSeries:
+        if len(self._run_series) >= MAX_SERIES:
+            self._run_series.clear()
+        backend, model, key, session, outcome = alike
+        model, key = self._models.label(model), self._keys.label(key)
+        tokens = [self._tokens.cell((kind, model, key)) for kind in KINDS]
+        found = self._run_series[alike] = _RunSeries(
+            self._runs.cell((backend, model, key, session, outcome)),
+            (*tokens, self._reasoning.cell((model, key))),
+        )
+        return found
+
+    def request_refused(self, record: RefusedRequest) -> None:
+        self._refused.add((record.dialect, record.kind))
 
     def render(self, gauges: Mapping[str, int]) -> bytes:
-        """The text format, version 0.0.4."""
-        lines: list[str] = []
+        """The text format, version 0.0.4. `gauges` has a value for each of `GAUGES`."""
+        lines = gauge_lines(BUILD, {(__version__,): 1})
         for name, value in gauges.items():
-            lines += [f"# TYPE caretway_{name} gauge", f"caretway_{name} {value}"]
-        lines.append("# TYPE caretway_responses_total counter")
-        labels = ("dialect", "backend", "session", "outcome")
-        lines += [f"caretway_responses_total{_braces(labels, key)} {n}" for key, n in sorted(self._responses.items())]
-        lines += ["# TYPE caretway_tool_calls_total counter", f"caretway_tool_calls_total {self._calls}"]
-        lines.append("# TYPE caretway_recoveries_total counter")
-        lines += [
-            f"caretway_recoveries_total{_braces(('rung', 'cause'), key)} {n}"
-            for key, n in sorted(self._recoveries.items())
-        ]
-        lines += self._token_lines()
-        lines.append("# TYPE caretway_first_event_seconds histogram")
-        below = 0
-        for limit, count in zip((*map(str, BUCKETS), "+Inf"), self._first, strict=True):
-            below += count
-            lines.append(f'caretway_first_event_seconds_bucket{{le="{limit}"}} {below}')
-        lines += [
-            f"caretway_first_event_seconds_sum {self._first_sum:.6f}",
-            f"caretway_first_event_seconds_count {below}",
-        ]
+            lines += gauge_lines(Family(f"caretway_{name}", GAUGES[name]), {(): value})
+        for family in (
+            self._responses,
+            self._calls,
+            self._reasons,
+            self._recoveries,
+            self._refused,
+            self._runs,
+            self._tokens,
+            self._reasoning,
+            self._first,
+            self._duration,
+        ):
+            lines += family.lines()
+        lines += process_lines()
         return ("\n".join(lines) + "\n").encode()
 
 
-def _braces(names: Iterable[str], values: Iterable[str]) -> str:
-    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True)) + "}"
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-
-
-class Observers:
+class Observers(Observer):
     """Several observers as one."""
 
     def __init__(self, *observers: Observer) -> None:
@@ -130,3 +221,11 @@ class Observers:
     def response_ended(self, record: TurnRecord) -> None:
         for observer in self._observers:
             observer.response_ended(record)
+
+    def run_ended(self, record: RunRecord) -> None:
+        for observer in self._observers:
+            observer.run_ended(record)
+
+    def request_refused(self, record: RefusedRequest) -> None:
+        for observer in self._observers:
+            observer.request_refused(record)

@@ -4,10 +4,11 @@ shell tells it (128 + n when signal n ended it). Pipes and kills are `child.py`.
 import asyncio
 import signal
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from .child import Child, ChildSink, Command, Exit, start_child
+from .child import Child, ChildSink, Command, Exit, Pipe, start_child
 from .head_tail import HeadTail, decoded
 
 PATIENCE_S: Final = 2.0
@@ -29,11 +30,11 @@ class Nursery:
     def live(self) -> int:
         return len(self._children)
 
-    async def start(self, command: Command, sink: ChildSink) -> Child:
-        """Raises CannotStart, and NurseryClosed after `aclose`."""
+    async def start(self, command: Command, sink: ChildSink, closed: Callable[[Pipe], None] | None = None) -> Child:
+        """`closed` is called when a pipe is closed. Raises CannotStart, and NurseryClosed after `aclose`."""
         if self._closed:
             raise NurseryClosed
-        return await start_child(command, sink, among=self._children)
+        return await start_child(command, sink, closed=closed, among=self._children)
 
     async def aclose(self) -> None:
         self._closed = True

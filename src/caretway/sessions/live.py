@@ -10,6 +10,7 @@ from ..core.request import Message, Role, ToolResult, ToolSpec, TurnRequest
 from ..core.turn import Turn
 from .lifecycle import Happening, SessionState, move
 from .plan import Parked
+from .run_account import RunAccount
 from .tickets import Tickets
 from .transcript import Chain, tools_key
 
@@ -36,6 +37,7 @@ class LiveTurn:
     """Tickets the client holds and has not answered."""
     issued: list[str] = field(default_factory=list)
     timer: asyncio.TimerHandle | None = None
+    account: RunAccount = field(default_factory=RunAccount)
 
     def happened(self, happening: Happening) -> None:
         self.state = move(self.state, happening)

@@ -7,6 +7,7 @@ requests that race for one turn exactly one resumes it.
 """
 
 import asyncio
+import dataclasses
 import hashlib
 import logging
 from collections.abc import Callable, Sequence
@@ -15,22 +16,32 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from ..core.argument_check import ArgumentRule
+from ..core.charge import RunCharges
 from ..core.errors import ErrorKind, GatewayError, gateway_stops
 from ..core.events import RunUsage
 from ..core.fold import Reply
+from ..core.records import RequestOrigin, RunRecord
 from ..core.recovery import Cause, Rung
-from ..core.request import Message, Role, SessionMode, ToolResult, TurnRequest, last_answer
+from ..core.request import Message, SessionMode, TurnRequest, last_answer
 from ..core.turn import Backend, Guard, Snapshot, StageFactory
 from ..tasks import aside
+from .compacted import REASON as COMPACTED
+from .compacted import SessionNames
+from .conversation_ids import ConversationIds
 from .detached import Drain
+from .fallback import REASON as FELL_BACK
+from .fallback import RUNG as NEXT_MODEL
+from .fallback import going_on, next_request, same_model
 from .lifecycle import Happening, SessionState
 from .live import LiveTurn
 from .parking import first_to_go, patience
 from .plan import Alike, Compare, Continue, Fresh, Parked, Repeat, Replay, Resume, alike, history_chains, plan
 from .repeated_answer import REPEATER, repeated_turn
 from .response import MAX_ANSWER_BYTES, Label, Response
+from .run_account import FROM_NOWHERE, RunAccount
 from .tickets import Tickets, new_sid
-from .transcript import Chain, answer_message, tools_key
+from .transcript import answer_message, chained, may_continue, new_results
 
 log = logging.getLogger(__name__)
 
@@ -42,15 +53,17 @@ class SessionLimits:
     max_parked: int = 200
     disconnect_grace: float = 2.0
     max_answer_bytes: int = MAX_ANSWER_BYTES
+    arguments: ArgumentRule = "note"
+    """What is done about a call whose arguments do not fit its tool's schema."""
     scope: str = ""
     """Whose conversations these are: backend, host, account."""
 
 
-Counted = Callable[[str, RunUsage], None]
-"""(model, what Cursor counted): a run has ended, whether or not somebody read its answer to the end."""
+RunEnded = Callable[[RunRecord], None]
+"""A run is over, whether or not somebody read its answer to the end."""
 
 
-def _nobody_counts(_model: str, _run: RunUsage) -> None:
+def _nobody_counts(_record: RunRecord) -> None:
     pass
 
 
@@ -78,10 +91,14 @@ class Sessions:
         limits: SessionLimits,
         store: ConversationStore,
         guard: Guard,
-        counted: Counted = _nobody_counts,
+        run_ended: RunEnded = _nobody_counts,
+        charges: RunCharges | None = None,
     ) -> None:
         self._guard = guard
-        self._counted = counted
+        self._charges = charges
+        self._run_ended = run_ended
+        self._conversations = ConversationIds()
+        self._names = SessionNames()
         self._backend = backend
         self._stages = tuple(stages)
         self._limits = limits
@@ -101,13 +118,15 @@ class Sessions:
     def live(self) -> int:
         return len(self._live)
 
-    async def open(self, request: TurnRequest) -> Response:
+    async def open(self, request: TurnRequest, origin: RequestOrigin = FROM_NOWHERE) -> Response:
         """A response for this request; raises GatewayError when there is none to be had. `request` is what the client
         said, `model_request` what the model is told: the loop guard may have added a word."""
+        if request.fallbacks:
+            request = going_on(request, self._known(request).values())
         model_request = await self._guarded(request)
         chains = await aside(history_chains, model_request) if request.large else None
         compare = await self._compared(request) if request.large else alike
-        if not self._store.settled and _may_continue(request):
+        if not self._store.settled and may_continue(request):
             await self._store.settle()
         mode = request.session or self._limits.mode
         decision = plan(
@@ -121,6 +140,7 @@ class Sessions:
             compare=compare,
         )
         known: Continue | None = None
+        conversation = ""
         gone_while_parked = False
         label: Label
         match decision:
@@ -136,23 +156,40 @@ class Sessions:
                     if mode is SessionMode.REQUIRED:
                         raise
                     label, reason, gone_while_parked = "replayed", "the parked turn was lost", True
+                    conversation = live.account.conversation
                 else:
                     return self._respond(live, request, model_request, "resumed", reason)
             case Repeat(sid=sid, reason=reason):
                 live = self._live[sid]
-                again = LiveTurn(repeated_turn(live.answer, live.tickets), live.tickets, request)
+                again = LiveTurn(repeated_turn(live.answer, live.tickets), live.tickets, request, account=live.account)
                 return Response(REPEATER, again, request, "resumed", reason, (), None)
             case Continue(reason=reason):
-                known, label = decision, "continued"
+                known, label, conversation = decision, "continued", decision.snapshot.conversation
             case Replay(reason=reason, instead_of=sid):
                 label = "replayed"
                 if sid is not None:
+                    conversation = self._live[sid].account.conversation
                     self._finish(self._live[sid], Happening.STOPPED)
             case Fresh(reason=reason):
-                label = "fresh"
-        response = self._respond(
-            await self._start(request, model_request, known), request, model_request, label, reason
-        )
+                label, conversation = "fresh", self._conversations.fresh(origin.caller.key, request)
+        if known is None and (compacted := self._names.compacted(origin.caller.key, request)) is not None:
+            reason, conversation = COMPACTED, compacted
+        account = RunAccount(origin, conversation or self._conversations.replayed(origin.caller.key, request))
+        refused: list[tuple[str, str]] = []
+        while True:
+            try:
+                live = await self._start(request, model_request, account, known)
+                break
+            except GatewayError as refusal:
+                following = next_request(request, refusal)
+                if following is None or (mode is SessionMode.REQUIRED and label != "fresh"):
+                    raise
+                log.info("%s", following.choice.why)
+                refused.append((NEXT_MODEL, refusal.code or refusal.kind.value))
+                request, model_request = following, same_model(following, model_request)
+                known, label, reason = None, "fresh" if label == "fresh" else "replayed", FELL_BACK
+        response = self._respond(live, request, model_request, label, reason)
+        response.recoveries += refused
         if gone_while_parked:
             response.recoveries.append((Rung.FRESH_RUN.value, Cause.CUT.value))
         return response
@@ -177,7 +214,7 @@ class Sessions:
     def _known(self, request: TurnRequest) -> dict[str, Parked]:
         """The turns that wait for what is new in this request."""
         known: dict[str, Parked] = {}
-        for ticket in [result.call_id for result in self._results(request)]:
+        for ticket in [result.call_id for result in new_results(request)]:
             live = self._by_ticket.get(ticket) or self._replaying.get(ticket)
             if live is not None:
                 known[ticket] = live.parked(own=ticket in self._by_ticket)
@@ -199,14 +236,21 @@ class Sessions:
 
         return compare
 
-    async def _start(self, request: TurnRequest, model_request: TurnRequest, known: Continue | None = None) -> LiveTurn:
+    async def _start(
+        self, request: TurnRequest, model_request: TurnRequest, account: RunAccount, known: Continue | None = None
+    ) -> LiveTurn:
         if self._closing:
             raise gateway_stops()
-        given = self._results(model_request)
+        if self._charges is not None:
+            account.charge = self._charges.charge(account.origin.caller.key, account.conversation)
+            if account.charge is not None:
+                model_request = replace(model_request, charge=account.charge)
+        given = new_results(model_request)
         for result in given:  # a client may repeat this request, too, and at once
             self._starting[result.call_id] = Parked.starting(request, given)
         try:
             live = await self._started(request, model_request, known)
+            live.account = account
         finally:
             for result in given:
                 self._starting.pop(result.call_id, None)
@@ -222,16 +266,10 @@ class Sessions:
             chain, snapshot = known.chain, known.snapshot
             unchained = request.messages[last_answer(request.messages) :]
         if request.large:  # now, and not when its answer is complete
-            chain = await aside(_chained, chain, request, unchained)
+            chain = await aside(chained, chain, request.tools, unchained)
             unchained = ()
         turn = await self._backend.start(model_request, snapshot)
         return LiveTurn(turn, Tickets(new_sid(), request.call_prefix), request, chain, unchained)
-
-    @staticmethod
-    def _results(request: TurnRequest) -> tuple[ToolResult, ...]:
-        """What is new in this request."""
-        news = request.messages[last_answer(request.messages) :]
-        return tuple([part for message in news for part in message.parts if isinstance(part, ToolResult)])
 
     def _forget_given(self, live: LiveTurn) -> None:
         for result in live.given:
@@ -250,8 +288,16 @@ class Sessions:
     def _respond(
         self, live: LiveTurn, request: TurnRequest, model_request: TurnRequest, label: Label, reason: str
     ) -> Response:
-        async def restart(reopened: int) -> LiveTurn:
-            return await self._start(request, replace(model_request, reopened=reopened))
+        account = live.account
+        account.answers(label, reason)
+        self._names.remember(account.origin.caller.key, request, account.conversation)
+        if account.charge is not None:
+            request = replace(request, charge=account.charge)
+
+        async def restart(reopened: int, asking: TurnRequest) -> LiveTurn:
+            again = RunAccount(account.origin, account.conversation)
+            told = replace(same_model(asking, model_request), reopened=reopened)
+            return await self._start(asking, told, again)
 
         required = (request.session or self._limits.mode) is SessionMode.REQUIRED and label != "fresh"
         return Response(
@@ -263,6 +309,7 @@ class Sessions:
             self._stages,
             None if required else restart,
             max_bytes=self._limits.max_answer_bytes,
+            arguments=self._limits.arguments,
         )
 
     # ---- what a response reports
@@ -273,8 +320,12 @@ class Sessions:
         self._by_ticket[ticket] = live
 
     def settle(self, live: LiveTurn, happening: Happening, reply: Reply) -> None:
+        if reply.error is not None:
+            live.account.error = reply.error.code or reply.error.kind.value
+        if live.account.charge is not None:
+            live.account.charge.response_ended(live.request.choice.exactly or live.request.model, reply.usage)
         if reply.usage is not None and reply.usage.run is not None:
-            self._counted(live.request.model, reply.usage.run)
+            self._tell(live, happening.name.lower(), reply.usage.run)
         if live.state is SessionState.OVER:
             return  # the gateway stopped it in between
         live.answer = answer_message(reply)
@@ -282,8 +333,13 @@ class Sessions:
             self._park(live)
             return
         if happening is Happening.ENDED and (snapshot := live.turn.snapshot()) is not None:
+            snapshot = dataclasses.replace(snapshot, conversation=live.account.conversation)
             self._store.remember(self._key(live.transcript()), snapshot)
         self._finish(live, happening)
+
+    def discard(self, live: LiveTurn) -> None:
+        if live.state is SessionState.PARKED:
+            self._finish(live, Happening.STOPPED)
 
     def let_go(self, response: Response) -> None:
         live = response.live
@@ -314,7 +370,14 @@ class Sessions:
             log.info("more than %d turns are parked: one is let go", self._limits.max_parked)
             self._finish(first_to_go(self._parked.values()), Happening.EVICTED)
 
+    def _tell(self, live: LiveTurn, outcome: str, usage: RunUsage | None = None) -> None:
+        backend = self._backend.name
+        self._run_ended(live.account.record(live.tickets.sid, backend, live.request, outcome, usage))
+
     def _finish(self, live: LiveTurn, happening: Happening) -> None:
+        if live.account.due:
+            detached = live.state is SessionState.DETACHED and happening is Happening.EXPIRED
+            self._tell(live, "hung_up" if detached else happening.name.lower())
         live.happened(happening)
         sid = live.tickets.sid
         self._live.pop(sid, None)
@@ -330,12 +393,3 @@ class Sessions:
         for live in turns:
             self._finish(live, Happening.SHUTDOWN)
         await asyncio.gather(*(live.turn.aclose() for live in turns))
-
-
-def _may_continue(request: TurnRequest) -> bool:
-    """A user's new words after an answer: then a kept conversation is looked for."""
-    return last_answer(request.messages) > 0 and request.messages[-1].role is not Role.TOOL
-
-
-def _chained(chain: Chain | None, request: TurnRequest, messages: Sequence[Message]) -> Chain:
-    return (chain or Chain(tools_key(request.tools))).add(messages)

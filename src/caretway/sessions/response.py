@@ -1,6 +1,6 @@
 """One answer in progress: checks the order of events, swaps call ids for tickets, runs the stages, folds the reply;
-limits its length (`max_answer_bytes`) and calls; a backend's exception becomes an event; usage of a stopped answer is
-estimated.
+limits its length (`max_answer_bytes`) and calls; a backend's exception becomes an event. Notes or refuses arguments
+that do not fit (`tool_arguments`); estimates the usage of a stopped answer.
 
 In: the turn's batches. Out: what the client is shown of them, and the fold of it. The turn is not the response's: when
 the client hangs up the turn is left to the manager, which lets it end by itself within a short grace or closes it.
@@ -11,11 +11,13 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, Literal, Protocol
 
+from ..core.argument_check import ArgumentCheck, ArgumentRule
 from ..core.errors import ErrorKind, GatewayError
 from ..core.estimate import estimated_usage
 from ..core.events import (
     TERMINAL,
     Event,
+    Note,
     ReasoningDelta,
     Recovered,
     TextDelta,
@@ -52,6 +54,7 @@ MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024
 PIECE_BYTES: Final = 32
 CALL_BYTES: Final = 1024
 """What a piece of a call's arguments, and a call, take beside the words."""
+ARGUMENTS_NOTE: Final = "tool_arguments"
 MAX_CALLS: Final = 4096
 """Of one turn: all that its client may come back for."""
 
@@ -63,16 +66,23 @@ class ResponseOwner(Protocol):
 
     def issue(self, live: LiveTurn, ticket: str) -> None: ...
 
+    def discard(self, live: LiveTurn) -> None:
+        """Another run answers instead: this one must not stay parked."""
+        ...
+
     def let_go(self, response: "Response") -> None: ...
 
 
 class Response:
     __slots__ = (
+        "_arguments",
+        "_check",
         "_factories",
         "_failure",
         "_fold",
         "_heard",
         "_max_bytes",
+        "_misfits",
         "_order",
         "_owner",
         "_plain",
@@ -101,9 +111,11 @@ class Response:
         stages: Sequence[StageFactory],
         restart: Restart | None,
         max_bytes: int = MAX_ANSWER_BYTES,
+        arguments: ArgumentRule = "note",
     ) -> None:
-        """`restart` is None where no other run may answer."""
+        """`restart` is None where no other run may answer. `arguments`: what is done about those that do not fit."""
         self._max_bytes = max_bytes
+        self._arguments: ArgumentRule = arguments
         self.label: Label = label
         self.reason = reason
         self.live = live
@@ -130,10 +142,27 @@ class Response:
         self._fold = Fold()
         self._heard = 0  # what came, though the stages may hold it back
         self._whole: Reply | None = None
+        self._check: ArgumentCheck | None = None
+        self._misfits: list[str] = []
         self._stages: list[Stage] = []
         for factory in self._factories:
             if (stage := factory(self.request)) is not None:
                 self._stages.append(stage)
+
+    @property
+    def run(self) -> str:
+        """The run that answers, as its record names it."""
+        return self.live.tickets.sid
+
+    @property
+    def conversation(self) -> str:
+        return self.live.account.conversation
+
+    @property
+    def budget(self) -> str:
+        """How little of a budget is left; empty when nobody needs to know."""
+        charge = self.live.account.charge
+        return charge.notice if charge is not None else ""
 
     def reply(self) -> Reply:
         """Everything so far, folded."""
@@ -182,30 +211,41 @@ class Response:
         if again is not None:
             self._started = self._started and TurnStarted not in map(type, events)  # not shown, if it is among these
             self.label, self.reason = "replayed" if self.label != "fresh" else "fresh", again
-            self.over = False
+            self.over, self.request = False, second.request
             second.start(self._started_again)
+            self._owner.discard(self.live)  # its closing calls the listener: a second run is being started by then
             return []
         if not second.must_call:
             return events
         if second.overfull(len(events)) and not self.over:
             events = [*events, *self._too_long()]
-        last = events[-1]
         shown = second.hold(events)
-        if shown and shown[-1] is not last:  # there was no call: the words before are no answer
+        if second.note:  # not the call that was demanded, but what there is
             self._fold, self._whole = Fold(), None
-            self._fold.feed(shown[-1])
+            self._fold.add(shown)
         return shown
+
+    @property
+    def note(self) -> str:
+        """Why the answer is not what the request demands."""
+        return self._second_try.note
 
     def _started_again(self, outcome: LiveTurn | Exception) -> None:
         if isinstance(outcome, Exception):
             self._failure = outcome
+            self._fold, self._whole = Fold(), None  # this is how it ends now, not what the run before said
         else:
             self.live, self._failure = outcome, None
+            outcome.account.answers(self.label, self.reason)
             self._begin()
             if self._ready is not None:
                 outcome.turn.listen(self._ready)
         if self._ready is not None:
             self._ready()
+
+    def opened(self) -> None:
+        """The client has the headers, which name the model: no other one answers from now on."""
+        self._second_try.opened = True
 
     def shorten(self, parts: int) -> None:
         """Every word will be said so many times: the answer may have only that part of the usual length."""
@@ -271,12 +311,18 @@ class Response:
                     self._note_call(event)
                 elif type(event) is TurnStarted:
                     self.adapted, self.pictures = event.adapted, event.pictures
+                    if event.conversation:
+                        self.live.account.upstream = event.conversation
                     if self._started:  # by a run that was lost before it said anything
                         self._fold.feed(event)
                         continue
                     self._started = True
             for shown in self._staged(event) if self._stages else (event,):
                 if type(shown) in TERMINAL:
+                    if self._misfits:
+                        noted = Note(ARGUMENTS_NOTE, "; ".join(self._misfits))
+                        self._fold.feed(noted)
+                        out.append(noted)
                     if not last and type(shown) is TurnEnded:  # upstream is stopped before it could count
                         usage = UsageReported(estimated_usage(self.request, self._fold.reply()))
                         self._fold.feed(usage)
@@ -301,7 +347,10 @@ class Response:
                 self._heard += CALL_BYTES
             case ToolCallDelta(arguments=arguments):
                 self._heard += len(arguments) + PIECE_BYTES
-            case ToolCallReady(id=ticket):
+            case ToolCallReady(id=ticket, name=name, arguments=arguments):
+                self._check = self._check or ArgumentCheck(self.request.tools)
+                if problem := self._check.problem(name, arguments):
+                    self._misfit(name, problem)
                 if len(self.live.issued) >= MAX_CALLS:
                     raise GatewayError(
                         ErrorKind.UPSTREAM_PROTOCOL,
@@ -311,6 +360,17 @@ class Response:
                 self._owner.issue(self.live, ticket)  # before the client can see it: no client beats the registry
             case _:
                 pass
+
+    def _misfit(self, name: str, problem: str) -> None:
+        if self._arguments == "refuse":
+            raise GatewayError(
+                ErrorKind.UPSTREAM_ERROR,
+                f"The model called `{name}` with arguments that do not fit its schema: {problem}",
+                hint="Do not run that call. Ask again, or set tool_arguments to `note`.",
+                code="invalid_tool_arguments",
+                repeatable=False,
+            )
+        self._misfits.append(f"{name}: {problem}")
 
     def _staged(self, event: Event) -> list[Event]:
         first, *others = self._stages

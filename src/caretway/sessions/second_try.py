@@ -1,14 +1,17 @@
 """Whether a fresh run answers instead, before the client has seen anything: a lost run, a kept conversation that is
-refused, words where a tool call was required (`tool_choice`). Counts the retry budget; holds events back; never when a
-tool has run here.
+refused, a model that is refused when its alias names another (`fallback.py`), words or another call where one was
+demanded (`tool_choice`: any call, or a named one). Counts the retry budget; holds events back; never when a tool has
+run here.
 
 As long as the client has seen nothing, a turn that cannot go on is started anew with the whole request. So is one that
-was to call a tool and answered in words; until it calls, nothing of its answer is shown. Every run counts against one
-retry budget (`core/recovery.py`), those that the turn itself opened included. Where a tool ran without the client there
-is no second try: another run would run it again.
+was to call a tool and did not; until it calls, nothing of its answer is shown. When the second run does not call
+either, or fails, the client gets what there is, with a note. Every run counts against one retry budget
+(`core/recovery.py`), those that the turn itself opened included. Where a tool ran without the client there is no second
+try: another run would run it again.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
@@ -16,6 +19,7 @@ from ..core.errors import ErrorKind, GatewayError
 from ..core.events import (
     AgentActivity,
     Event,
+    Note,
     Recovered,
     ToolCallStarted,
     TurnEnded,
@@ -26,17 +30,21 @@ from ..core.events import (
 from ..core.recovery import RETRY_BUDGET, Cause, Rung
 from ..core.request import TurnRequest
 from ..tasks import spawn
+from .fallback import REASON, RUNG, next_request
 from .live import LiveTurn
 
-Restart = Callable[[int], Awaitable[LiveTurn]]
-"""Opens a fresh run for the whole request, when told how many were opened for it before."""
+Restart = Callable[[int, TurnRequest], Awaitable[LiveTurn]]
+"""Opens a fresh run for the whole request, when told how many were opened for it before; for the request's model."""
+
+log = logging.getLogger(__name__)
 
 MAX_RECOVERIES: Final = 16
 """Of one response, in its log line."""
 MAX_HELD_EVENTS: Final = 50_000
 """How much may be said before a call that was demanded."""
 CALL_TRIES: Final = 2
-"""How many runs may answer in words where a call was demanded."""
+"""How many runs may end without the call that was demanded."""
+NOTE_KEY: Final = "tool_choice"
 _FRESH_BECAUSE: Final = {
     Cause.CUT.value: "the run was lost twice",
     Cause.SILENT.value: "the run fell silent",
@@ -55,24 +63,37 @@ _FRESH_BECAUSE: Final = {
 
 class SecondTry:
     __slots__ = (
+        "_called",
         "_decided",
+        "_first",
         "_held",
+        "_named",
         "_reopened",
         "_restart",
-        "_words",
+        "_tries",
         "_worked",
         "must_call",
+        "note",
+        "opened",
         "recoveries",
+        "request",
         "shown",
         "starting",
     )
 
     def __init__(self, request: TurnRequest, restart: Restart | None) -> None:
         """`restart` is None where no other run may answer."""
+        self.request = request
+        """For the model that is asked now."""
+        self.opened = False
+        """The client has the headers, which name the model."""
         self.shown = False
         """The client has seen something: there is no second try any more."""
         self.must_call = request.tool_choice.mode in ("required", "named") and bool(request.tools)
         """A call is demanded and has not come: what the model says is held back."""
+        self.note = ""
+        """Why the client gets an answer without the call that it demanded."""
+        self._named = request.tool_choice.name if request.tool_choice.mode == "named" else ""
         self.recoveries: list[tuple[str, str]] = []
         """(rung, cause) of each time that a run was lost and the turn went on; the first few."""
         self._restart = restart
@@ -80,11 +101,15 @@ class SecondTry:
         self._reopened = 0
         self._decided: str | None = None
         """Why the turn itself has decided for a fresh run, and counted it."""
-        self._words = 0
-        """How many runs answered in words where a call was demanded."""
+        self._called = False
+        """The call that was demanded has come."""
+        self._tries = 0
+        """How many runs ended without the call that was demanded."""
         self._worked = False
         """A tool ran without the client."""
         self._held: list[Event] = []
+        self._first: list[Event] = []
+        """The words of the first run, in case the second fails."""
 
     def recovered(self, event: Recovered) -> None:
         """The turn lost a run and went on by itself."""
@@ -99,8 +124,12 @@ class SecondTry:
         self._worked = self._worked or AgentActivity in map(type, events)
         if type(last) is TurnFailed and last.error.kind is ErrorKind.TURN_GONE:
             return self._gone()
+        if self.request.fallbacks and type(last) is TurnFailed and self._restart is not None and not self._worked:
+            return self._refused(events, last.error)
         if self.must_call:
-            return self._no_call() if isinstance(last, TurnEnded) and not has_call(events) else None
+            self._called = self._called or has_call(events, self._named)
+            ended = isinstance(last, TurnEnded | TurnPaused)
+            return self._no_call(events) if ended and not self._called else None
         for event in events:
             if type(event) is not TurnStarted:
                 self.shown = True
@@ -115,11 +144,26 @@ class SecondTry:
             self._keep(Rung.FRESH_RUN.value, cause)
         return _FRESH_BECAUSE[cause] if self._allowed else None
 
-    def _no_call(self) -> str | None:
-        self._words += 1
+    def _refused(self, events: Sequence[Event], error: GatewayError) -> str | None:
+        """The chain is its own limit: what was refused has cost nothing, and each model is asked once."""
+        said = any(type(event) is not TurnStarted for event in (*self._held, *events[:-1]))
+        following = None if said or self.opened else next_request(self.request, error)
+        if following is None:
+            self.shown = self.shown or not self.must_call
+            return None
+        log.info("%s", following.choice.why)
+        self._keep(RUNG, error.code or error.kind.value)
+        self.request = following
+        return REASON
+
+    def _no_call(self, events: Sequence[Event]) -> str | None:
+        self._tries += 1
         self._reopened += 1
-        again = self._words < CALL_TRIES and self._allowed
-        return "the model did not call a tool at first" if again else None
+        if self._tries >= CALL_TRIES or not self._allowed:
+            return None
+        said = [*self._held, *events]
+        self._first = said if not has_call(said) else []  # calls of a run that is closed would lead nowhere
+        return f"the model did not call {self._named or 'a tool'} at first"
 
     @property
     def _allowed(self) -> bool:
@@ -140,7 +184,7 @@ class SecondTry:
     async def _start(self, restart: Restart, started: Callable[[LiveTurn | Exception], None]) -> None:
         outcome: LiveTurn | Exception
         try:
-            outcome = await restart(self._reopened)
+            outcome = await restart(self._reopened, self.request)
         except Exception as failure:  # whoever is told makes an event of it
             outcome = failure
         finally:
@@ -159,32 +203,33 @@ class SecondTry:
         return len(self._held) + more > MAX_HELD_EVENTS
 
     def hold(self, events: list[Event]) -> list[Event]:
-        """What may be shown now: everything as soon as there is a call, nothing before. An end without a call is an
-        error; a failure and what stood before it are shown."""
+        """What may be shown now: everything as soon as there is the call, nothing before. At an end without it, what
+        there is and a note; a failure of the second run shows what the first one said."""
         self._held += events
         last = events[-1]
-        if has_call(events):
+        if has_call(events, self._named):
             self.must_call = False
             self.shown = True
-        elif isinstance(last, TurnEnded):
-            self._held = [TurnStarted(), TurnFailed(no_call(worked=self._worked))]
-        elif not isinstance(last, TurnFailed | TurnPaused):
+        elif isinstance(last, TurnEnded | TurnPaused):
+            self._noted(self._held)
+        elif isinstance(last, TurnFailed) and self._first:
+            self._noted(self._first)
+        elif not isinstance(last, TurnFailed):
             return []
         held, self._held = self._held, []
         return held
 
+    def _noted(self, answer: list[Event]) -> None:
+        self.note = no_call(self._named, answer, tries=self._tries)
+        self._held = [*answer[:-1], Note(NOTE_KEY, self.note), answer[-1]]
 
-def has_call(events: Sequence[Event]) -> bool:
-    return any(isinstance(event, ToolCallStarted) for event in events)
+
+def has_call(events: Sequence[Event], name: str = "") -> bool:
+    """A call, of this tool if there is a name."""
+    return any(isinstance(event, ToolCallStarted) and name in ("", event.name) for event in events)
 
 
-def no_call(*, worked: bool) -> GatewayError:
-    """Asking again brings the same, and costs two more runs. `worked`: a tool ran without the client, so that it was
-    not tried twice."""
-    error = GatewayError(
-        ErrorKind.UPSTREAM_ERROR,
-        f"The request demands a tool call, and the model answered in text{'' if worked else ' twice'}.",
-        hint="Use `tool_choice: auto`, or say in the prompt which tool to call.",
-        repeatable=False,
-    )
-    return error.after_work() if worked else error
+def no_call(named: str, answer: Sequence[Event], *, tries: int) -> str:
+    wanted = f"the tool `{named}`" if named else "a tool"
+    instead = "called another tool" if has_call(answer) else "answered in words"
+    return f"the request demands a call of {wanted}; the model {instead}{' twice' if tries > 1 else ''}"

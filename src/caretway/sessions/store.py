@@ -35,13 +35,13 @@ PRUNE_WORK: Final = 4096
 VACUUM_PAGES: Final = 256
 """Free pages that are given back to the disk at a time."""
 
-_FIND: Final = "SELECT id, line, turn, backend, state, used_at FROM conversations WHERE key = ?"
+_FIND: Final = "SELECT id, line, turn, backend, state, used_at, conversation FROM conversations WHERE key = ?"
 _FETCH: Final = """SELECT data FROM refs JOIN blobs ON blobs.id = refs.blob
     WHERE line = ? AND name = ? AND turn <= ? ORDER BY turn DESC LIMIT 1"""
 _OLDEST: Final = "SELECT id, used_at FROM conversations WHERE id != ? ORDER BY used_at, id LIMIT 1"
 _NEWEST_TURN: Final = "SELECT max(turn) FROM conversations WHERE line = ?"
-_INSERT: Final = """INSERT OR REPLACE INTO conversations (id, key, line, turn, used_at, backend, state)
-    VALUES (?, ?, ?, ?, ?, ?, ?)"""
+_INSERT: Final = """INSERT OR REPLACE INTO conversations (id, key, line, turn, used_at, backend, state, conversation)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
 _COPY: Final = """INSERT INTO refs (line, name, turn, blob)
     SELECT ?, name, turn, blob FROM refs WHERE line = ? AND turn <= ?"""
 _KEEP: Final = "INSERT OR IGNORE INTO blobs (digest, data) VALUES (?, ?)"
@@ -94,7 +94,7 @@ class SqliteStore:
         row = self._row("look a conversation up", _FIND, (key,))
         if row is None:
             return None
-        conversation, line, turn, backend, state, used_at = row
+        conversation, line, turn, backend, state, used_at, name = row
         now = self._clock()
         used_at = self._touched.get(conversation, used_at)
         if now - used_at > self._max_age:
@@ -104,7 +104,7 @@ class SqliteStore:
             if len(self._touched) >= MAX_TOUCHED:
                 self._write_touched()
         fetch = partial(self._fetch, line, turn)
-        return Snapshot(backend, state, fetch=fetch, parent=conversation.to_bytes(8, "big"))
+        return Snapshot(backend, state, fetch=fetch, parent=conversation.to_bytes(8, "big"), conversation=name)
 
     def remember(self, key: bytes, snapshot: Snapshot) -> None:
         """Keep the snapshot, with its own pieces and all those of the conversation it was continued from."""
@@ -178,7 +178,7 @@ class SqliteStore:
         if snapshot.blobs:
             self._refer(line, turn, snapshot.blobs)
         replaced = self._db.execute("SELECT line FROM conversations WHERE key = ?", (key,)).fetchone()
-        row = (conversation, key, line, turn, self._clock(), snapshot.backend, snapshot.state)
+        row = (conversation, key, line, turn, self._clock(), snapshot.backend, snapshot.state, snapshot.conversation)
         self._db.execute(_INSERT, row)
         if replaced is not None:
             self._trim(replaced[0])  # last: what both of them hold is not written anew

@@ -37,6 +37,9 @@ _SCHEMA: Final = (
     "CREATE INDEX refs_by_turn ON refs (line, turn)",
     f"PRAGMA user_version = {VERSION}",
 )
+_ADD_NAME: Final = "ALTER TABLE conversations ADD COLUMN conversation TEXT NOT NULL DEFAULT ''"
+"""Our own id of a conversation. Older gateways may share the file: they leave the column alone, so it is the same
+version."""
 
 _NO_DATABASE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _WAL_LIMIT: Final = 4 * 2**20
@@ -109,12 +112,15 @@ def _connect(name: str, patience_s: float) -> sqlite3.Connection:
 
 def _ensure_schema(connection: sqlite3.Connection) -> None:
     if not _is_new(connection):
+        if not _is_named(connection):
+            with suppress(sqlite3.OperationalError):  # another process was faster
+                connection.execute(_ADD_NAME)
         return
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # counts only as long as there is no table
     connection.execute("BEGIN IMMEDIATE")
     try:
         if _is_new(connection):  # again: another process may have been faster
-            for statement in _SCHEMA:
+            for statement in (*_SCHEMA, _ADD_NAME):
                 connection.execute(statement)
         connection.execute("COMMIT")
     finally:
@@ -133,6 +139,11 @@ def _is_new(connection: sqlite3.Connection) -> bool:
     if version == 0 and tables:
         raise NotOurs("it is a database of something else")
     return bool(version == 0)
+
+
+def _is_named(connection: sqlite3.Connection) -> bool:
+    query = "SELECT count(*) FROM pragma_table_info('conversations') WHERE name = 'conversation'"
+    return bool(connection.execute(query).fetchone()[0])
 
 
 def stat_of(path: Path) -> os.stat_result | None:

@@ -12,7 +12,18 @@ from typing import Any, Final, Self
 
 from ..core.canonical import canonical_json, spell
 from ..core.fold import Reply
-from ..core.request import Image, Message, Reasoning, Role, Text, ToolCall, ToolResult, ToolSpec
+from ..core.request import (
+    Image,
+    Message,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    TurnRequest,
+    last_answer,
+)
 
 
 def tools_key(tools: Sequence[ToolSpec]) -> bytes:
@@ -59,9 +70,24 @@ class Chain:
         return hashlib.sha256(self.tools + self._hash.digest()).digest()
 
 
+def chained(chain: Chain | None, tools: Sequence[ToolSpec], messages: Iterable[Message]) -> Chain:
+    return (chain or Chain(tools_key(tools))).add(messages)
+
+
 def fingerprint(tools: bytes, messages: Iterable[Message]) -> bytes:
     """The identity of a whole transcript. `tools` is the value of `tools_key`."""
     return Chain(tools).add(messages).digest()
+
+
+def may_continue(request: TurnRequest) -> bool:
+    """A user's new words after an answer: then a kept conversation is looked for."""
+    return last_answer(request.messages) > 0 and request.messages[-1].role is not Role.TOOL
+
+
+def new_results(request: TurnRequest) -> tuple[ToolResult, ...]:
+    """Those that stand behind the last answer."""
+    news = request.messages[last_answer(request.messages) :]
+    return tuple([part for message in news for part in message.parts if isinstance(part, ToolResult)])
 
 
 def canonical(message: Message) -> list[str]:

@@ -43,6 +43,8 @@ def empty_turn(request: pb.AgentRunRequest, model: str, manners: Manners) -> boo
 
 
 def judge_message(request: pb.AgentRunRequest, manners: Manners) -> ConnectError | None:
+    if request.custom_system_prompt and not manners.custom_prompt:
+        return faults.NO_CUSTOM_PROMPT
     said = request.action.user_message_action.user_message.text
     too_long = manners.limits and len(said.encode("utf-8", "surrogatepass")) > MAX_MESSAGE_BYTES
     return faults.SCRIPTED["late"] if too_long else None

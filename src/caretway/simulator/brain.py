@@ -7,7 +7,7 @@ drop, thinking that a client did not keep) count as done when a later step left 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from . import default_reply as plain
@@ -50,10 +50,9 @@ def plan(history: Sequence[InputMessage], tools: Sequence[Tool], *, thinks: bool
 
 
 def _follow(history: Sequence[InputMessage], at: int, tools: Sequence[Tool], *, thinks: bool) -> Plan:
-    if has_script(history[at].text):
-        return _resume(parse(history[at].text), history, at, tools)
-    told, place = plain_words.opened(history, at)
-    return replace(_resume(plain_words.steps(told, place, thinks=thinks), told, place, tools), at=at)
+    text = history[at].text
+    steps = parse(text) if has_script(text) else plain_words.steps(history, at, thinks=thinks)
+    return _resume(steps, history, at, tools)
 
 
 def _is_script(message: InputMessage) -> bool:

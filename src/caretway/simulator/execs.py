@@ -4,7 +4,7 @@ failed, how a call is displayed. Pure.
 Tables from the script's names to the wire's.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -50,9 +50,15 @@ NEWER: Final = {
     "conversation_search": 53,
     "store_conflict": 54,
 }
-"""Newer kinds by their field, asked without our schema, which has few of them (22 is computer use)."""
+"""Newer kinds by their field, asked without our schema, which has few of them (22 is computer use). The script gives
+their arguments by number, too."""
 _ENVELOPE_FIELDS: Final = (1, 15, 39, 45)
 """Of an ExecClientMessage: everything that is no result."""
+
+
+_WRITABLE_FIELD: Final = 6
+"""Of a background shell: the model may write to it. Our schema does not have it."""
+_STARTED: Final = "started as shell "
 
 
 class BadArguments(ValueError):
@@ -63,7 +69,7 @@ def request(kind: str, args: dict[str, Any], call_id: str) -> pb.ExecServerMessa
     """The exec of a built-in; the caller numbers it."""
     message = pb.ExecServerMessage()
     if kind in NEWER:
-        message.MergeFromString(raw_fields.message(NEWER[kind]))
+        message.MergeFromString(raw_fields.message(NEWER[kind], *_numbered(args)))
         return message
     inner = getattr(message, FIELDS[kind])
     inner.SetInParent()
@@ -75,7 +81,25 @@ def request(kind: str, args: dict[str, Any], call_id: str) -> pb.ExecServerMessa
         inner.tool_call_id = call_id
     if kind in ("shell", "shell_stream"):
         inner.parsing_result.SetInParent()  # the official client refuses a plain shell without it
+    if kind == "background_shell":
+        inner.MergeFromString(raw_fields.number(_WRITABLE_FIELD, 1))
     return message
+
+
+def _numbered(args: dict[str, Any]) -> Iterator[bytes]:
+    """Fields of a message that our schema does not have: `{"1": "text", "3": 5, "8": {}}`, by their numbers."""
+    for name, value in args.items():
+        if not name.isdecimal() or not 0 < int(name) < 2**29:
+            raise BadArguments(f"{name!r} is no field number")
+        match value:
+            case str():
+                yield raw_fields.message(int(name), value.encode())
+            case int():  # a truth value is one, too
+                yield raw_fields.number(int(name), value % 2**64)
+            case dict():
+                yield raw_fields.message(int(name), *_numbered(value))
+            case _:
+                raise BadArguments(f"field {name} is neither text nor a number nor a message")
 
 
 def mcp_args(tool: Tool, use: ToolUse, call_id: str) -> pb.McpArgs:
@@ -132,6 +156,12 @@ class ExecOutcome:
         if message.WhichOneof("message") == "mcp_result":
             return message.mcp_result.WhichOneof("result") != "success" or message.mcp_result.success.is_error
         return self.text().startswith(("error:", "rejected:"))
+
+
+def started_shell(results: Sequence[str]) -> int:
+    """The number of the shell that was started last, by the texts of results; 0 when none was."""
+    numbers = [text.rpartition(" ")[2] for text in results if text.startswith(_STARTED)]
+    return int(numbers[-1]) if numbers else 0
 
 
 def final(message: pb.ExecClientMessage) -> bool:
@@ -257,7 +287,7 @@ _RENDER: Final[dict[tuple[str, str], Callable[[Any], str]]] = {
     ("grep_result", "success"): _grep,
     ("fetch_result", "success"): lambda value: value.content,
     ("diagnostics_result", "success"): lambda value: f"{value.total_diagnostics} diagnostics in {value.path}",
-    ("background_shell_spawn_result", "success"): lambda value: f"started as shell {value.shell_id}",
+    ("background_shell_spawn_result", "success"): lambda value: f"{_STARTED}{value.shell_id}",
     ("request_context_result", "success"): _context,
     ("mcp_result", "success"): _mcp,
     ("mcp_result", "approved"): lambda _: "approved",

@@ -124,6 +124,11 @@ NOT_SIGNED_IN: Final = _fault(
 BLOB_NOT_FOUND: Final = _fault(
     "internal", _Error.ERROR_INTERNAL, "Blob not found", "The client could not give back a blob that its state names."
 )
+NO_CUSTOM_PROMPT: Final = ConnectError(
+    "invalid_argument",
+    "Custom system prompt is not enabled for this account. Contact Cursor support to request access.",
+    retryable=False,
+)
 CANCELLED: Final = ConnectError("canceled", "The client ended the run", retryable=False)
 
 

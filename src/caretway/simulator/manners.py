@@ -28,6 +28,8 @@ class Manners:
     """Shapes (`model_shapes.shape_of`) that are refused without a reason, as single accounts saw it."""
     empty_shapes: frozenset[str] = frozenset()
     """More shapes that are answered with an empty turn."""
+    refused_models: tuple[tuple[str, str], ...] = ()
+    """(base id, fault): models that the account is not served, and what it is told; faults as in `sim: fail`."""
     whole_variants: bool = False
     """Parameters must be exactly those of one advertised variant, and a tiered model needs them: else `not_found`."""
     demands_max_mode: bool = False
@@ -129,6 +131,8 @@ class Manners:
     """After a bare refusal a conversation id stays refused."""
 
     # ---- prompt and tools
+    custom_prompt: bool = True
+    """The account may have a system prompt of its own (`custom_system_prompt`); one that was recorded may not."""
     empty_tools_drop_preamble: bool = False
     """A run request with an empty tool list spares the preamble that no client sees."""
     tools_in_both_places: bool = False
@@ -169,6 +173,7 @@ LIVE: Final = Manners(
     reads_results_anywhere=True,
     resume_needs_checkpoint=True,
     poisons=True,
+    custom_prompt=False,
     empty_tools_drop_preamble=True,
     judges_schemas=True,
     limits=True,

@@ -47,6 +47,8 @@ def choose(request: pb.AgentRunRequest, manners: Manners) -> Choice | ConnectErr
     if isinstance(found, ConnectError):
         return found
     base, variant = found
+    if refusal := dict(manners.refused_models).get(base.id):
+        return faults.SCRIPTED[refusal]
     lonely = bool(requested.model_id) and not details.model_id
     if manners.judges_model_shape and lonely and asked not in BY_ID:
         return Choice(variant.bracket(base.id), empty=True)

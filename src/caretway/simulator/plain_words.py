@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from .colours import colour
 from .model_input import InputMessage, Picture
-from .quoted_talk import is_quoted, unquoted
 from .script import Instructions, Result, Say, ScriptCall, Step, Think, ToolUse
 
 _REPLY: Final = re.compile(r"Reply with exactly this and nothing else: (\S+)")
@@ -23,7 +22,7 @@ _FIRST_MESSAGE: Final = re.compile(r"Reply with the code word of my first messag
 _OWN_INSTRUCTIONS: Final = re.compile(r"Reply with the code word of your instructions\b.*")
 _COLOUR: Final = re.compile(r"Which colour fills this picture\?.*")
 _ORDERS: Final = (_REPLY, _CALL, _AT_ONCE, _RETURNED, _FIRST_MESSAGE, _OWN_INSTRUCTIONS, _COLOUR)
-_MAY_BE: Final = re.compile(r"^(?:> |[ \t]*)(?:(?:Then r|R)eply with |Call th|Which colour )", re.MULTILINE)
+_MAY_BE: Final = re.compile(r"^[ \t]*(?:(?:Then r|R)eply with |Call th|Which colour )", re.MULTILINE)
 """A quick look: prompts are long, and hardly one has any of this."""
 
 _CODE_WORD: Final = re.compile(r"The code word is (\w+)\.")
@@ -35,16 +34,7 @@ _UNKNOWN: Final = "I do not know it."
 def has_orders(text: str) -> bool:
     if _MAY_BE.search(text) is None:
         return False
-    bare = (line.removeprefix("> ") for line in _lines(text)) if is_quoted(text) else _lines(text)
-    return any(order.fullmatch(line) for line in bare for order in _ORDERS)
-
-
-def opened(history: Sequence[InputMessage], at: int) -> tuple[list[InputMessage], int]:
-    """The conversation up to message `at`, with what is quoted in that message told as it was, and where the last
-    orders in it stand."""
-    told = [*history[:at], *unquoted(history[at].text)] if is_quoted(history[at].text) else list(history[: at + 1])
-    last = next((i for i in reversed(range(len(told))) if told[i].role == "user" and has_orders(told[i].text)), at)
-    return [*told, *history[at + 1 :]], last
+    return any(order.fullmatch(line) for line in _lines(text) for order in _ORDERS)
 
 
 def steps(history: Sequence[InputMessage], at: int, *, thinks: bool) -> tuple[Step, ...]:

@@ -130,6 +130,8 @@ class CallPlayer:
 
     async def exec(self, kind: str, args: dict[str, object]) -> None:
         ids, model_call = self.ids.call(), self.ids.new("model")
+        if kind == "write_shell_stdin" and "shell_id" not in args:
+            args = args | {"shell_id": execs.started_shell(self.given.results)}
         try:
             request = execs.request(kind, args, ids.inner)
         except execs.BadArguments as wrong:

@@ -78,6 +78,14 @@ def answer(prompt: str | Sequence[tuple[Role, str]], *, thinks: bool = False) ->
     return (early,) if early is not None else tuple(_Writer(reading, plan).steps())
 
 
+def native_steps(history: Sequence[InputMessage], tools: Sequence[Tool], *, thinks: bool = False) -> tuple[Step, ...]:
+    """The same for a wire that has tools of its own: calls are a `ScriptCall`, the last step of the answer."""
+    plan = brain.plan(history, tools, thinks=thinks)
+    early = next((step for step in plan.steps if isinstance(step, Fail) and step.when == "before"), None)
+    reading = Reading(tuple(history), tuple(tools), "", False)
+    return (early,) if early is not None else tuple(_NativeWriter(reading, plan).steps())
+
+
 # ---------------------------------------------------------------------------------------------- reading
 
 
@@ -240,6 +248,11 @@ class _Writer:
         lines = [f'<invoke name="{use.name}">{_spell(use.args)}</invoke>' for use in uses]
         text = "\n".join([self._reading.trigger, *lines])
         return Say("\n" + text if self._joins else text)
+
+
+class _NativeWriter(_Writer):
+    def _call(self, uses: Sequence[ToolUse]) -> Step:
+        return ScriptCall(tuple(uses))
 
 
 def _spell(args: dict[str, Any]) -> str:

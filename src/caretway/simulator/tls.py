@@ -5,6 +5,7 @@ import ssl
 from pathlib import Path
 from typing import Final
 
+from ..installation import install_command
 from .proxy import ONLY_THERE
 
 NAMES: Final = ("localhost", "127.0.0.1", "::1", ONLY_THERE)
@@ -21,7 +22,7 @@ def throw_away_ca(directory: Path) -> tuple[ssl.SSLContext, Path]:
         import trustme
     except ImportError as missing:
         raise TlsUnavailable(
-            "the simulator needs the package trustme to serve TLS; install it with: pip install 'caretway[tls]'"
+            f"the simulator needs the package trustme to serve TLS; install it with: {install_command('tls')}"
         ) from missing
     authority = trustme.CA(organization_name="Caretway simulator, not for real use")
     certificate = authority.issue_cert(*NAMES)

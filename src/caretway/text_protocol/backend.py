@@ -11,10 +11,11 @@ from dataclasses import replace
 
 from msgspec import structs
 
+from ..core.argument_check import ArgumentCheck
 from ..core.errors import GatewayError
 from ..core.estimate import prompt_chars
 from ..core.request import Message, Role, Text, TurnRequest
-from ..core.turn import Backend, BackendStatus, ModelInfo, Snapshot, Turn
+from ..core.turn import Backend, BackendStatus, ModelInfo, NativeTools, Snapshot, Turn
 from .images import without_images
 from .instructions import wrong_call
 from .limits import DEFAULT_TEXT_LIMITS, TextLimits
@@ -34,16 +35,19 @@ class TextToolBackend:
         self,
         inner: Backend,
         *,
+        native: NativeTools | None = None,
         style: PromptStyle = "tags",
         base_models: Sequence[str] = (),
         limits: TextLimits = DEFAULT_TEXT_LIMITS,
         new_trigger: Callable[[], str] = new_trigger,
     ) -> None:
-        """`base_models`: models to offer besides those that the inner backend lists."""
+        """`base_models`: models to offer besides those that the inner backend lists. `native`: the inner backend, if it
+        takes the tools of some requests as they are."""
         self.name = inner.name
         self.standing = inner.standing
-        self.abilities = replace(inner.abilities, client_tools="native", parks=False)
+        self.abilities = replace(inner.abilities, client_tools="native", parks=native is not None)
         self._inner = inner
+        self._takes_tools = native
         self._style: PromptStyle = style
         self._base_models = tuple(base_models)
         self._limits = limits
@@ -62,8 +66,11 @@ class TextToolBackend:
     async def aclose(self) -> None:
         await self._inner.aclose()
 
-    async def start(self, request: TurnRequest, snapshot: Snapshot | None = None) -> TextTurn:
+    async def start(self, request: TurnRequest, snapshot: Snapshot | None = None) -> Turn:
         model, thinks = base_model(request.model, await self._known(request.model))
+        native = self._takes_tools if offers_tools(request) and not thinks else None
+        if native is not None and not await native.why_text(request, snapshot):
+            return await self._inner.start(request, snapshot)
         request = structs.replace(request, model=model)
         if not self._inner.abilities.images:
             request = without_images(request)
@@ -79,6 +86,7 @@ class TextToolBackend:
             thinking=thinks,
             keep_bad_calls=corrects,
             max_call_chars=self._limits.max_call_chars,
+            problem=ArgumentCheck(request.tools).problem,
         )
 
         async def correct(kept: Snapshot, answer: str, wrong: Sequence[BadCall]) -> Turn:

@@ -40,6 +40,8 @@ class BadCall:
     problem: str
     raw: str
     """As the model wrote it."""
+    call: CallPiece | None = None
+    """It can be made after all: only its arguments do not fit the tool's schema."""
 
 
 Piece = TextPiece | ThinkingPiece | CallPiece | BadCall
@@ -77,14 +79,17 @@ class Parser:
         thinking: bool = False,
         keep_bad_calls: bool = False,
         max_call_chars: int = 8 * 1024 * 1024,
+        problem: Callable[[str, str], str] | None = None,
     ) -> None:
-        """Without a trigger there are no calls. `thinking`: the model was asked to use thinking tags, so they count
+        """Without a trigger there are no calls. `problem`: what is wrong with (tool, arguments), for `keep_bad_calls`.
+        `thinking`: the model was asked to use thinking tags, so they count
         everywhere; otherwise only before the answer, where models put them unasked."""
         self._trigger = trigger
         self._names = names
         self._thinks_anywhere = thinking
         self._keep_bad_calls = keep_bad_calls
         self._max_call_chars = max_call_chars
+        self._problem = problem
         self._state = _State.PROSE
         self._spoke = False
         """There was visible text."""
@@ -97,6 +102,11 @@ class Parser:
         self._name = ""
         self._in_string = False
         self._close = ""
+        self._thought: list[str] = []
+        """What stands behind a thinking tag that is open: where it is never closed, it may hold a call."""
+        self._thought_chars = 0
+        self.unclosed = False
+        """The answer ended inside its thinking."""
         self._steps: Final[dict[_State, Callable[[str, int, list[Piece]], int]]] = {
             _State.PROSE: self._prose,
             _State.THINKING: self._thinking,
@@ -126,8 +136,10 @@ class Parser:
         out: list[Piece] = []
         rest, self._rest = self._rest, ""
         if self._state is _State.THINKING:
+            self.unclosed = True
             if rest:
-                out.append(ThinkingPiece(rest))
+                self._think(rest, out)
+            self._calls_inside(out)
         elif self._state is not _State.AFTER_THINKING:
             self._say("".join([*self._raw, rest]), out)
         self._raw, self._raw_chars, self._state = [], 0, _State.PROSE
@@ -165,11 +177,29 @@ class Parser:
         end = text.find(self._close, at)
         stop = end if end >= 0 else len(text) - _overlap(text, at, self._close)
         if stop > at:
-            out.append(ThinkingPiece(text[at:stop]))
+            self._think(text[at:stop], out)
         if end < 0:
             return self._wait(text, stop)
         self._state = _State.AFTER_THINKING
+        self._thought, self._thought_chars = [], 0
         return end + len(self._close)
+
+    def _think(self, text: str, out: list[Piece]) -> None:
+        out.append(ThinkingPiece(text))
+        if self._trigger:
+            self._thought.append(text)
+            self._thought_chars += len(text)
+            if self._thought_chars > self._max_call_chars:
+                self._thought, self._thought_chars = [], 0
+
+    def _calls_inside(self, out: list[Piece]) -> None:
+        """A model that forgot to close its thinking has called all the same. What it says around is thinking."""
+        thought, self._thought = "".join(self._thought), []
+        at = thought.find(self._trigger) if self._trigger else -1
+        if at >= 0:
+            inner = Parser(self._trigger, self._names, max_call_chars=self._max_call_chars)
+            pieces = [*inner.feed(thought[at:]), *inner.finish()]
+            out += [piece for piece in pieces if isinstance(piece, CallPiece)]
 
     def _after_thinking(self, text: str, at: int, out: list[Piece]) -> int:
         end = _blanks(text, at, len(text))
@@ -249,7 +279,9 @@ class Parser:
         if self._name not in self._names:
             out.append(BadCall(self._name, f"there is no tool {self._name!r}", raw))
         elif good is not None:
-            out.append(CallPiece(self._name, good))
+            call = CallPiece(self._name, good)
+            wrong = self._problem(self._name, good) if self._problem is not None and self._keep_bad_calls else ""
+            out.append(BadCall(self._name, f"the arguments do not fit ({wrong})", raw, call) if wrong else call)
         elif self._keep_bad_calls:
             out.append(BadCall(self._name, "the arguments are not a JSON object", raw))
         else:

@@ -24,6 +24,7 @@ from ..core.events import (
 from ..core.usage import together
 from .limits import TextLimits
 from .parser import BadCall, CallPiece, Parser, Piece, TextPiece, ThinkingPiece
+from .thinking import unclosed
 
 
 class TextReader:
@@ -78,7 +79,7 @@ class TextReader:
         ended, self.ended = self.ended, None
         out: list[Event] = []
         self._show_wrong(out)
-        self._end(ended, out)
+        self._end_once(ended, out)
         return out
 
     # ---- events of the inner turn
@@ -94,16 +95,18 @@ class TextReader:
                         self._show(piece, out)
             case TurnEnded():
                 self._flush(out)
+                if self._parser.unclosed and not self.calls and not self.over:
+                    out.append(unclosed())
                 if self.wrong and self._corrections and not self.over:
                     self.ended = event
                 elif not self.over:
                     self._show_wrong(out)
-                    self._end(event, out)
+                    self._end_once(event, out)
             case TurnFailed():
                 self._flush(out)
                 if not self.over:
                     self._show_wrong(out)
-                    self._end(event, out)
+                    self._end_once(event, out)
             case TurnStarted():
                 if not self._started:
                     self._started = True
@@ -118,6 +121,10 @@ class TextReader:
         for piece in self._parser.finish():
             if not self.over:
                 self._show(piece, out)
+
+    def _end_once(self, event: TurnEnded | TurnFailed, out: list[Event]) -> None:
+        if not self.over:
+            self._end(event, out)
 
     def _end(self, event: TurnEnded | TurnFailed, out: list[Event]) -> None:
         self.over = True
@@ -135,6 +142,9 @@ class TextReader:
                 self._call(piece, out)
             case BadCall() if self._corrections and not self.calls:
                 self.wrong.append(piece)
+            case BadCall(call=CallPiece() as call):
+                self._show_wrong(out)
+                self._call(call, out)
             case BadCall(raw=raw):
                 out.append(TextDelta(raw))
             case TextPiece(text=text) | ThinkingPiece(text=text) if self.calls:
@@ -162,8 +172,14 @@ class TextReader:
             self._end(TurnEnded(), out)
 
     def _show_wrong(self, out: list[Event]) -> None:
-        """The model will not be corrected: its wrong calls, and what it said behind them, are text."""
-        shown = "".join([*(wrong.raw for wrong in self.wrong), *self._held])
+        """The model will not be corrected: calls whose arguments do not fit are made, the other wrong ones are text,
+        and so is what it said behind them, unless calls are made."""
+        calls = [wrong.call for wrong in self.wrong if wrong.call is not None]
+        words = [wrong.raw for wrong in self.wrong if wrong.call is None]
+        shown = "".join(words if calls else [*words, *self._held])
+        self.wrong, self._held, self._held_chars = [], [], 0
         if shown:
             out.append(TextDelta(shown))
-        self.wrong, self._held, self._held_chars = [], [], 0
+        for call in calls:
+            if not self.over:
+                self._call(call, out)

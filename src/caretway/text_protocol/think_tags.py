@@ -6,10 +6,11 @@ Behind the first visible word the stage has nothing more to do.
 
 from typing import Final
 
-from ..core.events import TERMINAL, Event, ReasoningDelta, TextDelta, ToolCallStarted
+from ..core.events import TERMINAL, Event, ReasoningDelta, TextDelta, ToolCallStarted, TurnEnded
 from ..core.request import TurnRequest
 from ..core.turn import Stage
 from .parser import Parser, Piece, TextPiece, ThinkingPiece
+from .thinking import unclosed
 
 _MAYBE: Final = frozenset(("", "<", " ", "\n", "\r", "\t"))
 """How a text begins that may begin with a tag."""
@@ -38,7 +39,8 @@ class ThinkTags:
             self.spent = parser.plain
             return told
         if parser is not None and isinstance(event, _FLUSHES):
-            return [*_events(parser.finish()), event]
+            told = _events(parser.finish())
+            return [*told, unclosed(), event] if parser.unclosed and type(event) is TurnEnded else [*told, event]
         return [event]
 
 

@@ -1,5 +1,6 @@
 """Derived `<base>-thinking` models of text-only backends (never derived twice), and the stage that shows thinking,
-hides it, or puts it into the text as `<think>` tags, on every backend. Pure.
+hides it, or puts it into the text as `<think>` tags, on every backend. An answer that ends inside a thinking tag is not
+hidden. Pure.
 
 A derived model is its base model with the thinking rules in the prompt. It exists for base models that do not think by
 themselves.
@@ -10,7 +11,16 @@ from dataclasses import replace
 from typing import Final, Literal
 
 from ..core.errors import ErrorKind, GatewayError
-from ..core.events import Event, Note, ReasoningDelta, TextDelta, ToolCallDelta, TurnStarted, UsageReported
+from ..core.events import (
+    Event,
+    Note,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStarted,
+    TurnStarted,
+    UsageReported,
+)
 from ..core.request import TurnRequest
 from ..core.turn import ModelInfo, Stage, StageFactory
 
@@ -71,11 +81,33 @@ def thinking(mode: ThinkingMode) -> StageFactory:
     return build
 
 
+UNCLOSED: Final = "thinking"
+"""The key of the note about a thinking tag that was never closed."""
+
+
+def unclosed() -> Note:
+    return Note(UNCLOSED, "the answer ended inside a thinking tag")
+
+
 class HideThinking:
+    """Remembered: what was hidden since the last visible word. If its tag is never closed, that was the answer."""
+
     spent = False
 
+    def __init__(self) -> None:
+        self._hidden: list[str] = []
+
     def feed(self, event: Event) -> list[Event]:
-        return [] if isinstance(event, ReasoningDelta) else [event]
+        match event:
+            case ReasoningDelta(text=text):
+                self._hidden.append(text)
+                return []
+            case Note(key=key) if key == UNCLOSED:
+                hidden, self._hidden = "".join(self._hidden), []
+                return [TextDelta(hidden), event] if hidden else [event]
+            case TextDelta() | ToolCallStarted():
+                self._hidden.clear()
+        return [event]
 
 
 _ASIDE: Final = (Note, UsageReported, TurnStarted, ToolCallDelta)

@@ -26,6 +26,8 @@ class TextTurn(OuterTurn):
         self._correct = correct
         self._follow(inner)
 
+    parks = False
+
     async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = ()) -> None:
         raise GatewayError(ErrorKind.TURN_GONE, "A turn over text has ended with its calls.")
 

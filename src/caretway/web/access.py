@@ -1,13 +1,12 @@
 """Who may use the gateway: allowed Host names (DNS rebinding), allowed Origins, CORS preflights, pages without an
-Origin (Sec-Fetch-Site), the gateway's keys (constant time, which headers, least length), no listening beyond loopback
-without a key. Pure.
+Origin (Sec-Fetch-Site), the gateway's keys (constant time, which headers, least length, expiry), no listening beyond
+loopback without a key. Pure.
 
 Three doors, in this order. Host: a name that is not ours is a web page that had its own name resolved to this machine
 (DNS rebinding). Origin: a browser speaks for a page, and pages are nobody we know unless configured. Key: constant
 time, as `Authorization: Bearer`, `x-api-key` or `x-caretway-key`. Knows no socket, no route and no dialect.
 """
 
-import hashlib
 import hmac
 import ipaddress
 import secrets
@@ -18,12 +17,18 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from ..core.errors import ErrorKind, GatewayError
+from ..keys.named_key import NamedKey, digest_of
 from .exchange import Header
 
 KEY_PREFIX: Final = "cw-"
 MIN_KEY_CHARS: Final = 16
 ANY: Final = "*"
-SEND_KEY: Final = "Send your Cursor API key as `Authorization: Bearer KEY` or `x-api-key: KEY`."
+SEND_KEY: Final = "Give the client your Cursor API key as its API key (`x-api-key: KEY`, or `Authorization: Bearer`)."
+OWN_KEY: Final = (
+    "Give the client the gateway's key as its API key: the value of CARETWAY_API_KEY, or one from `caretway key new`. "
+    "It is not your Cursor key. It is sent as `x-api-key: KEY`, or with `Authorization: Bearer`."
+)
+"""Logs hide every word after the last one of these, so nothing follows it."""
 """The hint where every client brings an account of its own."""
 
 _KEY_HEADERS: Final = ("x-caretway-key", "x-api-key")
@@ -40,7 +45,9 @@ class Access:
     origins: frozenset[str] = frozenset()
     """Origins of pages, as browsers write them; `*` is every page."""
     keys: tuple[bytes, ...] = ()
-    """SHA-256 of each key. Empty: no key is asked for."""
+    """SHA-256 of each key. Empty, and no key has a name: no key is asked for."""
+    local: tuple[bytes, ...] = ()
+    """The same of a key that counts only where one is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,31 +55,52 @@ class Admitted:
     """A request that may go on."""
 
     caller: str = ""
-    """Names the key that was sent without telling it; empty when no key is asked for."""
+    """Names the key that was sent without telling it: its own name, or a part of its digest; empty when no key is asked
+    for."""
     headers: tuple[Header, ...] = ()
     """What the answer needs besides, so that a browser hands it to its page."""
 
 
 _ANYBODY: Final = Admitted()
+Named = Mapping[bytes, NamedKey]
+"""Keys with a name, by their digests."""
 
 
-def access_for(host: str, keys: Iterable[str], hosts: Sequence[str] = (), origins: Sequence[str] = ()) -> Access:
-    """The rules of a gateway that listens on `host`; raises GatewayError when it would be open to strangers."""
-    known = tuple(dict.fromkeys(_digest(key) for key in keys))
-    if not known and reachable_from_outside(host):
+def access_for(
+    host: str,
+    keys: Iterable[str],
+    hosts: Sequence[str] = (),
+    origins: Sequence[str] = (),
+    *,
+    named: bool = False,
+    local_key: str = "",
+) -> Access:
+    """The rules of a gateway that listens on `host`; raises GatewayError when it would be open to strangers. `named`:
+    there are keys with a name, too."""
+    known = tuple(dict.fromkeys(digest_of(key) for key in keys))
+    if not known and not named and reachable_from_outside(host):
         raise GatewayError(
             ErrorKind.ACCESS_DENIED,
             f"{host} can be reached from other machines, and no key is set: anybody could spend your subscription.",
-            hint="Make a key with `caretway key new > FILE` and start with --api-key-file FILE, or set "
-            "CARETWAY_API_KEY; or listen on 127.0.0.1.",
+            hint="Make one for each client with `caretway key new --name NAME`, or name a file of keys with "
+            "--api-key-file FILE, or set CARETWAY_API_KEY; or listen on 127.0.0.1.",
         )
     names = frozenset(name.lower().rstrip(".") for name in (*hosts, host) if name)
-    return Access(names, frozenset(origin.lower().rstrip("/") for origin in origins), known)
+    local = (digest_of(local_key),) if local_key else ()
+    return Access(names, frozenset(origin.lower().rstrip("/") for origin in origins), known, local)
 
 
-def admit(access: Access, scheme: str, headers: Mapping[str, str], *, keyless: bool = False) -> Admitted:
+def admit(
+    access: Access,
+    scheme: str,
+    headers: Mapping[str, str],
+    *,
+    keyless: bool = False,
+    named: Named | None = None,
+    now: float = 0.0,
+) -> Admitted:
     """Let the request in, or raise GatewayError. Header names are in lower case. `keyless`: a bare sign of life, for
-    supervisors that hold no key."""
+    supervisors that hold no key. `named`: None when there never was a key with a name; `now` is for their expiry."""
     host = headers.get("host")
     if host is not None and not host_allowed(host, access.hosts):
         raise GatewayError(
@@ -82,9 +110,9 @@ def admit(access: Access, scheme: str, headers: Mapping[str, str], *, keyless: b
             code="host_not_allowed",
         )
     answer = _cors(access, scheme, headers)
-    if keyless or not access.keys:
+    if keyless or (not access.keys and named is None):
         return Admitted("", answer) if answer else _ANYBODY
-    return Admitted(_caller(access.keys, headers), answer)
+    return Admitted(_caller((*access.keys, *access.local), named or {}, headers, now), answer)
 
 
 def preflight(access: Access, scheme: str, headers: Mapping[str, str]) -> tuple[Header, ...] | None:
@@ -216,32 +244,44 @@ def sent_keys(headers: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(key for key in found if key)
 
 
-def is_key(access: Access, key: str) -> bool:
+def is_key(access: Access, key: str, named: Named | None = None) -> bool:
     """True for a key of the gateway itself."""
-    return bool(_match(access.keys, key))
+    digest = digest_of(key)
+    return bool(_match((*access.keys, *access.local), digest)) or digest in (named or {})
 
 
-def _caller(known: tuple[bytes, ...], headers: Mapping[str, str]) -> str:
+def _caller(known: tuple[bytes, ...], named: Named, headers: Mapping[str, str], now: float) -> str:
     sent = sent_keys(headers)
+    old: NamedKey | None = None
     for key in sent:
-        if match := _match(known, key):
+        digest = digest_of(key)
+        if match := _match(known, digest):
             return match.hex()[:12]
+        if (found := named.get(digest)) is not None:
+            if not found.expired(now):
+                return found.name
+            old = found
+    if old is not None:
+        raise GatewayError(
+            ErrorKind.ACCESS_DENIED,
+            f"The key {old.name} has expired.",
+            hint=f"Whoever runs the gateway makes another one: caretway key revoke {old.name}, then caretway key new "
+            f"--name {old.name}.",
+            code="key_expired",
+        )
     raise GatewayError(
         ErrorKind.ACCESS_DENIED,
         "The gateway's key is wrong." if sent else "This gateway requires a key.",
-        hint="Send it as `Authorization: Bearer KEY` or `x-api-key: KEY`; it is not your Cursor key.",
+        hint=OWN_KEY,
     )
 
 
-def _match(known: tuple[bytes, ...], key: str) -> bytes:
-    """The known digest of this key, or nothing. Compares with all of them, in constant time: neither how much of a key
-    is right nor which one it is can be learnt from how long the answer takes."""
-    digest, match = _digest(key), b""
+def _match(known: tuple[bytes, ...], digest: bytes) -> bytes:
+    """The known digest, or nothing. Compares with all of them, in constant time: neither how much of a key is right nor
+    which one it is can be learnt from how long the answer takes. Of keys with a name there may be hundreds; they are
+    looked up by their digest, and nobody can make a key whose digest comes close to another one."""
+    match = b""
     for candidate in known:
         if hmac.compare_digest(digest, candidate):
             match = candidate
     return match
-
-
-def _digest(key: str) -> bytes:
-    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()

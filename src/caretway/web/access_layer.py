@@ -5,15 +5,17 @@ The decisions are `access`, `admission` and `routes`; a refusal is in the words 
 """
 
 import secrets
+import time
 from collections.abc import Coroutine
 from typing import Any
 
+from ..core.caller import caller_of
 from ..core.errors import GatewayError
+from ..keys.key_book import KeyBook
 from ..observe.trace import Trace
 from .access import Access, admit, preflight
 from .admission import Admission
 from .application import Application
-from .errors import send_error
 from .exchange import NO_CONTENT, HttpRequest, ResponseWriter
 from .recording import TraceRecorder
 from .route_table import Matched, Refused
@@ -21,9 +23,16 @@ from .route_table import Matched, Refused
 
 class AccessLayer:
     def __init__(
-        self, application: Application, *, access: Access, admission: Admission, trace: Trace | None = None
+        self,
+        application: Application,
+        *,
+        access: Access,
+        admission: Admission,
+        keys: KeyBook | None = None,
+        trace: Trace | None = None,
     ) -> None:
         self._application = application
+        self._keys = keys
         self._access = access
         self._admission = admission
         self._trace = trace
@@ -38,17 +47,28 @@ class AccessLayer:
                 response.send(NO_CONTENT, b"", asked)
                 return None
         matched = self._application.routes.resolve(request)
-        admitted = admit(self._access, request.scheme, request.headers, keyless=matched.keyless)
+        named = self._keys.current() if self._keys is not None else None
+        admitted = admit(
+            self._access,
+            request.scheme,
+            request.headers,
+            keyless=matched.keyless,
+            named=named,
+            now=time.time() if named is not None else 0.0,
+        )
+        request.caller = caller_of(admitted.caller, request.headers.get("user-agent", ""))
         if admitted.headers:
             response.add_headers(admitted.headers)
         self._admission.ask(admitted.caller)
         self._application.check(matched)
         return AcceptedRequest(self._application, self._admission, admitted.caller, matched, request, response)
 
-    def refuse(self, path: str, response: ResponseWriter, error: GatewayError) -> None:
-        """Say why there is no answer, in the words of whatever API lives at the path."""
-        headers = [(b"x-request-id", f"req_{secrets.token_hex(16)}".encode())]
-        send_error(response, self._application.dialect(path), error, headers)
+    def refuse(
+        self, path: str, response: ResponseWriter, error: GatewayError, request: HttpRequest | None = None
+    ) -> None:
+        """Say why there is no answer, in the words of whatever API lives at the path. No `request`: it could not be
+        read."""
+        self._application.refuse(request or HttpRequest("", path, {}), response, error, f"req_{secrets.token_hex(16)}")
 
 
 class AcceptedRequest:

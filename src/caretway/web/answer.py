@@ -13,8 +13,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from ..core.errors import ErrorKind, GatewayError
 from ..core.events import AgentActivity, Event, TurnFailed, TurnStarted
+from ..core.request import TurnRequest
 from ..dialects import Dialect, Encoder, ResponseMeta
 from ..dialects.sse import one_line
 from ..sessions.response import Response
@@ -26,6 +29,7 @@ _SSE_HEADERS: tuple[Header, ...] = (
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 )
+_MODEL: Final = b"x-caretway-model"
 _QUIET: Final = frozenset({TurnStarted, AgentActivity})
 
 
@@ -132,8 +136,11 @@ class Answer(ABC):
 
     def _headers(self) -> list[Header]:
         response = self._response
+        common = self._common
+        if response.request.choice.instead_of:
+            common = [header for header in common if not header[0].startswith(_MODEL)] + model_headers(response.request)
         headers = [
-            *self._common,
+            *common,
             (b"x-caretway-session", response.label.encode()),
             (b"x-caretway-session-reason", header_text(response.reason)),
         ]
@@ -141,7 +148,16 @@ class Answer(ABC):
             headers.append((b"x-caretway-tools", header_text(response.adapted)))
         if response.pictures:
             headers.append((b"x-caretway-pictures", header_text(response.pictures)))
+        if response.note:  # another request would cost two more runs, and bring the same
+            headers += [(b"x-caretway-tool-choice", header_text(response.note)), (b"x-should-retry", b"false")]
         return headers
+
+    def _names_model(self) -> ResponseMeta:
+        """What the answer says of itself, the model of a refused one's place included."""
+        request = self._response.request
+        if not request.choice.instead_of:
+            return self._meta
+        return replace(self._meta, model=request.choice.answers_as or request.model)
 
     def _too_late(self) -> GatewayError:
         self.late = True
@@ -175,7 +191,7 @@ class WholeAnswer(Answer):
         if reply.error is not None:
             self._refuse(reply.error)
         else:
-            self._writer.send(200, self._dialect.render(reply, response.request, self._meta), self._headers())
+            self._writer.send(200, self._dialect.render(reply, response.request, self._names_model()), self._headers())
             self._end()
 
     def _on_deadline(self) -> None:
@@ -231,7 +247,8 @@ class StreamedAnswer(Answer):
             self._open()
 
     def _open(self) -> None:
-        encoder = self._encoder = self._dialect.encoder(self._response.request, self._meta)
+        encoder = self._encoder = self._dialect.encoder(self._response.request, self._names_model())
+        self._response.opened()
         self._writer.start((*_SSE_HEADERS, *self._headers()), one_line(encoder.feed(self._early)))
         self._early = []
         self._spoken = self._loop.time()
@@ -262,6 +279,13 @@ class StreamedAnswer(Answer):
             if not self._writer.blocked:  # a slow client: its silence is not upstream's
                 self._writer.write(encoder.keep_alive)
             self._spoken = now
+
+
+def model_headers(request: TurnRequest) -> list[Header]:
+    """Which model is asked, and why that one."""
+    chosen = request.choice
+    headers = [(_MODEL, header_text(chosen.exactly or request.model))]
+    return [*headers, (_MODEL + b"-reason", header_text(chosen.why))] if chosen.why else headers
 
 
 def _real(events: list[Event]) -> bool:

@@ -13,7 +13,9 @@ from typing import Final
 import msgspec
 
 from .. import __version__
+from ..core.caller import NOBODY, caller_of
 from ..core.errors import ErrorKind, GatewayError
+from ..core.records import Observer, RefusedRequest
 from ..dialects import Dialect
 from ..observe.log import one_line
 from ..observe.metrics import Metrics
@@ -27,6 +29,8 @@ from .tenant import TenantResolver
 
 log = logging.getLogger(__name__)
 
+MAX_PATH_TOLD: Final = 200
+"""Characters of the path of a refused request."""
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 
@@ -36,11 +40,13 @@ class Application:
         *,
         tenants: TenantResolver,
         metrics: Metrics,
+        observer: Observer,
         backend: str,
         shape: ShapeLimits,
         max_concurrent: int,
     ) -> None:
         self._tenants = tenants
+        self._observer = observer
         self._backend: Header = (b"x-caretway-backend", backend.encode())
         self._max_concurrent = max_concurrent
         self.routes = route_table(tenants.default.dialects.values())
@@ -89,11 +95,49 @@ class Application:
                     raise matched.error
                 await matched.handler(HttpCall(self._state, tenant, matched, request, response, request_id, headers))
         except GatewayError as error:
-            send_error(response, self.dialect(request.path), error, headers)
+            self._refuse(matched, request, response, error, request_id, headers)
         except Exception:  # the last net: logged whole, and the client gets a number to look for
             log.exception("%s %s %s failed", request_id, one_line(request.method), one_line(request.path))
             if response.started:
                 response.abort()
                 return
             failure = GatewayError(ErrorKind.INTERNAL, f"The gateway failed; its log has the details for {request_id}.")
-            send_error(response, self.dialect(request.path), failure, headers)
+            self._refuse(matched, request, response, failure, request_id, headers)
+
+    def refuse(self, request: HttpRequest, response: ResponseWriter, error: GatewayError, request_id: str) -> None:
+        """For a request that was not let in, or whose body was not taken."""
+        if request.caller is NOBODY:
+            request.caller = caller_of("", request.headers.get("user-agent", ""))
+        headers: list[Header] = [(b"x-request-id", request_id.encode())]
+        self._refuse(self.routes.resolve(request), request, response, error, request_id, headers)
+
+    def _refuse(
+        self,
+        matched: Matched | Refused,
+        request: HttpRequest,
+        response: ResponseWriter,
+        error: GatewayError,
+        request_id: str,
+        headers: list[Header],
+    ) -> None:
+        """In the words of whatever API lives at the path."""
+        status = send_error(response, self.dialect(request.path), error, headers)
+        request.drop_headers()
+        self._observer.request_refused(
+            RefusedRequest(
+                request_id=request_id,
+                method=request.method,
+                path=request.path[:MAX_PATH_TOLD],
+                status=status,
+                kind=error.kind.value,
+                code=error.code or "",
+                message=error.message,
+                at=time.time(),
+                caller=request.caller,
+                dialect=self.routes.dialect(request.path),
+                model=request.model,
+                turn=matched.turn,
+                hint=error.hint,
+                trace=request.trace,
+            )
+        )

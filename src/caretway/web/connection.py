@@ -61,7 +61,9 @@ class RequestHandler(Protocol):
         """The head is here. None: it was answered at once, and its body is not wanted. Raises GatewayError."""
         ...
 
-    def refuse(self, path: str, response: ResponseWriter, error: GatewayError) -> None:
+    def refuse(
+        self, path: str, response: ResponseWriter, error: GatewayError, request: HttpRequest | None = None
+    ) -> None:
         """Say why there is no answer, in the words of whatever API lives at the path."""
         ...
 
@@ -168,7 +170,7 @@ class ClientConnection(asyncio.Protocol):
             reader.feed(data)
         except httptools.HttpParserError as broken:
             if not self._deaf:
-                self._refuse(reader.refusal or not_http(broken))
+                self._refuse(reader.refusal or not_http(broken, data))
             return
         if reader.refusal is not None:
             self._refuse(reader.refusal)
@@ -234,12 +236,12 @@ class ClientConnection(asyncio.Protocol):
         except GatewayError as error:
             if expects:
                 response.close_after()  # whether its body comes all the same, nobody can know
-            server.handler.refuse(request.path, response, error)
+            server.handler.refuse(request.path, response, error, request)
 
     def body_refused(self, error: GatewayError) -> None:
         assert self._request is not None
         assert self._response is not None
-        self._server.handler.refuse(self._request.path, self._response, error)
+        self._server.handler.refuse(self._request.path, self._response, error, self._request)
 
     def body_read(self, body: bytes) -> None:
         request, response, pending = self._request, self._response, self._pending
@@ -251,7 +253,7 @@ class ClientConnection(asyncio.Protocol):
         try:
             pending.begin()
         except GatewayError as error:
-            self._server.handler.refuse(request.path, response, error)
+            self._server.handler.refuse(request.path, response, error, request)
             return
         self._task = self._loop.create_task(pending.answer())
         self._task.add_done_callback(partial(self._task_done, pending, response))
@@ -344,7 +346,7 @@ class ClientConnection(asyncio.Protocol):
             self._refuse(GatewayError(ErrorKind.SLOW_REQUEST, "The head of the request did not arrive in time."))
         elif request is not None and response is not None and not response.complete:
             response.close_after()
-            self._server.handler.refuse(request.path, response, too_slow(self._server.bodies.limits))
+            self._server.handler.refuse(request.path, response, too_slow(self._server.bodies.limits), request)
         else:
             self._transport.close()
 

@@ -4,12 +4,19 @@ connections): there is no request to answer, and the connection ends after it.
 
 import time
 from collections.abc import Callable
+from typing import Final
 
 import httptools
 
 from ..core.errors import GatewayError, bad_request
 from .exchange import ResponseWriter
 from .head import http_date
+
+_TLS_HELLO: Final = b"\x16\x03"
+_NO_TLS: Final = (
+    "Write http:// instead of https:// in the client's base URL, or give the gateway a certificate (--tls-cert and "
+    "--tls-key)."
+)
 
 Refuse = Callable[[str, ResponseWriter, GatewayError], None]
 
@@ -41,7 +48,9 @@ def early_error(refuse: Refuse, url: bytes, error: GatewayError, *, head_only: b
     return transport.written
 
 
-def not_http(broken: httptools.HttpParserError) -> GatewayError:
+def not_http(broken: httptools.HttpParserError, data: bytes) -> GatewayError:
     """The parser's reasons name no data; what a callback raised may."""
+    if data.startswith(_TLS_HELLO):
+        return bad_request("TLS was spoken to a port that speaks plain HTTP.", code="tls_on_plain_port", hint=_NO_TLS)
     reason = "" if isinstance(broken, httptools.HttpParserCallbackError) else f": {broken}"
     return bad_request(f"This is not valid HTTP{reason}.", code="invalid_http")

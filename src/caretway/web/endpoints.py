@@ -1,17 +1,25 @@
-"""The handlers of all paths: `/v1/models`, `/health`, `/healthz`, `/metrics`, `/v1/tools`, `/openapi.json`, lookups
-that need no model. Each writes one whole answer, or raises; answers of a model are left to `respond`.
+"""The handlers of all paths: `/v1/models`, `/health`, `/healthz`, `/metrics`, `/v1/tools`, `/caretway/v1/account`,
+`/openapi.json`, lookups that need no model. Each writes one whole answer, or raises; answers of a model are left to
+`respond`.
 
 What the model is asked for is `respond`'s business; here are the lookups and the gateway's own pages.
 """
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
+from types import MappingProxyType
 from typing import Final
+from urllib.parse import parse_qsl
+
+import msgspec
 
 from ..tasks import aside
 from .route_table import HttpCall
 from .shape import is_large, read_json
 
+_MAX_QUERY_FIELDS: Final = 100
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+_encode: Final = msgspec.json.Encoder().encode
 _PROMETHEUS: Final = b"text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -41,13 +49,14 @@ async def lookup(call: HttpCall) -> None:
 
 
 async def models(call: HttpCall) -> None:
-    listed = await call.tenant.models.models()
+    listed = call.tenant.responder.visible(call.request.caller, await call.tenant.models.models())
     dialect = call.tenant.dialect_of(call.request.headers)
-    call.response.send(200, dialect.render_models(listed, call.gateway.created), call.headers)
+    wanted = dict(parse_qsl(call.request.query, max_num_fields=_MAX_QUERY_FIELDS)) if call.request.query else _NOTHING
+    call.response.send(200, dialect.render_models(listed, call.gateway.created, wanted), call.headers)
 
 
 async def model(call: HttpCall) -> None:
-    found = await call.tenant.known_model(call.matched.params["id"])
+    found = await call.tenant.known_model(call.matched.params["id"], call.request.caller)
     dialect = call.tenant.dialect_of(call.request.headers)
     call.response.send(200, dialect.render_model(found, call.gateway.created), call.headers)
 
@@ -75,6 +84,10 @@ async def metrics(call: HttpCall) -> None:
         "tasks": len(asyncio.all_tasks()),
     }
     call.response.send(200, gateway.metrics.render(gauges), call.headers, content_type=_PROMETHEUS)
+
+
+async def account(call: HttpCall) -> None:
+    call.response.send(200, _encode({"object": "account", **await call.tenant.account.told()}), call.headers)
 
 
 async def openapi(call: HttpCall) -> None:

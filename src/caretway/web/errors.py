@@ -9,7 +9,8 @@ from ..dialects import Dialect
 from .exchange import Header, ResponseWriter
 
 
-def send_error(response: ResponseWriter, dialect: Dialect, error: GatewayError, headers: Sequence[Header]) -> None:
+def send_error(response: ResponseWriter, dialect: Dialect, error: GatewayError, headers: Sequence[Header]) -> int:
+    """The status that was sent."""
     status, body = dialect.error(error)
     answer = [*headers]
     if error.retry_after is not None:
@@ -19,3 +20,4 @@ def send_error(response: ResponseWriter, dialect: Dialect, error: GatewayError, 
     # The official SDKs repeat 409 and 5xx by themselves; here they are told whether it helps.
     answer.append((b"x-should-retry", b"true" if error.may_repeat else b"false"))
     response.send(status, body, answer)
+    return status

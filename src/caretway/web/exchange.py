@@ -11,6 +11,7 @@ from http import HTTPStatus
 from types import MappingProxyType
 from typing import Final, Protocol
 
+from ..core.caller import NOBODY
 from .deadlines import NEVER
 
 Header = tuple[bytes, bytes]
@@ -60,23 +61,34 @@ class TrafficObserver(Protocol):
     def body(self, data: bytes, *, end: bool) -> None: ...
 
 
+_TRACE_CONTEXT: Final = ("traceparent", "tracestate")
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class HttpRequest:
     """The request half."""
 
-    __slots__ = ("body", "headers", "method", "path", "scheme")
+    __slots__ = ("body", "caller", "headers", "method", "model", "path", "query", "scheme", "trace")
 
-    def __init__(self, method: str, path: str, headers: Mapping[str, str], scheme: str = "http") -> None:
+    def __init__(
+        self, method: str, path: str, headers: Mapping[str, str], scheme: str = "http", query: str = ""
+    ) -> None:
         self.method = method
         self.path = path
         """Decoded, without query and trailing slash."""
+        self.query = query
+        """As it was sent, without the question mark."""
         self.headers = headers
         """Names in lower case; of a repeated header the last one."""
         self.scheme = scheme
         self.body = b""
         """Whole, once somebody is asked to answer."""
+        self.caller = NOBODY
+        """Who was let in."""
+        self.model = ""
+        """As it is asked for, once the body was read."""
+        self.trace: Mapping[str, str] | None = None
+        """The client's trace context (W3C), once the headers were dropped."""
 
     def take_body(self) -> bytes:
         """The body, for the only one who reads it: it is not held here while an answer is made."""
@@ -85,6 +97,8 @@ class HttpRequest:
 
     def drop_headers(self) -> None:
         """They have been read, and an answer may take long."""
+        if "traceparent" in self.headers:
+            self.trace = {name: self.headers[name] for name in _TRACE_CONTEXT if name in self.headers}
         self.headers = _NO_HEADERS
 
 
@@ -102,6 +116,7 @@ class ResponseWriter:
         "complete",
         "keep_alive",
         "started",
+        "status",
     )
 
     def __init__(
@@ -117,6 +132,8 @@ class ResponseWriter:
         self.keep_alive = keep_alive
         """False: the connection closes after this response. Read only, like all that follows."""
         self.started = False
+        self.status = 0
+        """Of the head, once it was written."""
         self.complete = False
         self.blocked = False
         """The client does not take what was written already."""
@@ -215,6 +232,7 @@ class ResponseWriter:
 
     def _head(self, status: int, headers: list[Header], framing: bytes) -> bytes:
         self.started = True
+        self.status = status
         headers += self._extra
         if self._observer is not None:
             self._observer.head(status, headers)

@@ -66,7 +66,7 @@ class Health:
             {
                 "status": "ok" if status.reachable else "error",
                 "version": __version__,
-                "auth": "authenticated" if status.signed_in else "not_authenticated",
+                "auth": self._auth(status),
                 "detail": status.detail,
                 "backend": {"name": self._backend.name, "standing": self._backend.standing},
                 "sessions": {"live": live, "parked": parked},
@@ -74,6 +74,11 @@ class Health:
             }
         )
         return 200 if status.reachable else 503, body
+
+    def _auth(self, status: BackendStatus) -> str:
+        if self._backend.standing == "simulated":
+            return "simulated"
+        return "authenticated" if status.signed_in else "not_authenticated"
 
     def render_tools(self) -> bytes:
         return msgspec.json.encode(self._tools.listing())

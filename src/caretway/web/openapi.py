@@ -135,6 +135,18 @@ SCHEMAS: Final[Schema] = {
         "model",
         "messages",
     ),
+    "CompletionRequest": _object(
+        {
+            "model": _ID,
+            "prompt": _FILLED,
+            "stream": _BOOL,
+            "stop": _either({"type": "null"}, _FILLED),
+            "max_tokens": {"type": ["integer", "null"], "minimum": 1, "maximum": 1_000_000},
+            "n": {"enum": [None, 1]},
+        },
+        "model",
+        "prompt",
+    ),
     "ResponsesRequest": _object(
         {
             "model": _ID,
@@ -201,6 +213,12 @@ SCHEMAS: Final[Schema] = {
         "version",
         "auth",
         "backend",
+    ),
+    "Account": _object(
+        {"object": {"const": "account"}, "known": {"type": "boolean"}, "reason": {"type": ["string", "null"]}},
+        "object",
+        "known",
+        "reason",
     ),
     "Any": {"type": "object"},
 }

@@ -178,7 +178,8 @@ class RequestReader:
         if parser.should_upgrade():
             self._upgrading = True
             return
-        request = HttpRequest(method.decode("ascii"), self._path(), self._headers, self._scheme)
+        path, query = self._target()
+        request = HttpRequest(method.decode("ascii"), path, self._headers, self._scheme, query)
         self._lines, self._headers = [], {}
         self.phase = ReadPhase.BODY
         self.wanted = True
@@ -215,15 +216,17 @@ class RequestReader:
 
     # ----
 
-    def _path(self) -> str:
-        url = self.url
+    def _target(self) -> tuple[str, str]:
+        """The path, decoded, and the query as it was sent."""
+        url, query = self.url, ""
         if not url.startswith(b"/") or b"?" in url or b"#" in url:
             try:
-                url = httptools.parse_url(url).path or b"/"
+                parsed = httptools.parse_url(url)
             except httptools.HttpParserInvalidURLError:
                 self._stop(bad_request("The request line holds no URL.", code="invalid_http"))
+            url, query = parsed.path or b"/", (parsed.query or b"").decode("latin-1")
         path = unquote_to_bytes(url).decode("utf-8", "replace") if b"%" in url else url.decode("latin-1")
-        return path.rstrip("/") or "/"
+        return path.rstrip("/") or "/", query
 
     def _stop(self, refusal: GatewayError) -> NoReturn:
         self.refusal = refusal

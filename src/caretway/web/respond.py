@@ -5,23 +5,42 @@ A client that hangs up cancels the work, whatever it is waiting for. However it 
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from os import urandom
+from typing import Final
 
+from ..core.caller import Caller
 from ..core.errors import ErrorKind
+from ..core.estimate import history_tokens
 from ..core.fold import Reply
+from ..core.model_parameters import spelled
+from ..core.records import Observer, RequestOrigin, TurnRecord
 from ..core.request import TurnRequest
-from ..core.turn import Observer, TurnRecord
+from ..core.turn import ModelInfo
 from ..dialects import Dialect, ResponseMeta
+from ..keys.named_key import NamedKey
+from ..keys.restrict import restricted, visible
 from ..sessions.manager import Sessions
 from ..sessions.response import Response
 from ..tasks import aside
-from .answer import Pace, StreamedAnswer, WholeAnswer
+from .answer import Pace, StreamedAnswer, WholeAnswer, model_headers
 from .decoding import decode_large, decode_parsed
 from .exchange import Header, HttpRequest, ResponseWriter, header_text
 from .images import ImageFetcher
 from .models import ModelSource
 from .shape import ShapeLimits, is_large, read_json
+
+HOLDS: Final = frozenset({"resumed", "continued"})
+"""Sessions that held the conversation already; others were told all of it."""
+MAX_MODEL_CHARS: Final = 200
+"""What of a model's name, as a client writes it, is told to observers."""
+
+Content = Callable[[TurnRequest, Reply], tuple[str, str]]
+"""What was said and answered, for `TurnRecord.content`."""
+
+
+FindNamedKey = Callable[[str], NamedKey | None]
+"""The key of that name; None for one without a name."""
 
 
 class Responder:
@@ -36,7 +55,10 @@ class Responder:
         pace: Pace,
         images: ImageFetcher | None = None,
         shape: ShapeLimits | None = None,
+        content: Content | None = None,
+        find_key: FindNamedKey | None = None,
     ) -> None:
+        self._find_key = find_key
         self._prepare = prepare
         self._sessions = sessions
         self._models = models
@@ -45,11 +67,12 @@ class Responder:
         self._pace = pace
         self._images = images
         self._shape = shape or ShapeLimits()
+        self._content = content
 
     async def answer(
         self, dialect: Dialect, http: HttpRequest, writer: ResponseWriter, request_id: str, common: list[Header]
     ) -> None:
-        began = time.perf_counter()
+        began, started_at = time.perf_counter(), time.time()
         body = http.take_body()
         if is_large(body) or self._images is not None or dialect.recalls(body):
             request = await self._decode(dialect, body, http.headers)
@@ -57,19 +80,24 @@ class Responder:
             request = dialect.decode(read_json(body, self._shape), http.headers)
         del body
         http.drop_headers()
+        http.model = request.model[:MAX_MODEL_CHARS]
         upstream = await self._models.fit(request)
         upstream = await aside(self._prepare, upstream) if upstream.large else self._prepare(upstream)
+        history = await aside(history_tokens, upstream) if upstream.large else None
+        if http.caller.key and (key := self._named(http.caller)) is not None:
+            upstream = restricted(key, request.model, upstream)
         chosen = upstream.choice
-        if (exactly := chosen.exactly or upstream.model) != request.model:
-            common.append((b"x-caretway-model", header_text(exactly)))
-            if chosen.why:
-                common.append((b"x-caretway-model-reason", header_text(chosen.why)))
+        if (chosen.exactly or upstream.model) != request.model:
+            common += model_headers(upstream)
         if upstream.ignored:
             common.append((b"x-caretway-ignored", header_text(", ".join(upstream.ignored))))
-        response = await self._sessions.open(upstream)
+        origin = RequestOrigin(http.caller, request_id, dialect.name, http.model)
+        response = await self._sessions.open(upstream, origin)
+        if budget := response.budget:
+            common.append((b"x-caretway-budget", header_text(budget)))
         if request.stream:
             response.shorten(dialect.repeats)
-        meta = ResponseMeta(urandom(16).hex(), int(time.time()), chosen.answers_as or request.model)
+        meta = ResponseMeta(urandom(16).hex(), int(started_at), chosen.answers_as or request.model)
         kind = StreamedAnswer if request.stream else WholeAnswer
         answer = kind(dialect, response, meta, common, writer, self._pace)
         try:
@@ -77,7 +105,9 @@ class Responder:
         finally:
             answer.stop()
             response.close()
+            upstream = response.request  # it may be another model of the same alias by now
             reply = response.reply()
+            error = reply.error
             self._observer.response_ended(
                 TurnRecord(
                     request_id=request_id,
@@ -94,8 +124,29 @@ class Responder:
                     usage=reply.usage,
                     ignored=upstream.ignored,
                     recoveries=tuple(response.recoveries),
+                    caller=http.caller,
+                    asked=http.model,
+                    variant=spelled(upstream.model, upstream.parameters, upstream.choice.max_mode),
+                    conversation=response.conversation,
+                    run=response.run,
+                    error="" if error is None else error.code or error.kind.value,
+                    message="" if error is None else error.message,
+                    held=_held(upstream, history) if response.label in HOLDS else None,
+                    started_at=started_at,
+                    status=writer.status,
+                    called=tuple([(call.id, call.name) for call in reply.calls]),
+                    trace=http.trace,
+                    content=self._content(request, reply) if self._content is not None else None,
                 )
             )
+
+    def visible(self, caller: Caller, models: Sequence[ModelInfo]) -> Sequence[ModelInfo]:
+        """What this caller may see of a list of models."""
+        key = self._named(caller) if caller.key else None
+        return visible(key, models) if key is not None else models
+
+    def _named(self, caller: Caller) -> NamedKey | None:
+        return self._find_key(caller.key) if self._find_key is not None else None
 
     async def _decode(self, dialect: Dialect, body: bytes, headers: Mapping[str, str]) -> TurnRequest:
         """What is large, or may become it by what is fetched."""
@@ -105,6 +156,11 @@ class Responder:
         if await self._images.inline(parsed) or is_large(body) or dialect.recalls(body):
             return await aside(decode_parsed, dialect, parsed, len(body), headers, self._shape)
         return dialect.decode(parsed, headers)
+
+
+def _held(request: TurnRequest, history: int | None) -> int:
+    """`history`: its tokens, where counting them takes too long for the event loop."""
+    return history_tokens(request) if history is None else history
 
 
 def _outcome(response: Response, reply: Reply, *, late: bool) -> str:

@@ -31,6 +31,16 @@ OWN: Final = (
         endpoints.tools,
     ),
     Route(
+        "/caretway/v1/account",
+        {
+            "GET": Operation(
+                "account", "What the account has used of its plan", "Both pools, money, the reset", "Account"
+            )
+        },
+        endpoints.account,
+        prefixed=False,
+    ),
+    Route(
         "/health",
         {"GET": Operation("health", "State of the gateway and the account", "Cursor can be reached", "Health")},
         endpoints.health,

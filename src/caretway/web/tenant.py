@@ -10,10 +10,12 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from enum import Enum
 from typing import Protocol
 
+from ..core.caller import NOBODY, Caller
 from ..core.errors import ErrorKind, GatewayError
 from ..core.turn import ModelInfo
 from ..dialects import Dialect
 from ..sessions.manager import Sessions
+from .account import AccountWatch
 from .exchange import HttpRequest
 from .health import Health
 from .models import ModelSource
@@ -39,6 +41,7 @@ class Tenant:
         sessions: Sessions,
         models: ModelSource,
         health: Health,
+        account: AccountWatch,
     ) -> None:
         self.dialects: Mapping[str, Dialect] = {dialect.name: dialect for dialect in dialects}
         """By name. The first one also answers where no dialect is asked for."""
@@ -47,6 +50,7 @@ class Tenant:
         self.sessions = sessions
         self.models = models
         self.health = health
+        self.account = account
 
     def dialect(self, name: str) -> Dialect:
         return self.dialects.get(name, self._default)
@@ -56,9 +60,10 @@ class Tenant:
         marked = (dialect for dialect in self.dialects.values() if dialect.mark and dialect.mark in headers)
         return next(marked, self._default)
 
-    async def known_model(self, name: str) -> ModelInfo:
+    async def known_model(self, name: str, caller: Caller = NOBODY) -> ModelInfo:
+        """One that the caller may use. Raises GatewayError."""
         model = await self.models.find(name)
-        if model is None:
+        if model is None or not self.responder.visible(caller, [model]):
             raise GatewayError(
                 ErrorKind.NOT_FOUND, f"There is no model `{name}`.", hint="See /v1/models.", code="model_not_found"
             )

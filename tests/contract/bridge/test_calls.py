@@ -22,6 +22,7 @@ def call(name: str, text: str = "") -> str:
     return f"sim: call mcp__odd__{name} {json.dumps({'text': text})}\nsim: result"
 
 
+@pytest.mark.seed("K04")
 async def test_results_are_passed_on_faithfully_and_bounded(client: Client) -> None:
     assert '{"sum": 7}' in (await client.chat(call("sum"))).text
     assert "no such file" in (await client.chat(call("write"))).text

@@ -25,6 +25,7 @@ async def test_one_that_never_answers_a_call() -> None:
     assert answer.finish == "stop"
 
 
+@pytest.mark.seed("K02")
 async def test_one_that_never_answers_at_all_is_in_nobodys_way(caplog: pytest.LogCaptureFixture) -> None:
     servers = {"silent": odd("silent", connect_timeout=0.3), "odd": odd(), "gone": {"command": "no-such-program"}}
     async with bridged(servers, mcp_start_wait=10) as client:
@@ -228,6 +229,7 @@ def _calls() -> list[str]:
     return [name for task in asyncio.all_tasks() if (name := task.get_name()).startswith("mcp-call")]
 
 
+@pytest.mark.seed("K06")
 async def test_nothing_changes_without_servers(client: Client) -> None:
     assert (await client.http.get("/v1/tools")).json() == {
         "object": "list",

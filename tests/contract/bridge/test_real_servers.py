@@ -31,6 +31,7 @@ async def client(repository: Path) -> AsyncIterator[Client]:
         yield running
 
 
+@pytest.mark.seed("B04", "B09", "K05")
 async def test_servers_are_listed_called_and_heard(client: Client, repository: Path, stream: bool) -> None:
     before = client.stats()["runs_opened"]
     answer = await client.chat(CLOCK, stream=stream)

@@ -56,6 +56,10 @@ class StandIn:
             return []
         return [start for start in map(json.loads, lines) if set(words) <= set(start["argv"])]
 
+    def prompts(self) -> int:
+        """How many it got in ACP mode."""
+        return len((self.root / "journal.prompts").read_text().splitlines())
+
     def left(self) -> list[int]:
         """Process groups of its starts that still have somebody in them."""
         return [start["pid"] for start in self.starts() if group_lives(start["pid"])]

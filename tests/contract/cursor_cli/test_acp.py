@@ -78,6 +78,17 @@ async def test_a_process_that_dies_is_replaced(tmp_path: Path) -> None:
         assert len(client.stand_in.starts("acp")) == 2
 
 
+@pytest.mark.parametrize("fault", ["close-stdout", "leave"])
+async def test_a_process_that_is_heard_no_more_is_not_waited_for(tmp_path: Path, fault: str) -> None:
+    """Neither of them is an error of the program's: it is worth one more try, and no silence of 90 s."""
+    async with cli_gateway(tmp_path, "acp") as client:
+        answer = await client.chat(f"sim-agent: {fault}\nsim: say x")
+        assert answer.error is not None
+        assert (answer.status, answer.error["code"]) == (503, "upstream_unavailable")
+        assert len(client.stand_in.starts("acp")) == 2
+        assert (await client.chat("sim: say on")).text == "on"
+
+
 async def test_idle_processes_are_let_go(tmp_path: Path) -> None:
     async with cli_gateway(tmp_path, "acp", cli_idle_timeout=0.05) as client:
         assert (await client.chat("sim: say one")).text == "one"

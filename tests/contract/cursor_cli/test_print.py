@@ -29,6 +29,7 @@ async def gone(stand_in: StandIn) -> None:
         await asyncio.sleep(0.01)
 
 
+@pytest.mark.seed("D01", "D02", "D03")
 async def test_arguments_prompt_and_place(tmp_path: Path) -> None:
     async with cli_gateway(tmp_path) as client:
         answer = await client.chat([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hello"}])
@@ -56,6 +57,7 @@ FORMS = [
 ]
 
 
+@pytest.mark.seed("D07", "D08")
 async def test_text_is_exact_in_every_form(tmp_path: Path) -> None:
     async with cli_gateway(tmp_path) as client:
         faults = "sim-agent: crlf\nsim-agent: split-utf8\nsim-agent: notice Update!"
@@ -226,6 +228,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.seed("D04")
 async def test_failures_before_the_first_word(tmp_path: Path) -> None:
     async with cli_gateway(tmp_path) as client:
         for line, status, code, words in FAULTS:
@@ -239,7 +242,7 @@ async def test_failures_before_the_first_word(tmp_path: Path) -> None:
 
 async def test_failures_after_the_first_word(tmp_path: Path) -> None:
     async with cli_gateway(tmp_path) as client:
-        for line in ("sim-agent: die-mid-line", "sim: drop 9", "sim: fail internal", "sim-agent: no-result"):
+        for line in ("sim-agent: die-mid-line", "sim: drop 9", "sim: fail internal"):
             prompt = f"sim: say one two\n{line}" if "drop" in line or "fail" in line else f"{line}\nsim: say one two"
             answer = await client.chat(prompt, stream=True)
             assert answer.status == 200
@@ -248,6 +251,13 @@ async def test_failures_after_the_first_word(tmp_path: Path) -> None:
             assert answer.done, "the stream ends properly"
             whole = await client.chat(prompt)
             assert whole.status >= 500
+
+
+async def test_a_good_end_without_a_result_line_keeps_the_answer(tmp_path: Path) -> None:
+    async with cli_gateway(tmp_path) as client:
+        for stream in (True, False):
+            answer = await client.chat("sim: say one two\nsim-agent: no-result", stream=stream)
+            assert (answer.status, answer.text, answer.finish) == (200, "one two", "stop")
 
 
 async def test_words_of_the_model_are_no_errors(tmp_path: Path) -> None:
@@ -395,6 +405,7 @@ async def test_a_client_that_leaves_the_queue_is_forgotten(tmp_path: Path) -> No
         assert len(client.stand_in.starts("-p")) == 2
 
 
+@pytest.mark.seed("D12")
 async def test_workspaces(tmp_path: Path) -> None:
     for name in ("main", "side", "side/inner", "secret"):
         (tmp_path / name).mkdir()
@@ -412,6 +423,7 @@ async def test_workspaces(tmp_path: Path) -> None:
         assert (await client.chat("sim: say x")).status == 400
 
 
+@pytest.mark.seed("A05", "C05")
 async def test_signed_out_is_a_401_before_any_turn(tmp_path: Path) -> None:
     StandIn(tmp_path).install().sign_out()
     async with cli_gateway(tmp_path) as client:
@@ -434,6 +446,7 @@ async def test_the_status_is_asked_once_and_forgotten_on_an_auth_error(tmp_path:
         assert len(client.stand_in.starts("status")) == 4
 
 
+@pytest.mark.seed("D13", "M09")
 async def test_a_slow_status_does_not_block_the_answer(tmp_path: Path) -> None:
     StandIn(tmp_path).install(SIM_AGENT_STATUS_S="30")
     async with cli_gateway(tmp_path, auth_check_timeout=300) as client:
@@ -441,6 +454,7 @@ async def test_a_slow_status_does_not_block_the_answer(tmp_path: Path) -> None:
         assert (await client.http.get("/health")).json()["auth"] == "not_authenticated"
 
 
+@pytest.mark.seed("B06", "B07", "C02", "C13")
 async def test_models(tmp_path: Path) -> None:
     async with cli_gateway(tmp_path) as client:
         rows = (await client.http.get("/v1/models")).json()["data"]
@@ -507,6 +521,7 @@ async def test_images_become_files_for_the_time_of_the_turn(tmp_path: Path) -> N
         assert answer.error is not None and "cli-transport acp" in answer.error["message"]
 
 
+@pytest.mark.seed("A05")
 async def test_secrets_of_ours_are_not_handed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CARETWAY_SECRET_OF_OURS", "x")
     stand_in = StandIn(tmp_path)

@@ -96,6 +96,7 @@ def test_people(stand_in: StandIn) -> None:
     assert "sim-auto - Sim Auto  (default)" in run(stand_in, "--list-models").stdout
 
 
+@pytest.mark.seed("D15")
 def test_caretway_login_relays_the_programs_own(stand_in: StandIn, tmp_path: Path) -> None:
     stand_in.sign_out()
     flags = ("--backend", "cli", "--agent-bin", str(stand_in.program), "--data-dir", str(tmp_path / "data"))

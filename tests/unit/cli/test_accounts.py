@@ -10,7 +10,8 @@ import pytest
 
 from caretway.auth.account import Account
 from caretway.backend_factory import sign_ins
-from caretway.cli.doctor import Finding, as_lines, check_account, check_data_dir, check_port
+from caretway.cli.doctor import check_account, check_data_dir, check_port
+from caretway.cli.findings import Finding, as_lines
 from caretway.cli.login import found_file, lasts, read_key, signed_in
 from caretway.cli.process import CommandFailed
 from caretway.cli.status import AccountFacts, account_facts, not_renewed
@@ -184,8 +185,8 @@ def test_doctor_looks_at_the_port() -> None:
         other.listen()
         port = other.getsockname()[1]
         other.close()
-    assert check_port("127.0.0.1", port).ok
-    assert not check_port("192.0.2.1", port).ok, "an address of no machine"
+    assert check_port(Path("/nowhere"), "127.0.0.1", port).ok
+    assert not check_port(Path("/nowhere"), "192.0.2.1", port).ok, "an address of no machine"
 
 
 def test_doctor_looks_at_the_data_directory(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_without_a_command_help_is_short(tmp_path: Path) -> None:
     done = caretway(home=tmp_path)
     assert done.returncode == 0 and done.stderr == ""
     assert all(command in done.stdout for command in COMMANDS)
-    assert len(done.stdout.splitlines()) < 30
+    assert len(done.stdout.splitlines()) < 40
     assert [line for line in done.stdout.splitlines() if len(line) > 80] == []
 
 
@@ -55,7 +55,7 @@ def test_version(tmp_path: Path) -> None:
 def test_help_of_every_command(command: str, tmp_path: Path) -> None:
     done = caretway(command, "--help", home=tmp_path)
     assert done.returncode == 0 and done.stderr == ""
-    assert done.stdout.startswith(f"usage: caretway {command} [flags]")
+    assert done.stdout.startswith(f"usage: caretway {command} ")
     assert "examples:" in done.stdout
 
 
@@ -193,7 +193,7 @@ def test_config_table_says_the_source_in_a_word(
 def test_config_table_fits_the_terminal_and_loses_nothing(width: int) -> None:
     aliases = {f"name-{number}": f"some-rather-long-model-id-{number}" for number in range(9)}
     settings = Settings(model_aliases=aliases, workspace=Path("/a" + "/very-long-directory" * 12))
-    lines = config_command.as_table(settings, PLAIN, width, everything=True)
+    lines = config_command.as_table(settings, PLAIN, width, "all")
     assert max(map(len, lines)) <= width
     text = "".join(line.strip() for line in lines)
     assert [name for name in aliases.values() if name.rpartition("-")[0] not in text] == []

@@ -2,7 +2,9 @@
 
 import pytest
 
-from caretway.cli.terminal import Style, columns, fitted, folded, pairs
+from caretway.cli.flags import narrowed
+from caretway.cli.mcp import servers_table
+from caretway.cli.terminal import Style, columns, fitted, folded, pairs, wrapped
 
 COLOUR = Style(colour=True)
 
@@ -61,3 +63,59 @@ def test_fitted(words: tuple[str, ...], room: int, expected: str) -> None:
 def test_folded(text: str, room: int, lines: list[str]) -> None:
     assert folded(text, room) == lines
     assert "".join(lines) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("", [""]),
+        ("see https://a.b/c now", ["see", "https://a.b/", "c", "now"]),
+        ("read-only is one word", ["read-only is", "one word"]),
+        ("a /very/long/path/name", ["a", "/very/long/", "path/name"]),
+    ],
+)
+def test_wrapped_cuts_only_words_that_are_too_long(text: str, lines: list[str]) -> None:
+    assert wrapped(text, 12) == lines
+
+
+HELP = """\
+Words that were laid out for a wide terminal,
+and go on.
+  list    every thing that there is to be seen
+  one     short
+
+examples:
+  tool do --this            it does this and that
+                            and something else
+  tool --one-flag 1 --another-flag 2 --third-flag 3
+"""
+
+
+def test_help_is_laid_out_anew_where_it_does_not_fit() -> None:
+    assert narrowed(HELP, 80) == HELP
+    assert narrowed(HELP, 36).splitlines() == [
+        "Words that were laid out for a wide",
+        "terminal, and go on.",
+        "  list    every thing that there is",
+        "          to be seen",
+        "  one     short",
+        "",
+        "examples:",
+        "  tool do --this",
+        "      it does this and that",
+        "      and something else",
+        "  tool --one-flag 1 --another-flag 2",
+        "      --third-flag 3",
+    ]
+
+
+def test_mcp_servers_stand_in_a_table_where_it_fits_and_below_each_other_elsewhere() -> None:
+    server = {"name": "time", "state": "failing", "tools": 0, "place": "uvx mcp-time", "detail": "it cannot be started"}
+    wide = [
+        "server  state    tools  place         detail",
+        "time    failing  0      uvx mcp-time  it cannot be started",
+    ]
+    narrow = ["server  state    tools", "time    failing  0", "", "time", "  uvx mcp-time", "  it cannot be started"]
+    listed = {"servers": [server | {"origin": "mcp.json"}]}
+    assert servers_table(listed, Style()) == servers_table(listed, Style(), 60) == wide
+    assert servers_table(listed, Style(), 50) == narrow

@@ -33,6 +33,8 @@ VALUES = [
     ("model_aliases", "a=b, c=d", {"a": "b", "c": "d"}),
     ("model_aliases", ["a=b", "c=d=e"], {"a": "b", "c": "d=e"}),
     ("model_aliases", {"gpt-4": "x"}, {"gpt-4": "x"}),
+    ("model_aliases", {"fast": ["x@effort=low,fast", "auto"]}, {"fast": "x@effort=low,fast|auto"}),
+    ("model_aliases", "fast=x | auto,b=c", {"fast": "x|auto", "b": "c"}),
     ("strict_models", "yes", True),
     ("strict_models", "Off", False),
     ("backend", "SDK", "sdk"),
@@ -80,6 +82,9 @@ BAD_VALUES = [
     ("models", [3], "a list"),
     ("model_aliases", "a", "a table"),
     ("model_aliases", {"a": 3}, "a table"),
+    ("model_aliases", {"a": []}, "a table"),
+    ("model_aliases", {"a": ["b", ""]}, "a table"),
+    ("model_aliases", {"a": ["b"] * 5}, "a list of up to 4"),
     ("host", " ", "text that is not empty"),
     ("workspace", 3, "a directory"),
 ]

@@ -64,6 +64,7 @@ PRECEDENCE = [
 ]
 
 
+@pytest.mark.seed("M03")
 @pytest.mark.parametrize("case", PRECEDENCE, ids=lambda case: case.name)
 def test_precedence_and_origin(case: Case, file: Path) -> None:
     file.write_text(case.toml)

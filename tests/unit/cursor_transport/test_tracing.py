@@ -106,6 +106,7 @@ def test_kinds() -> None:
     assert kind(pb.AgentServerMessage, b"\xff\xff\xff") == "not understood"
 
 
+@pytest.mark.seed("E16")
 def test_what_passes_and_what_is_told() -> None:
     carrier, recorder, listener = Carrier(), Recorder(), Listener()
     transport = TracingTransport(carrier, recorder)

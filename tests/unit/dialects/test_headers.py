@@ -3,7 +3,7 @@
 import pytest
 
 from caretway.core.errors import GatewayError
-from caretway.dialects.headers import bridge
+from caretway.dialects.headers import bridge, session_hint
 from caretway.dialects.registry import dialects
 
 
@@ -27,4 +27,18 @@ def test_any_other_word_is_refused() -> None:
 def test_every_dialect_reads_it() -> None:
     body = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}], "input": "hi"}
     for dialect in dialects():
-        assert dialect.decode(dict(body), {"x-caretway-mcp": "on"}).bridge is True
+        asked = {"model": "m", "prompt": "hi"} if dialect.name == "openai_completions" else dict(body)
+        assert dialect.decode(asked, {"x-caretway-mcp": "on"}).bridge is True
+
+
+@pytest.mark.parametrize(
+    ("headers", "hint"),
+    [
+        ({}, ""),
+        ({"x-claude-code-session-id": "a"}, "a"),
+        ({"session-id": "b", "x-session-id": "c"}, "b"),
+        ({"x-opencode-session": "x" * 500}, "x" * 128),
+    ],
+)
+def test_a_client_s_own_name_for_its_conversation(headers: dict[str, str], hint: str) -> None:
+    assert session_hint(headers) == hint

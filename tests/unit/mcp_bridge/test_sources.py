@@ -180,6 +180,22 @@ def test_imports_from_the_usual_places(tmp_path: Path) -> None:
     commands = {one.name: one.reached.command for one in found.definitions if isinstance(one.reached, Process)}
     assert commands == {"of-cursor": "ours", "shared": "near", "of-project": "p", "of-opencode": "o"}
     assert [misfit.name for misfit in found.misfits] == ["opencode.json"]
+
+
+@pytest.mark.seed("K01")
+def test_what_a_project_names_is_found_when_the_settings_say_so(tmp_path: Path) -> None:
+    files = {
+        "opencode.json": ("mcp", "one", ["o"]),
+        ".mcp.json": ("mcpServers", "two", "m"),
+        ".cursor/mcp.json": ("mcpServers", "three", "c"),
+    }
+    for place, (key, name, command) in files.items():
+        path = tmp_path / "work" / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({key: {name: {"command": command}}}))
+    named = [one.name for one in find({}, [], ["workspace"], around(tmp_path)).definitions]
+    assert named == ["one", "two", "three"]
+    assert find({}, [], [], around(tmp_path)).definitions == (), "a project does not start programs by itself"
     assert find({}, [], [], around(tmp_path)) == FoundServers()
 
 

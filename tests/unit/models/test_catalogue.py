@@ -70,6 +70,7 @@ NAMES = [
 ]
 
 
+@pytest.mark.seed("I02")
 @pytest.mark.parametrize(("asked", "upstream"), NAMES)
 async def test_names_lead_to_cursors_ids(asked: str, upstream: str) -> None:
     assert (await catalogue(Listing()).fit(asking(asked))).model == upstream
@@ -109,6 +110,7 @@ async def test_a_parameter_of_another_kind_is_no_effort() -> None:
     assert fitted.ignored == ("reasoning_effort",)
 
 
+@pytest.mark.seed("B32")
 async def test_the_list_is_kept_and_served_stale() -> None:
     listing, clock = Listing(), Clock()
     desk = catalogue(listing, clock, extra=["mine"])
@@ -121,6 +123,7 @@ async def test_the_list_is_kept_and_served_stale() -> None:
     assert listing.asked == 2
 
 
+@pytest.mark.seed("B06")
 async def test_without_a_login_there_is_what_the_settings_name() -> None:
     listing = Listing()
     listing.down = True
@@ -203,6 +206,7 @@ async def test_base_models_are_listed_and_thinking_ones_twice() -> None:
     assert sum(not model.stands_for for model in listed.values()) == len(BASES)
 
 
+@pytest.mark.seed("I01")
 async def test_the_settings_can_be_the_whole_catalogue() -> None:
     named = ["gpt-5.4", "claude-opus-5@effort=low"]
     desk = ModelCatalogue(CursorListing(), extra=named, aliases={}, strict=False, clock=Clock(), only=True)

@@ -31,6 +31,7 @@ EXACT = [
 ]
 
 
+@pytest.mark.seed("I05")
 @pytest.mark.parametrize(("name", "meant"), EXACT)
 def test_exact(name: str, meant: str) -> None:
     found = resolve(name, TABLE)
@@ -130,3 +131,28 @@ def test_a_row_that_is_only_a_name_leads_to_what_it_stands_for() -> None:
 def test_flat_ids_that_are_no_variant_stay_models() -> None:
     table = make_table([*TABLE.models.values(), ModelInfo("brand-new-model", flat=True)], {})
     assert resolve("brand-new-model", table).own
+
+
+CHAINS: list[tuple[str, str, list[str]]] = [
+    ("in order", "gpt-5.4|auto", ["gpt-5.4", "default"]),
+    ("each once", "gpt-5.4|gpt-5.4|gpt-5.4@effort=low", ["gpt-5.4", "gpt-5.4"]),
+    ("not what is not listed", "no-such-model|auto", ["default"]),
+    ("not what only stands in", "gpt-99|composer-2.5", ["composer-2.5"]),
+    ("a stand-in where there is nothing else", "gpt-99|no-such-model", ["gpt-5.5"]),
+    ("a chain in a chain", "more|auto", ["composer-2.5", "gpt-5.4", "default"]),
+    ("in circles", "chain|auto", ["default"]),
+]
+
+
+@pytest.mark.parametrize(("what", "target", "models"), CHAINS, ids=[row[0] for row in CHAINS])
+def test_an_alias_of_several_models(what: str, target: str, models: list[str]) -> None:
+    found = resolve("chain", cursors({"chain": target, "more": "composer-2.5|gpt-5.4"}))
+    chain = [found, *found.then]
+    assert [each.model.id for each in chain if each.model is not None] == models
+    assert not any(each.own or each.then for each in chain[1:])
+    assert all(each.why.startswith("model_aliases: chain is ") for each in chain)
+
+
+def test_parameters_behind_such_an_alias_are_for_all_its_models() -> None:
+    found = resolve("chain@effort=high", cursors({"chain": "gpt-5.4@effort=low|composer-2.5"}))
+    assert [each.wish.effort for each in (found, *found.then)] == ["high", "high"]

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from msgspec.structs import replace
 
 from caretway.core.request import Message, Role, Text, ToolCall, ToolResult, ToolSpec
@@ -30,6 +31,7 @@ def fingerprint(*messages: Message) -> bytes:
     return Chain(tools_key(TOOLS)).add(messages).said()
 
 
+@pytest.mark.seed("J05")
 def test_as_the_plan_sees_it() -> None:
     one = waiting()
     seen = one.parked()

@@ -1,12 +1,14 @@
 """The session engine with turns that the test plays: who resumes what, what is parked, kept, and closed."""
 
 import asyncio
+import dataclasses
 from dataclasses import dataclass, field
 from typing import Literal
 
 import pytest
 from msgspec.structs import replace
 
+from caretway.core.caller import Caller
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import (
     Event,
@@ -20,9 +22,12 @@ from caretway.core.events import (
     Usage,
     UsageReported,
 )
+from caretway.core.fold import Reply
+from caretway.core.records import RequestOrigin, RunRecord
 from caretway.core.request import Message, Role, SessionMode, Text, ToolCall, ToolChoice, ToolResult, TurnRequest
 from caretway.core.turn import Guard, Snapshot
 from caretway.sessions.detached import DRAINED_BYTES
+from caretway.sessions.lifecycle import Happening
 from caretway.sessions.manager import SessionLimits, Sessions
 from caretway.sessions.response import Response
 from turns import GONE, PlayedBackend, PlayedTurn, called
@@ -60,14 +65,14 @@ class House:
         self.turns = turns
         self.backend = PlayedBackend(list(turns))
         self.memory = memory or Memory()
-        self.counted: list[tuple[str, RunUsage]] = []
+        self.runs: list[RunRecord] = []
         self.sessions = Sessions(
             self.backend,
             stages=(),
             limits=SessionLimits(**limits),  # type: ignore[arg-type]  # by name
             store=self.memory,
             guard=guard or (lambda request: request),
-            counted=lambda model, run: self.counted.append((model, run)),
+            run_ended=self.runs.append,
         )
 
 
@@ -89,7 +94,8 @@ async def test_a_new_conversation_is_a_new_turn() -> None:
     assert (response.label, house.sessions.live) == ("fresh", 1)
     response.take()
     assert (house.sessions.live, house.turns[0].closed) == (0, 1)
-    assert list(house.memory.kept.values()) == [KEPT]
+    (kept,) = house.memory.kept.values()
+    assert kept == dataclasses.replace(KEPT, conversation=response.live.account.conversation)
 
 
 async def test_a_known_conversation_is_continued_from_its_snapshot() -> None:
@@ -99,7 +105,7 @@ async def test_a_known_conversation_is_continued_from_its_snapshot() -> None:
     house.memory.settled = False
     response = await house.sessions.open(more)
     assert (response.label, house.memory.waited) == ("continued", 1)
-    assert house.backend.started[1] == (more, KEPT)
+    assert house.backend.started[1] == (more, *house.memory.kept.values())
 
 
 async def test_a_conversation_belongs_to_whoever_had_it() -> None:
@@ -280,7 +286,81 @@ async def test_a_run_is_counted_whoever_reads() -> None:
     run = RunUsage(10, 2)
     house = House(PlayedTurn(TextDelta("a"), UsageReported(Usage(10, 2, run=run)), TurnEnded()))
     (await house.sessions.open(ask(HI))).take()
-    assert house.counted == [("model", run)]
+    assert [(told.model, told.usage, told.outcome) for told in house.runs] == [("model", run, "ended")]
+
+
+USED = UsageReported(Usage(10, 2, run=RunUsage(10, 2)))
+BYE = Message(Role.USER, (Text("go on"),))
+
+
+async def test_every_run_is_told_once_and_what_cursor_did_not_count_is_not_guessed() -> None:
+    """A run that spans two responses, one that failed, one that nobody came back for, one whose client hung up."""
+    spans = PlayedTurn()
+    spans.say(TurnStarted(conversation="theirs"), *called("1"), TurnPaused())
+    failed = PlayedTurn(TurnFailed(GatewayError(ErrorKind.QUOTA, "spent", code="usage_spent")))
+    house = House(spans, failed, PlayedTurn(*called("2"), TurnPaused()), PlayedTurn(), disconnect_grace=0.0)
+    origin = RequestOrigin(Caller("laptop", "opencode"), "req_1", "openai_chat", "asked")
+    tickets = calls_in(await house.sessions.open(ask(HI), origin))
+    assert house.runs == [], "it is parked"
+    response = await house.sessions.open(after(tickets), RequestOrigin(request_id="req_2"))
+    spans.say(TextDelta("done"), USED, TurnEnded())
+    response.take()
+    (run,) = house.runs
+    assert (run.origin, run.responses, run.session, run.upstream) == (origin, 2, "fresh", "theirs")
+    assert (run.usage, run.outcome, run.error, run.again) == (RunUsage(10, 2), "ended", "", False)
+    assert run.run == response.live.tickets.sid and 0 < run.started_at <= run.ended_at
+    (await house.sessions.open(ask(HI))).take()
+    (await house.sessions.open(ask(HI))).take()
+    (await house.sessions.open(ask(HI))).close()
+    async with asyncio.timeout(10):
+        while len(house.runs) < 3:
+            await asyncio.sleep(0)
+    await house.sessions.aclose()
+    told = [(one.outcome, one.usage, one.error) for one in house.runs[1:]]
+    assert told == [("failed", None, "usage_spent"), ("hung_up", None, ""), ("shutdown", None, "")]
+    assert len({one.run for one in house.runs}) == len({one.conversation for one in house.runs}) == 4
+
+
+async def test_a_total_that_comes_after_the_end_is_told_under_the_same_id() -> None:
+    house = House(PlayedTurn(TextDelta("a")))
+    response = await house.sessions.open(ask(HI))
+    response.take()
+    await house.sessions.aclose()
+    house.sessions.settle(response.live, Happening.ENDED, Reply(usage=Usage(10, 2, run=RunUsage(10, 2))))
+    first, second = house.runs
+    assert (first.usage, first.again, second.usage, second.again) == (None, False, RunUsage(10, 2), True)
+    assert first.run == second.run
+
+
+async def test_each_total_of_a_turn_that_ends_at_every_pause_is_told() -> None:
+    turn = PlayedTurn(*called("1"), USED, TurnPaused())
+    house = House(turn)
+    tickets = calls_in(await house.sessions.open(ask(HI)))
+    response = await house.sessions.open(after(tickets))
+    turn.say(TextDelta("done"), USED, TurnEnded())
+    response.take()
+    assert [(told.outcome, told.usage) for told in house.runs] == [
+        ("paused", RunUsage(10, 2)),
+        ("ended", RunUsage(10, 2)),
+    ]
+    assert len({told.run for told in house.runs}) == 2
+
+
+async def test_a_conversation_keeps_its_id() -> None:
+    """Continued, resumed, replayed instead of a parked turn, and replayed because nothing is known any more."""
+    turns = [PlayedTurn(TextDelta("hello"), TurnEnded(), snapshot=KEPT)]
+    turns += [PlayedTurn(*called(str(number)), TurnPaused()) for number in range(3)]
+    house = House(*turns)
+    first = await house.sessions.open(ask(HI))
+    first.take()
+    more = ask(HI, Message(Role.ASSISTANT, (Text("hello"),)), BYE)
+    continued = await house.sessions.open(more)
+    unknown = await house.sessions.open(ask(HI, Message(Role.ASSISTANT, (Text("another answer"),)), BYE))
+    tickets = calls_in(unknown)
+    house.turns[2].lost = True
+    lost = await house.sessions.open(after(tickets))
+    assert [one.label for one in (first, continued, unknown, lost)] == ["fresh", "continued", "replayed", "replayed"]
+    assert len({one.live.account.conversation for one in (first, continued, unknown, lost)}) == 1
 
 
 async def test_closing_ends_every_turn_and_starts_none() -> None:

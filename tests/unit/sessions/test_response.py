@@ -7,17 +7,19 @@ import pytest
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import (
     Event,
+    Note,
     Recovered,
     StopReason,
     TextDelta,
     ToolCallReady,
+    ToolCallStarted,
     TurnEnded,
     TurnFailed,
     TurnPaused,
     TurnStarted,
     UsageReported,
 )
-from caretway.core.request import ToolChoice, TurnRequest
+from caretway.core.request import ToolChoice, ToolSpec, TurnRequest
 from caretway.core.turn import Stage
 from caretway.sessions.lifecycle import Happening
 from caretway.sessions.live import LiveTurn
@@ -167,9 +169,11 @@ class Restarts:
     def __init__(self, *turns: PlayedTurn | GatewayError) -> None:
         self._turns = list(turns)
         self.told: list[int] = []
+        self.models: list[str] = []
 
-    async def __call__(self, reopened: int) -> LiveTurn:
+    async def __call__(self, reopened: int, request: TurnRequest) -> LiveTurn:
         self.told.append(reopened)
+        self.models.append(request.model)
         turn = self._turns.pop(0)
         if isinstance(turn, GatewayError):
             raise turn
@@ -251,10 +255,41 @@ async def test_the_words_of_the_first_run_are_not_said_before_the_call_of_the_se
     assert kinds == [TurnStarted, *map(type, called("1")), TurnPaused]
 
 
-async def test_words_instead_of_a_demanded_call_are_no_answer() -> None:
+async def test_words_instead_of_a_demanded_call_are_shown_after_the_second_try_with_a_note() -> None:
     restarts = Restarts(PlayedTurn(TextDelta("no, again"), TurnEnded()))
     one = response(PlayedTurn(TextDelta("no"), TurnEnded()), request=ask(choice=REQUIRED), restart=restarts)
-    begun, ended = await all_of(one)
-    assert begun == TurnStarted()
-    assert isinstance(ended, TurnFailed)
-    assert (one.reply().text, one.reply().error) == ("", ended.error)
+    assert [type(event) for event in await all_of(one)] == [TurnStarted, TextDelta, Note, TurnEnded]
+    assert (one.reply().text, one.reply().error, len(one.reply().notes)) == ("no, again", None, 1)
+    assert one.note == one.reply().notes[0].value
+
+
+async def test_another_call_than_the_named_one_is_not_left_parked() -> None:
+    first = PlayedTurn(*called("1"), TurnPaused())
+    owner = Owner()
+    restarts = Restarts(PlayedTurn(*called("2", "write"), TurnPaused()))
+    one = response(first, request=ask(choice=ToolChoice("named", "write")), restart=restarts, owner=owner)
+    assert [event.name for event in await all_of(one) if isinstance(event, ToolCallStarted)] == ["write"]
+    assert [live.turn for live in owner.discarded] == [first]
+
+
+STRICT = TurnRequest("model", (), (ToolSpec("read", schema={"type": "object", "required": ["path"]}),))
+
+
+@pytest.mark.seed("F24")
+def test_arguments_that_do_not_fit_are_passed_on_with_a_note() -> None:
+    one = response(PlayedTurn(*called("1"), TurnPaused()), request=STRICT)
+    *_, noted, paused = one.take()
+    assert isinstance(noted, Note) and noted.key == "tool_arguments" and noted.value.startswith("read: ")
+    assert (type(paused), one.reply().notes, len(one.reply().calls)) == (TurnPaused, (noted,), 1)
+
+
+def test_arguments_that_do_not_fit_are_refused_where_that_is_set() -> None:
+    one = response(PlayedTurn(*called("1"), TurnPaused()), request=STRICT, arguments="refuse")
+    failed = one.take()[-1]
+    assert isinstance(failed, TurnFailed) and failed.error.code == "invalid_tool_arguments"
+    assert not failed.error.may_repeat
+
+
+def test_arguments_that_fit_have_no_note() -> None:
+    one = response(PlayedTurn(*called("1", arguments='{"path": "a"}'), TurnPaused()), request=STRICT)
+    assert one.reply().notes == () and Note not in map(type, one.take())

@@ -9,6 +9,7 @@ from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import (
     AgentActivity,
     Event,
+    Note,
     Recovered,
     TextDelta,
     TurnEnded,
@@ -17,7 +18,7 @@ from caretway.core.events import (
     TurnStarted,
 )
 from caretway.core.recovery import Cause, Rung
-from caretway.core.request import ToolChoice
+from caretway.core.request import ToolChoice, TurnRequest
 from caretway.sessions.live import LiveTurn
 from caretway.sessions.second_try import MAX_HELD_EVENTS, MAX_RECOVERIES, SecondTry
 from turns import GONE, PlayedTurn, called
@@ -29,11 +30,13 @@ LOST = TurnFailed(GONE)
 RAN = AgentActivity("bash make deploy")
 DOWN = TurnFailed(GatewayError(ErrorKind.UPSTREAM_DOWN, "down"))
 REQUIRED = ToolChoice("required")
+NAMED = ToolChoice("named", "write")
 NO_CALL = "the model did not call a tool at first"
+NOT_WRITE = "the model did not call write at first"
 INCOMPLETE = "the kept conversation was incomplete"
 
 
-async def fresh(reopened: int) -> LiveTurn:
+async def fresh(reopened: int, _request: TurnRequest) -> LiveTurn:
     return live(PlayedTurn(TextDelta(f"after {reopened}")))
 
 
@@ -64,6 +67,10 @@ CASES = [
     Case("gone after such a tool", [[START, RAN], [LOST]], [None, None], REQUIRED),
     Case("gone with such a tool", [[START, RAN, LOST]], [None]),
     Case("a call in the last batch", [[*called("1"), TurnEnded()]], [None], REQUIRED),
+    Case("the named call", [[START], called("1", "write"), [TurnPaused()]], [None, None, None], NAMED),
+    Case("another call than the named one", [[START], called("1"), [TurnPaused()]], [None, None, NOT_WRITE], NAMED),
+    Case("words instead of the named call", [[START, TextDelta("no"), TurnEnded()]], [NOT_WRITE], NAMED),
+    Case("the named call beside another", [[*called("1"), *called("2", "write")], [TurnPaused()]], [None] * 2, NAMED),
     Case("gone, and then no call", [[LOST], [LOST], [TurnEnded()]], [INCOMPLETE, INCOMPLETE, None], REQUIRED),
 ]
 
@@ -111,7 +118,6 @@ HELD: list[tuple[str, list[list[Event]], list[list[Event]], bool]] = [
         False,
     ),
     ("a failure is shown", [[START, TextDelta("a")], [DOWN]], [[], [START, TextDelta("a"), DOWN]], True),
-    ("so is a pause", [[START], [TurnPaused()]], [[], [START, TurnPaused()]], True),
 ]
 
 
@@ -122,23 +128,42 @@ def test_holding(name: str, batches: list[list[Event]], shown: list[list[Event]]
     assert (one.must_call, one.shown) == (still, not still)
 
 
-def test_an_end_without_a_call_is_an_error_and_the_words_are_gone() -> None:
+NOTES: list[tuple[str, ToolChoice, list[Event], str]] = [
+    ("words", REQUIRED, [TextDelta("no"), TurnEnded()], "a call of a tool; the model answered in words twice"),
+    ("another call", NAMED, [*called("1"), TurnPaused()], "of the tool `write`; the model called another tool twice"),
+    ("words, a name", NAMED, [TextDelta("no"), TurnEnded()], "of the tool `write`; the model answered in words twice"),
+]
+
+
+@pytest.mark.seed("F22")
+@pytest.mark.parametrize(("name", "choice", "answer", "note"), NOTES, ids=[row[0] for row in NOTES])
+def test_after_two_tries_there_is_what_there_is_and_a_note(
+    name: str, choice: ToolChoice, answer: list[Event], note: str
+) -> None:
+    one = second(choice)
+    assert one.judge(answer) and one.judge(answer) is None
+    *shown, noted, last = one.hold(answer)
+    assert [*shown, last] == answer
+    assert isinstance(noted, Note) and noted.key == "tool_choice" and noted.value == one.note
+    assert one.note.endswith(note)
+
+
+def test_a_second_run_that_fails_leaves_the_words_of_the_first() -> None:
     one = second(REQUIRED)
-    one.hold([START, TextDelta("words")])
-    begun, failed = one.hold([TurnEnded()])
-    assert begun == START
-    assert isinstance(failed, TurnFailed)
-    assert failed.error.kind is ErrorKind.UPSTREAM_ERROR
+    one.hold([START, TextDelta("w")])
+    assert one.judge([TextDelta("ords"), TurnEnded()])
+    one.hold([TextDelta("o")])
+    assert one.judge([DOWN]) is None
+    noted = Note("tool_choice", one.note or "the request demands a call of a tool; the model answered in words")
+    assert one.hold([DOWN]) == [START, TextDelta("w"), TextDelta("ords"), noted, TurnEnded()]
 
 
 def test_a_tool_that_ran_without_the_client_is_not_run_again_by_a_retry() -> None:
     one = second(REQUIRED)
     batch: list[Event] = [START, RAN, TextDelta("done"), TurnEnded()]
-    one.judge(batch)
-    failed = one.hold(batch)[-1]
-    assert isinstance(failed, TurnFailed)
-    assert "answered in text." in failed.error.message
-    assert not failed.error.may_repeat
+    assert one.judge(batch) is None
+    assert one.hold(batch)[:3] == batch[:3]
+    assert one.note.endswith("the model answered in words")
 
 
 def test_what_is_held_is_bounded() -> None:
@@ -177,7 +202,7 @@ async def test_the_words_of_a_run_that_did_not_call_are_not_said() -> None:
 
 
 async def test_a_run_that_cannot_be_started_is_an_outcome_too() -> None:
-    async def full(reopened: int) -> LiveTurn:
+    async def full(reopened: int, _request: TurnRequest) -> LiveTurn:
         raise GatewayError(ErrorKind.OVERLOADED, "no place")
 
     outcomes: list[LiveTurn | Exception] = []
@@ -193,7 +218,7 @@ async def test_a_run_that_cannot_be_started_is_an_outcome_too() -> None:
 async def test_a_run_that_nobody_waits_for_is_not_started() -> None:
     never = asyncio.Event()
 
-    async def slow(reopened: int) -> LiveTurn:
+    async def slow(reopened: int, _request: TurnRequest) -> LiveTurn:
         await never.wait()
         raise AssertionError("nobody waits")
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -253,3 +254,19 @@ def test_after_the_end_nothing_happens(opened: Open, caplog: pytest.LogCaptureFi
     store.remember(key("late"), snapshot("late"))
     assert warnings(caplog) == []
     assert opened().recall(key("late")) is None
+
+
+def test_a_file_of_an_earlier_gateway_learns_the_names_of_conversations(opened: Open, path: Path) -> None:
+    """And the earlier gateway may go on with it: the column has a default, and the version stays."""
+    store = opened()
+    store.remember(key("old"), snapshot("old"))
+    store.close()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("ALTER TABLE conversations DROP COLUMN conversation")
+        db.commit()
+    store = opened()
+    old = store.recall(key("old"))
+    assert old is not None and old.conversation == ""
+    store.remember(key("new"), replace(snapshot("new"), conversation="c1"))
+    new = store.recall(key("new"))
+    assert new is not None and new.conversation == "c1"

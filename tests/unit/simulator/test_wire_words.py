@@ -67,6 +67,17 @@ def test_arguments_that_do_not_fit_are_named() -> None:
         execs.request("read", {"nonsense": 1}, "c")
 
 
+def test_a_newer_kind_takes_its_fields_by_number() -> None:
+    args = {"1": "touch x", "3": 5, "6": True, "8": {"1": "inside"}}
+    message = execs.request("mini_swe_bash", args, "c").SerializeToString()
+    shell = pb.ShellArgs.FromString(raw_fields.embedded(message, execs.NEWER["mini_swe_bash"]) or b"")
+    assert (shell.command, shell.timeout, shell.has_input_redirect) == ("touch x", 5, True)
+    assert shell.HasField("parsing_result")
+    for wrong in ({"command": "x"}, {"0": "x"}, {"1": None}, {"1": [1]}):
+        with pytest.raises(execs.BadArguments, match="field"):
+            execs.request("mini_swe_bash", wrong, "c")
+
+
 def test_mcp_arguments_keep_their_types() -> None:
     args: dict[str, Any] = {"s": "x", "n": 1.5, "b": True, "z": None, "l": [1, None], "o": {"k": "v"}}
     message = execs.mcp_args(Tool("p-t", "t", "p"), ToolUse("t", args), "call_1")

@@ -102,6 +102,11 @@ CASES = [
         [ThinkingPiece(T + call("add")), TextPiece("x")],
     ),
     Case(
+        "a call inside thinking that is never closed",
+        f"<think>so: {T}\n{call('add')}",
+        [ThinkingPiece(f"so: {T}\n{call('add')}"), CallPiece("add", "{}")],
+    ),
+    Case(
         "thinking, then a call", f"<think>a</think>\n{T}\n{call('get')}", [ThinkingPiece("a"), CallPiece("get", "{}")]
     ),
 ]
@@ -136,6 +141,7 @@ def test_whole(case: Case) -> None:
     assert parse(case, [case.text]) == case.pieces
 
 
+@pytest.mark.seed("F20")
 def test_every_split_in_two(case: Case) -> None:
     for at in range(len(case.text) + 1):
         assert parse(case, [case.text[:at], case.text[at:]]) == case.pieces, at
@@ -178,6 +184,7 @@ WORDS = st.sampled_from([*TAGS, *REST])
 HOSTILE = st.lists(st.one_of(WORDS, st.text(max_size=3)), max_size=40).map("".join)
 
 
+@pytest.mark.seed("N10")
 @settings(max_examples=300, deadline=None)
 @given(HOSTILE, st.lists(st.integers(1, 9), min_size=1, max_size=20), st.booleans(), st.booleans())
 def test_any_text_gives_the_same_however_it_is_cut(text: str, sizes: list[int], thinking: bool, keep: bool) -> None:
@@ -191,6 +198,7 @@ def test_any_text_gives_the_same_however_it_is_cut(text: str, sizes: list[int], 
     assert parse(case, chunks) == parse(case, [text]) == parse(case, text)
 
 
+@pytest.mark.seed("F21")
 @settings(max_examples=300, deadline=None)
 @given(HOSTILE.filter(lambda text: "<think" not in text))
 def test_nothing_is_lost(text: str) -> None:

@@ -48,6 +48,7 @@ def texts(request: TurnRequest) -> list[tuple[str, str]]:
     return [(message.role.value, message.text) for message in request.messages]
 
 
+@pytest.mark.seed("F18", "N09")
 def test_the_instructions_hold_format_tools_and_permission() -> None:
     system = prepare(ask(), TAGS).system
     assert system.startswith("Be brief.\n\n<tool_bridge>")
@@ -74,6 +75,7 @@ def test_what_the_choice_adds(choice: ToolChoice, told: str) -> None:
     assert told in prepare(ask(tool_choice=choice), TAGS).system
 
 
+@pytest.mark.seed("F15")
 def test_nothing_is_injected_for_none() -> None:
     told = prepare(ask(tool_choice=ToolChoice("none")), TAGS)
     assert told.system == "Be brief."
@@ -81,6 +83,7 @@ def test_nothing_is_injected_for_none() -> None:
     assert '[Called tool: read({"path":"x"})]' in told.messages[2].text
 
 
+@pytest.mark.seed("F19", "F26", "G02", "G03")
 def test_the_history_in_tags() -> None:
     assert texts(prepare(ask(), TAGS))[1:] == [
         ("user", "What is in x?"),
@@ -97,6 +100,7 @@ def test_the_history_in_tags() -> None:
     ]
 
 
+@pytest.mark.seed("G01")
 def test_the_history_as_a_transcript() -> None:
     told = texts(prepare(ask(*HISTORY, said(Role.USER, "And now?")), TRANSCRIPT))
     assert len(told) == 1 and told[0][0] == "user"
@@ -112,6 +116,7 @@ def test_the_history_as_a_transcript() -> None:
     )
 
 
+@pytest.mark.seed("G05")
 def test_plain_chat_is_left_alone() -> None:
     messages = (said(Role.SYSTEM, "s <invoke>"), said(Role.USER, "u </tool_result>"))
     request = TurnRequest("m", messages)
@@ -120,6 +125,7 @@ def test_plain_chat_is_left_alone() -> None:
     assert prepare(alone, TRANSCRIPT) == alone
 
 
+@pytest.mark.seed("G04")
 @pytest.mark.parametrize("manner", [TAGS, TRANSCRIPT])
 def test_thinking_is_asked_for_in_the_system_text_and_after_each_user_message(manner: Manner) -> None:
     messages = (said(Role.USER, "one"), said(Role.ASSISTANT, "two"), said(Role.USER, "three"))
@@ -194,6 +200,7 @@ def test_quoting_inside_json_changes_nothing() -> None:
     assert quote_json("no </invoke>") == "no <\\/invoke>"
 
 
+@pytest.mark.seed("F23")
 @pytest.mark.parametrize(
     ("choice", "after"),
     [

@@ -5,6 +5,7 @@ import pytest
 from caretway.core.events import Event, ReasoningDelta, TextDelta, ToolCallStarted, TurnEnded, TurnStarted
 from caretway.text_protocol.limits import MAX_THOUGHTS
 from caretway.text_protocol.think_tags import ThinkTags
+from caretway.text_protocol.thinking import HideThinking, unclosed
 
 CASES = [
     ("plain words", "plain words", ""),
@@ -25,6 +26,7 @@ def told(events: list[Event]) -> tuple[str, str]:
     return text, "".join(event.text for event in events if isinstance(event, ReasoningDelta))
 
 
+@pytest.mark.seed("H03")
 @pytest.mark.parametrize(("said", "text", "thought"), CASES)
 @pytest.mark.parametrize("size", [1, 2, 3, 1000])
 def test_tags(said: str, text: str, thought: str, size: int) -> None:
@@ -35,6 +37,25 @@ def test_tags(said: str, text: str, thought: str, size: int) -> None:
     events += stage.feed(TurnEnded())
     assert told(events) == (text, thought)
     assert isinstance(events[-1], TurnEnded)
+
+
+@pytest.mark.seed("F21")
+@pytest.mark.parametrize("size", [1, 2, 3, 1000])
+def test_an_answer_that_ends_inside_its_thinking_is_not_hidden(size: int) -> None:
+    """FT3: 200 and an empty answer."""
+    tags, hide = ThinkTags(), HideThinking()
+    said = "<think>a</think><thinking>never closed"
+    fed: list[Event] = [*(TextDelta(said[at : at + size]) for at in range(0, len(said), size)), TurnEnded()]
+    events = [shown for event in fed for told_ in tags.feed(event) for shown in hide.feed(told_)]
+    assert told(events) == ("anever closed", "")
+    assert events[-2] == unclosed()
+
+
+def test_thinking_that_leads_to_a_call_stays_hidden() -> None:
+    tags, hide = ThinkTags(), HideThinking()
+    fed: list[Event] = [TextDelta("<think>call it"), ToolCallStarted("1", "look"), TurnEnded()]
+    events = [shown for event in fed for told_ in tags.feed(event) for shown in hide.feed(told_)]
+    assert told(events) == ("", "")
 
 
 def test_it_has_nothing_to_do_behind_the_first_word() -> None:

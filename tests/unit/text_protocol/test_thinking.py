@@ -18,6 +18,7 @@ from caretway.core.turn import ModelInfo
 from caretway.text_protocol.thinking import ThinkingMode, base_model, thinking, with_thinking
 
 
+@pytest.mark.seed("H04")
 def test_every_base_model_gets_a_thinking_variant_unless_it_has_one() -> None:
     listed = [
         ModelInfo("plain", "Plain", aliases=("p",)),
@@ -35,6 +36,7 @@ def test_every_base_model_gets_a_thinking_variant_unless_it_has_one() -> None:
     assert with_thinking(offered) == offered  # never twice
 
 
+@pytest.mark.seed("N08")
 @pytest.mark.parametrize(
     ("model", "base", "asked"),
     [("plain", "plain", False), ("plain-thinking", "plain", True), ("own-thinking", "own-thinking", False)],
@@ -43,6 +45,7 @@ def test_a_thinking_model_is_its_base_model_upstream(model: str, base: str, aske
     assert base_model(model, frozenset({"plain", "own-thinking"})) == (base, asked)
 
 
+@pytest.mark.seed("H05")
 @pytest.mark.parametrize("model", ["plain-thinking-thinking", "-thinking"])
 def test_there_is_no_thinking_variant_of_a_thinking_model(model: str) -> None:
     with pytest.raises(GatewayError) as refused:

@@ -174,12 +174,36 @@ async def test_it_is_told_only_once() -> None:
     assert (reply.text, reply.calls) == (f"{T}{call('rm')} x", ())
 
 
+KEYED = TurnRequest(
+    "base", ask().messages, (ToolSpec("add", schema={"type": "object", "required": ["a"]}), ToolSpec("get"))
+)
+FITS = call("add", '{"a": 1}')
+ARGUMENTS: list[tuple[str, list[str], bool, list[tuple[str, str]], int]] = [
+    ("corrected", [T + call("add"), T + FITS], True, [("add", '{"a": 1}')], 2),
+    ("told only once, then it goes out", [T + call("add"), T + call("add")], True, [("add", "{}")], 2),
+    ("where upstream forgets it goes out", [T + call("add")], False, [("add", "{}")], 1),
+    ("beside a right one it goes out", [T + call("add") + call("get")], True, [("add", "{}"), ("get", "{}")], 1),
+    ("in another order", [T + call("get") + call("add")], True, [("get", "{}"), ("add", "{}")], 1),
+]
+
+
+@pytest.mark.seed("F24")
+@pytest.mark.parametrize(("name", "answers", "continues", "calls", "turns"), ARGUMENTS, ids=[a[0] for a in ARGUMENTS])
+async def test_arguments_that_do_not_fit_the_schema(
+    name: str, answers: list[str], continues: bool, calls: list[tuple[str, str]], turns: int
+) -> None:
+    inner = Inner([says(answer) for answer in answers], continues=continues)
+    reply = await run(inner, KEYED)
+    assert (reply.text, made(reply), len(inner.turns)) == ("", calls, turns)
+
+
 async def test_a_wrong_call_beside_a_right_one_is_shown() -> None:
     inner = Inner([says(T + call("rm") + call("add") + call("mv"))], continues=True)
     reply = await run(inner)
     assert (reply.text, made(reply)) == (T + call("rm") + call("mv"), [("add", "{}")])
 
 
+@pytest.mark.seed("F17")
 async def test_the_trigger_is_new_each_time_and_nobody_has_used_it() -> None:
     assert new_trigger() != new_trigger()
     offered = iter(["<<CALL_00000000>>", T])
@@ -188,6 +212,7 @@ async def test_the_trigger_is_new_each_time_and_nobody_has_used_it() -> None:
     assert T in inner.started[0][0].system and "<<CALL_00000000>>" not in inner.started[0][0].system
 
 
+@pytest.mark.seed("H06")
 async def test_thinking_models() -> None:
     inner = Inner([says("<thinking>hm</thinking>\nyes"), says("no <thinking>")])
     backend = TextToolBackend(inner, base_models=("extra", "base"))

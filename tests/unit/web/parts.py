@@ -4,14 +4,17 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
+from caretway.core.caller import Caller
 from caretway.core.errors import GatewayError
 from caretway.core.events import TERMINAL, Event
 from caretway.core.fold import Reply, fold
+from caretway.core.records import Observer, RefusedRequest
 from caretway.core.request import TurnRequest
 from caretway.core.turn import Abilities, BackendStatus, ModelInfo
 from caretway.dialects import Dialect
 from caretway.dialects.registry import dialects
 from caretway.observe.metrics import Metrics
+from caretway.web.account import AccountWatch
 from caretway.web.application import Application
 from caretway.web.exchange import Header, HttpRequest, ResponseWriter
 from caretway.web.health import Health
@@ -82,6 +85,9 @@ class Responder:
         self.failure: Exception | None = None
         self.starts = False
 
+    def visible(self, caller: Caller, models: Sequence[ModelInfo]) -> Sequence[ModelInfo]:
+        return models
+
     async def answer(
         self, dialect: Dialect, request: HttpRequest, response: ResponseWriter, request_id: str, headers: list[Header]
     ) -> None:
@@ -106,20 +112,33 @@ class Backend:
         return self.answers
 
 
+class Refusals(Observer):
+    """Keeps what it is told of refused requests."""
+
+    def __init__(self) -> None:
+        self.records: list[RefusedRequest] = []
+
+    def request_refused(self, record: RefusedRequest) -> None:
+        self.records.append(record)
+
+
 class Parts:
     def __init__(self, max_concurrent: int = 2) -> None:
         self.responder = Responder()
         self.backend = Backend()
+        self.refused = Refusals()
         self.tenant = Tenant(
             dialects=dialects(),
             responder=cast(Any, self.responder),
             sessions=cast(Any, SimpleNamespace(live=3, parked=2)),
             models=Models(),
             health=Health(cast(Any, self.backend), check_timeout=5),
+            account=AccountWatch(None),
         )
         self.application = Application(
             tenants=SingleTenant(self.tenant),
             metrics=Metrics(),
+            observer=self.refused,
             backend="sim",
             shape=ShapeLimits(),
             max_concurrent=max_concurrent,
@@ -148,18 +167,25 @@ class Told:
     reason = "a test"
     adapted = ""
     pictures = ""
+    note = ""
+    run = "run"
+    conversation = "conversation"
+    budget = ""
 
     def __init__(self, request: TurnRequest) -> None:
         self.request = request
         self.recoveries: list[tuple[str, str]] = []
         self.over = False
-        self.closed = False
+        self.closed = self.head_sent = False
         self.repeats = 0
         self.bug: Exception | None = None
         """Raised out of `take`."""
         self._all: list[Event] = []
         self._waiting: list[Event] = []
         self._wake: Callable[[], None] = lambda: None
+
+    def opened(self) -> None:
+        self.head_sent = True
 
     def tell(self, *events: Event) -> None:
         self._waiting += events

@@ -3,7 +3,11 @@
 import pytest
 
 from caretway.core.errors import ErrorKind, GatewayError
+from caretway.keys.named_key import NamedKey, digest_of
+from caretway.observe.redact import Redactor
 from caretway.web.access import (
+    OWN_KEY,
+    SEND_KEY,
     Access,
     access_for,
     admit,
@@ -152,3 +156,36 @@ def test_a_browser_that_asks_first() -> None:
         preflight(LOCKED, "http", page | {"origin": "https://evil.example"})
     with pytest.raises(GatewayError):
         preflight(LOCKED, "http", page | {"host": "evil.example"})
+
+
+# ---- keys with a name
+
+
+def test_a_named_key_is_its_name_and_may_expire() -> None:
+    named = {digest_of(KEY): NamedKey("k1", "anna", digest_of(KEY).hex(), 0.0, expires_at=100.0)}
+    sent = {"authorization": f"Bearer {KEY}"}
+    assert admit(OPEN, "http", sent, named=named, now=99.0).caller == "anna"
+    with pytest.raises(GatewayError) as caught:
+        admit(OPEN, "http", sent, named=named, now=100.0)
+    assert (caught.value.kind, caught.value.code) == (ErrorKind.ACCESS_DENIED, "key_expired")
+    assert is_key(OPEN, KEY, named) and not is_key(OPEN, OTHER, named)
+
+
+def test_where_all_named_keys_are_revoked_nobody_comes_in() -> None:
+    for sent in ({}, {"x-api-key": KEY}):
+        with pytest.raises(GatewayError):
+            admit(OPEN, "http", sent, named={})
+    assert admit(OPEN, "http", {}, named={}, keyless=True).caller == ""
+
+
+def test_the_local_key_counts_where_a_key_is_asked_for() -> None:
+    access = access_for("127.0.0.1", (), local_key=OTHER)
+    sent = {"x-api-key": OTHER}
+    assert admit(access, "http", sent).caller == ""
+    assert admit(access, "http", {}).caller == "", "alone it closes nothing"
+    assert admit(access, "http", sent, named={}).caller == digest_of(OTHER).hex()[:12]
+
+
+@pytest.mark.parametrize("hint", [OWN_KEY, SEND_KEY])
+def test_what_to_do_about_a_key_can_be_read_in_the_log(hint: str) -> None:
+    assert Redactor([]).text(hint) == hint

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from caretway.core.caller import Caller
 from caretway.core.errors import ErrorKind, bad_request
 from caretway.observe.trace import Trace
 from caretway.web.access import Access, access_for
@@ -21,8 +22,12 @@ CHAT = "/v1/chat/completions"
 
 
 def layer(access: Access = OPEN, concurrent: int = 2, trace: Trace | None = None) -> AccessLayer:
+    return layer_of(Parts(max_concurrent=2), access, concurrent, trace)
+
+
+def layer_of(parts: Parts, access: Access = OPEN, concurrent: int = 2, trace: Trace | None = None) -> AccessLayer:
     admission = Admission(CallerLimits(concurrent, 100), lambda: 0.0)
-    return AccessLayer(Parts(max_concurrent=2).application, access=access, admission=admission, trace=trace)
+    return AccessLayer(parts.application, access=access, admission=admission, trace=trace)
 
 
 def accept(
@@ -103,6 +108,27 @@ def test_a_refusal_is_in_the_words_of_its_path() -> None:
         layer().refuse(path, response, bad_request("no"))
         assert written.status == 400
         assert key in msgspec.json.decode(written.body)["error"]
+
+
+async def test_who_asks_is_known_to_whoever_answers() -> None:
+    request = HttpRequest("POST", CHAT, {"x-api-key": KEY, "user-agent": "opencode/1.0"})
+    layer(LOCKED).accept(request, writer()[1])
+    assert (request.caller.client, len(request.caller.key)) == ("opencode", 12)
+
+
+def test_those_who_are_not_let_in_are_told_of_too() -> None:
+    parts = Parts()
+    request = HttpRequest("POST", CHAT, {"user-agent": "curl/8"})
+    layer_of(parts, LOCKED).refuse(request.path, writer()[1], bad_request("no"), request)
+    layer_of(parts, LOCKED).refuse("/v1/messages", writer()[1], bad_request("this is not HTTP"))
+    first, second = parts.refused.records
+    assert (first.method, first.path, first.turn, first.caller) == ("POST", CHAT, True, Caller("", "curl"))
+    assert (second.method, second.path, second.turn, second.dialect) == (
+        "",
+        "/v1/messages",
+        False,
+        "anthropic_messages",
+    )
 
 
 async def test_what_passes_is_recorded_when_asked_for(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import pytest
 
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.turn import ModelInfo
+from caretway.web.application import MAX_PATH_TOLD
 from caretway.web.exchange import HttpRequest
 from unit.web.parts import Models, Parts, refusal
 
@@ -46,6 +47,7 @@ async def test_an_error_of_a_handler_is_an_answer() -> None:
     assert b"x-should-retry: true" in written.head
 
 
+@pytest.mark.seed("C07")
 async def test_a_bug_is_a_500_that_tells_nothing(caplog: pytest.LogCaptureFixture) -> None:
     parts = Parts()
     parts.responder.failure = RuntimeError("a secret")
@@ -76,6 +78,28 @@ async def test_a_bug_in_the_middle_of_a_stream_ends_the_connection(caplog: pytes
     assert written.aborted
     assert written.data.count(b"HTTP/1.1") == 1
     assert "bug" in caplog.text
+
+
+async def test_a_refusal_is_told_to_the_observer() -> None:
+    parts = Parts()
+    parts.responder.failure = GatewayError(ErrorKind.BAD_REQUEST, "no messages", code="missing_messages")
+    written = await parts.ask("POST", "/v1/messages", x_request_id="mine")
+    await parts.ask("GET", "/v1/nothing" + "x" * 1000)
+    first, second = parts.refused.records
+    assert (first.request_id, first.method, first.path, first.dialect) == (
+        "mine",
+        "POST",
+        "/v1/messages",
+        "anthropic_messages",
+    )
+    assert (first.status, first.kind, first.code, first.turn) == (
+        written.status,
+        "bad_request",
+        "missing_messages",
+        True,
+    )
+    assert (second.status, second.turn, second.dialect) == (404, False, "")
+    assert len(second.path) == MAX_PATH_TOLD
 
 
 def test_places_are_for_turns_alone() -> None:

@@ -65,7 +65,9 @@ class House:
     def accept(self, request: HttpRequest, response: ResponseWriter) -> "Pending":
         return Pending(self, response)
 
-    def refuse(self, path: str, response: ResponseWriter, error: GatewayError) -> None:
+    def refuse(
+        self, path: str, response: ResponseWriter, error: GatewayError, request: HttpRequest | None = None
+    ) -> None:
         response.send(400, error.message.encode())
 
 

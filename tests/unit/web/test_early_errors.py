@@ -31,9 +31,16 @@ def test_a_reason_of_the_parser_is_told_and_one_of_a_callback_is_not() -> None:
 
     with pytest.raises(httptools.HttpParserError) as broken:
         httptools.HttpRequestParser(object()).feed_data(b"\x00rubbish\r\n\r\n")
-    told = not_http(broken.value)
+    told = not_http(broken.value, b"\x00rubbish")
     assert told.code == "invalid_http"
     assert len(told.message) > len("This is not valid HTTP.")
     with pytest.raises(httptools.HttpParserError) as raised:
         httptools.HttpRequestParser(Callbacks()).feed_data(b"GET / HTTP/1.1\r\n\r\n")
-    assert not_http(raised.value).message == "This is not valid HTTP."
+    assert not_http(raised.value, b"GET /").message == "This is not valid HTTP."
+
+
+def test_tls_on_the_plain_port_is_recognised() -> None:
+    with pytest.raises(httptools.HttpParserError) as broken:
+        httptools.HttpRequestParser(object()).feed_data(b"\x16\x03\x01\x02\x00\x01")
+    told = not_http(broken.value, b"\x16\x03\x01\x02\x00\x01")
+    assert told.code == "tls_on_plain_port" and "http:// instead of https://" in told.hint

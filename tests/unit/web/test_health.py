@@ -14,8 +14,9 @@ from unit.web.parts import Backend
 IN, OUT, AWAY = BackendStatus(True), BackendStatus(False, "log in"), BackendStatus(False, reachable=False)
 
 
-def health(status: BackendStatus = IN, **more: Any) -> tuple[Backend, Health]:
+def health(status: BackendStatus = IN, standing: str = "official", **more: Any) -> tuple[Backend, Health]:
     backend = Backend()
+    backend.standing = standing
     backend.answers = status
     return backend, Health(cast(Any, backend), **({"check_timeout": 5.0} | more))
 
@@ -34,9 +35,15 @@ async def test_states(status: BackendStatus, code: int, word: str, auth: str, pr
     told = msgspec.json.decode(body)
     assert (answered, told["status"], told["auth"], told["detail"]) == (code, word, auth, status.detail)
     assert told["version"] == __version__
-    assert told["backend"] == {"name": "sim", "standing": "simulated"}
+    assert told["backend"] == {"name": "sim", "standing": "official"}
     assert told["sessions"] == {"live": 2, "parked": 1}
     assert await subject.alive() == probe
+
+
+async def test_a_simulator_signs_nobody_in() -> None:
+    _, subject = health(standing="simulated")
+    told = msgspec.json.decode((await subject.render(parked=0, live=0))[1])
+    assert (told["auth"], told["backend"]["standing"]) == ("simulated", "simulated")
 
 
 async def test_a_crowd_asks_once() -> None:

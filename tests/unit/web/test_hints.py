@@ -21,14 +21,13 @@ def hint(path: str, method: str = "POST", host: str = "box:8", scheme: str = "ht
 
 BASES = "http://box:8/v1 for OpenAI's clients, http://box:8 for Anthropic's"
 HINTS = [
-    ("/v1/embeddings", "Embeddings are not served. Use another provider for them."),
-    ("/embeddings", "Embeddings are not served. Use another provider for them."),
-    ("/v1/v1/embeddings/", "Embeddings are not served. Use another provider for them."),
-    ("/v1/completions", "The old Completions API is not served. Use POST /v1/chat/completions."),
-    ("/v1/images/generations", "Images are not made here. Use another provider for them."),
+    ("/v1/embeddings", ELSEWHERE["/embeddings"]),
+    ("/embeddings", ELSEWHERE["/embeddings"]),
+    ("/v1/v1/embeddings/", ELSEWHERE["/embeddings"]),
+    ("/v1/complete", "The old Text Completions API is not served. Use POST /v1/messages."),
+    ("/v1/images/generations", ELSEWHERE["/images"]),
     ("/v1/files/file_1/content", "Files are not kept here. Send their content in the message."),
     ("/v1/messages/batches", "Batches are not served. Send the requests one by one to POST /v1/messages."),
-    ("/v1/responses/compact", "Compaction is the client's own business here. Switch remote compaction off."),
     ("/api/chat", "This is not Ollama's API. Choose an OpenAI-compatible provider in the client."),
     ("/v1beta/models/x:generateContent", ELSEWHERE["/v1beta"]),
     (

@@ -11,6 +11,7 @@ import pytest
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.dialects.registry import dialects
 from caretway.tasks import spawn
+from caretway.web.account import AccountWatch
 from caretway.web.exchange import HttpRequest
 from caretway.web.passthrough import REFUSED_FOR_S, TenantPerKey, client_key
 from caretway.web.tenant import AccountUse, Tenant
@@ -43,6 +44,7 @@ def test_what_cannot_be_a_key(odd: str) -> None:
 def make_tenant(live: int = 0) -> Tenant:
     sessions = SimpleNamespace(live=live, parked=0)
     return Tenant(
+        account=AccountWatch(None),
         dialects=dialects(),
         responder=cast(Any, None),
         sessions=cast(Any, sessions),

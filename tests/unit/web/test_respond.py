@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import TextDelta, TurnEnded, TurnFailed, TurnPaused
+from caretway.core.records import RequestOrigin, TurnRecord
 from caretway.core.request import TurnRequest
-from caretway.core.turn import TurnRecord
 from caretway.dialects.openai_chat import OPENAI_CHAT
 from caretway.tasks import spawn
 from caretway.web.answer import Pace
@@ -32,9 +32,11 @@ class Engine:
     def __init__(self) -> None:
         self.opened: list[Told] = []
         self.records: list[TurnRecord] = []
+        self.origins: list[RequestOrigin] = []
 
-    async def open(self, request: TurnRequest) -> Told:
+    async def open(self, request: TurnRequest, origin: RequestOrigin) -> Told:
         self.opened.append(Told(request))
+        self.origins.append(origin)
         return self.opened[-1]
 
     def response_ended(self, record: TurnRecord) -> None:
@@ -83,6 +85,11 @@ async def test_an_answer_and_its_record(last: Any, outcome: str, stream: bool) -
     (record,) = asked.engine.records
     assert (record.outcome, record.model, record.stream, record.request_id) == (outcome, "given", stream, "req_1")
     assert record.first_event_ms is not None
+    assert (record.asked, record.variant, record.run, record.conversation) == ("asked", "given", "run", "conversation")
+    assert (record.error, record.started_at > 0) == ("quota" if outcome == "quota" else "", True)
+    (origin,) = asked.engine.origins
+    assert (origin.request_id, origin.dialect, origin.model) == ("req_1", "openai_chat", "asked")
+    assert origin.caller == record.caller == asked.request.caller
     assert told.closed
     assert told.repeats == (OPENAI_CHAT.repeats if stream else 0)
     if outcome != "quota":

@@ -35,6 +35,7 @@ def test_reader_restores_the_recorded_order(run: Run) -> None:
     assert [message for append in run.appends for message in reader.feed(*append)] == in_order(run)
 
 
+@pytest.mark.seed("E07")
 @settings(deadline=None)
 @given(st.permutations(LONGEST.appends))
 def test_reader_restores_any_shuffle(shuffled: list[tuple[int, bytes]]) -> None:

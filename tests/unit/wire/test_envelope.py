@@ -42,6 +42,7 @@ def dripped(data: bytes) -> list[bytes]:
     return [data[at : at + 1] for at in range(len(data))]
 
 
+@pytest.mark.seed("E02")
 def test_the_layout_is_connects() -> None:
     assert pack(b"abc") == b"\x00\x00\x00\x00\x03abc"
     assert pack(b"{}", end=True) == b"\x02\x00\x00\x00\x02{}"

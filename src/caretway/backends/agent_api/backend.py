@@ -144,8 +144,8 @@ class AgentBackend:
         if simplified:
             self._memory.took_simplest(model)
 
-    async def _spent(self, model: str) -> GatewayError | None:
-        return await self._usage_check.spent(self._caller.account, model)
+    async def _spent(self, model: str, refusal: GatewayError) -> GatewayError | None:
+        return await self._usage_check.spent(self._caller.account, model, refusal)
 
     async def models(self) -> Sequence[ModelInfo]:
         """Both lists: what is asked for by its base, and the flat ids of the same."""

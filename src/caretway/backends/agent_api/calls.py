@@ -157,6 +157,10 @@ class CallTable:
             return call.draft, call.begun
         return self._drafts.text(call_id), False
 
+    def unseen(self, call_id: str) -> bool:
+        """Nobody was told of this call, and no lost attempt made it."""
+        return not self.owed and call_id not in self._ids
+
     def taken(self, ids: Sequence[str]) -> None:
         """The server shows a call with its result: the next checkpoint holds it."""
         call = self._told_of(ids)

@@ -106,6 +106,11 @@ class Opening(msgspec.Struct, frozen=True):
     pictures: str = ""
     """What may keep the model from seeing its pictures."""
 
+    @property
+    def kept_as(self) -> str:
+        """What a snapshot calls the conversation."""
+        return self.conversation_id
+
     def renamed(self, conversation_id: str) -> "Opening":
         """The same as another conversation; one that goes on keeps its name."""
         if not self.fresh:
@@ -266,7 +271,7 @@ def _rest_of_context(surroundings: RunContext) -> bytes:
 
 
 def _system(request: TurnRequest, *, instructed: bool) -> str:
-    instructions, rule = request.system if instructed else "", _tool_rule(request)
+    instructions, rule = request.system if instructed else "", tool_rule(request)
     return f"{instructions}\n\n{rule}" if instructions and rule else instructions or rule
 
 
@@ -297,7 +302,7 @@ def _joined(messages: Sequence[Message]) -> Message:
     return Message(Role.USER, tuple(parts))
 
 
-def _tool_rule(request: TurnRequest) -> str:
+def tool_rule(request: TurnRequest) -> str:
     """`tool_choice` has no field on the wire: it is a rule to the model, checked when the step ends. Some models are
     told a rule anyway."""
     match request.tool_choice.mode:

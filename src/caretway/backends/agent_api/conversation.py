@@ -11,8 +11,9 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from ...builtin_tools import execs
-from ...builtin_tools.decisions import Convert, Policy, Redirect, Refuse, RunHere
+from ...builtin_tools.decisions import Convert, EndTurn, Policy, Redirect, Refuse, RunHere
 from ...builtin_tools.queries import WebSearch, answer_query, plan_text
+from ...core.argument_check import CORRECTIONS, ArgumentCheck
 from ...core.errors import ErrorKind, GatewayError
 from ...core.events import Event, ReasoningDelta, TextDelta, TurnEnded, TurnStarted, UsageReported
 from ...core.recovery import Cause
@@ -36,7 +37,7 @@ from .step_end import StepPace
 from .tally import read_total
 from .turn_clock import ConversationLimits
 from .unseen_tokens import Learn
-from .wire_calls import client_name, mcp_answer, offered_names, ready_answer, wire_ids
+from .wire_calls import client_name, mcp_answer, offered_names, ready_answer, wire_ids, with_extra
 
 __all__ = ["Conversation", "Retry", "RunPhase"]
 
@@ -49,6 +50,7 @@ class Conversation(RunLife):
 
     __slots__ = (
         "_broke",
+        "_check",
         "_kept",
         "_late_words",
         "_learn",
@@ -79,6 +81,7 @@ class Conversation(RunLife):
         `pace`: what is known of the model's steps. `web`: who searches it."""
         super().__init__(opening, request, limits, fetch_blob, pace)
         self._tools = offered_names(request)
+        self._check = ArgumentCheck(request.tools, CORRECTIONS)
         self._policy = policy
         self._parent = parent
         self._unseen = unseen
@@ -129,7 +132,7 @@ class Conversation(RunLife):
         if any(message_bytes(result.content) > self._limits.max_message_bytes for result in results):
             raise GatewayError(ErrorKind.TURN_GONE, "A result is larger than Cursor can be sent.")  # a replay says more
         if extra:
-            results = self._with_extra(results, extra)
+            results = with_extra(results, extra, self._calls.carries_text)
         self.phase = RunPhase.RUNNING
         self.visible = False
         self._tally.next_response(results)
@@ -144,17 +147,6 @@ class Conversation(RunLife):
         if waiting := self._calls.next_waiting():
             self._show(waiting)
             self._settle_step(now)
-
-    def _with_extra(self, results: Sequence[ToolResult], extra: Sequence[Text]) -> list[ToolResult]:
-        """What the user said beside the results rides on the last result that can carry text."""
-        able = [n for n, result in enumerate(results) if self._calls.carries_text(result.call_id)]
-        if not able:
-            raise GatewayError(ErrorKind.TURN_GONE, "The parked calls cannot carry the user's words beside them.")
-        said = "\n\n".join(text.text for text in extra)
-        last = results[able[-1]]
-        content = (*last.content, Text(f"\n\n[The user adds:]\n{said}"))
-        changed = ToolResult(last.call_id, content, last.is_error)
-        return [changed if result is last else result for result in results]
 
     def _said_late(self) -> Sequence[Event]:
         """What was said after the last response had ended."""
@@ -178,7 +170,7 @@ class Conversation(RunLife):
     def snapshot(self, backend: str) -> Snapshot | None:
         if self._checkpoint is None or not self._kept or not self.ended:
             return None
-        state = write_state(self._opening.conversation_id, self._checkpoint)
+        state = write_state(self._opening.kept_as, self._checkpoint)
         return Snapshot(backend, state, dict(self._blobs.own), self._blobs.fetch, self._parent)
 
     # ---- the server's side
@@ -338,8 +330,12 @@ class Conversation(RunLife):
         elif len(arguments := arguments_json(exec_.mcp_args.args)) > MAX_ARGUMENT_CHARS:
             self._too_large(exec_, now)
         else:
-            args = exec_.mcp_args
-            self._ask(exec_, args.tool_call_id, client_name(args, self._tools), arguments, mcp_answer, now)
+            name, call_id = client_name(exec_.mcp_args, self._tools), exec_.mcp_args.tool_call_id
+            if self._calls.unseen(call_id) and (told := self._check.correction(name, arguments)):
+                self._tally.calling()
+                self.outgoing += mcp_answer(exec_.id, ToolResult("", (Text(told),), is_error=True))
+            else:
+                self._ask(exec_, call_id, name, arguments, mcp_answer, now)
 
     def _too_large(self, exec_: pb.ExecServerMessage, now: float) -> None:
         """Its arguments are more than can be worked on. When the model's own text of the call was told and is whole,
@@ -367,6 +363,8 @@ class Conversation(RunLife):
                 self._ask(exec_, execs.call_id(exec_), kind, execs.essence(exec_), None, now)
             case Refuse(reason=reason):
                 self.outgoing.extend(execs.refuse(exec_, reason))
+            case EndTurn(error=error):
+                raise error
 
     def _ask(
         self,

@@ -39,7 +39,7 @@ def read_usable(listed: pb.GetUsableModelsResponse) -> list[ModelInfo]:
         ModelInfo(
             id=model.model_id,
             name=model.display_name or model.model_id,
-            aliases=tuple(model.aliases),
+            aliases=_other_names(model),
             reasoning=model.HasField("thinking_details") or "thinking" in model.model_id,
             variants=(ModelVariant(slug=model.model_id, max_mode=True),) if model.max_mode else (),
             flat=True,
@@ -47,6 +47,12 @@ def read_usable(listed: pb.GetUsableModelsResponse) -> list[ModelInfo]:
         for model in listed.models[:MAX_MODELS]
         if model.model_id
     ]
+
+
+def _other_names(model: pb.ModelDetails) -> tuple[str, ...]:
+    """The id that Cursor's own menu shows is a name for the model, too, as its aliases are."""
+    shown = (model.display_model_id,) if model.display_model_id not in ("", model.model_id) else ()
+    return tuple(dict.fromkeys([*model.aliases, *shown]))
 
 
 async def base_models(call: Callable[[], Awaitable[UnaryResponse]]) -> list[ModelInfo]:

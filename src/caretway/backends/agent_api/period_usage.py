@@ -1,5 +1,5 @@
-"""Is the plan's usage spent? Asked when Cursor refuses a run without a reason: the two pools, when they reset; at most
-3 s, one answer for 20 s. If the question fails, the refusal stays as it was.
+"""Is the plan's usage spent? Asked when Cursor refuses a run for that, or without a reason: the two pools, when they
+reset; at most 3 s, one answer for 20 s. If the question fails, the refusal stays as it was.
 
 `cursor_transport/usage_api.py` asks; pure functions judge its answer. No turn waits longer or fails because of it.
 """
@@ -76,6 +76,21 @@ def spent_pool(usage: Pools, model: str, now: float) -> GatewayError | None:
     )
 
 
+def dated(refusal: GatewayError, usage: Pools, now: float) -> GatewayError | None:
+    """The same refusal, with the day of the reset; None when that is not known."""
+    if usage.resets_at is None or usage.resets_at <= now:
+        return None
+    day = datetime.fromtimestamp(usage.resets_at, UTC)
+    return GatewayError(
+        refusal.kind,
+        refusal.message,
+        hint=f"Your usage resets on {day:%Y-%m-%d}; {_DASHBOARD} shows it.",
+        code=refusal.code,
+        retry_after=bounded_wait(usage.resets_at - now),
+        repeatable=False,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Asked:
     account: str
@@ -92,13 +107,18 @@ class UsageCheck:
         self._clock = clock
         self._asked: _Asked | None = None
 
-    async def spent(self, account: str, model: str) -> GatewayError | None:
-        """What to tell instead of a refusal without a reason; None: usage is left, or nobody knows."""
+    async def spent(self, account: str, model: str, refusal: GatewayError | None = None) -> GatewayError | None:
+        """What to tell instead of a refusal; None: usage is left, or nobody knows. One that names the quota is told
+        with the day on which that comes back."""
         now, asked = asyncio.get_running_loop().time(), self._asked
         if asked is None or asked.account != account or now >= asked.fresh_until:
             asked = self._asked = _Asked(account, spawn(self._ask(), "agent-usage"), now + FRESH_S)
         usage = await asyncio.shield(asked.answer)  # it is for others, too
-        return None if usage is None else spent_pool(usage, model, self._clock())
+        if usage is None:
+            return None
+        now = self._clock()
+        named = refusal is not None and refusal.kind is ErrorKind.QUOTA
+        return spent_pool(usage, model, now) or (dated(refusal, usage, now) if refusal is not None and named else None)
 
     async def _ask(self) -> Pools | None:
         try:

@@ -127,7 +127,8 @@ class RunLife:
         """The first message of an attempt: the whole opening, or from the last checkpoint on."""
         if self.phase is RunPhase.NEW:
             opening = self._opening
-            self.events.append(TurnStarted(opening.context_tokens, opening.adapted, opening.pictures))
+            started = TurnStarted(opening.context_tokens, opening.adapted, opening.pictures, opening.conversation_id)
+            self.events.append(started)
         self.phase = RunPhase.RUNNING
         self._attempts += 1
         self._spoke = False

@@ -28,7 +28,7 @@ from .calls import Call
 from .conversation import Conversation, Retry, RunPhase
 from .model_shapes import is_bare
 from .refused_run import cause_of
-from .turn_ports import Attempt, Learned, Opener, QuotaCheck, Simplify, asked
+from .turn_ports import Attempt, Learned, Opener, QuotaCheck, RunGone, Simplify, asked
 
 log = logging.getLogger(__name__)
 
@@ -182,6 +182,9 @@ class AgentTurn:
         return Attempt(self._attempt, self.hear, self.stream_closed)
 
     def _not_opened(self, failure: Exception) -> None:
+        if isinstance(failure, RunGone):
+            self._lost(Cause.INCOMPLETE, failure.fault, True)
+            return
         if isinstance(failure, GatewayError):
             self._lost(Cause.CUT, failure, failure.kind in RETRYABLE_KINDS and failure.may_repeat)
             return
@@ -234,7 +237,7 @@ class AgentTurn:
             self._lost(Cause.TOKEN, fault, True)
         elif fault.code == TEAM_REGION and not self._conversation.visible:
             self._look_elsewhere(Cause.REFUSED, fault, again=False)
-        elif self._quota is not None and is_bare(error):
+        elif self._quota is not None and (is_bare(error) or fault.kind is ErrorKind.QUOTA):
             self._drop_attempt()
             self._opening = spawn(self._ask_quota(self._attempt, cause, fault, self._quota), "agent-quota")
         elif cause is Cause.SCHEMA and self._simplify is not None:
@@ -246,7 +249,7 @@ class AgentTurn:
 
     async def _ask_quota(self, attempt: int, cause: Cause, fault: GatewayError, quota: QuotaCheck) -> None:
         """What may help is tried, unless the refusal was about the quota."""
-        spent = await asked(quota(), "asking for the account's usage")
+        spent = await asked(quota(fault), "asking for the account's usage")
         if self._waited_for(attempt):
             if spent is None:
                 self._refused_run(cause, fault)

@@ -14,12 +14,21 @@ log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
-QuotaCheck = Callable[[], Awaitable[GatewayError | None]]
-"""What to tell the client when the account's usage is spent; None when it is not, or nobody knows."""
+QuotaCheck = Callable[[GatewayError], Awaitable[GatewayError | None]]
+"""What to tell the client instead of this refusal when the account's usage is spent; None when it is not, or nobody
+knows."""
 Learned = Callable[[int, bool], None]
 """Is told which way to ask for the model was understood, and whether the schemas had to be simplified."""
 Simplify = Callable[[], Awaitable[Opening | None]]
 """The opening with simpler schemas; None when there is nothing to simplify."""
+
+
+class RunGone(Exception):
+    """The run cannot be opened again: only its history can be told to a fresh one."""
+
+    def __init__(self, fault: GatewayError) -> None:
+        super().__init__(fault.message)
+        self.fault = fault
 
 
 class Opener(Protocol):

@@ -2,11 +2,12 @@
 answered at once (request context, unknown tool, approval probe), results as messages. Pure."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ...builtin_tools import execs
-from ...core.request import ToolResult, TurnRequest
+from ...core.errors import ErrorKind, GatewayError
+from ...core.request import Text, ToolResult, TurnRequest
 from ...wire.messages import pb
 from .offered_tools import PROVIDER
 
@@ -59,3 +60,17 @@ def ready_answer(exec_: pb.ExecServerMessage, offered: frozenset[str], context: 
 
 def mcp_answer(exec_id: int, result: ToolResult) -> list[bytes]:
     return [execs.answer(execs.mcp_result(exec_id, result)), execs.stream_close(exec_id)]
+
+
+def with_extra(
+    results: Sequence[ToolResult], extra: Sequence[Text], carries_text: Callable[[str], bool]
+) -> list[ToolResult]:
+    """What the user said beside the results rides on the last result that can carry text."""
+    able = [n for n, result in enumerate(results) if carries_text(result.call_id)]
+    if not able:
+        raise GatewayError(ErrorKind.TURN_GONE, "The parked calls cannot carry the user's words beside them.")
+    said = "\n\n".join(text.text for text in extra)
+    last = results[able[-1]]
+    content = (*last.content, Text(f"\n\n[The user adds:]\n{said}"))
+    changed = ToolResult(last.call_id, content, last.is_error)
+    return [changed if result is last else result for result in results]

@@ -7,14 +7,14 @@ name of its sign-in method.
 
 import asyncio
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from ...core.errors import ErrorKind, GatewayError
 from ...processes.child import Child, Command, Exit
 from ...processes.lines import LineReader, TooLong
-from .acp_policy import answer
+from .acp_policy import answer, calls_server
 from .acp_rpc import Rpc, RpcError
 from .faults import Circumstances, classify
 from .process import AgentNursery
@@ -25,6 +25,8 @@ LOGIN_METHOD: Final = "cursor_login"
 NOISE_LINES: Final = 32
 
 Update = Callable[[Mapping[str, Any]], None]
+Servers = Sequence[Mapping[str, Any]]
+"""MCP servers for a session, as ACP names them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +44,15 @@ class AcpSetup:
     line_bytes: int
     clean: Callable[[str], str] = str
     """Takes secrets out of what the program says."""
+    server: str = ""
+    """The MCP server of ours whose calls are allowed all the same; empty: there is none."""
 
 
 class AcpAgent:
     def __init__(self, setup: AcpSetup) -> None:
         self.sessions: set[str] = set()
         """Sessions that this process holds in memory."""
-        self.can_load = self.takes_images = False
+        self.can_load = self.takes_images = self.takes_mcp = False
         self._setup = setup
         self._rpc = Rpc(self._send, self)
         self._lines = LineReader(setup.line_bytes)
@@ -85,6 +89,7 @@ class AcpAgent:
         able = _object(found.get("agentCapabilities"))
         self.can_load = able.get("loadSession") is True
         self.takes_images = _object(able.get("promptCapabilities")).get("image") is True
+        self.takes_mcp = _object(able.get("mcpCapabilities")).get("http") is True
         methods = found.get("authMethods")
         ids = [_object(method).get("id") for method in methods] if isinstance(methods, list) else []
         if self._setup.sign_in and LOGIN_METHOD in ids:
@@ -92,8 +97,8 @@ class AcpAgent:
 
     # ---- sessions
 
-    async def new_session(self, cwd: str) -> str:
-        made = await self._call("session/new", {"cwd": cwd, "mcpServers": []})
+    async def new_session(self, cwd: str, servers: Servers = ()) -> str:
+        made = await self._call("session/new", {"cwd": cwd, "mcpServers": servers})
         session = made.get("sessionId")
         if not isinstance(session, str) or not session:
             raise GatewayError(ErrorKind.UPSTREAM_PROTOCOL, "cursor-agent opened a session without an id.")
@@ -102,12 +107,12 @@ class AcpAgent:
         self.sessions.add(session)
         return session
 
-    async def load_session(self, session: str, cwd: str) -> None:
+    async def load_session(self, session: str, cwd: str, servers: Servers = ()) -> None:
         """Raises GatewayError(TURN_GONE) when the agent no longer has it."""
         if not self.can_load:
             raise GatewayError(ErrorKind.TURN_GONE, "cursor-agent cannot load an earlier session.")
         try:
-            loaded = await self._call("session/load", {"sessionId": session, "cwd": cwd, "mcpServers": []})
+            loaded = await self._call("session/load", {"sessionId": session, "cwd": cwd, "mcpServers": servers})
         except GatewayError as refused:
             if self.alive and refused.kind is not ErrorKind.SIGNED_OUT:
                 raise GatewayError(ErrorKind.TURN_GONE, f"The session cannot be loaded: {refused.message}") from refused
@@ -182,7 +187,7 @@ class AcpAgent:
             listener(_object(params.get("update")))
 
     def asked(self, method: str, params: Mapping[str, Any]) -> object:
-        return answer(method, params, allow=self._setup.allow)
+        return answer(method, params, allow=self._setup.allow or calls_server(params, self._setup.server))
 
     def _send(self, line: bytes) -> None:
         if self._child is not None:
@@ -205,7 +210,7 @@ class AcpAgent:
     def ended(self, exit_: Exit) -> None:
         said = "\n".join([exit_.stderr, *self._noise])
         setup = self._setup
-        self._lose(classify(said, Circumstances(model=setup.model, exit_code=exit_.code, clean=setup.clean)))
+        self._lose(classify(said, Circumstances(model=setup.model, exit_code=exit_.code, clean=setup.clean, warm=True)))
 
     def _lose(self, error: GatewayError) -> None:
         if self._gone is None:

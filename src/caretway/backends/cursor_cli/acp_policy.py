@@ -29,6 +29,15 @@ def answer(method: str, params: Mapping[str, Any], *, allow: bool) -> object:
     raise RpcError(UNKNOWN_METHOD, f"{method} is not offered by this client")
 
 
+def calls_server(params: Mapping[str, Any], server: str) -> bool:
+    """A permission is asked for a call of this MCP server. Commands and edits are of other kinds, whatever they are
+    called."""
+    call = params.get("toolCall")
+    if not server or not isinstance(call, dict) or call.get("kind") not in (None, "other"):
+        return False
+    return str(call.get("title") or "").startswith((f"{server}-", f"{server}:"))
+
+
 def _permission(options: object, kinds: tuple[str, ...]) -> Mapping[str, str]:
     offered = [option for option in options if isinstance(option, dict)] if isinstance(options, list) else []
     for kind in kinds:

@@ -68,6 +68,8 @@ class AcpPool:
             return
         self._idle.append(warm)
         warm.timer = asyncio.get_running_loop().call_later(self._idle_for, self._let_go, warm)
+        if len(self._idle) > self._processes:  # more than can work were waiting for their clients
+            self._let_go(self._idle[0])
 
     async def drop(self, warm: Warm) -> None:
         """It did not obey."""

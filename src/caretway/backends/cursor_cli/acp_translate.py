@@ -4,11 +4,13 @@ reasons, usage; exactly one terminal event. No I/O.
 In: updates of one prompt, then its result. Remembered: calls announced and open.
 """
 
+import time
 from collections.abc import Mapping
 from typing import Any, Final
 
 from ...core.errors import ErrorKind, GatewayError
 from ...core.events import (
+    AgentActivity,
     Event,
     ReasoningDelta,
     StopReason,
@@ -16,8 +18,11 @@ from ...core.events import (
     TurnEnded,
     TurnFailed,
     TurnStarted,
+    Usage,
     UsageReported,
 )
+from ...loop_guard.live import EndLoop, GuardSettings, LiveGuard, LiveVerdict, Tell
+from ...loop_guard.results import result_words
 from .own_tools import OwnCall, Showing, shown, title
 from .print_translate import read_usage, run_usage
 
@@ -27,6 +32,9 @@ _STOPS: Final[Mapping[str, StopReason]] = {
     "max_turn_requests": StopReason.LENGTH,
     "refusal": StopReason.REFUSAL,
 }
+MAX_PLAN: Final = 100
+UNDERWAY: Final = 5
+"""How many calls may be under way while the model is being told something."""
 _CLOSED: Final = ("completed", "failed", "cancelled")
 _NAMES: Final[Mapping[str, str]] = {
     "execute": "bash",
@@ -38,13 +46,18 @@ _NAMES: Final[Mapping[str, str]] = {
 
 
 class AcpTranslator:
-    def __init__(self, *, showing: Showing, prompt_chars: int = 0) -> None:
+    def __init__(self, *, showing: Showing, prompt_chars: int = 0, guard: LiveGuard | None = None) -> None:
         self.over = self.succeeded = False
+        self.correction = ""
+        """What the loop guard wants the model to hear. Whoever tells it leaves it empty."""
+        self._patience = 0
+        """Calls that may still begin before the model can hear it."""
+        self._guard = guard or LiveGuard(GuardSettings(), time.monotonic, prompt_chars)
         self._showing: Showing = showing
         self._started = False
         self._prompt_chars = prompt_chars
         self._spoken_chars = 0
-        self._calls: dict[str, None] = {}
+        self._calls: dict[str, OwnCall] = {}
         self._open: set[str] = set()
 
     @property
@@ -65,29 +78,63 @@ class AcpTranslator:
                 self._spoken_chars += len(text)
             case "tool_call" | "tool_call_update":
                 events += self._tool(update)
+            case "plan":
+                events += self._plan(update.get("entries"))
             case _:
-                pass  # the plan, the commands, the mode: nothing that an answer shows
+                pass  # its commands, its mode, its title: nothing that an answer shows
         return self._begun(events)
+
+    def _plan(self, entries: object) -> list[Event]:
+        """What it means to do, told as activity; the newest state of each entry."""
+        rows = [row for row in entries if isinstance(row, dict)] if isinstance(entries, list) else []
+        steps = [f"[{row.get('status') or 'pending'}] {row.get('content') or ''}" for row in rows[:MAX_PLAN]]
+        if not steps:
+            return []
+        activity: list[Event] = [AgentActivity(f"plan of {len(rows)} steps")]
+        return [*activity, ReasoningDelta("\n" + "\n".join(steps) + "\n")] if self._showing == "reasoning" else activity
 
     def _tool(self, update: Mapping[str, Any]) -> list[Event]:
         call_id = str(update.get("toolCallId") or "")
-        if update.get("status") in _CLOSED:
-            self._open.discard(call_id)
-        else:
-            self._open.add(call_id)
-        if call_id in self._calls:
-            return []
-        self._calls[call_id] = None
+        over = update.get("status") in _CLOSED
+        (self._open.discard if over else self._open.add)(call_id)
+        events: list[Event] = []
+        call = self._calls.get(call_id)
+        if call is None:
+            call = self._calls[call_id] = self._new(call_id, update)
+            events = shown(call, self._showing, len(self._calls))
+            events += self._judged(self._guard.began(call.name, call.essence))
+        if over and not self.over:
+            given = result_words([update.get("content"), update.get("rawOutput")])
+            events += self._judged(self._guard.ended(call.name, call.essence, given))
+        return events
+
+    def _judged(self, verdict: LiveVerdict) -> list[Event]:
+        match verdict:
+            case Tell(message=message):
+                self.correction, self._patience = message, UNDERWAY
+            case EndLoop() if self._patience:
+                self._patience -= 1
+            case EndLoop(error=error):
+                return self.failed(error)
+            case _:
+                pass
+        return []
+
+    def told(self) -> None:
+        """The model hears the correction now: whatever it calls from here on counts."""
+        self._patience = 0
+
+    def _new(self, call_id: str, update: Mapping[str, Any]) -> OwnCall:
         raw = update.get("rawInput")
         arguments = raw if isinstance(raw, dict) else {}
         named = arguments.get("_toolName")
         name = named if isinstance(named, str) else _NAMES.get(str(update.get("kind")), "tool")
         headline = update.get("title")
         told = f"{name} {headline}".strip() if isinstance(headline, str) and headline else title(name, arguments)
-        return shown(OwnCall(call_id, name, arguments, told), self._showing, len(self._calls))
+        return OwnCall(call_id, name, arguments or {"title": headline}, told)
 
     def result(self, result: object) -> list[Event]:
-        """The answer to `session/prompt`."""
+        """The answer to the last `session/prompt` of the turn."""
         if self.over:
             return []
         self.over = True
@@ -99,6 +146,17 @@ class AcpTranslator:
         counted = read_usage(value.get("usage"))
         usage = run_usage(counted, len(self._calls), self._prompt_chars, self._spoken_chars)
         return self._begun([UsageReported(usage), TurnEnded(_STOPS.get(str(reason), StopReason.END))])
+
+    def paused(self, call_chars: int) -> tuple[list[Event], Usage]:
+        """The client has calls to run: what begins this response if nothing did, and its usage, estimated."""
+        begun: list[Event] = [] if self._started else [TurnStarted()]
+        usage = run_usage(None, 0, self._prompt_chars, self._spoken_chars + call_chars)
+        self._prompt_chars += self._spoken_chars + call_chars
+        self._spoken_chars, self._started = 0, False
+        return begun, usage
+
+    def resumed(self, result_chars: int) -> None:
+        self._prompt_chars += result_chars
 
     def failed(self, error: GatewayError) -> list[Event]:
         if self.over:

@@ -1,5 +1,6 @@
 """A turn in ACP mode: borrows a warm process, sends the prompt as a message, cancels it when the client is gone without
-losing the process, silence timeout, one retry if the process died unseen, backpressure.
+losing the process, silence timeout, one retry if the process died unseen, backpressure. What the loop guard says is
+told as another prompt; a process whose model does not listen is ended.
 
 The prompt's answer may take as long as the model does. Only silence, or a process that ignores a cancel, ends it.
 """
@@ -15,6 +16,7 @@ from ...core.events import Event, TurnFailed
 from ...core.request import Text, ToolResult
 from ...core.turn import Snapshot
 from ...tasks import spawn
+from .acp_agent import AcpAgent
 from .acp_pool import AcpPool, Warm
 from .acp_rpc import RpcError
 from .acp_translate import AcpTranslator
@@ -63,10 +65,16 @@ class AcpTurn:
         self._buffer = EventBuffer(limits.buffer_bytes, self._hold_back, self._go_on)
         self.listen, self.take = self._buffer.listen, self._buffer.take
         self._session = ""
+        self._telling = ""
+        """What the model is told as soon as its prompt is cancelled."""
+        self._looped = False
+        """The loop guard has ended the turn: the process goes, too."""
         self._heard_at = 0.0
         self._warm: Warm | None = None
         self._closing: asyncio.Future[None] = self._loop.create_future()
         """Done when the client is gone: the prompt is to be cancelled."""
+        self._resting = False
+        """The program waits for us: its silence is none."""
         self._running = spawn(self._run(), "cursor-agent-acp")
 
     # ---- the reader's side
@@ -105,6 +113,10 @@ class AcpTurn:
             self._failed(error)
         finally:
             self._slot.leave()
+            self._left()
+
+    def _left(self) -> None:
+        """Nothing more will come."""
 
     async def _tried(self) -> None:
         """A process that died, or could not reach Cursor, before anything was seen is worth another one. A session that
@@ -137,7 +149,36 @@ class AcpTurn:
 
     async def _converse(self, warm: Warm) -> bool:
         """True when the process is fit for another turn."""
-        agent, work = warm.agent, self._launch.work
+        agent = warm.agent
+        await self._open_session(agent)
+        if self._closing.done():
+            return True
+        self._heard_at = self._loop.time()
+        prompt: Prompt | None = self._launch.prompt
+        while prompt is not None:
+            answered = agent.prompt(self._session, prompt, self._update)
+            if not await self._answer(answered):
+                agent.cancel(self._session)
+                await asyncio.wait([answered], timeout=self._limits.exit_grace)
+                return answered.done() and agent.alive and not self._looped
+            try:
+                prompt = self._ended(answered.result())
+            except RpcError as refused:
+                self._failed(agent.explain(refused, self._launch.at))
+                prompt = None
+        return agent.alive and not self._looped
+
+    def _ended(self, result: object) -> Prompt | None:
+        """The prompt is answered; the next one, if it was cancelled so that the model can be told something."""
+        told, self._telling = self._telling, ""
+        if told and isinstance(result, dict) and result.get("stopReason") == "cancelled" and not self._closing.done():
+            self._translator.told()
+            return Prompt(told)
+        self._take(self._translator.result(result))
+        return None
+
+    async def _open_session(self, agent: AcpAgent) -> None:
+        work = self._launch.work
         if not work.resume:
             self._session = await agent.new_session(work.workspace)
         elif work.resume in agent.sessions:
@@ -145,25 +186,12 @@ class AcpTurn:
         else:
             await agent.load_session(work.resume, work.workspace)
             self._session = work.resume
-        if self._closing.done():
-            return True
-        self._heard_at = self._loop.time()
-        answered = agent.prompt(self._session, self._launch.prompt, self._update)
-        if not await self._answer(answered):
-            agent.cancel(self._session)
-            await asyncio.wait([answered], timeout=self._limits.exit_grace)
-            return answered.done() and agent.alive
-        try:
-            self._take(self._translator.result(answered.result()))
-        except RpcError as refused:
-            self._failed(agent.explain(refused, self._launch.at))
-        return agent.alive
 
     async def _answer(self, answered: "asyncio.Future[Any]") -> bool:
         """True when the prompt was answered; False when it is to be cancelled: nobody listens, or nothing is heard."""
         while True:
             allowed = self._limits.tool_progress if self._translator.tool_open else self._limits.progress
-            silent = 0.0 if self._buffer.full else self._loop.time() - self._heard_at
+            silent = 0.0 if self._buffer.full or self._resting else self._loop.time() - self._heard_at
             if silent >= allowed:
                 self._failed(GatewayError(ErrorKind.TIMEOUT, f"cursor-agent was silent for {silent:.0f} s."))
                 return False
@@ -186,6 +214,10 @@ class AcpTurn:
     def _update(self, update: Mapping[str, Any]) -> None:
         self._heard_at = self._loop.time()
         self._take(self._translator.update(update))
+        told, self._translator.correction = self._translator.correction, ""
+        if told and not self._telling and self._warm is not None:
+            self._telling = told
+            self._warm.agent.cancel(self._session)
 
     def _hold_back(self) -> None:
         if self._warm is not None:
@@ -200,6 +232,7 @@ class AcpTurn:
         self._shown = self._shown or bool(events)
         if events and isinstance(events[-1], TurnFailed):
             self._on_failure(events[-1].error)
+            self._looped = self._looped or events[-1].error.kind is ErrorKind.TOOL_LOOP
         self._buffer.put_soon(events)
 
     def _failed(self, error: GatewayError) -> None:

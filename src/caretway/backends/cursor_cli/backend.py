@@ -2,7 +2,8 @@
 go on, and pictures as files in print mode; model aliases; lists models and status.
 
 Cursor through its official program, with the login that the program has. The turns themselves are in `print_turn` and
-`acp_turn`. Client tools are text here: `text_protocol` stands in front.
+`acp_turn`. Client tools are native where ACP and the program allow it (`native_tools`, `acp_tool_turn`), else text:
+`text_protocol` stands in front.
 """
 
 import asyncio
@@ -14,22 +15,26 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from ...builtin_tools.local.workspaces import HEADER, choose_workspace
+from ...builtin_tools.local.workspaces import HEADER, workspace_of
 from ...core.errors import ErrorKind, GatewayError, bad_request
 from ...core.fixed_turn import failed_turn
 from ...core.request import TurnRequest
 from ...core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Standing, Turn
+from ...loop_guard.live import GuardSettings, LiveGuard
 from ...processes.child import Command
 from ...processes.nursery import Output, run_once
 from .account import CliAccount
 from .acp_agent import AcpSetup
 from .acp_pool import AcpPool
+from .acp_tool_turn import VIA, AcpToolTurn, DeskOffer
 from .acp_translate import AcpTranslator
 from .acp_turn import AcpLaunch, AcpTurn
 from .chat import ChatFiles, CliChat, read_chat
 from .faults import Circumstances, classify
 from .limits import CliLimits
+from .mcp_messages import SERVER
 from .model_list import ModelList, read_models, with_aliases
+from .native_tools import ClientTools, ToolHandover
 from .own_tools import Showing
 from .print_translate import PrintTranslator
 from .print_turn import Launch, PrintTurn
@@ -69,8 +74,10 @@ class CliSetup:
     workspace: Path | None = None
     workspaces: Sequence[Path] = ()
     api_key: str | None = None
+    tools: ToolHandover = "auto"
     aliases: Mapping[str, str] = field(default_factory=dict)
     limits: CliLimits = field(default_factory=CliLimits)
+    guard: GuardSettings = field(default_factory=GuardSettings)
     clean: Callable[[str], str] = str
     """Takes secrets out of what the program says."""
 
@@ -95,7 +102,7 @@ class CursorCliBackend:
     def __init__(self, setup: CliSetup, clock: Callable[[], float] = time.time) -> None:
         limits = setup.limits
         self.abilities = Abilities(
-            client_tools="text",
+            client_tools="text" if setup.tools == "text" or setup.transport == "print" else "either",
             parks=False,
             continues=True,
             images=True,
@@ -117,6 +124,9 @@ class CursorCliBackend:
         )
         self._pool = AcpPool(
             self.nursery, self._prepare, processes=limits.processes, idle=limits.idle, max_sessions=limits.max_sessions
+        )
+        self._client_tools = ClientTools(
+            self._scratch, self._environment.get("HOME", ""), setup.version, limits.parked, own_tools=setup.force
         )
         self._acp_builds: dict[object, bool] = {}
         self._deciding = asyncio.Lock()
@@ -143,12 +153,11 @@ class CursorCliBackend:
         except GatewayError as refused:
             return failed_turn(refused)
         chat = read_chat(snapshot)
-        workspace = str(self._workspace(request, chat))
-        work = Work(self._model(request.model), workspace, self._setup.mode, self._setup.force)
-        via = "acp" if await self._takes_acp(program, work) else "print"
+        work = self._work(request, chat)
+        via = VIA if request.tools else "acp" if await self._takes_acp(program, work) else "print"
         parent = snapshot.parent if snapshot is not None else None
         if chat is not None:
-            if chat != CliChat(chat.id, workspace, work.mode, via, chat.turns) or not safe_chat_id(chat.id):
+            if chat != CliChat(chat.id, work.workspace, work.mode, via, chat.turns) or not safe_chat_id(chat.id):
                 return failed_turn(GatewayError(ErrorKind.TURN_GONE, "The chat was had in another place or mode."))
             if not self._chats.take(chat):
                 return failed_turn(GatewayError(ErrorKind.TURN_GONE, "The chat has gone on since, or broke off."))
@@ -157,11 +166,28 @@ class CursorCliBackend:
         prompt = render(tail(request.messages)) if work.resume else whole
         at = Circumstances(work.model, prompt_chars=len(whole.text), now=self._clock(), clean=self._setup.clean)
         opening = _CliOpening(program, work, prompt, chat, parent, at)
-        return self._acp(opening) if via == "acp" else self._print(opening)
+        return self._print(opening) if via == "print" else self._acp(opening, request)
+
+    async def why_text(self, request: TurnRequest, snapshot: Snapshot | None) -> str:
+        """Why the tools of this request are told as text; empty: the program calls them itself."""
+        setup = self._setup
+        if setup.tools == "text" or setup.transport == "print" or setup.mode == "plan":
+            return "the settings say so"
+        if request.workspace or setup.workspace is not None:
+            return "a workspace is named, and nothing is written there"
+        try:
+            program = self._program()
+            await self._account.require()
+            if not await self._takes_acp(program, self._work(request, read_chat(snapshot))):
+                return "this build has no ACP mode"
+        except GatewayError as refused:
+            return refused.message  # as the turn itself will say
+        return self._client_tools.refusal(program.build)
 
     async def aclose(self) -> None:
         await self._pool.aclose()
         await self.nursery.aclose()
+        await self._client_tools.aclose()
 
     # ---- the two ways
 
@@ -184,7 +210,8 @@ class CursorCliBackend:
         )
 
         def translate() -> PrintTranslator:
-            return PrintTranslator(showing=self._setup.showing, at=opening.at, resuming=work.resume)
+            guard = self._guard(opening, tells=False)
+            return PrintTranslator(showing=self._setup.showing, at=opening.at, resuming=work.resume, guard=guard)
 
         return PrintTurn(
             self.name, launch, translate, slot, self.nursery, self._setup.limits, self._failed, self._chats.keep
@@ -203,14 +230,26 @@ class CursorCliBackend:
         files = "\n".join(str(file) for file in sorted(folder.iterdir()))
         return f"{prompt.text}\n\nThe images are in these files; look at them:\n{files}", folder
 
-    def _acp(self, opening: _CliOpening) -> Turn:
+    def _work(self, request: TurnRequest, chat: CliChat | None) -> Work:
+        setup, model = self._setup, self._model(request.model)
+        if request.tools:  # the client's tools, which an agent may call; what it may do by itself is denied elsewhere
+            return Work(model, str(self._client_tools.workspace()), "agent", setup.force and setup.mode == "agent")
+        return Work(model, str(self._workspace(request, chat)), setup.mode, setup.force)
+
+    def _acp(self, opening: _CliOpening, request: TurnRequest) -> Turn:
         turns = opening.chat.turns if opening.chat else 0
         launch = AcpLaunch(opening.work, opening.program.build, opening.prompt, turns, opening.parent, opening.at)
-        translator = AcpTranslator(showing=self._setup.showing, prompt_chars=opening.at.prompt_chars)
+        chars = opening.at.prompt_chars
+        translator = AcpTranslator(showing=self._setup.showing, prompt_chars=chars, guard=self._guard(opening))
         slot = self._slots.join()
-        return AcpTurn(
-            self.name, launch, translator, slot, self._pool, self._setup.limits, self._failed, self._chats.keep
-        )
+        parts = (self.name, launch, translator, slot, self._pool, self._setup.limits, self._failed, self._chats.keep)
+        if not request.tools:
+            return AcpTurn(*parts)
+        offer = DeskOffer(request.tools, one_call=not request.tool_choice.parallel)
+        return AcpToolTurn(*parts, offer=offer, host=self._client_tools)
+
+    def _guard(self, opening: _CliOpening, *, tells: bool = True) -> LiveGuard:
+        return LiveGuard(self._setup.guard, time.monotonic, opening.at.prompt_chars, tells=tells)
 
     async def _takes_acp(self, program: Program, work: Work) -> bool:
         """`auto`: the program says that it has ACP, and then proves it once. Asked again after an update."""
@@ -248,6 +287,7 @@ class CursorCliBackend:
             call_timeout=limits.call,
             line_bytes=limits.line_bytes,
             clean=self._setup.clean,
+            server=SERVER if self._client_tools.is_place(work.workspace) else "",
         )
 
     # ---- the program
@@ -281,8 +321,8 @@ class CursorCliBackend:
 
     def _workspace(self, request: TurnRequest, chat: CliChat | None) -> Path:
         setup = self._setup
-        if request.workspace or setup.workspace is not None:
-            chosen = choose_workspace(request.workspace, setup.workspace, setup.workspaces)
+        if request.workspace or request.home or setup.workspace is not None:
+            chosen = workspace_of(request, setup.workspace, setup.workspaces)
             if chosen == Path(os.path.abspath(os.sep)):
                 raise bad_request(
                     "The root of the file system cannot be a workspace. Name a project's directory.", param=HEADER

@@ -40,6 +40,8 @@ class Circumstances:
     exit_code: int | None = None
     clean: Callable[[str], str] = str
     """Takes secrets out of what is shown: the program writes what it likes."""
+    warm: bool = False
+    """The program was to stay: a good end of it is none."""
 
     @property
     def half_full(self) -> bool:
@@ -127,7 +129,9 @@ Make = Callable[[str, re.Match[str], Circumstances], GatewayError]
 _MODEL_WORDS: Final = r"cannot use this model|model [\"'`]?[\w.\-\[\]=,]*[\"'`]? ?(?:was |is )?not found"
 _AUTH_WORDS: Final = (
     r"authentication required|not authenticated|not logged in|\bunauthenticated\b|\bunauthorized\b|"
-    r"\b(?:cursor-)?agent login\b|\bCURSOR_API_KEY\b|invalid api key|session expired"
+    r"\b(?:cursor-)?agent login\b|\bCURSOR_API_KEY\b|invalid api key|api key is invalid|session expired|"
+    r"authentication failed|\bauth error\b|token (?:is )?(?:invalid|expired)|keychain[^\n]{0,40}locked|"
+    r"locked[^\n]{0,40}keychain"
 )
 _NETWORK_WORDS: Final = (
     r"\bE(?:CONNREFUSED|NOTFOUND|TIMEDOUT|CONNRESET|HOSTUNREACH|NETUNREACH|AI_AGAIN|PIPE)\b|fetch failed|"
@@ -165,6 +169,8 @@ def _unknown(said: str, at: Circumstances) -> GatewayError:
         return GatewayError(
             ErrorKind.UPSTREAM_DOWN, f"cursor-agent was killed by signal {-at.exit_code}.", shown or _AGAIN
         )
+    if at.warm and at.exit_code == 0:
+        return GatewayError(ErrorKind.UPSTREAM_DOWN, "cursor-agent ended in the middle of its work.", shown or _AGAIN)
     if shown:
         return GatewayError(ErrorKind.INTERNAL, f"cursor-agent failed: {shown}", _AGAIN)
     if at.exit_code:

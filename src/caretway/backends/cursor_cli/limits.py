@@ -26,5 +26,8 @@ class CliLimits:
     auth_check: float = 5.0
     auth_fresh: float = 60.0
     models_fresh: float = 600.0
+    parked: int = 32
+    """Processes that wait for the results of a client's tools, beside those that work. The one that waits longest is
+    let go for a new one; its history is told anew when its results come."""
     max_sessions: int = 64
     """Sessions that one warm process holds before it is let go: they cannot be closed one by one."""

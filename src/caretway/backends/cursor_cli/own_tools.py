@@ -1,5 +1,5 @@
-"""Tools that cursor-agent runs itself: their names in one vocabulary, titles, ids that every API takes, and how they
-are shown by setting (hidden, reasoning, tool calls). Pure.
+"""Tools that cursor-agent runs itself: their names in one vocabulary, titles, ids that every API takes, how they are
+shown by setting (hidden, reasoning, tool calls), and what the loop guard compares of them. Pure.
 
 They are never handed to a client to run. Builds differ in what they call them (`shellToolCall`, `BashToolCall`).
 """
@@ -13,6 +13,7 @@ import msgspec
 
 from ...core.events import AgentActivity, Event, ReasoningDelta
 from ...core.request import ToolCall
+from ...loop_guard.results import result_words
 
 Showing = Literal["hidden", "reasoning", "tool_calls"]
 
@@ -48,29 +49,40 @@ class OwnCall:
     name: str
     arguments: Mapping[str, Any]
     title: str
+    result: str = ""
+    """What it gave, without what differs each time; empty before its end."""
+
+    @property
+    def essence(self) -> str:
+        """What it asks for, equal for two calls that mean the same."""
+        return msgspec.json.encode(_without_id(self.arguments), order="sorted").decode()
 
 
 def read_call(record: Mapping[str, Any]) -> OwnCall:
     """A `tool_call` record; what it does not say is left empty."""
     payload = record.get("tool_call")
-    name, arguments = _named(payload) if isinstance(payload, dict) else ("tool", {})
+    name, arguments, result = _named(payload) if isinstance(payload, dict) else ("tool", {}, None)
     call_id = record.get("call_id")
     if not isinstance(call_id, str) or not call_id:
         inner = arguments.get("toolCallId")
         call_id = inner if isinstance(inner, str) else ""
-    return OwnCall(call_id, name, arguments, title(name, arguments))
+    return OwnCall(call_id, name, arguments, title(name, arguments), result_words(result))
 
 
-def _named(payload: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+def _named(payload: Mapping[str, Any]) -> tuple[str, Mapping[str, Any], object]:
     """Neighbours such as `description` may stand beside the one key that names the tool."""
     for key, value in payload.items():
         if key.lower().endswith(_SUFFIX) and len(key) > len(_SUFFIX):
             inside = value if isinstance(value, dict) else {}
-            return tool_name(key), _object(inside.get("args", inside.get("input")))
+            return tool_name(key), _object(inside.get("args", inside.get("input"))), inside.get("result")
     function = payload.get("function")
     if isinstance(function, dict) and isinstance(function.get("name"), str):
-        return function["name"], _object(function.get("arguments"))
-    return "tool", {}
+        return function["name"], _object(function.get("arguments")), payload.get("result")
+    return "tool", {}, None
+
+
+def _without_id(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in arguments.items() if key != "toolCallId"}
 
 
 def tool_name(key: str) -> str:
@@ -102,6 +114,12 @@ def shown(call: OwnCall, showing: Showing, number: int) -> list[Event]:
         case "tool_calls":
             arguments = msgspec.json.encode(call.arguments).decode()
             return [AgentActivity(call.title, ToolCall(safe_id(call.id, number), call.name, arguments))]
+
+
+def told(message: str, showing: Showing) -> list[Event]:
+    """The loop guard has something to say, and nobody can tell the model."""
+    activity: list[Event] = [AgentActivity(message)]
+    return [*activity, ReasoningDelta(f"\n{message}\n")] if showing == "reasoning" else activity
 
 
 def safe_id(call_id: str, number: int) -> str:

@@ -7,6 +7,7 @@ calls), and is used only for what the deltas left out. Texts are compared only f
 The `result` line has all that was said and settles what is still in doubt.
 """
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -29,9 +30,10 @@ from ...core.events import (
     UsageReported,
 )
 from ...core.tally import Tally
+from ...loop_guard.live import EndLoop, GuardSettings, LiveGuard, LiveVerdict, Tell
 from ...processes.lines import Line, TooLong
 from .faults import Circumstances, classify
-from .own_tools import Showing, read_call, shown
+from .own_tools import Showing, read_call, shown, told
 
 NOISE_LINES: Final = 64
 NOISE_CHARS: Final = 2000
@@ -39,13 +41,16 @@ _HARMLESS_IN: Final = (b'"type":"tool_call"', b'"type":"user"', b'"type": "tool_
 
 
 class PrintTranslator:
-    def __init__(self, *, showing: Showing, at: Circumstances, resuming: str = "") -> None:
+    def __init__(
+        self, *, showing: Showing, at: Circumstances, resuming: str = "", guard: LiveGuard | None = None
+    ) -> None:
         self.session_id = ""
         self.over = False
         """The terminal event is out."""
         self.succeeded = False
         self._showing: Showing = showing
         self._at = at
+        self._guard = guard or LiveGuard(GuardSettings(), time.monotonic)
         self._resuming = resuming
         self._noise: list[str] = []
         self._started = False
@@ -91,9 +96,19 @@ class PrintTranslator:
         """The process is gone."""
         if self.over:
             return []
-        self.over = True
         said = "\n".join([stderr, *self._noise])
+        if exit_code == 0 and self._said and not said.strip() and not self._open_calls:
+            return self._ended_quietly()
+        self.over = True
         return [TurnFailed(classify(said, replace(self._at, exit_code=exit_code)))]
+
+    def _ended_quietly(self) -> list[Event]:
+        """A good end without a result line: what was said is the answer; a line that is held most likely repeats it.
+        The chat is not gone on with."""
+        spoken = sum(map(len, self._said)) + self._thought_chars
+        usage = run_usage(None, len(self._calls), self._at.prompt_chars, spoken)
+        self.over = True
+        return [UsageReported(usage), TurnEnded(StopReason.END)]
 
     # ---- records
 
@@ -169,10 +184,8 @@ class PrintTranslator:
         if text == self._segment:
             self._held = text
             return events
-        if self._loose > 1 and text.startswith(self._segment):
-            events += self._say(text[len(self._segment) :])
-            self._close_segment()
-            return events
+        if len(self._segment) > 1 and text.startswith(self._segment):  # a build whose lines grow, or a last line
+            return events + self._say(text[len(self._segment) :])
         self._loose += 1
         return events + self._say(text)
 
@@ -194,16 +207,29 @@ class PrintTranslator:
         self._segment, self._deltas, self._loose, self._held = "", 0, 0, ""
 
     def _tool_call(self, record: Mapping[str, Any]) -> list[Event]:
-        call = read_call(record)
+        call, events = read_call(record), list[Event]()
         if record.get("subtype") == "completed":
             self._open_calls.discard(call.id)
         else:
             self._close_segment()
             self._open_calls.add(call.id)
-        if call.id in self._calls:
-            return []
-        self._calls[call.id] = None
-        return shown(call, self._showing, len(self._calls))
+        if call.id not in self._calls:
+            self._calls[call.id] = None
+            events = shown(call, self._showing, len(self._calls))
+            events += self._judged(self._guard.began(call.name, call.essence))
+        if record.get("subtype") == "completed" and not self.over:
+            events += self._judged(self._guard.ended(call.name, call.essence, call.result))
+        return events
+
+    def _judged(self, verdict: LiveVerdict) -> list[Event]:
+        """The program cannot be told anything while it runs: it is ended where the model would not listen."""
+        match verdict:
+            case Tell(message=message):
+                return told(message, self._showing)
+            case EndLoop(error=error):
+                return self._failed(error)
+            case _:
+                return []
 
     def _interaction(self, record: Mapping[str, Any]) -> list[Event]:
         """It asks for leave; with its input at an end it takes that for a no."""

@@ -1,15 +1,35 @@
 """Starts cursor-agent, and says why it cannot be started: no POSIX system, the gateway is stopping, the program is
-missing or not executable (and how to install it)."""
+missing or not executable (and how to install it). Ends one that closed its output and stays."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
 
 from ...core.errors import ErrorKind, GatewayError, gateway_stops
 from ...processes import nursery
-from ...processes.child import CannotStart, Child, ChildSink, Command
+from ...processes.child import CannotStart, Child, ChildSink, Command, Pipe
 from ...processes.group import POSIX
+
+MUTE_S: Final = 0.5
+"""How long a program may run on after it closed its output: nothing more can be heard of it."""
 
 
 class AgentNursery(nursery.Nursery):
-    async def start(self, command: Command, sink: ChildSink) -> Child:
+    async def start(self, command: Command, sink: ChildSink, closed: Callable[[Pipe], None] | None = None) -> Child:
         """Raises GatewayError."""
+        begun: list[Child] = []
+
+        def end_mute() -> None:
+            for child in begun:
+                if child.alive:
+                    child.terminate()
+
+        def pipe_closed(pipe: Pipe) -> None:
+            if pipe == "stdout":
+                asyncio.get_running_loop().call_later(MUTE_S, end_mute)
+            if closed is not None:
+                closed(pipe)
+
         if not POSIX:
             raise GatewayError(
                 ErrorKind.UNSUPPORTED,
@@ -17,7 +37,8 @@ class AgentNursery(nursery.Nursery):
                 hint="Use --backend agent or --backend sdk, or run Caretway inside WSL.",
             )
         try:
-            return await super().start(command, sink)
+            begun.append(await super().start(command, sink, pipe_closed))
+            return begun[0]
         except nursery.NurseryClosed as closed:
             raise gateway_stops() from closed
         except CannotStart as failure:

@@ -61,6 +61,7 @@ def find_program(named: str, environment: Mapping[str, str], *, anywhere: bool =
 
 def child_environment(environment: Mapping[str, str], api_key: str | None) -> dict[str, str]:
     kept = {name: value for name, value in environment.items() if not name.startswith(_KEPT_BACK)}
+    kept.pop("NODE_OPTIONS", None)  # the program is a Node.js binary that refuses to start with it
     if api_key:
         kept["CURSOR_API_KEY"] = api_key
     return kept

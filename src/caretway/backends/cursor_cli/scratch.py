@@ -16,6 +16,8 @@ from ...core.request import Image
 
 KEPT: Final = 32
 _SHARED: Final = "read-only"
+_WITH_TOOLS: Final = "with-tools-"
+"""And the number of the process that uses it."""
 
 
 def write_closed(path: Path, data: bytes) -> None:
@@ -36,10 +38,19 @@ class Scratch:
 
     def own(self) -> Path:
         made = self._made(uuid.uuid4().hex)
-        others = [path for path in self._root.iterdir() if path.name != _SHARED]
+        others = [path for path in self._root.iterdir() if path.name != _SHARED and _WITH_TOOLS not in path.name]
         for old in sorted(others, key=_age)[:-KEPT]:
             shutil.rmtree(old, ignore_errors=True)
         return made
+
+    def with_tools(self) -> Path:
+        """For turns that have a client's tools: of this process alone."""
+        return self._made(f"{_WITH_TOOLS}{os.getpid()}")
+
+    def left_behind(self) -> list[Path]:
+        """Such directories of processes that are gone."""
+        found = self._root.glob(f"{_WITH_TOOLS}*") if self._root.is_dir() else ()
+        return [path for path in found if not _lives(path.name.removeprefix(_WITH_TOOLS))]
 
     def keep_images(self, place: Path, images: Sequence[Image]) -> Path:
         """Files for pictures that can only be told of, in a directory of their own inside `place`. Throw it away."""
@@ -58,6 +69,16 @@ class Scratch:
         path = self._root / name
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         return path
+
+
+def _lives(process: str) -> bool:
+    try:
+        os.kill(int(process), 0)
+    except (ValueError, ProcessLookupError):
+        return False
+    except OSError:
+        pass  # somebody else's, or not to be asked
+    return True
 
 
 def _age(path: Path) -> float:

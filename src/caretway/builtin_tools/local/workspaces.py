@@ -9,8 +9,16 @@ from pathlib import Path
 from typing import Final
 
 from ...core.errors import ErrorKind, GatewayError, bad_request
+from ...core.request import TurnRequest
 
 HEADER: Final = "x-caretway-workspace"
+
+
+def workspace_of(request: TurnRequest, default: Path | None, allowed: Sequence[Path]) -> Path:
+    """Where this request works. The directory of its key, if it has one, takes the place of those in the settings."""
+    if request.home is not None:
+        return choose_workspace(request.workspace, Path(request.home), ())
+    return choose_workspace(request.workspace, default, allowed)
 
 
 def choose_workspace(asked: str | None, default: Path | None, allowed: Sequence[Path]) -> Path:

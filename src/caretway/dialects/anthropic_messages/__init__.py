@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from ...core.errors import GatewayError
+from ...core.estimate import estimate_input
 from ...core.fold import Reply
 from ...core.request import TurnRequest
 from ...core.turn import ModelInfo
@@ -16,7 +17,6 @@ from .decode import decode
 from .encode import MessagesEncoder, render
 from .errors import encode_error
 from .models import render_model, render_models
-from .tokens import estimate_input
 
 
 def _count_tokens(params: Mapping[str, str], headers: Mapping[str, str], body: object) -> bytes:
@@ -72,8 +72,8 @@ class AnthropicMessages:
     def error(self, error: GatewayError) -> tuple[int, bytes]:
         return encode_error(error)
 
-    def render_models(self, models: Sequence[ModelInfo], created: int) -> bytes:
-        return render_models(models, created)
+    def render_models(self, models: Sequence[ModelInfo], created: int, query: Mapping[str, str]) -> bytes:
+        return render_models(models, created, query)
 
     def render_model(self, model: ModelInfo, created: int) -> bytes:
         return render_model(model, created)

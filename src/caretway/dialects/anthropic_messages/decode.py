@@ -24,7 +24,7 @@ from ..fields import (
     unsupported,
     wrong_type,
 )
-from ..headers import bridge, session_mode, workspace
+from ..headers import bridge, session_hint, session_mode, workspace
 from ..leftovers import ARRAY, NUMBER, OBJECT, WHOLE, WORD, Idle, idle_names, listable, unknown_names
 from .encode import SHOW_THINKING
 from .errors import THREAD_UNSUPPORTED
@@ -94,10 +94,12 @@ def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
         effort=effort or budgeted,
         thinking=thinks,
         session=session_mode(headers),
+        hint=session_hint(headers),
         workspace=workspace(headers),
         bridge=bridge(headers),
         stream=optional_bool(body, "stream") is True,
         include_usage=True,
+        max_output=body.get("max_tokens"),
         ignored=tuple(
             listable(
                 (

@@ -66,6 +66,8 @@ def encode_error(error: GatewayError) -> tuple[int, bytes]:
     if wire.prefix and wire.prefix not in message.lower():
         message = f"{wire.prefix}: {message}"
     details: dict[str, object] = {"error_code": error.code or wire.code, "should_retry": error.may_repeat}
+    if error.reason:
+        details["reason"] = error.reason
     if error.code == THREAD_UNSUPPORTED:
         details["unsupported"] = ["thread"]
     elif error.param is not None:

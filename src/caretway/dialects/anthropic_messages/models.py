@@ -1,23 +1,60 @@
-"""The model list in Anthropic's shape (one page, capabilities), for clients that send `anthropic-version`."""
+"""The model list in Anthropic's shape (pages by `limit`, `after_id` and `before_id`; capabilities), for clients that
+send `anthropic-version`.
+"""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Final
 
 import msgspec
 
 from ...core.turn import ModelInfo
+from ..fields import invalid_value
+
+MAX_PAGE: Final = 1000
 
 
-def render_models(models: Sequence[ModelInfo], created: int) -> bytes:
-    """One page with all models; there is never a second one."""
-    entries = [_entry(model, created) for model in models]
+def render_models(models: Sequence[ModelInfo], created: int, query: Mapping[str, str]) -> bytes:
+    """The page that was asked for. Without `limit` all models are one page: few clients ask for a second one."""
+    shown, more = _page(models, query)
     page = {
-        "data": entries,
-        "has_more": False,
-        "first_id": models[0].id if models else None,
-        "last_id": models[-1].id if models else None,
+        "data": [_entry(model, created) for model in shown],
+        "has_more": more,
+        "first_id": shown[0].id if shown else None,
+        "last_id": shown[-1].id if shown else None,
     }
     return msgspec.json.encode(page)
+
+
+def _page(models: Sequence[ModelInfo], query: Mapping[str, str]) -> tuple[Sequence[ModelInfo], bool]:
+    """The models of a page, and whether there are more in its direction."""
+    limit = _limit(query.get("limit"))
+    if (before := query.get("before_id")) is not None:
+        left = models[: _place(models, before, "before_id")]
+        return (left, False) if limit is None else (left[-limit:], len(left) > limit)
+    if (after := query.get("after_id")) is not None:
+        models = models[_place(models, after, "after_id") + 1 :]
+    return (models, False) if limit is None else (models[:limit], len(models) > limit)
+
+
+def _limit(given: str | None) -> int | None:
+    if given is None:
+        return None
+    if (
+        not given.isdecimal()
+        or not given.isascii()
+        or len(given) > len(str(MAX_PAGE))
+        or not 1 <= int(given) <= MAX_PAGE
+    ):
+        raise invalid_value("limit", f"use a number from 1 to {MAX_PAGE}.")
+    return int(given)
+
+
+def _place(models: Sequence[ModelInfo], wanted: str, param: str) -> int:
+    for place, model in enumerate(models):
+        if model.id == wanted:
+            return place
+    raise invalid_value(param, "the list has no such model.")
 
 
 def render_model(model: ModelInfo, created: int) -> bytes:

@@ -1,35 +1,15 @@
-"""Anthropic's usage object and token counts: the estimate behind `/v1/messages/count_tokens` and `message_start` (four
-characters a token, a flat price for an image), cached tokens apart from `input_tokens`; estimates are marked.
-
-Four characters per token and a flat price for an image: good enough for "does it fit?", not for a bill.
+"""Anthropic's usage object: the estimate in `message_start`, cached tokens apart from `input_tokens`; estimates are
+marked.
 """
 
-from typing import Final
-
-import msgspec
-
+from ...core.estimate import CHARS_PER_TOKEN, estimate_input
 from ...core.events import Usage
-from ...core.request import Image, Part, Reasoning, Text, ToolCall, ToolResult, TurnRequest
+from ...core.request import TurnRequest
 from ..usage import beside
-
-CHARACTERS_PER_TOKEN: Final = 4
-TOKENS_PER_IMAGE: Final = 1600
-
-
-def estimate_input(request: TurnRequest) -> int:
-    characters = images = 0
-    for message in request.messages:
-        for part in message.parts:
-            more, pictures = _size(part)
-            characters += more
-            images += pictures
-    for tool in request.tools:
-        characters += len(tool.name) + len(tool.description) + len(msgspec.json.encode(tool.schema))
-    return estimate_text(characters) + images * TOKENS_PER_IMAGE
 
 
 def estimate_text(characters: int) -> int:
-    return -(-characters // CHARACTERS_PER_TOKEN)
+    return -(-characters // CHARS_PER_TOKEN)
 
 
 def first_usage(request: TurnRequest, context: int | None) -> dict[str, object]:
@@ -62,17 +42,3 @@ def usage_object(
     if counted.input_tokens is None or counted.output_tokens is None:
         shown["estimated"] = True
     return shown | beside(counted)
-
-
-def _size(part: Part) -> tuple[int, int]:
-    """Characters and images."""
-    match part:
-        case Text(text=text) | Reasoning(text=text):
-            return len(text), 0
-        case Image():
-            return 0, 1
-        case ToolCall(name=name, arguments=arguments):
-            return len(name) + len(arguments), 0
-        case ToolResult(content=content):
-            sizes = [_size(inner) for inner in content]
-            return sum(size[0] for size in sizes), sum(size[1] for size in sizes)

@@ -43,7 +43,7 @@ class OpenAIChat:
     def error(self, error: GatewayError) -> tuple[int, bytes]:
         return encode_error(error)
 
-    def render_models(self, models: Sequence[ModelInfo], created: int) -> bytes:
+    def render_models(self, models: Sequence[ModelInfo], created: int, query: Mapping[str, str]) -> bytes:
         return render_models(models, created)
 
     def render_model(self, model: ModelInfo, created: int) -> bytes:

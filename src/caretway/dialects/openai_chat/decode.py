@@ -26,7 +26,7 @@ from ..fields import (
     unsupported,
     wrong_type,
 )
-from ..headers import bridge, session_mode, workspace
+from ..headers import bridge, session_hint, session_mode, workspace
 from ..leftovers import FLAG, NUMBER, OBJECT, WHOLE, WORD, Idle, idle_names, listable, unknown_names
 from .encode import LEGACY_FUNCTIONS
 from .messages import ChatMessageReader
@@ -92,14 +92,16 @@ def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
         messages=messages,
         tools=tools,
         tool_choice=choice,
-        stop=_stop(body.get("stop")),
+        stop=stop_words(body.get("stop")),
         output_format=_output_format(body.get("response_format")),
         effort=effort,
         session=session_mode(headers),
+        hint=session_hint(headers),
         workspace=workspace(headers),
         bridge=bridge(headers),
         stream=optional_bool(body, "stream") is True,
-        include_usage=_include_usage(body.get("stream_options")),
+        include_usage=include_usage(body.get("stream_options")),
+        max_output=body.get("max_completion_tokens") or body.get("max_tokens"),
         ignored=(
             *idle_names(body, _IDLE),
             *ignored_reasoning,
@@ -116,7 +118,7 @@ def _model(body: Mapping[str, object]) -> str:
     return needed_string(body, "model")
 
 
-def _stop(value: object) -> tuple[str, ...]:
+def stop_words(value: object) -> tuple[str, ...]:
     if value is None:
         return ()
     if not isinstance(value, str | list):
@@ -130,7 +132,7 @@ def _check_counts(body: Mapping[str, object]) -> None:
     if n is not None and (isinstance(n, bool) or not isinstance(n, int)):
         raise wrong_type("n", "an integer", n)
     if n not in (None, 1):
-        raise unsupported("n", "Only one answer per request is possible ('n': 1).")
+        raise unsupported("n", "Only one answer per request is possible ('n': 1). Send the request again for another.")
     modalities = body.get("modalities")
     if modalities is not None:
         for i, one in enumerate(an_array(modalities, "modalities")):
@@ -138,7 +140,7 @@ def _check_counts(body: Mapping[str, object]) -> None:
                 raise unsupported(f"modalities[{i}]", "Answers are text; no other modality is possible.")
 
 
-def _include_usage(value: object) -> bool:
+def include_usage(value: object) -> bool:
     if value is None:
         return False
     return optional_bool(an_object(value, "stream_options"), "include_usage", "stream_options") is True

@@ -44,7 +44,7 @@ from .errors import encode_error
 LEGACY_FUNCTIONS: Final = "legacy_functions"
 """In `request.echo`: the client declared `functions`, so it reads its call from `function_call`, not `tool_calls`."""
 
-_FINISH: Final[dict[StopReason, str]] = {
+FINISH: Final[dict[StopReason, str]] = {
     StopReason.END: "stop",
     StopReason.STOP_SEQUENCE: "stop",
     StopReason.LENGTH: "length",
@@ -249,7 +249,7 @@ def usage_object(usage: Usage | None) -> Mapping[str, object] | None:
 def _finish_reason(reason: StopReason, *, called: bool, legacy: bool) -> str:
     if called:
         return "function_call" if legacy else "tool_calls"
-    return _FINISH[reason]
+    return FINISH[reason]
 
 
 def _id(meta: ResponseMeta) -> str:

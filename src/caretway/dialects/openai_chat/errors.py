@@ -53,7 +53,7 @@ def encode_error(error: GatewayError) -> tuple[int, bytes]:
     """HTTP status and body. The same body is the last data frame of a stream that failed: there, no header can say
     any more whether asking again helps."""
     wire = ERRORS[error.kind]
-    body = {
+    body: dict[str, object] = {
         "message": str(error),
         "type": wire.type,
         "code": error.code or wire.code,
@@ -61,4 +61,6 @@ def encode_error(error: GatewayError) -> tuple[int, bytes]:
         "status": wire.status,
         "should_retry": error.may_repeat,
     }
+    if error.reason:
+        body["reason"] = error.reason
     return wire.status, msgspec.json.encode({"error": body})

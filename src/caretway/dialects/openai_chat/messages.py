@@ -1,5 +1,5 @@
 """Chat `messages` -> our history: roles, text and image parts, tool calls and results, a result without `tool_call_id`
-(an error), legacy functions (which get ids here), audio and files (refused).
+(an error), legacy functions (which get ids here), files of text, audio (refused).
 
 Remembered on the way: the ids given to legacy function calls, which have none of their own, so that the `function`
 message that answers one can name it. Does not know sessions, nor whether an id is a ticket.
@@ -21,10 +21,11 @@ from ..fields import (
     unsupported,
     wrong_type,
 )
+from ..files import decode_file
 from ..images import decode_image_url
 
 _NO_IMAGES: Final = frozenset({"text", "refusal"})
-_ANY_PART: Final = frozenset({"text", "refusal", "image_url"})
+_ANY_PART: Final = frozenset({"text", "refusal", "image_url", "file"})
 
 
 class ChatMessageReader:
@@ -129,6 +130,10 @@ class ChatMessageReader:
             raise invalid_value(f"{at}.type", f"use one of {', '.join(sorted(allowed))} here, not {kind[:60]!r}.")
         if kind == "image_url":
             return self._image(part, at)
+        if kind == "file":
+            if part.get("file") is None:
+                raise missing(f"{at}.file")
+            return decode_file(an_object(part["file"], FieldPath(at, "file")), FieldPath(at, "file"), kind)
         text = part.get(kind)
         if text is None:
             raise missing(f"{at}.{kind}")
@@ -153,7 +158,7 @@ class ChatMessageReader:
             self.ignored["messages.name"] = None
 
 
-_REFUSED: Final[dict[str, str]] = {"input_audio": "Audio", "file": "Files"}
+_REFUSED: Final[dict[str, str]] = {"input_audio": "Audio"}
 
 _READERS: Final[dict[str, Callable[[ChatMessageReader, Mapping[str, object], FieldPath], Message]]] = {
     "system": ChatMessageReader._system,

@@ -4,6 +4,7 @@ The errors are those of the chat dialect: both are OpenAI's.
 """
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from ...core.errors import GatewayError
@@ -14,12 +15,13 @@ from .. import Dialect, Encoder, ResponseMeta
 from ..openai_chat.errors import encode_error
 from ..openai_chat.models import render_model, render_models
 from ..routes import DialectRoute, Lookup, Operation
+from .compaction import decode_compaction, render_compaction
 from .decode import decode
 from .encode import ResponsesEncoder, render
 from .lookups import ROUTES, lookups_over
 from .store import ResponseStore
 
-__all__ = ["ResponseStore", "openai_responses"]
+__all__ = ["ResponseStore", "openai_compaction", "openai_responses"]
 
 MUCH: Final = 256 * 2**10
 """Bytes of earlier responses that a short request may refer to."""
@@ -68,13 +70,44 @@ class OpenAIResponses:
     def error(self, error: GatewayError) -> tuple[int, bytes]:
         return encode_error(error)
 
-    def render_models(self, models: Sequence[ModelInfo], created: int) -> bytes:
+    def render_models(self, models: Sequence[ModelInfo], created: int, query: Mapping[str, str]) -> bytes:
         return render_models(models, created)
 
     def render_model(self, model: ModelInfo, created: int) -> bytes:
         return render_model(model, created)
 
 
+class OpenAICompaction(OpenAIResponses):
+    """`/responses/compact`: a path with an answer of its own."""
+
+    name: str = "openai_compaction"
+    routes: tuple[DialectRoute, ...] = (
+        DialectRoute(
+            "/responses/compact",
+            {
+                "POST": Operation(
+                    "compact", "Shorten a conversation", "What stands for it", body="ResponsesRequest", turn=True
+                )
+            },
+        ),
+    )
+    repeats: int = 1
+
+    def __init__(self, store: ResponseStore) -> None:
+        super().__init__(store)
+        self.lookups = MappingProxyType({})
+
+    def decode(self, body: object, headers: Mapping[str, str]) -> TurnRequest:
+        return decode_compaction(body, headers, self._store)
+
+    def render(self, reply: Reply, request: TurnRequest, meta: ResponseMeta) -> bytes:
+        return render_compaction(reply, request, meta)
+
+
 def openai_responses(store: ResponseStore) -> Dialect:
     """The dialect over one store. Only users of that store can refer to its responses."""
     return OpenAIResponses(store)
+
+
+def openai_compaction(store: ResponseStore) -> Dialect:
+    return OpenAICompaction(store)

@@ -26,7 +26,7 @@ from ..fields import (
     unsupported,
     wrong_type,
 )
-from ..headers import bridge, session_mode, workspace
+from ..headers import bridge, session_hint, session_mode, workspace
 from ..leftovers import ARRAY, NUMBER, OBJECT, WHOLE, WORD, Idle, idle_names, listable, unknown_names
 from .echo import RequestEcho
 from .items import ItemReader, Placed, kind_of_item
@@ -133,10 +133,12 @@ def decode(body: object, headers: Mapping[str, str], store: ResponseStore) -> Tu
         output_format=output_format,
         effort=effort,
         session=session_mode(headers),
+        hint=session_hint(headers),
         workspace=workspace(headers),
         bridge=bridge(headers),
         stream=optional_bool(body, "stream") is True,
         include_usage=True,
+        max_output=body.get("max_output_tokens"),
         ignored=(
             *idle_names(body, _IDLE),
             *ignored_reasoning,

@@ -25,8 +25,10 @@ from ..fields import (
     unsupported,
     wrong_type,
 )
+from ..files import decode_file
 from ..images import decode_image_url
 from ..leftovers import listable
+from .summaries import HEADING, unwrap
 from .tools import FREE_TEXT, ResponsesTools
 
 _ROLES: Final[dict[str, Role]] = {
@@ -42,7 +44,7 @@ _TEXTS: Final[dict[str, str]] = {
     "refusal": "refusal",
 }
 """Type of a content part -> the key of its text."""
-_REFUSED: Final[dict[str, str]] = {"input_file": "Files", "input_audio": "Audio"}
+_REFUSED: Final[dict[str, str]] = {"input_audio": "Audio"}
 
 Placed = tuple[At, Mapping[str, object]]
 """An item with its place in the request."""
@@ -104,6 +106,15 @@ class ItemReader:
         if text or signature:
             self._answer.append(Reasoning(text, signature))
 
+    def _compaction(self, item: Mapping[str, object], at: At) -> None:
+        """What stands for the conversation before it. One that OpenAI encrypted cannot be read."""
+        summary = unwrap(item.get("encrypted_content"))
+        if summary is None:
+            self._ignored["input.compaction"] = None
+            return
+        self._flush()
+        self._messages.append(Message(Role.USER, (Text(f"{HEADING}\n\n{summary}"),)))
+
     def _content(self, value: object, holder: At, key: str, *, images: bool) -> list[Text | Image]:
         if isinstance(value, str):
             return [Text(value)] if value else []
@@ -122,9 +133,11 @@ class ItemReader:
             raise unsupported(f"{at}.type", f"{refused} cannot be sent to Cursor.", code=f"{kind}_not_supported")
         if kind == "input_image" and images:
             return self._image(part, at)
+        if kind == "input_file" and images:
+            return decode_file(part, at, kind)
         key = _TEXTS.get(kind)
         if key is None:
-            possible = ", ".join((*_TEXTS, "input_image") if images else _TEXTS)
+            possible = ", ".join((*_TEXTS, "input_image", "input_file") if images else _TEXTS)
             raise invalid_value(f"{at}.type", f"use one of {possible} here, not {kind[:60]!r}.")
         if part.get(key) is None:
             raise missing(f"{at}.{key}")
@@ -199,6 +212,7 @@ def _call_id(item: Mapping[str, object], at: At) -> str:
 _READERS: Final[dict[str, Callable[[ItemReader, Mapping[str, object], At], None]]] = {
     "message": ItemReader._message,
     "reasoning": ItemReader._reasoning,
+    "compaction": ItemReader._compaction,
     "function_call": ItemReader._function_call,
     "function_call_output": ItemReader._result,
     "custom_tool_call": ItemReader._custom_call,

@@ -1,5 +1,5 @@
 """Stored responses by id, without a turn: GET one, list its input items (the newest first), DELETE, cancel (refused),
-404.
+404. And the estimated size of a request (`input_tokens`).
 """
 
 from collections.abc import Callable, Mapping
@@ -8,11 +8,21 @@ from typing import Final
 import msgspec
 
 from ...core.errors import ErrorKind, GatewayError
+from ...core.estimate import estimate_input
 from ..fields import unsupported
 from ..routes import DialectRoute, Lookup, Operation
+from .decode import decode
 from .store import ResponseStore, Stored, StoreReader
 
 ROUTES: Final = (
+    DialectRoute(
+        "/responses/input_tokens",
+        {
+            "POST": Operation(
+                "countInput", "An estimate of a request's size", "The number of tokens", body="ResponsesRequest"
+            )
+        },
+    ),
     DialectRoute(
         "/responses/{id}",
         {
@@ -34,7 +44,16 @@ _json = msgspec.json.Encoder().encode
 
 
 def lookups_over(store: ResponseStore) -> dict[str, Lookup]:
-    return {name: _lookup(action, store) for name, action in _ACTIONS.items()}
+    return {name: _lookup(action, store) for name, action in _ACTIONS.items()} | {"countInput": _counting(store)}
+
+
+def _counting(store: ResponseStore) -> Lookup:
+    def run(params: Mapping[str, str], headers: Mapping[str, str], body: object) -> bytes:
+        """How large the request is, by the same decoder that would answer it."""
+        tokens = estimate_input(decode(body, headers, store))
+        return _json({"object": "response.input_tokens", "input_tokens": tokens})
+
+    return run
 
 
 def _lookup(action: Callable[[Stored, ResponseStore], bytes], store: ResponseStore) -> Lookup:

@@ -32,6 +32,8 @@ from ...simulator.script import (
     has_script,
 )
 from .chats import Chats, StoredChat
+from .mcp_client import ReachedServer, connected
+from .native_loop import Abandoned, follow
 from .print_mode import FOREVER_S, WORDS, Failed, pictures_seen, typed
 from .tools import outcome, tool
 from .words import FAILURES, MODELS, NO_MODEL, SIGNED_OUT, Faults, bad_model, read_faults
@@ -54,12 +56,29 @@ class Session:
     chat: StoredChat
     mode: str = "agent"
     model: str = "auto"
+    cwd: str = ""
+    servers: Sequence[ReachedServer] = ()
     cancelled: threading.Event = field(default_factory=threading.Event)
 
 
 class AcpServer:
-    def __init__(self, chats: Chats, *, signed_in: bool, model: str, force: bool) -> None:
+    def __init__(
+        self,
+        chats: Chats,
+        *,
+        signed_in: bool,
+        model: str,
+        force: bool,
+        home: str,
+        mcp: str,
+        prompted: Callable[[], None],
+    ) -> None:
+        """`home`: where approvals of MCP servers are kept. `mcp`: what it does with a session's servers: `used`,
+        `ignored`, calls `rejected`, or `old` (it says that it takes none)."""
         self.chats = chats
+        self._home = home
+        self.mcp = mcp
+        self._prompted = prompted
         self._signed_in = signed_in
         self._model = model
         self.force = force
@@ -143,7 +162,7 @@ class AcpServer:
             "protocolVersion": 1,
             "agentCapabilities": {
                 "loadSession": True,
-                "mcpCapabilities": {"http": True, "sse": True},
+                "mcpCapabilities": {"http": self.mcp != "old", "sse": self.mcp != "old"},
                 "promptCapabilities": {"image": True, "audio": False, "embeddedContext": False},
                 "sessionCapabilities": {"list": {}},
             },
@@ -166,6 +185,7 @@ class AcpServer:
             raise RpcRefused(-32000, SIGNED_OUT)
         session = Session(self.chats.new(), model=self._model)
         self._sessions[session.chat.id] = session
+        self._connect(session, params)
         return {"sessionId": session.chat.id, **self._about(session)}
 
     def _load(self, params: Mapping[str, Any]) -> object:
@@ -173,10 +193,16 @@ class AcpServer:
         if chat is None:
             raise RpcRefused(-32602, "Session not found")
         session = self._sessions[chat.id] = Session(chat, model=self._model)
+        self._connect(session, params)
         for role, text in chat.blocks:
             kind = "agent_message_chunk" if role == "assistant" else "user_message_chunk"
             self.update(session, kind, content={"type": "text", "text": text})
         return self._about(session)
+
+    def _connect(self, session: Session, params: Mapping[str, Any]) -> None:
+        session.cwd = str(params.get("cwd") or "")
+        if self.mcp in ("used", "rejected"):
+            session.servers = connected(self._home, session.cwd, params.get("mcpServers") or ())
 
     def _about(self, session: Session) -> dict[str, Any]:
         listed = [{"modelId": f"{model}[]", "name": name} for model, name in MODELS.items()]
@@ -205,6 +231,7 @@ class AcpServer:
         try:
             session = self._session(params)
             session.cancelled.clear()
+            self._prompted()
             self._write({"id": number, "result": {"stopReason": self._turn(session, params.get("prompt") or [])}})
         except RpcRefused as refused:
             self._write({"id": number, "error": {"code": refused.code, "message": str(refused)}})
@@ -223,22 +250,29 @@ class AcpServer:
             raise Failed(bad_model(session.model))
         if faults.has("error"):
             raise Failed(FAILURES.get(faults.text("error"), faults.text("error")))
+        if faults.has("close-stdout"):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        if faults.has("leave"):
+            os._exit(0)
         if faults.has("notice"):
             with self._lock:
                 os.write(1, faults.text("notice").encode() + b"\n")
-        steps = text_model.answer([*typed(session.chat.blocks), *new], thinks=session.model == "sim-think")
+        thinks = session.model == "sim-think"
         said: list[str] = []
         doing = _Doing(self, session, faults, prompt, said)
         try:
             if pictures and (faults.has("pictures") or not has_script(prompt)):
                 doing.say(pictures_seen(pictures))
-            for step in steps:
-                doing.step(step)
-        except Cancelled:
+            if session.servers:
+                follow(doing, [*typed(session.chat.blocks), *new], thinks=thinks)
+            else:
+                for step in text_model.answer([*typed(session.chat.blocks), *new], thinks=thinks):
+                    doing.step(step)
+        except (Cancelled, Abandoned):
             if not faults.has("ignore-cancel"):
                 return "cancelled"
             time.sleep(FOREVER_S)
-        session.chat.blocks = [*session.chat.blocks, *new, ("assistant", "".join(said))]
+        session.chat.blocks = [*session.chat.blocks, *new, *doing.earlier, ("assistant", "".join(said))]
         self.chats.save(session.chat)
         return faults.text("stop-reason") or "end_turn"
 
@@ -252,6 +286,31 @@ class _Doing:
     said: list[str]
     results: list[str] = field(default_factory=list)
     calls: int = 0
+    earlier: list[tuple[str, str]] = field(default_factory=list)
+    """Steps of this prompt that are over, as they are kept."""
+
+    @property
+    def servers(self) -> Sequence[ReachedServer]:
+        return self.session.servers
+
+    @property
+    def cwd(self) -> str:
+        return self.session.cwd
+
+    @property
+    def force(self) -> bool:
+        return self.server.force
+
+    @property
+    def rejects(self) -> bool:
+        return self.server.mcp == "rejected"
+
+    @property
+    def cancelled(self) -> bool:
+        return self.session.cancelled.is_set()
+
+    def tell(self, kind: str, /, **more: Any) -> None:
+        self.server.update(self.session, kind, **more)
 
     def say(self, text: str) -> None:
         self._pause(self.faults.number("slow", 0.0))

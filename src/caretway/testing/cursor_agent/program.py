@@ -110,7 +110,13 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         from .acp import AcpServer
 
         return AcpServer(
-            chats, signed_in=signed_in, model=flags.get("--model") or "auto", force="--force" in flags
+            chats,
+            signed_in=signed_in,
+            model=flags.get("--model") or "auto",
+            force="--force" in flags,
+            home=environ.get("HOME") or os.path.expanduser("~"),
+            mcp=environ.get("SIM_AGENT_MCP") or "used",
+            prompted=lambda: _keep_record(["session/prompt"], environ, ".prompts"),
         ).serve()
     return _print(flags, words, chats, signed_in)
 
@@ -170,10 +176,10 @@ def _login(chats: Chats) -> int:
     return _say("\x1b[32m✓\x1b[0m Login successful\n")
 
 
-def _keep_record(argv: Sequence[str], environ: Mapping[str, str]) -> None:
-    """For tests: how it was started, one line each."""
+def _keep_record(argv: Sequence[str], environ: Mapping[str, str], suffix: str = "") -> None:
+    """For tests: how it was started, one line each; its prompts in ACP mode in a file beside it."""
     if journal := environ.get("SIM_AGENT_JOURNAL"):
-        with open(journal, "a", encoding="utf-8") as file:
+        with open(journal + suffix, "a", encoding="utf-8") as file:
             file.write(json.dumps({"pid": os.getpid(), "argv": list(argv), "cwd": os.getcwd()}) + "\n")
 
 

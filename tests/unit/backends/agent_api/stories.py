@@ -35,7 +35,7 @@ class Story:
 
     def __init__(
         self,
-        *tools: str,
+        *tools: str | ToolSpec,
         parallel: bool = True,
         policy: Policy = refuse,
         fetch: Callable[[bytes], bytes | None] = no_blobs,
@@ -46,7 +46,7 @@ class Story:
         self.request = TurnRequest(
             "sim-auto",
             (Message(Role.USER, (Text("hello"),)),),
-            tools=tuple(ToolSpec(name) for name in tools),
+            tools=tuple(ToolSpec(one) if isinstance(one, str) else one for one in tools),
             tool_choice=ToolChoice(parallel=parallel),
         )
         opening = Composer(RunContext()).compose(self.request, conversation_id="conv", run_id="run")

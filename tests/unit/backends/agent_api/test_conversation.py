@@ -25,7 +25,7 @@ from caretway.core.events import (
 )
 from caretway.core.order import EventOrder
 from caretway.core.recovery import Cause
-from caretway.core.request import Text, ToolResult
+from caretway.core.request import Text, ToolResult, ToolSpec
 from caretway.wire.messages import pb
 
 from .stories import (
@@ -50,6 +50,7 @@ def result(call: str, words: str) -> ToolResult:
     return ToolResult(call, (Text(words),))
 
 
+@pytest.mark.seed("E08")
 def test_a_text_turn() -> None:
     story = Story()
     (opening,) = story.said()
@@ -62,7 +63,7 @@ def test_a_text_turn() -> None:
     assert story.kinds() == ["kv_client_message.set_blob_result"]
     events = story.events()
     assert events == [
-        TurnStarted(2),
+        TurnStarted(2, conversation="conv"),
         ReasoningDelta("hm"),
         TextDelta("a"),
         TextDelta("b"),
@@ -105,6 +106,7 @@ def test_a_missing_blob_is_never_answered_with_nothing() -> None:
     assert failed.error.kind is ErrorKind.TURN_GONE
 
 
+@pytest.mark.seed("E11")
 def test_blobs_come_back_from_here_and_from_the_store() -> None:
     story = Story(fetch={b"old": b"kept"}.get)
     story.said()
@@ -117,6 +119,7 @@ def test_blobs_come_back_from_here_and_from_the_store() -> None:
 # ---- tool calls
 
 
+@pytest.mark.seed("F11")
 def test_announced_calls_pause_at_once() -> None:
     story = Story("a", "b")
     story.hear(listed(2), mcp(1, "c1", "a", x=1), mcp(2, "c2", "b"))
@@ -214,6 +217,7 @@ def test_results_go_back_in_one_order_with_stream_closes() -> None:
     assert story.events()[0] == TextDelta("done")
 
 
+@pytest.mark.seed("J12")
 def test_kv_and_heartbeats_go_on_while_parked() -> None:
     story = Story("a")
     story.hear(listed(1), mcp(1, "c1", "a"))
@@ -237,6 +241,26 @@ def test_an_undeclared_tool_is_answered_with_the_ones_that_exist() -> None:
     answer, _ = story.said()
     missing = answer.exec_client_message.mcp_result.tool_not_found
     assert (missing.name, list(missing.available_tools)) == ("zzz", ["a", "b"])
+
+
+KEYED = ToolSpec("a", schema={"type": "object", "required": ["key"]})
+
+
+def test_arguments_that_do_not_fit_are_told_to_the_model_once() -> None:
+    story = Story(KEYED)
+    story.said()
+    story.hear(mcp(1, "c1", "a"))
+    answer, _ = story.said()
+    assert "do not fit the tool" in str(answer.exec_client_message.mcp_result)
+    assert not any(isinstance(event, ToolCallStarted) for event in story.events())
+    story.hear(mcp(2, "c2", "a"))
+    assert [event.id for event in story.events() if isinstance(event, ToolCallReady)] == ["c2"], "then it goes out"
+
+
+def test_a_call_that_the_client_has_seen_growing_is_not_taken_back() -> None:
+    story = Story(KEYED)
+    story.hear(partial("c1", "a", "{}", inner="c1"), mcp(1, "c1", "a"))
+    assert [event.id for event in story.events() if isinstance(event, ToolCallReady)] == ["c1"]
 
 
 def test_one_call_at_a_time() -> None:

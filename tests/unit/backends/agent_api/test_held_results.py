@@ -25,6 +25,7 @@ def with_roots(*ids: bytes) -> pb.ConversationStateStructure:
     return pb.ConversationStateStructure(root_prompt_messages_json=ids)
 
 
+@pytest.mark.seed("E12")
 @pytest.mark.parametrize("call", ["c1", REAL, "über"])
 def test_a_result_in_the_messages(call: str) -> None:
     held = held_results(

@@ -90,3 +90,17 @@ async def test_the_public_list_may_fail() -> None:
 
     for get in (refused, broken, down):
         assert await rest_models(get) == []
+
+
+@pytest.mark.seed("B08")
+def test_the_id_that_menus_show_is_a_name_for_the_model() -> None:
+    listed = pb.GetUsableModelsResponse(
+        models=[
+            pb.ModelDetails(model_id="gpt-x-high", display_model_id="gpt-x", aliases=["x", "gpt-x"]),
+            pb.ModelDetails(model_id="same", display_model_id="same"),
+        ]
+    )
+    assert [(model.id, model.aliases) for model in read_usable(listed)] == [
+        ("gpt-x-high", ("x", "gpt-x")),
+        ("same", ()),
+    ]

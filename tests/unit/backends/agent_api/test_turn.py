@@ -93,7 +93,7 @@ async def test_at_once() -> None:
     opener = Opener(now=True)
     turn = begun(opener)
     assert len(opener.stream.sent) == 1
-    assert turn.take() == [TurnStarted(2)]
+    assert turn.take() == [TurnStarted(2, conversation="c")]
     await turn.aclose()
     assert opener.stream.closed and not opener.asked
 
@@ -101,7 +101,7 @@ async def test_at_once() -> None:
 async def test_later() -> None:
     opener = Opener(now=False)
     turn = begun(opener)
-    assert turn.take() == [TurnStarted(2)]
+    assert turn.take() == [TurnStarted(2, conversation="c")]
     opener.gate.set()
     while not opener.stream.sent:
         await asyncio.sleep(0)
@@ -133,7 +133,7 @@ async def test_trouble_is_an_event(now: bool, trouble: Exception, kind: ErrorKin
     while not isinstance(events[-1], TurnFailed):
         await asyncio.sleep(0)
         events += turn.take()
-    assert (events[0], events[-1].error.kind) == (TurnStarted(2), kind)
+    assert (events[0], events[-1].error.kind) == (TurnStarted(2, conversation="c"), kind)
     await turn.aclose()
 
 
@@ -147,7 +147,7 @@ REMEDIES = [(BARE, "refused_without_reason"), (SCHEMA, "tool_schema_refused"), (
 
 @pytest.mark.parametrize(("error", "code"), REMEDIES)
 async def test_a_remedy_that_fails_leaves_the_refusal(error: ConnectError, code: str) -> None:
-    async def broken() -> Any:
+    async def broken(*_: object) -> Any:
         raise KeyError("bug")
 
     opener = Opener(now=True)

@@ -125,6 +125,14 @@ def test_updates_become_events() -> None:
     assert reading.succeeded
 
 
+def test_a_plan_is_told_as_activity() -> None:
+    entries = [{"content": "look", "status": "completed"}, {"content": "act"}, "odd"]
+    plan = {"sessionUpdate": "plan", "entries": entries}
+    assert AcpTranslator(showing="hidden").update(plan) == [TurnStarted(), AgentActivity("plan of 2 steps")]
+    shown = AcpTranslator(showing="reasoning").update(plan)
+    assert shown[-1] == ReasoningDelta("\n[completed] look\n[pending] act\n")
+
+
 REASONS = [("max_tokens", StopReason.LENGTH), ("refusal", StopReason.REFUSAL), ("something new", StopReason.END)]
 
 

@@ -13,6 +13,11 @@ SAMPLES: list[tuple[str, ErrorKind]] = [
     ("\x1b[31mNot logged in\x1b[0m", ErrorKind.SIGNED_OUT),
     ("ConnectError: [unauthenticated] Error", ErrorKind.SIGNED_OUT),
     ("HTTP 401 Unauthorized", ErrorKind.SIGNED_OUT),
+    ("Authentication failed", ErrorKind.SIGNED_OUT),
+    ("auth error: token invalid", ErrorKind.SIGNED_OUT),
+    ("The provided API key is invalid.", ErrorKind.SIGNED_OUT),
+    ("Error: the login keychain is locked", ErrorKind.SIGNED_OUT),
+    ("Invalid model value: gpt-9", ErrorKind.MODEL_UNKNOWN),
     ("You've hit your usage limit. You've saved $5. Resets on 1/2/2030. continue with Auto", ErrorKind.QUOTA),
     ("quota exceeded", ErrorKind.QUOTA),
     ("You've hit your usage limit (authentication required to raise it)", ErrorKind.QUOTA),
@@ -39,11 +44,13 @@ SAMPLES: list[tuple[str, ErrorKind]] = [
 ]
 
 
+@pytest.mark.seed("C08", "C09", "C10")
 @pytest.mark.parametrize(("said", "kind"), SAMPLES)
 def test_table(said: str, kind: ErrorKind) -> None:
     assert classify(said, Circumstances("gpt-9", now=NOON)).kind is kind
 
 
+@pytest.mark.seed("C10")
 def test_a_model_error_names_what_there_is() -> None:
     error = classify("Cannot use this model: gpt-9. Available models: auto, sonnet-4.5", Circumstances("gpt-9"))
     assert "gpt-9" in error.message
@@ -51,6 +58,7 @@ def test_a_model_error_names_what_there_is() -> None:
     assert error.param == "model"
 
 
+@pytest.mark.seed("C09")
 def test_a_quota_error_says_when_it_ends_and_what_else_there_is() -> None:
     said = "You've hit your usage limit. Your limits will reset on 11/16/2026. Switch to continue with Auto."
     error = classify(said, Circumstances(now=NOON))
@@ -78,10 +86,12 @@ def test_the_bare_code_is_decided_by_the_prompts_size() -> None:
     assert classify(said, Circumstances(prompt_chars=60_000, window=20_000)).kind is ErrorKind.CONTEXT_TOO_LONG
 
 
+@pytest.mark.seed("C11")
 def test_ends_without_words() -> None:
     assert "exit code 7" in classify("", Circumstances(exit_code=7)).message
     assert "signal 9" in classify("", Circumstances(exit_code=-9)).message
 
 
+@pytest.mark.seed("C12")
 def test_colours_are_taken_off() -> None:
     assert plain("\x1b[1;31mNot \x1b[0mlogged\x1b]8;;x\x07 in") == "Not logged in"

@@ -42,6 +42,7 @@ STATUSES = [
 ]
 
 
+@pytest.mark.seed("D14")
 @pytest.mark.parametrize(("said", "signed_in"), STATUSES)
 def test_status_in_words(said: str, signed_in: bool) -> None:
     status = read_status(said)
@@ -73,6 +74,7 @@ class Asked:
         return CliAccount(self.ask, lambda: self.now, limit=5, fresh=60, **more)
 
 
+@pytest.mark.seed("D19")
 async def test_the_account_is_asked_once_a_minute() -> None:
     asked = Asked("Logged in", "Logged in")
     account = asked.account()
@@ -259,7 +261,7 @@ def test_a_model_is_not_an_option() -> None:
 
 
 def test_our_own_settings_stay_here() -> None:
-    known = {"PATH": "/bin", "CARETWAY_ACCESS_TOKEN": "secret", "KILO_TOOL_STRICT": "1"}
+    known = {"PATH": "/bin", "CARETWAY_ACCESS_TOKEN": "secret", "KILO_TOOL_STRICT": "1", "NODE_OPTIONS": "--inspect"}
     assert child_environment(known, None) == {"PATH": "/bin"}
     assert child_environment(known, "key")["CURSOR_API_KEY"] == "key"
 

@@ -143,11 +143,29 @@ TEXTS: list[tuple[str, list[Record], str]] = [
         [assistant("ha"), assistant("ha"), assistant("!"), assistant("haha!"), result("haha!")],
         "haha!",
     ),
+    (
+        "no time stamps: lines that grow",
+        [assistant("Hel"), assistant("Hello"), assistant("Hello wor"), assistant("Hello world"), result("Hello world")],
+        "Hello world",
+    ),
+    (
+        "no time stamps: lines that grow around a tool",
+        [
+            assistant("One"),
+            assistant("One two"),
+            tool_call(),
+            assistant("Th"),
+            assistant("Three"),
+            result("One twoThree"),
+        ],
+        "One twoThree",
+    ),
     ("the flat form", [{"type": "assistant", "text": "Hi", "timestamp_ms": 1}, result("Hi")], "Hi"),
     ("content as a string", [{"type": "assistant", "message": {"content": "Hi"}}, result("Hi")], "Hi"),
 ]
 
 
+@pytest.mark.seed("D06")
 @pytest.mark.parametrize(("records", "text"), [case[1:] for case in TEXTS], ids=[case[0] for case in TEXTS])
 def test_text_is_exact(records: list[Record], text: str) -> None:
     assert told([INIT, *records]).text == text
@@ -189,6 +207,7 @@ def test_every_mix_of_forms_is_exact(reply: tuple[list[Record], str]) -> None:
 # ---------------------------------------------------------------------------------------------- everything else
 
 
+@pytest.mark.seed("D11")
 def test_the_whole_story_of_a_turn() -> None:
     events = play(
         [
@@ -224,6 +243,7 @@ def test_a_run_with_tools_of_its_own_read_its_context_more_than_once() -> None:
     assert told_usage == Usage(13_000, 2, estimated=True, run=RunUsage(26_000, 9, 25_000, 0, steps=2))
 
 
+@pytest.mark.seed("D09")
 def test_thinking_that_repeats_itself_is_told_once() -> None:
     thoughts = [{"type": "thinking", "subtype": "delta", "text": text} for text in ("One", "One two", "One two three")]
     assert told([INIT, *thoughts, result("x")]).reasoning == "One two three"
@@ -242,6 +262,7 @@ SHOWN: list[tuple[Showing, list[Event]]] = [
 ]
 
 
+@pytest.mark.seed("D10")
 @pytest.mark.parametrize(("showing", "events"), SHOWN)
 def test_its_own_tools_are_shown_once_and_never_called(showing: Showing, events: list[Event]) -> None:
     played = play([INIT, tool_call(), tool_call("completed"), result("x")], showing)
@@ -264,6 +285,7 @@ KEYS = [
 ]
 
 
+@pytest.mark.seed("D10", "F12")
 @pytest.mark.parametrize(("payload", "title"), KEYS)
 def test_names_of_tools(payload: Record, title: str) -> None:
     assert AgentActivity(title) in play([INIT, tool_call(**payload), result("x")])
@@ -299,9 +321,21 @@ def test_a_resumed_chat_must_have_the_id_that_was_asked_for() -> None:
     assert told([INIT, delta("Hi"), result("Hi")], resuming="chat-1").text == "Hi"
 
 
-def test_an_end_without_a_result_is_an_error() -> None:
-    assert failure(play([INIT, delta("Hi")])) is ErrorKind.UPSTREAM_PROTOCOL
+def test_a_good_end_without_a_result_keeps_what_was_said() -> None:
+    reply = told([INIT, delta("Hi"), assistant("Hi")])
+    assert (reply.text, reply.error) == ("Hi", None)
+    assert reply.usage is not None and reply.usage.estimated
+    assert told([INIT, assistant("Hi"), assistant("Hi")]).text == "Hi"
+
+
+def test_any_other_end_without_a_result_is_an_error() -> None:
     assert failure(play([])) is ErrorKind.UPSTREAM_PROTOCOL
+    assert failure(play([INIT])) is ErrorKind.UPSTREAM_PROTOCOL
+    assert failure(play([INIT, delta("Hi"), tool_call()])) is ErrorKind.UPSTREAM_PROTOCOL
+    assert failure(play([INIT, delta("Hi"), b"usage limit"])) is ErrorKind.QUOTA
+    reading = translator()
+    reading.feed(json.dumps(delta("Hi")).encode())
+    assert failure(reading.finish(3, "")) is ErrorKind.INTERNAL
 
 
 def test_error_results_in_both_shapes() -> None:
@@ -319,6 +353,7 @@ def test_what_is_not_json_is_read_for_errors_and_nothing_else() -> None:
     assert failed.error.code == "workspace_not_trusted"
 
 
+@pytest.mark.seed("C12")
 def test_the_models_own_words_are_never_taken_for_errors() -> None:
     words = "Not logged in. usage limit. rate limit. Cannot use this model. ECONNREFUSED"
     assert told([INIT, delta(words), result(words)]).error is None

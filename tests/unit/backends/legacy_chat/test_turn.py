@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import pytest
+
 from caretway.backends.legacy_chat.compose import compose
 from caretway.backends.legacy_chat.turn import ChatLimits, ChatTurn
 from caretway.core.errors import ErrorKind, GatewayError
@@ -127,6 +129,7 @@ async def test_a_slow_reader_holds_upstream_back() -> None:
     assert wire.did[-1] == "close"
 
 
+@pytest.mark.seed("E05")
 def test_the_message() -> None:
     said = (
         Message(Role.SYSTEM, (Text("be nice"),)),

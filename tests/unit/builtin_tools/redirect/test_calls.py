@@ -187,11 +187,13 @@ CASES: list[tuple[str, str, dict[str, Any], tuple[str, dict[str, Any]] | None]] 
 ]
 
 
+@pytest.mark.seed("E09", "F06", "F07", "F08")
 @pytest.mark.parametrize(("client", "kind", "fields", "expected"), CASES)
 def test_real_clients(client: str, kind: str, fields: dict[str, Any], expected: tuple[str, Any] | None) -> None:
     assert call(tools_of(client), kind, **fields) == expected
 
 
+@pytest.mark.seed("F05")
 @pytest.mark.parametrize("client", CLIENTS)
 def test_every_client_runs_a_command(client: str) -> None:
     assert call(tools_of(client), "shell_stream", command="true") is not None
@@ -335,6 +337,7 @@ FORMS: list[tuple[str, ToolSpec, str, dict[str, Any], dict[str, Any] | None]] = 
 ]
 
 
+@pytest.mark.seed("F09", "F10")
 @pytest.mark.parametrize(("spec", "kind", "fields", "expected"), [f[1:] for f in FORMS], ids=[f[0] for f in FORMS])
 def test_forms(spec: ToolSpec, kind: str, fields: dict[str, Any], expected: dict[str, Any] | None) -> None:
     assert call([spec], kind, **fields) == (None if expected is None else (spec.name, expected))

@@ -55,6 +55,7 @@ LISTINGS: list[tuple[str, str, str, Tree]] = [
 ]
 
 
+@pytest.mark.seed("E15")
 @pytest.mark.parametrize(("text", "root", "expected"), [c[1:] for c in LISTINGS], ids=[c[0] for c in LISTINGS])
 def test_listing(text: str, root: str, expected: Tree) -> None:
     redirect = translate([tool("list_dir")], "ls", path="/w")

@@ -42,7 +42,12 @@ def parts(*blocks: Any, role: str = "user") -> tuple[Any, ...]:
 def test_the_least_there_is() -> None:
     request = decode()
     assert request == TurnRequest(
-        "m", (Message(Role.USER, (Text("hi"),)),), include_usage=True, call_prefix="toolu_", echo={"thinking": False}
+        "m",
+        (Message(Role.USER, (Text("hi"),)),),
+        max_output=10,
+        include_usage=True,
+        call_prefix="toolu_",
+        echo={"thinking": False},
     )
     assert request.ignored == ()
 

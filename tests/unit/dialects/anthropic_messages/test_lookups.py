@@ -66,7 +66,7 @@ MODELS = [Model("sim-auto", "Auto", context_window=200_000), Model("sim-fast")]
 
 
 def test_models() -> None:
-    page = msgspec.json.decode(render_models(MODELS, 1_700_000_000))
+    page = msgspec.json.decode(render_models(MODELS, 1_700_000_000, {}))
     assert {key: page[key] for key in ("has_more", "first_id", "last_id")} == {
         "has_more": False,
         "first_id": "sim-auto",
@@ -81,8 +81,40 @@ def test_models() -> None:
     assert [entry.max_input_tokens for entry in entries] == [200_000, None]
 
 
+MANY = [Model(f"m{i}") for i in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("query", "ids", "more"),
+    [
+        ({}, "m0 m1 m2 m3 m4", False),
+        ({"limit": "2"}, "m0 m1", True),
+        ({"limit": "5"}, "m0 m1 m2 m3 m4", False),
+        ({"limit": "1000"}, "m0 m1 m2 m3 m4", False),
+        ({"limit": "2", "after_id": "m1"}, "m2 m3", True),
+        ({"limit": "2", "after_id": "m3"}, "m4", False),
+        ({"after_id": "m4"}, "", False),
+        ({"limit": "2", "before_id": "m3"}, "m1 m2", True),
+        ({"before_id": "m2"}, "m0 m1", False),
+    ],
+)
+def test_pages(query: dict[str, str], ids: str, more: bool) -> None:
+    page = msgspec.json.decode(render_models(MANY, 0, query))
+    assert ([entry["id"] for entry in page["data"]], page["has_more"]) == (ids.split(), more)
+    assert (page["first_id"], page["last_id"]) == ((ids.split()[0], ids.split()[-1]) if ids else (None, None))
+
+
+@pytest.mark.parametrize(
+    "query", [{"limit": "0"}, {"limit": "x"}, {"limit": "1001"}, {"limit": "²"}, {"after_id": "z"}]
+)
+def test_a_page_that_is_not_there(query: dict[str, str]) -> None:
+    with pytest.raises(GatewayError) as caught:
+        render_models(MANY, 0, query)
+    assert caught.value.kind is ErrorKind.BAD_REQUEST
+
+
 def test_no_models() -> None:
-    assert msgspec.json.decode(render_models([], 0)) == {
+    assert msgspec.json.decode(render_models([], 0, {})) == {
         "data": [],
         "has_more": False,
         "first_id": None,

@@ -40,6 +40,7 @@ def one(message: dict[str, Any]) -> Message:
     return message_read
 
 
+@pytest.mark.seed("B13")
 def test_smallest_request() -> None:
     assert request() == TurnRequest("m", (Message(Role.USER, (Text("hi"),)),))
 
@@ -112,6 +113,7 @@ MESSAGES: list[tuple[dict[str, Any], Message]] = [
 ]
 
 
+@pytest.mark.seed("B15", "G03")
 @pytest.mark.parametrize(("message", "expected"), MESSAGES)
 def test_message(message: dict[str, Any], expected: Message) -> None:
     assert one(message) == expected
@@ -138,6 +140,7 @@ def test_legacy_functions_become_tools_with_ids() -> None:
     assert request(functions=[{"name": "f"}], function_call="none").tool_choice.mode == "none"
 
 
+@pytest.mark.seed("B16")
 def test_tools() -> None:
     assert request(tools=[SHELL, READ]).tools == (ToolSpec("shell", "", {"type": "object"}), ToolSpec("read", "reads"))
     assert request(tools=[]).tools == request(tools=None).tools == ()
@@ -157,6 +160,7 @@ CHOICES: list[tuple[dict[str, Any], ToolChoice]] = [
 ]
 
 
+@pytest.mark.seed("B16")
 @pytest.mark.parametrize(("fields", "expected"), CHOICES)
 def test_tool_choice(fields: dict[str, Any], expected: ToolChoice) -> None:
     assert request(tools=[SHELL, READ], **fields).tool_choice == expected

@@ -80,7 +80,14 @@ CASES: list[tuple[object, ErrorKind, str | None, str]] = [
     (with_part({"type": "text"}), BAD, f"{PART}.text", "missing_required_parameter"),
     (with_part({"type": "text", "text": 5}), BAD, f"{PART}.text", "invalid_type"),
     (with_part({"type": "input_audio", "input_audio": {}}), UNSUPPORTED, f"{PART}.type", "input_audio_not_supported"),
-    (with_part({"type": "file", "file": {}}), UNSUPPORTED, f"{PART}.type", "file_not_supported"),
+    (
+        with_part({"type": "file", "file": {"file_id": "f"}}),
+        UNSUPPORTED,
+        f"{PART}.file.file_id",
+        "file_id_not_supported",
+    ),
+    (with_part({"type": "file"}), BAD, f"{PART}.file", "missing_required_parameter"),
+    (with_part({"type": "file", "file": {}}), BAD, f"{PART}.file.file_data", "missing_required_parameter"),
     (
         with_message({"role": "system", "content": [{"type": "image_url", "image_url": "x"}]}),
         BAD,
@@ -245,6 +252,7 @@ CASES: list[tuple[object, ErrorKind, str | None, str]] = [
 ]
 
 
+@pytest.mark.seed("B11", "B12", "F16")
 @pytest.mark.parametrize(("body", "kind", "param", "code"), CASES)
 def test_refused(body: object, kind: ErrorKind, param: str | None, code: str) -> None:
     error = refused(body)

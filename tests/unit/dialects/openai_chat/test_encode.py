@@ -158,6 +158,7 @@ CASES = [
 by_name = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 
+@pytest.mark.seed("B25")
 @by_name
 def test_whole_equals_streamed(case: Case) -> None:
     order = EventOrder()
@@ -172,6 +173,7 @@ def test_batches_do_not_matter(case: Case) -> None:
     assert b"".join([encoder.feed([event]) for event in case.events]) == stream(case.events, case.request)
 
 
+@pytest.mark.seed("B18", "B19")
 @by_name
 def test_every_chunk_is_complete(case: Case) -> None:
     """Missing id, created, object, index or finish_reason: openai-python, opencode, vercel and others fail."""
@@ -183,6 +185,7 @@ def test_every_chunk_is_complete(case: Case) -> None:
         assert all(choice["index"] == 0 and "finish_reason" in choice for choice in chunk["choices"])
 
 
+@pytest.mark.seed("B20")
 @by_name
 def test_role_first_and_once(case: Case) -> None:
     """No role in the first delta: OpenAI's stream helper for Node throws."""
@@ -193,6 +196,7 @@ def test_role_first_and_once(case: Case) -> None:
     assert not any("role" in delta for delta in others)
 
 
+@pytest.mark.seed("B24")
 @by_name
 def test_one_finish_reason_at_the_end(case: Case) -> None:
     """No finish_reason: opencode retries without end."""
@@ -202,6 +206,7 @@ def test_one_finish_reason_at_the_end(case: Case) -> None:
     assert whole(case.events, case.request)["choices"][0]["finish_reason"] == case.finish
 
 
+@pytest.mark.seed("B23")
 def test_call_deltas_have_index_and_name_id_and_type_exactly_once() -> None:
     """Without index or type calls are lost; a repeated name is concatenated by some clients."""
     deltas = [
@@ -221,6 +226,7 @@ def test_call_deltas_have_index_and_name_id_and_type_exactly_once() -> None:
     ]
 
 
+@pytest.mark.seed("B26")
 def test_whole_answer_with_calls() -> None:
     answer = whole(TWO_CALLS[:1] + TWO_CALLS[2:])
     assert answer == {
@@ -257,6 +263,7 @@ def test_whole_answer_with_calls() -> None:
     }
 
 
+@pytest.mark.seed("B17")
 def test_bytes_of_a_small_stream() -> None:
     head = b'data: {"id":"chatcmpl-abc","object":"chat.completion.chunk","created":1700000000,"model":"m\\"1",'
     assert stream([TurnStarted(), TextDelta("a\nb"), UsageReported(Usage(1, 2)), TurnEnded()]) == b"".join(
@@ -280,6 +287,7 @@ def test_usage_only_when_asked_for_and_known() -> None:
     assert "usage" not in whole([TurnStarted(), TurnEnded()])
 
 
+@pytest.mark.seed("B27")
 def test_usage_never_invents_a_number() -> None:
     usage = whole([TurnStarted(), UsageReported(Usage(output_tokens=3)), TurnEnded()])["usage"]
     assert usage == {"completion_tokens": 3}

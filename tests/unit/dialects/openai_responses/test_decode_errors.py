@@ -32,7 +32,7 @@ CASES: list[tuple[dict[str, Any], str, str | None]] = [
     ({"input": [{"role": "user", "content": 5}]}, "input[0].content", "invalid_type"),
     (part(type="input_text"), "input[0].content[0].text", "missing_required_parameter"),
     (part(type="video"), "input[0].content[0].type", "invalid_value"),
-    (part(type="input_file", file_id="f"), "input[0].content[0].type", "input_file_not_supported"),
+    (part(type="input_file", file_id="f"), "input[0].content[0].file_id", "file_id_not_supported"),
     (part(type="input_audio"), "input[0].content[0].type", "input_audio_not_supported"),
     (part(type="input_image", file_id="f"), "input[0].content[0].file_id", "file_id_not_supported"),
     (part(type="input_image", image_url="https://x/y.png"), "input[0].content[0].image_url", "image_url_not_supported"),

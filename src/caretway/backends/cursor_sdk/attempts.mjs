@@ -1,0 +1,62 @@
+/**
+ * Decides nothing: it shows what arrives for each attempt of a run on the wire, and how Cursor ended it. The SDK says
+ * nothing of its attempts, and waits long before it tells of a refusal. Node's diagnostics channels name each of them.
+ */
+import channel from "node:diagnostics_channel";
+import { gunzipSync } from "node:zlib";
+
+const HEAD_BYTES = 5; // of a frame: flags, then its length
+const [GZIPPED, LAST] = [1, 2]; // flags
+const REQUEST = "x-original-request-id";
+const [UPDATE, CHECKPOINT, WORDS] = [0x0a, 0x1a, new Set([0x0a, 0x22])]; // tags of an AgentServerMessage, and below
+
+/** @param {Buffer} message */
+export function kindOf(message) {
+  if (message[0] === CHECKPOINT) return "checkpoint";
+  const at = message.findIndex((byte, n) => n > 0 && byte < 0x80) + 1; // after the length
+  return message[0] === UPDATE && WORDS.has(message[at]) && message[at + 1] ? "word" : "other";
+}
+
+/** Cuts what arrives into frames. @param {(flags: number, data: Buffer) => void} frame */
+function cutter(frame) {
+  let [kept, size, wanted] = [/** @type {Buffer[]} */ ([]), 0, HEAD_BYTES];
+  return (/** @type {Buffer} */ chunk) => {
+    kept.push(chunk);
+    size += chunk.length;
+    while (size >= wanted) {
+      const data = kept.length > 1 ? Buffer.concat(kept) : kept[0];
+      wanted = HEAD_BYTES + data.readUInt32BE(1);
+      if (size >= wanted) frame(data[0], data.subarray(HEAD_BYTES, wanted));
+      kept = [size >= wanted ? data.subarray(wanted) : data];
+      if (size >= wanted) [size, wanted] = [size - wanted, HEAD_BYTES];
+    }
+  };
+}
+
+/** @param {(request: string) => import("./bridge.mjs").Live | undefined} runOf by the id that its attempts have there */
+export function watchAttempts(runOf) {
+  const follow = (/** @type {any} */ source, /** @type {unknown} */ path, /** @type {string} */ request) => {
+    const run = /AgentService\/Run(SSE)?$/.test(String(path)) && runOf(request);
+    if (!run) return;
+    run.begins(source);
+    const take = cutter((flags, data) => {
+      try {
+        const plain = flags & GZIPPED && data.length ? gunzipSync(data) : data;
+        if (!(flags & LAST)) run.see(plain);
+        else if (JSON.parse(String(plain) || "{}").error) run.refused(JSON.parse(String(plain)));
+      } catch {} // nothing that can be read: the SDK says what it makes of it
+    });
+    const { push } = source;
+    source.push = function (/** @type {any} */ chunk, /** @type {any} */ encoding) {
+      if (chunk) take(chunk);
+      if (chunk) run.beat();
+      return push.call(this, chunk, encoding);
+    };
+  };
+  channel.subscribe("http2.client.stream.start", (/** @type {any} */ { stream, headers = stream.sentHeaders }) =>
+    follow(stream, headers[":path"], headers[REQUEST]),
+  );
+  channel.subscribe("http.client.response.finish", (/** @type {any} */ { request, response }) =>
+    follow(response, request.path, request.getHeader(REQUEST)),
+  );
+}

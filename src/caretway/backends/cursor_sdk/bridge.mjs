@@ -1,0 +1,406 @@
+/**
+ * Decides nothing: it asks the SDK's TypeScript API for what the gateway wants, and tells what a run says, wants to have
+ * done and stores, and of its attempts on the wire. One JSON object a line; carrier.py says what follows from it.
+ * Nothing is kept: blobs and checkpoints go to the gateway, and an agent is disposed of with its run.
+ */
+import { createInterface } from "node:readline";
+import { kindOf, watchAttempts } from "./attempts.mjs";
+
+/** @typedef {typeof import("@cursor/sdk")} Sdk */
+
+const EXECUTORS = ["Read", "Write", "Grep", "Ls", "Delete", "Shell"];
+const MAX_ACCOUNTS = 64;
+const SETTLE_MS = 250; // how long what follows a checkpoint waits until the SDK has stored it
+const BEAT_MS = 2000;
+const cwd = process.cwd();
+
+// ---- out: stdout is ours alone (guard.mjs), and a full pipe holds the runs back
+
+let batch = "";
+let full = /** @type {Promise<void> | null} */ (null);
+
+/** @param {object} frame */
+function tell(frame) {
+  if (!batch) setImmediate(flush);
+  batch += `${JSON.stringify(frame)}\n`;
+}
+
+function flush() {
+  const there = process.stdout.write(batch);
+  batch = "";
+  if (!there) full ??= new Promise((go) => process.stdout.once("drain", go)).then(() => void (full = null));
+}
+
+/** @param {Uint8Array} data */
+const base64 = (data) => Buffer.from(data).toString("base64");
+
+// ---- runs under way
+
+const byNumber = /** @type {Map<number, Live>} */ (new Map());
+const byAgent = /** @type {Map<string, Live>} */ (new Map());
+const byRequest = /** @type {Map<string, Live>} */ (new Map());
+
+/** One run, with its rows of the store. */
+export class Live {
+  /** @param {any} asked */
+  constructor(asked) {
+    const [now, root] = [Date.now(), asked.root ?? ""];
+    this.asked = asked;
+    this.root = root;
+    this.request = "";
+    this.row = /** @type {any} */ ({
+      ...{ agentId: asked.agent, cwd, status: "idle", activeRunId: null, name: null, createdAt: now, updatedAt: now },
+      latestCheckpoint: root ? { schemaVersion: 1, rootBlobId: root } : null,
+      sdkMetadata: { blobEncryptionKey: asked.blobKey },
+    });
+    this.runs = /** @type {Map<string, any>} */ (new Map());
+    this.blobs = new Map(asked.blobs.map((/** @type {any} */ [id, data]) => [id, Buffer.from(data, "base64")]));
+    this.newest = /** @type {[string, Uint8Array] | null} */ (null); // a blob that may be a checkpoint's root
+    this.waiting = /** @type {Map<number, (value: any) => void>} */ (new Map());
+    this.gate = /** @type {Promise<void> | null} */ (null);
+    this.open = this.stored = /** @type {(value?: any) => void} */ (() => {});
+    this.saving = /** @type {number[]} */ ([]); // checkpoints on the wire that the SDK has not stored: after which word
+    this.last = /** @type {Buffer} */ (Buffer.alloc(0)); // checkpoint on the wire
+    this.run = this.refusal = this.source = /** @type {any} */ (null);
+    this.execs = this.attempts = this.telling = this.beaten = this.words = this.told = this.late = 0;
+    this.over = false;
+  }
+
+  /** @param {object} frame */
+  tell(frame) {
+    if (!this.over) tell({ n: this.asked.n, ...frame });
+  }
+
+  /** What the run says; it goes on when that is told. @param {any} update */
+  async hear(update) {
+    this.telling++;
+    this.beaten = Date.now();
+    const [said, attempt] = [WORDS.has(update.type) && update.text, this.attempts];
+    if (said || update.type === "turn-ended") await this.saved(said ? this.told : this.words);
+    if (attempt === this.attempts) {
+      if (said) this.told++;
+      this.tell(FRAMES[update.type]?.(update) ?? { t: "other" });
+    } // else the next attempt says it again
+    while ((this.gate || full) && !this.over) await (this.gate ?? full);
+    this.telling--;
+  }
+
+  /** The SDK stores a checkpoint late. What came after it is told after it: else it seems to hold that, too. */
+  async saved(/** @type {number} */ told) {
+    for (let before; !this.over && this.saving[0] <= told; ) {
+      before = this.saving.length;
+      await new Promise((go) => setTimeout((this.stored = go), SETTLE_MS));
+      if (this.saving.length === before) this.late += Number(this.saving.shift() !== undefined);
+    }
+  }
+
+  /** Until the words before a call are told: it must not overtake those that wait in `saved`. False: the attempt that
+   * made it is lost, and the next one makes it again. */
+  async spoken() {
+    const [words, attempt] = [this.words, this.attempts];
+    for (let idle = 0; idle < SETTLE_MS && !this.over && this.attempts === attempt; idle = this.telling ? 0 : idle + 1) {
+      if (this.told >= words && !this.gate && !full) break;
+      await (this.gate ?? full ?? new Promise((go) => setTimeout(go, 1)));
+    }
+    return !this.over && this.attempts === attempt;
+  }
+
+  /** Until everything that was said is told. */
+  async quiet() {
+    do await (this.gate ?? full ?? new Promise((go) => setTimeout(go, 1)));
+    while (this.telling && !this.over);
+  }
+
+  // ---- as a listener to the attempts on the wire
+
+  /** Again: the SDK goes on by itself after a connection broke. @param {any} source */
+  begins(source) {
+    if (this.attempts++ > 0) this.tell({ t: "again" });
+    Object.assign(this, { source, saving: [], words: 0, told: 0, late: this.late + this.saving.length });
+  }
+
+  /** A word, or a checkpoint, unless that says nothing new. @param {Buffer} message */
+  see(message) {
+    const kind = kindOf(message);
+    if (kind === "word") this.words++;
+    if (kind !== "checkpoint" || message.equals(this.last)) return;
+    this.saving.push(this.words);
+    this.last = message;
+  }
+
+  /** Something arrived that the SDK may not tell of: the run is alive. */
+  beat() {
+    if (Date.now() - this.beaten < BEAT_MS) return;
+    this.beaten = Date.now();
+    this.tell({ t: "beat" });
+  }
+
+  /** @param {any} end */
+  async refused(end) {
+    this.refusal = end;
+    await this.quiet();
+    this.giveAway();
+    this.tell({ t: "refused", end });
+  }
+
+  // ---- as the gateway wants it
+
+  go() {
+    this.gate = null;
+    this.open();
+  }
+
+  /** The gateway does it, and answers when it can. @param {object} frame @returns {Promise<any>} */
+  async ask(frame) {
+    const id = ++this.execs;
+    const answered = new Promise((answer) => this.waiting.set(id, answer));
+    const due = await this.spoken();
+    if (due) this.tell({ ...frame, id });
+    const answer = due ? await answered : null;
+    if (answer === null) throw new Error("The turn is over.");
+    return answer;
+  }
+
+  /** @param {string} id @param {Uint8Array} data */
+  store(id, data) {
+    this.giveAway();
+    this.newest = /** @type {[string, Uint8Array]} */ ([id, data]);
+  }
+
+  giveAway() {
+    const [id, data] = this.newest ?? [];
+    this.newest = null;
+    if (id && data) this.tell({ t: "set", key: id, data: base64(data) });
+  }
+
+  /** The row of a run, with the id that its attempts have on the wire. @param {any} run */
+  keep(run) {
+    this.runs.set(run.runId, run);
+    if (run.requestId) byRequest.set((this.request = run.requestId), this);
+  }
+
+  /** @param {any} row */
+  update(row) {
+    this.row = row;
+    const root = row.latestCheckpoint?.rootBlobId ?? "";
+    const [id, data] = this.newest ?? [];
+    if (root === this.root || id !== root || !data) return;
+    this.root = root;
+    // One that words were told after would seem to hold them: it is but another blob.
+    if (this.late) return void this.late--;
+    this.tell({ t: "state", data: base64(data) });
+    this.newest = null;
+    this.saving.shift();
+    this.stored();
+  }
+
+  end() {
+    this.giveAway();
+    this.over = true;
+    this.go();
+    this.stored();
+    for (const answer of this.waiting.values()) answer(null);
+    byNumber.delete(this.asked.n);
+    byRequest.delete(this.request);
+  }
+}
+
+const WORDS = new Set(["text-delta", "thinking-delta"]);
+
+/** @type {Record<string, (update: any) => object>} */
+const FRAMES = {
+  "text-delta": ({ text }) => ({ t: "text", s: text }),
+  "thinking-delta": ({ text }) => ({ t: "think", s: text }),
+  "token-delta": ({ tokens }) => ({ t: "tokens", c: tokens }),
+  "tool-call-started": () => ({ t: "start" }),
+  "partial-tool-call": () => ({ t: "more" }),
+  "tool-call-completed": ({ callId }) => ({ t: "done", call: callId }),
+  "tool-requests-listed": ({ callCount }) => ({ t: "listed", c: callCount }),
+  "turn-ended": ({ usage }) => ({ t: "ended", usage: usage ?? null }),
+};
+
+// ---- what the SDK stores: rows live as long as their run, blobs go to the gateway
+
+const nothing = async () => {};
+const none = async () => ({ items: [] });
+const unread = { seq: 0, offset: "0", payload: null, payloadRef: null, idempotencyKey: null, createdAt: 0 };
+
+/** @param {Sdk} sdk */
+const platformFor = (sdk) =>
+  sdk.createAgentPlatform({
+    workspaceRef: cwd,
+    localStore: sdk.composeLocalAgentStore({
+      agents: {
+        get: async ({ agentId }) => byAgent.get(agentId)?.row ?? null,
+        create: async ({ agent }) => agent,
+        update: async ({ agent }) => (byAgent.get(agent.agentId)?.update(agent), agent),
+        ...{ delete: nothing, list: none },
+      },
+      runs: {
+        get: async ({ agentId, runId }) => byAgent.get(agentId)?.runs.get(runId) ?? null,
+        create: async ({ run }) => (byAgent.get(run.agentId)?.keep(run), run),
+        update: async ({ run }) => (byAgent.get(run.agentId)?.keep(run), run),
+        ...{ delete: nothing, list: none },
+      },
+      checkpoints: {
+        get: async ({ agentId, blobId }) => {
+          const { newest, blobs } = byAgent.get(agentId) ?? {};
+          return (newest?.[0] === blobId ? newest[1] : blobs?.get(blobId)) ?? null;
+        },
+        create: async ({ agentId, blobId, data }) => byAgent.get(agentId)?.store(blobId, data),
+        update: async ({ agentId, blobId, data }) => byAgent.get(agentId)?.store(blobId, data),
+        delete: nothing,
+        list: async (asked) => ({ items: [...(byAgent.get(asked?.filter?.agentIds?.[0] ?? "")?.blobs.keys() ?? [])] }),
+      },
+      runEvents: { append: async ({ runId, eventType }) => ({ runId, eventType, ...unread }), list: none, delete: nothing },
+    }),
+  });
+
+// ---- accounts: each has a platform, a store and an executor of its own
+
+const accounts = /** @type {Map<string, ReturnType<typeof openAccount>>} */ (new Map());
+const optionsOf = (/** @type {string} */ apiKey) => ({ apiKey, local: { cwd, settingSources: [] } });
+
+/** @param {Sdk} sdk @param {string} apiKey */
+async function openAccount(sdk, apiKey) {
+  await sdk.Cursor.me({ apiKey }); // a warm-up that fails spoils the whole process, so the key is tried first
+  const platform = await platformFor(sdk);
+  try {
+    return { platform, release: await platform.prewarmLocalWorkspace(optionsOf(apiKey)) };
+  } catch (failure) {
+    tell({ t: "spoiled" });
+    throw failure;
+  }
+}
+
+/** @param {Sdk} sdk @param {string} apiKey */
+function accountOf(sdk, apiKey) {
+  const account = accounts.get(apiKey) ?? openAccount(sdk, apiKey);
+  accounts.delete(apiKey);
+  accounts.set(apiKey, account); // the newest is the last
+  account.catch(() => accounts.delete(apiKey));
+  const [[oldest, gone]] = accounts;
+  if (accounts.size > MAX_ACCOUNTS) gone.then(({ release }) => release()).catch(() => {});
+  if (accounts.size > MAX_ACCOUNTS) accounts.delete(oldest);
+  return account;
+}
+
+// ---- a run, from its beginning to its end
+
+/** @param {Sdk} sdk @param {any} asked */
+async function openRun(sdk, asked) {
+  if (byAgent.has(asked.agent)) asked.agent = `agent-${crypto.randomUUID()}`; // its last run is not quite over
+  const { key, agent: name, model, allowed, tools, text, images, system, workspace } = asked;
+  const live = new Live(asked);
+  byNumber.set(asked.n, live);
+  byAgent.set(name, live);
+  let [platform, agent] = /** @type {any[]} */ ([]);
+  try {
+    ({ platform } = await accountOf(sdk, key));
+    live.beat();
+    const prompt = system ? { systemPrompt: system } : {};
+    agent = await platform.resumeAgent(name, { ...optionsOf(key), model, tools: allowed, ...prompt });
+    if (live.over) return;
+    live.run = await agent.send(images.length ? { text, images } : { text }, {
+      model,
+      onDelta: (/** @type {any} */ { update }) => live.hear(update),
+      local: {
+        customTools: Object.fromEntries(tools.map((/** @type {any} */ tool) => [tool.name, customTool(live, tool)])),
+        resourceProviderOptions: Object.fromEntries(
+          EXECUTORS.map((kind) => [`override${kind}Executor`, { execute: executor(live, kind.toLowerCase()) }]),
+        ),
+        ...(workspace ? { reportedWorkspacePath: workspace } : {}),
+      },
+    });
+    live.blobs.clear(); // the SDK has them now, and all the rest
+    live.asked = { n: asked.n, agent: name };
+    if (live.over) await live.run.cancel();
+    const { status, error } = await live.run.wait();
+    await live.quiet();
+    live.tell({ t: "over", status, message: error?.message ?? "", code: error?.code ?? "", end: live.refusal });
+  } catch (failure) {
+    live.tell({ t: "over", status: "error", ...faultOf(failure) });
+  } finally {
+    live.end();
+    await agent?.[Symbol.asyncDispose]().catch(() => {});
+    live.runs.clear(); // none is active, whatever its row says
+    await platform?.deleteAgent(name).catch(() => {}); // else the SDK keeps its blobs for good
+    byAgent.delete(name);
+  }
+}
+
+/** @param {any} failure */
+function faultOf(failure) {
+  const { code = "", status = 0, name = "" } = failure ?? {};
+  return { thrown: true, message: String(failure?.message ?? failure), code: String(code), http: status, name };
+}
+
+/** @param {Live} live @param {any} tool @returns {import("@cursor/sdk").SDKCustomTool} */
+const customTool = (live, { name, ...tool }) =>
+  ({ ...tool, execute: (args, { toolCallId: call = "" }) => live.ask({ t: "call", name, call, args }) });
+
+/** @param {Live} live @param {string} kind */
+const executor = (live, kind) => async (/** @type {any} */ _, /** @type {any} */ args) =>
+  revived(await live.ask({ t: "exec", kind, data: base64(args.toBinary()) }));
+
+/** As the message library wants it: 64-bit numbers and bytes have a form of their own in JSON. @returns {any} */
+function revived(/** @type {any} */ value) {
+  if (Array.isArray(value)) return value.map(revived);
+  if (value === null || typeof value !== "object") return value;
+  if ("$int" in value) return BigInt(value.$int);
+  if ("$bytes" in value) return new Uint8Array(Buffer.from(value.$bytes, "base64"));
+  return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, revived(inner)]));
+}
+
+// ---- in
+
+/** @type {Record<string, (sdk: Sdk, apiKey: string) => Promise<unknown>>} */
+const QUESTIONS = {
+  models: (sdk, apiKey) => sdk.Cursor.models.list({ apiKey }),
+  me: (sdk, apiKey) => sdk.Cursor.me({ apiKey }),
+  ping: async () => null,
+};
+
+/** @param {Sdk} sdk @param {any} frame */
+const answer = async (sdk, { op, id, key }) =>
+  tell({ t: "reply", id, ...(await QUESTIONS[op](sdk, key).then((value) => ({ value }), faultOf)) });
+
+/** @type {Record<string, (sdk: Sdk, frame: any, live: Live | undefined) => unknown>} */
+const ORDERS = {
+  open: openRun,
+  answer: (_, { id, value }, live) => (live?.waiting.get(id)?.(value), live?.waiting.delete(id)),
+  hold: (_sdk, _frame, live) => live && (live.gate ??= new Promise((go) => (live.open = go))),
+  go: (_sdk, _frame, live) => live?.go(),
+  doubt: (_sdk, _frame, live) => (live?.source?.session ?? live?.source?.socket)?.destroy(), // the SDK never would
+  cancel: (_sdk, _frame, live) => (live?.run?.cancel().catch(() => {}), live?.end()),
+};
+
+/** What this SDK does not do. Older ones ignore what they do not know, so it is tried. @param {Sdk} sdk */
+async function unfit(sdk) {
+  const [platform, agent] = [await platformFor(sdk), "agent-tried"];
+  const tried = {
+    systemPrompt: { systemPrompt: " " },
+    tools: { tools: ["no such tool"] },
+    resourceProviderOptions: { local: { cwd, fs: sdk.emptyFs?.(), resourceProviderOptions: {} } },
+  };
+  const missing = [];
+  byAgent.set(agent, new Live({ n: -1, agent, blobs: [] }));
+  for (const [name, options] of Object.entries(tried)) {
+    const made = platform.resumeAgent(agent, { ...optionsOf("none"), ...options });
+    const failure = await made.then(() => "taken as it is", (reason) => reason);
+    if (!(failure instanceof sdk.ConfigurationError)) missing.push(`${name} (${failure})`);
+  }
+  byAgent.delete(agent);
+  return missing.join(", ");
+}
+
+watchAttempts((request) => byRequest.get(request));
+const sdk = /** @type {Sdk} */ (await import(String(process.env.CARETWAY_SDK)));
+const wanting = await unfit(sdk);
+createInterface({ input: process.stdin, crlfDelay: Infinity })
+  .on("close", () => process.exit(0)) // the gateway is gone, however it ended
+  .on("line", (line) => {
+    const frame = JSON.parse(line);
+    (ORDERS[frame.op] ?? answer)(sdk, frame, byNumber.get(frame.n));
+  });
+tell({ t: "ready", s: wanting });

@@ -1,0 +1,105 @@
+"""Builds budgets and hooks from settings and named keys: whose budgets they are, where they are counted, by which
+prices; who is told. What cannot be read is told with its place.
+"""
+
+import time
+from contextlib import AsyncExitStack
+from functools import lru_cache
+
+from . import __version__
+from .budgets.budget import BudgetScope, UsageBudget, parse_budgets
+from .budgets.charges import Budgets, KeyBudgets, Price, Tell, nobody_listens
+from .budgets.spent_file import FILE
+from .budgets.sqlite_store import SqliteSpent
+from .config import ConfigError, Settings, process_environment
+from .core.errors import ErrorKind, GatewayError
+from .core.events import RunUsage
+from .cursor_transport.auto_transport import open_transport
+from .hooks.hook import CommandHook, WebHook, read_hook
+from .hooks.teller import HookFailed, Send, Teller, run_command
+from .keys.key_book import KeyBook
+from .ledger.prices import PriceList, read_prices
+from .transport_factory import dialler, transport_limits
+
+
+def general_budgets(settings: Settings) -> tuple[UsageBudget, ...]:
+    """Those of the settings, for everybody unless they say otherwise."""
+    try:
+        return parse_budgets(settings.budgets, BudgetScope.EVERYBODY)
+    except ValueError as problem:
+        raise ConfigError("budgets", settings.origin("budgets"), f"budgets: {problem}") from None
+
+
+def build_hook(settings: Settings, stack: AsyncExitStack) -> Teller | None:
+    """Who is told when something needs the owner; None: nobody."""
+    if settings.hook is None:
+        return None
+    try:
+        hook = read_hook(settings.hook)
+    except ValueError as problem:
+        raise ConfigError("hook", settings.origin("hook"), f"hook: {problem}") from None
+    if isinstance(hook, CommandHook):
+        teller = Teller(run_command(hook, process_environment()))
+    else:
+        teller = Teller(_posting(hook, settings, stack))
+    stack.push_async_callback(teller.aclose)
+    return teller
+
+
+def _posting(hook: WebHook, settings: Settings, stack: AsyncExitStack) -> Send:
+    transport = open_transport(hook.origin, dialler(settings), mode="http1", limits=transport_limits(settings))
+    stack.push_async_callback(transport.aclose)
+
+    async def send(event: str, told: bytes) -> None:
+        headers = {"content-type": "application/json", "user-agent": f"caretway/{__version__}"}
+        answer = await transport.call("POST", hook.path, headers, told)
+        if answer.status >= 300:
+            raise HookFailed(f"it answered with status {answer.status}")
+
+    return send
+
+
+def price_in_cents(settings: Settings) -> Price:
+    """By the published prices, or the user's own."""
+    prices = PriceList(read_prices(settings.prices or {}))
+
+    def cents(variant: str, run: RunUsage) -> float | None:
+        price = prices.find(variant)
+        if price is None:
+            return None
+        read, written = run.cache_read_tokens or 0, run.cache_write_tokens or 0
+        fresh = max(0, (run.input_tokens or 0) - read - written)
+        dollars = fresh * price.input + read * price.cache_read + written * price.cache_write
+        return (dollars + (run.output_tokens or 0) * price.output) / 10_000
+
+    return cents
+
+
+def build_budgets(settings: Settings, keys: KeyBook, tell: Tell = nobody_listens) -> Budgets:
+    def find_key(name: str) -> KeyBudgets:
+        key = keys.named(name) if name else None
+        if key is None:
+            return KeyBudgets(name, name)
+        try:
+            return KeyBudgets(key.id, key.name, _of_key(key.budgets), counted=True)
+        except ValueError as problem:
+            raise GatewayError(
+                ErrorKind.INTERNAL,
+                f"A budget of the key {key.name} cannot be read: {problem}.",
+                hint=f"Make the key again: caretway key revoke {key.name}",
+            ) from None
+
+    store = SqliteSpent(settings.data_dir / FILE)
+    return Budgets(
+        store,
+        general_budgets(settings),
+        clock=time.time,
+        find_key=find_key,
+        price=price_in_cents(settings),
+        tell=tell,
+    )
+
+
+@lru_cache(maxsize=1024)
+def _of_key(texts: tuple[str, ...]) -> tuple[UsageBudget, ...]:
+    return parse_budgets(texts, BudgetScope.KEY)

@@ -1,0 +1,208 @@
+"""`caretway ask "..."`: one question, answered in the terminal: which gateway is asked (one that runs, or one of its
+own), what is sent (words, files, standard input), and that a simulated answer is one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ..config import Settings
+from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, given, settings_from
+from .process import CommandFailed, log_to_stderr, remark, say
+from .process import run as run_loop
+from .terminal import printable, style_for
+
+if TYPE_CHECKING:
+    from .ask_stream import AnswerEnd
+
+NAME: Final = "ask"
+SUMMARY: Final = "ask a model, here in the terminal"
+DESCRIPTION: Final = (
+    "Ask one question and print the answer as it comes. Uses the gateway that is\n"
+    "running, or starts one of its own for the question. What is piped in, and files\n"
+    "(text or pictures), are sent along. Exit code: 0 answered, 1 not, 2 wrong use."
+)
+EXAMPLES: Final = """\
+examples:
+  caretway ask "What does EADDRINUSE mean?"
+  git diff | caretway ask "Write a commit message"
+  caretway ask "What is wrong here?" --file app.py --file screen.png
+  caretway ask --model gpt-5.4@effort=high "..."
+  caretway ask --json "..." | jq -r '.choices[0].message.content'
+"""
+
+MAX_FILE: Final = 20 * 1024 * 1024
+SIMULATED: Final = (
+    "simulated answer: nothing of it comes from Cursor or from any model; for real answers: caretway login"
+)
+_PICTURES: Final = {
+    b"\x89PNG": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF8": "image/gif",
+    b"RIFF": "image/webp",
+}
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    parser.usage = 'caretway ask [flags] "QUESTION"'
+    parser.add_argument("words", nargs="*", metavar="QUESTION", help="What to ask.")
+    parser.add_argument("-m", "--model", default="auto", metavar="NAME", help="Which model. [default: auto]")
+    parser.add_argument(
+        "-f",
+        "--file",
+        dest="files",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE",
+        help="Send a file along; may be repeated.",
+    )
+    parser.add_argument("--json", action="store_true", help="Print the whole answer as JSON, when it is complete.")
+    add_setting_flags(parser, REACHING_CURSOR, shown=MAIN_FLAGS)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    settings, remarks = settings_from(arguments)
+    remark(remarks)
+    log_to_stderr("error")
+    piped = (
+        "" if sys.stdin is None or sys.stdin.isatty() else _decoded(sys.stdin.buffer.read(MAX_FILE + 1), "the input")
+    )
+    content = message(" ".join(arguments.words), piped, [(path.name, _read(path)) for path in arguments.files])
+    if not content:
+        raise CommandFailed("say what to ask", 'try: caretway ask "What is a gateway?"', 2)
+    body = {"model": arguments.model, "messages": [{"role": "user", "content": content}]}
+    if not arguments.json:
+        body |= {"stream": True, "stream_options": {"include_usage": True}}
+    own = bool({*given(arguments)} - {"data_dir", "config"})
+    return run_loop(_ask(settings, body, own=own))
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceToAsk:
+    url: str
+    key: str
+
+
+@asynccontextmanager
+async def gateway(settings: Settings, *, own: bool) -> AsyncIterator[PlaceToAsk]:
+    """One that runs, unless flags ask for something else; otherwise one for this question."""
+    from .running import answers, noted_gateways
+
+    for note in () if own else noted_gateways(settings.data_dir):
+        if not note.passthrough and note.url.startswith("http:") and answers(note.url):
+            yield PlaceToAsk(note.url, note.key)
+            return
+    from ..app import Gateway
+
+    alone = replace(settings, host="127.0.0.1", port=0, tls_cert=None, tls_key=None, auth_mode="own")
+    from ..web.access import new_key
+
+    # Keys with a name are required here as well.
+    async with Gateway(replace(alone, gateway_key=None, api_key_file=None), local_key=new_key()) as started:
+        yield PlaceToAsk(started.base_url, started.local_key)
+
+
+async def _ask(settings: Settings, body: dict[str, object], *, own: bool) -> int:
+    from .ask_stream import AnswerEnd, AnswerHead, AnswerPiece, asked
+
+    style, began, first = style_for(sys.stderr), time.monotonic(), 0.0
+    clean = printable if sys.stdout.isatty() else str
+    last = "\n"
+    async with gateway(settings, own=own) as place:
+        async for told in asked(place.url, place.key, body):
+            first = first or time.monotonic() - began
+            match told:
+                case AnswerHead(headers=headers):
+                    if headers.get("x-caretway-backend") == "simulator":
+                        remark([SIMULATED])
+                case bytes():
+                    say([_indented(told)])
+                case AnswerPiece(text, thinking):
+                    if thinking and style.colour:
+                        print(style.dim(printable(thinking)), end="", file=sys.stderr, flush=True)
+                    if text:
+                        print(clean(text), end="", flush=True)
+                        last = text[-1]
+                case AnswerEnd():
+                    if last != "\n":
+                        print(flush=True)
+                    if sys.stderr.isatty():
+                        print(style.dim(footer(told, time.monotonic() - began)), file=sys.stderr, flush=True)
+    return 0
+
+
+def _indented(body: bytes) -> str:
+    import json
+
+    return json.dumps(json.loads(body), indent=2, ensure_ascii=False)
+
+
+def footer(closing: AnswerEnd, seconds: float) -> str:
+    usage = closing.usage or {}
+    cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens")
+    counts = [
+        f"{usage['prompt_tokens']:,} tokens in" + (f" ({cached:,} cached)" if cached else "")
+        if usage.get("prompt_tokens") is not None
+        else "",
+        f"{usage['completion_tokens']:,} out" if usage.get("completion_tokens") is not None else "",
+        "cut at the limit of tokens" if closing.finish_reason == "length" else "",
+    ]
+    return ", ".join(filter(None, (closing.model, *counts, f"{seconds:.1f} s")))
+
+
+def message(words: str, piped: str, files: Sequence[tuple[str, bytes]]) -> str | list[dict[str, Any]]:
+    """The content of the user's message: the question last, what it is about before it. Empty: nothing was asked."""
+    texts = [_quoted(name, _decoded(data, name)) for name, data in files if not picture_type(data)]
+    texts += [_quoted("standard input", piped) if words else piped] if piped.strip() else []
+    text = "\n\n".join([*texts, *([words] if words.strip() else [])])
+    pictures = [data for _, data in files if picture_type(data)]
+    if not pictures:
+        return text
+    return [*({"type": "image_url", "image_url": {"url": _data_url(data)}} for data in pictures), _text_part(text)]
+
+
+def _text_part(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text or "Describe this."}
+
+
+def picture_type(data: bytes) -> str:
+    return next((mime for magic, mime in _PICTURES.items() if data.startswith(magic)), "")
+
+
+def _data_url(data: bytes) -> str:
+    return f"data:{picture_type(data)};base64,{base64.b64encode(data).decode()}"
+
+
+def _quoted(name: str, text: str) -> str:
+    """Fenced, with a fence that the text does not contain."""
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"{name}:\n{fence}\n{text.rstrip()}\n{fence}"
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE + 1)
+    except OSError as failure:
+        raise CommandFailed(f"cannot read {path}: {failure.strerror}", exit_code=2) from failure
+    return data
+
+
+def _decoded(data: bytes, name: str) -> str:
+    if len(data) > MAX_FILE:
+        raise CommandFailed(f"{name} is larger than {MAX_FILE // 1024 // 1024} MB", "send a part of it", 2)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as binary:
+        raise CommandFailed(f"{name} is neither text nor a picture", "send it as text (UTF-8)", 2) from binary

@@ -1,0 +1,149 @@
+"""The gateway that a client is pointed at: the one that runs, on any port and with any key, or one of its own that ends
+with it. A running one is left alone where it needs TLS, brings its clients' accounts, or has another backend than the
+flags ask for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from ..clients.values import NO_KEY, OfferedModel, Target
+from ..config import Settings
+from ..known_secrets import gateway_keys, secrets_in
+from ..observe.redact import RedactingFormatter, Redactor
+from ..server_factory import key_book
+from ..web.access import new_key
+from .process import CommandFailed
+from .running import answers, ask, dialled, noted_gateways
+
+LOG: Final = "launch.log"
+_MAX_LOG: Final = 1_000_000
+_HARMLESS: Final = frozenset({"config", "data_dir", "port", "host"})
+"""Flags that a running gateway may be used with."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientGateway:
+    url: str
+    key: str
+    keyed: bool
+    models: tuple[OfferedModel, ...]
+    running: bool
+    """It ran before, and goes on."""
+    backend: str
+    simulated: bool
+
+    def target(self, model: str | None) -> Target:
+        if not self.models and not model:
+            raise CommandFailed("the gateway offers no model", "try: caretway doctor")
+        return Target(self.url, self.key, self.models, model or self.models[0].id, self.keyed)
+
+
+@asynccontextmanager
+async def client_gateway(settings: Settings, given: Mapping[str, object]) -> AsyncIterator[ClientGateway]:
+    """`given`: the flags of this command line."""
+    found = None if set(given) - _HARMLESS else await asyncio.to_thread(running_gateway, settings)
+    if found is not None:
+        yield found
+        return
+    from ..app import Gateway
+
+    _log_to(settings.data_dir / LOG, settings)
+    key = new_key()
+    own = replace(
+        settings,
+        host="127.0.0.1",
+        port=0,
+        gateway_key=key,
+        api_key_file=None,
+        tls_cert=None,
+        tls_key=None,
+        auth_mode="own",
+        shutdown_grace=0.0,
+    )
+    async with Gateway(own) as gateway:
+        yield await asyncio.to_thread(_looked_at, gateway.base_url, key, running=False)
+
+
+def usual_url(settings: Settings) -> str:
+    """Where `caretway serve` would listen with these settings."""
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return dialled(f"http://{host}:{settings.port}")
+
+
+def requires_key(settings: Settings) -> bool:
+    """Whether `caretway serve` would ask its clients for a key with these settings."""
+    return bool(gateway_keys(settings)) or key_book(settings).current() is not None
+
+
+def running_gateway(settings: Settings) -> ClientGateway | None:
+    """Blocking."""
+    for note in noted_gateways(settings.data_dir):
+        if not note.passthrough and answers(note.url):
+            return _looked_at(note.url, note.key, running=True)
+    url = usual_url(settings)
+    if settings.auth_mode == "passthrough" or not answers(url):
+        return None
+    keys = gateway_keys(settings)
+    return _looked_at(url, keys[0] if keys else "", running=True)
+
+
+def _looked_at(url: str, key: str, *, running: bool) -> ClientGateway:
+    """Blocking."""
+    keyed = ask(url, "/v1/models").status == 401
+    sent = key if keyed else ""
+    listed = ask(url, "/v1/models", sent, timeout=60)
+    if listed.status == 401:
+        raise CommandFailed(
+            f"the gateway at {url} requires a key that is not known here", "set CARETWAY_API_KEY to its key"
+        )
+    if listed.status != 200:
+        raise CommandFailed(f"the gateway at {url} did not list its models: {_reason(listed.body)}")
+    health = ask(url, "/health", sent, timeout=60).body
+    backend = health.get("backend", {}) if isinstance(health, dict) else {}
+    return ClientGateway(
+        url,
+        sent or NO_KEY,
+        keyed,
+        tuple(_model(row) for row in listed.body["data"]),
+        running,
+        str(backend.get("name", "")),
+        backend.get("standing") == "simulated",
+    )
+
+
+def _model(row: Mapping[str, Any]) -> OfferedModel:
+    return OfferedModel(
+        row["id"],
+        row.get("name", ""),
+        row.get("context_window"),
+        "image" in row.get("input_modalities", ()),
+        bool(row.get("reasoning")),
+    )
+
+
+def _reason(body: Any) -> str:
+    error = body.get("error") if isinstance(body, dict) else None
+    return str(error.get("message", "")) if isinstance(error, dict) else "no answer"
+
+
+def _log_to(file: Path, settings: Settings) -> None:
+    """The terminal belongs to the client: its own gateway writes to a file, which is begun anew when it is long."""
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fresh = not file.exists() or file.stat().st_size > _MAX_LOG
+        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if fresh else 0), 0o600))
+        handler: logging.Handler = logging.FileHandler(file, encoding="utf-8")
+    except OSError:
+        handler = logging.NullHandler()  # a full disk is no reason not to work
+    handler.setFormatter(
+        RedactingFormatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s", Redactor(secrets_in(settings)))
+    )
+    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler])

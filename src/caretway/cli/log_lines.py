@@ -1,0 +1,129 @@
+"""How log lines look: short and coloured on a terminal, with the date in a file, or one JSON object each
+(`--log-format json`); a warning that repeats is counted instead of written again. Every line is redacted.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable
+from textwrap import wrap
+from typing import Final
+
+from ..observe.log import AnswerNote, Part, RefusalNote, joined
+from ..observe.redact import Redactor
+from .terminal import Style
+
+QUIET_S: Final = 60.0
+"""A line that is the same as one of so long ago is written again."""
+_MARGIN: Final = " " * 9
+"""Under the text of a line, after its time."""
+_KNOWN: Final = 64
+"""Different warnings that are remembered."""
+
+
+class LineFormatter(logging.Formatter):
+    """`width`: of the terminal, 0 elsewhere."""
+
+    def __init__(self, redactor: Redactor, style: Style, width: int = 0) -> None:
+        super().__init__()
+        self._redactor = redactor
+        self._look = style
+        self._width = width
+        self._when = "%H:%M:%S" if width else "%Y-%m-%d %H:%M:%S"
+        self._tones: dict[str, Callable[[str], str]] = {
+            "plain": str,
+            "strong": style.bold,
+            "quiet": style.dim,
+            "good": style.good,
+            "bad": style.bad,
+        }
+        self._second = -1
+        self._spelt = ""
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802 - logging names it
+        """Lines of the same second reuse the text."""
+        second = int(record.created)
+        if second != self._second:
+            self._second, self._spelt = second, time.strftime(self._when, time.localtime(second))
+        return self._spelt
+
+    def format(self, record: logging.LogRecord) -> str:
+        note = record.msg
+        text = self._note(note) if isinstance(note, AnswerNote | RefusalNote) else self._line(record)
+        more = getattr(record, "repeated", 0)
+        again = f" ({more} more like it before)" if more else ""
+        return self._redactor.text(f"{self._look.dim(self.formatTime(record))} {text}{again}")
+
+    def _note(self, note: AnswerNote | RefusalNote) -> str:
+        parts = note.parts()
+        if not self._width:
+            return f"{self._coloured(parts)} {note.remedy}".rstrip()
+        room = self._width - len(_MARGIN)
+        if len(joined(parts)) > room:
+            parts = note.parts(brief=True)
+        below = [self._look.careful(line) for line in wrap(note.remedy, room, break_on_hyphens=False)]
+        if len(joined(parts)) > room:  # what went wrong, in lines of its own
+            *parts, (tone, said) = parts
+            below[:0] = [self._tones[tone](line) for line in wrap(said, room, break_on_hyphens=False)]
+        return f"\n{_MARGIN}".join([self._coloured(parts), *below])
+
+    def _coloured(self, parts: list[Part]) -> str:
+        return "  ".join([self._tones[tone](text) for tone, text in parts if text])
+
+    def _line(self, record: logging.LogRecord) -> str:
+        text = record.getMessage()
+        if record.levelno != logging.INFO:
+            mark = self._look.bad if record.levelno >= logging.ERROR else self._look.careful
+            text = f"{mark(record.levelname.lower())} {record.name.removeprefix('caretway.')}: {text}"
+        if record.exc_info:
+            text = f"{text}\n{self.formatException(record.exc_info)}"
+        return text
+
+
+class JsonFormatter(logging.Formatter):
+    """One object for each line: `event` is `answer`, `refused` or `log`."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        super().__init__()
+        self._redactor = redactor
+
+    def format(self, record: logging.LogRecord) -> str:
+        when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z"
+        told: dict[str, object] = {"time": when, "level": record.levelname.lower(), "logger": record.name}
+        note = record.msg
+        if isinstance(note, AnswerNote | RefusalNote):
+            told |= note.facts()
+        else:
+            told |= {"event": "log", "message": record.getMessage()}
+            if record.exc_info:
+                told["exception"] = self.formatException(record.exc_info)
+        if more := getattr(record, "repeated", 0):
+            told["repeated"] = more
+        return self._redactor.text(json.dumps(told, ensure_ascii=False))
+
+
+class NotTwice(logging.Filter):
+    """Lets a warning through once; the next one like it after a while says how many there were."""
+
+    def __init__(self, quiet_s: float = QUIET_S) -> None:
+        super().__init__()
+        self._quiet = quiet_s
+        self._seen: dict[tuple[str, int, str], tuple[float, int]] = {}
+        """What was written -> when, and how many were left out since."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno < logging.WARNING or record.exc_info:
+            return True
+        line = record.name, record.levelno, record.getMessage()
+        at, left_out = self._seen.pop(line, (float("-inf"), 0))
+        if record.created - at < self._quiet:
+            self._seen[line] = at, left_out + 1
+            return False
+        while len(self._seen) >= _KNOWN:
+            del self._seen[next(iter(self._seen))]
+        self._seen[line] = record.created, 0
+        if left_out:
+            record.repeated = left_out
+        return True

@@ -1,0 +1,105 @@
+"""`caretway mcp serve`: the gateway as an MCP server over stdio, with the tools `ask`, `models` and `usage`; which
+gateway answers (one that runs, or one of its own), and what a caller is told of a failure.
+
+The protocol is the official `mcp` package's. Nothing here reads a prompt or an answer, and none is logged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from .. import __version__
+from ..config import Settings
+from ..core.errors import ErrorKind, GatewayError
+from ..ledger.ledger_file import FILE_NAME, LedgerUnusable, read_ledger
+from ..ledger.prices import PriceList, read_prices
+from ..ledger.queries import LedgerQueries
+from ..ledger.questions import Span, UsageBook
+from .ask_stream import AnswerPiece, asked
+from .client_gateway import ClientGateway, client_gateway
+from .process import CommandFailed
+from .running import ask as ask_gateway
+
+if TYPE_CHECKING:
+    from mcp.server import MCPServer
+
+UsageBy = Literal["all", "day", "model", "key", "client"]
+UseBook = Callable[[Callable[[UsageBook], list[dict[str, object]]]], list[dict[str, object]]]
+"""Opens the book, asks it, and closes it; blocking. Raises GatewayError."""
+
+MAX_DAYS: Final = 366
+_DAY_S: Final = 86_400.0
+_ASK: Final = "Ask a model of the user's Cursor subscription one question, and get its answer as text."
+_MODELS: Final = "List the models that `ask` can use."
+_USAGE: Final = "How many responses, runs and tokens the gateway counted in the last days, and what they cost."
+
+
+async def serve(settings: Settings, given: Mapping[str, object]) -> None:
+    """Until the client closes standard input."""
+    async with client_gateway(settings, given) as gateway:
+        await mcp_server(gateway, _ledger(settings)).run_stdio_async()
+
+
+def mcp_server(gateway: ClientGateway, book: UseBook) -> MCPServer[Any]:
+    try:
+        from mcp.server import MCPServer
+        from mcp.server.mcpserver.exceptions import ToolError
+    except ImportError as missing:
+        raise CommandFailed("mcp serve needs the package `mcp`", "install the extra: caretway[mcp]", 2) from missing
+
+    server: MCPServer[Any] = MCPServer("caretway", version=__version__)
+
+    async def ask(prompt: str, model: str = "auto", system: str = "") -> str:
+        messages = [{"role": "system", "content": system}] if system else []
+        messages.append({"role": "user", "content": prompt})
+        answer = asked(gateway.url, gateway.key, {"model": model, "messages": messages, "stream": True})
+        try:
+            return "".join([told.text async for told in answer if isinstance(told, AnswerPiece)])
+        except GatewayError as failure:
+            raise ToolError(str(failure)) from failure
+
+    async def models() -> list[dict[str, Any]]:
+        listed = await asyncio.to_thread(ask_gateway, gateway.url, "/v1/models", gateway.key, timeout=60)
+        if listed.status != 200:
+            raise ToolError(f"The gateway did not list its models (HTTP {listed.status}).")
+        kept = ("id", "name", "context_window")
+        return [{key: row[key] for key in kept if row.get(key)} for row in listed.body["data"]]
+
+    async def usage(days: int = 30, by: UsageBy = "model") -> list[dict[str, object]]:
+        now = time.time()
+        span = Span(now - min(max(days, 1), MAX_DAYS) * _DAY_S, now + 1)
+
+        def rows(one: UsageBook) -> list[dict[str, object]]:
+            return [
+                {**asdict(totals), "tokens": totals.tokens, "cents": totals.cents} for totals in one.totals(span, by)
+            ]
+
+        try:
+            return await asyncio.to_thread(book, rows)
+        except GatewayError as failure:
+            raise ToolError(str(failure)) from failure
+
+    server.add_tool(ask, description=_ASK)
+    server.add_tool(models, description=_MODELS)
+    server.add_tool(usage, description=_USAGE)
+    return server
+
+
+def _ledger(settings: Settings) -> UseBook:
+    def use(question: Callable[[UsageBook], list[dict[str, object]]]) -> list[dict[str, object]]:
+        try:
+            ledger = read_ledger(settings.data_dir / FILE_NAME)
+            prices = PriceList(read_prices(settings.prices or {}))
+        except (LedgerUnusable, ValueError) as unusable:
+            raise GatewayError(ErrorKind.UNSUPPORTED, str(unusable)) from unusable
+        if ledger is None:
+            return []
+        with closing(ledger):
+            return question(LedgerQueries(ledger, prices.find))
+
+    return use

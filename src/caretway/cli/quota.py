@@ -1,0 +1,141 @@
+"""What is left of the plan, in lines for people: both pools with a bar, money, the day of the reset, the seat. Text in,
+text out; `ask_quota` and `ask_events` ask Cursor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from ..core.account_usage import SPENT_PERCENT
+from .terminal import Style
+
+if TYPE_CHECKING:
+    from ..core.account_usage import UsageEvents
+    from ..core.turn import Backend
+
+log = logging.getLogger(__name__)
+
+EVENTS_PATIENCE_S: Final = 5.0
+EVENT_PAGES: Final = 8
+"""2,000 events; those who have more are told so."""
+BAR: Final = 20
+NEARLY: Final = 80.0
+_MARGIN: Final = "  "
+
+
+async def ask_quota(backend: Backend) -> dict[str, Any]:
+    """As `/caretway/v1/account` tells it."""
+    from ..backend_factory import account_source
+    from ..web.account import ask_account
+
+    return await ask_account(account_source(backend))
+
+
+async def ask_events(backend: Backend, since: float, team: int | None) -> UsageEvents | None:
+    """What single runs cost, from a moment on; None: nobody tells, or not in time."""
+    from ..backend_factory import events_source
+    from ..core.errors import GatewayError
+
+    source = events_source(backend)
+    if source is None:
+        return None
+    try:
+        async with asyncio.timeout(EVENTS_PATIENCE_S):
+            return await source(since, time.time(), team=team, max_pages=EVENT_PAGES)
+    except (TimeoutError, GatewayError) as failure:
+        log.info("Cursor does not list what runs cost: %s", failure)
+        return None
+
+
+def quota_lines(told: dict[str, Any], style: Style) -> list[str]:
+    if not told["known"]:
+        return [f"{_MARGIN}not known: {told['reason']}"]
+    lines = [f"{_MARGIN}{_pool(pool, style)}" for pool in told["pools"]]
+    on_demand = f"on demand {more}" if (more := _on_demand(told["on_demand"])) else ""
+    more_lines = (", ".join(_money(told)), on_demand, _period(told["period"]), _team(told))
+    lines += [f"{_MARGIN}{line}" for line in more_lines if line]
+    return lines
+
+
+def quota_rows(told: dict[str, Any]) -> list[tuple[str, str]]:
+    """The same as labels and values."""
+    if not told["known"]:
+        return [("quota", f"not known: {told['reason']}")]
+    pools = ", ".join(f"{pool['name']} {_percent(pool['percent_used'])}" for pool in told["pools"])
+    rows = [
+        ("quota", pools),
+        ("plan", ", ".join(_money(told))),
+        ("on demand", _on_demand(told["on_demand"])),
+        ("resets", _period(told["period"]).removeprefix("resets on ")),
+        ("seat", _team(told).removeprefix("seat of ")),
+    ]
+    return [(label, value) for label, value in rows if value]
+
+
+def bar(share: float, width: int = BAR) -> str:
+    """`####------`, for a share of 1."""
+    filled = round(min(max(share, 0.0), 1.0) * width)
+    if share > 0:
+        filled = max(filled, 1)
+    return "#" * filled + "-" * (width - filled)
+
+
+def _pool(pool: dict[str, Any], style: Style) -> str:
+    used = pool["percent_used"]
+    name = f"{pool['name']:<13}"
+    if used is None:
+        return f"{name}  not told"
+    mark = style.bad if used >= SPENT_PERCENT else style.careful if used >= NEARLY else style.good
+    return f"{name}  {mark(bar(used / SPENT_PERCENT))}  {_percent(used)}"
+
+
+def _percent(used: float | None) -> str:
+    return "not told" if used is None else f"{used:.1f} % used".replace(".0 %", " %")
+
+
+def _money(told: dict[str, Any]) -> list[str]:
+    plan = " ".join(filter(None, (told["plan"]["name"], told["plan"]["price"]))) or "plan not told"
+    spent, limit, bonus = told["spent_cents"], told["limit_cents"], told["bonus_cents"]
+    words = [plan]
+    if spent is not None:
+        words.append(f"spent {dollars(spent)}" + (f" of {dollars(limit)}" if limit is not None else ""))
+    if bonus:
+        words.append(f"{dollars(bonus)} of it given")
+    return words
+
+
+def _on_demand(more: dict[str, Any] | None) -> str:
+    if not more or not (more["limit_cents"] or more["used_cents"] or more["unlimited"]):
+        return ""
+    limit = "no limit" if more["unlimited"] else f"limit {dollars(more['limit_cents'] or 0)}"
+    return f"{dollars(more['used_cents'])}, {limit}{' for the team' if more['shared'] else ''}"
+
+
+def _period(period: dict[str, Any]) -> str:
+    if period["ends_at"] is None:
+        return ""
+    left = period["days_left"]
+    days = "today" if left == 0 else "in 1 day" if left == 1 else f"in {left} days"
+    return f"resets on {datetime.fromtimestamp(period['ends_at'], UTC):%Y-%m-%d}, {days}"
+
+
+def _team(told: dict[str, Any]) -> str:
+    team = told["team"]
+    if team is None:
+        return ""
+    role = str(team["role"]).removeprefix("TEAM_ROLE_").lower()
+    return f"seat of {team['name'] or team['id']}{f' ({role})' if role else ''}"
+
+
+def dollars(cents: float) -> str:
+    """`$12.40`; below a cent with more digits, so that a little is not nothing."""
+    value = cents / 100
+    if 0 < value < 0.00005:
+        return "<$0.0001"
+    if 0 < value < 0.01:
+        return f"${value:.4f}"
+    return f"${value:,.2f}"

@@ -1,0 +1,195 @@
+"""Which gateways of this user are running, on whatever port: each leaves a note in the data directory with its address
+and a key of its own for this user's programs; notes of processes that are gone are removed.
+
+A note is no proof: `answers` asks the address. The key in it is honoured only where the gateway requires one, changes
+with every start, and is as private as the sign-in beside it.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+import os
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from .. import __version__
+from ..config import Settings
+
+if TYPE_CHECKING:
+    from ..app import Gateway
+
+log = logging.getLogger(__name__)
+
+FOLDER: Final = "gateways"
+_MAX_NOTE: Final = 10_000
+_MAX_ANSWER: Final = 8_000_000
+_ASK_S: Final = 10.0
+_EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - addresses that nobody can dial
+
+
+@dataclass(frozen=True, slots=True)
+class RunningGateway:
+    url: str
+    """As programs on this machine reach it, without /v1."""
+    pid: int
+    version: str
+    backend: str
+    passthrough: bool
+    """Clients must send a Cursor key of their own."""
+    key: str
+    started: float
+
+
+@asynccontextmanager
+async def announced_gateway(settings: Settings) -> AsyncIterator[Gateway]:
+    """The gateway of `caretway serve`: other commands of this user find it while it runs."""
+    from ..app import Gateway
+    from ..web.access import new_key
+
+    async with Gateway(settings, local_key=new_key()) as gateway:
+        note = RunningGateway(
+            dialled(gateway.base_url),
+            os.getpid(),
+            __version__,
+            gateway.backend.name,
+            settings.auth_mode == "passthrough",
+            gateway.local_key,
+            time.time(),
+        )
+        with _noted(settings.data_dir / FOLDER, note):
+            yield gateway
+
+
+def dialled(url: str) -> str:
+    """An address to connect to, for one that listens everywhere."""
+    parts = urlsplit(url)
+    host = _EVERYWHERE.get(parts.hostname or "", parts.hostname or "")
+    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{parts.port}"
+
+
+@contextmanager
+def _noted(folder: Path, note: RunningGateway) -> Iterator[None]:
+    file = folder / f"{note.pid}-{urlsplit(note.url).port}.json"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as opened:
+            json.dump(asdict(note), opened)
+    except OSError as failure:
+        log.warning("other commands cannot find this gateway: %s cannot be written (%s)", file, failure.strerror)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            file.unlink(missing_ok=True)
+
+
+def noted_gateways(data_dir: Path) -> list[RunningGateway]:
+    """The notes of processes that exist, newest first. Those of others are removed; a note that cannot be read stays
+    while its process exists: it is being written, or of another version."""
+    found: list[RunningGateway] = []
+    for file in sorted((data_dir / FOLDER).glob("*.json")):
+        note = _read(file)
+        if not _exists(_pid_of(file) if note is None else note.pid):
+            with suppress(OSError):
+                file.unlink(missing_ok=True)
+        elif note is not None:
+            found.append(note)
+    return sorted(found, key=lambda note: -note.started)
+
+
+def _read(file: Path) -> RunningGateway | None:
+    try:
+        with file.open(encoding="utf-8") as opened:
+            note = RunningGateway(**json.loads(opened.read(_MAX_NOTE)))
+        if not all(isinstance(getattr(note, name), kind) for name, kind in _KINDS):
+            return None
+        return note if urlsplit(note.url).port else None
+    except (OSError, ValueError, TypeError):  # of another version, or half written
+        return None
+
+
+_KINDS: Final[tuple[tuple[str, type], ...]] = (
+    ("url", str),
+    ("pid", int),
+    ("version", str),
+    ("backend", str),
+    ("key", str),
+    ("started", float),
+)
+
+
+def _pid_of(file: Path) -> int:
+    """By its name; 0 where that says nothing."""
+    word = file.stem.partition("-")[0]
+    return int(word) if word.isascii() and word.isdigit() else 0
+
+
+def _exists(pid: int) -> bool:
+    if pid <= 0:
+        return False
+    if os.name != "posix":
+        return True  # asking would end it; whoever uses the note asks the address
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return True
+
+
+def is_another_process(note: RunningGateway) -> bool:
+    """Its process has gone, and the id was given to one that was started later. Known on Linux only; where the clock
+    was changed it may be wrong, so it is for gateways that do not answer."""
+    try:
+        ticks = int(Path(f"/proc/{note.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19])
+        lines = Path("/proc/stat").read_text(encoding="utf-8").splitlines()
+        boot = next(float(line.split()[1]) for line in lines if line.startswith("btime "))
+        return boot + ticks / os.sysconf("SC_CLK_TCK") > note.started + _CLOCKS_S
+    except (OSError, ValueError, IndexError, StopIteration):
+        return False
+
+
+_CLOCKS_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayAnswer:
+    status: int
+    """0: nobody answered."""
+    ours: bool
+    """A gateway of this kind answered, whatever it said."""
+    body: Any = None
+
+
+def ask(url: str, path: str, key: str = "", timeout: float = _ASK_S) -> GatewayAnswer:
+    """GET, without proxies. Blocking."""
+    parts = urlsplit(url)
+    if parts.scheme != "http" or not parts.hostname:
+        return GatewayAnswer(0, False)
+    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=timeout)
+    try:
+        connection.request("GET", path, headers={"authorization": f"Bearer {key}"} if key else {})
+        response = connection.getresponse()
+        data = response.read(_MAX_ANSWER)
+    except (OSError, http.client.HTTPException):
+        return GatewayAnswer(0, False)
+    finally:
+        connection.close()
+    ours = response.headers.get("x-caretway-backend") is not None
+    try:
+        return GatewayAnswer(response.status, ours, json.loads(data))
+    except ValueError:
+        return GatewayAnswer(response.status, ours)
+
+
+def answers(url: str) -> bool:
+    """A gateway serves there. `/healthz` is open to everybody."""
+    return ask(url, "/healthz").ours

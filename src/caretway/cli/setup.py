@@ -1,0 +1,251 @@
+"""`caretway setup`: writes the gateway into a client's own files as an additional provider or profile, shown as a diff
+first; `--undo` puts them back.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ..clients.edits import EditRefused, applied, undone
+from ..clients.table import BY_NAME, ClientProgram
+from ..clients.values import FilePlan, Target
+from ..config import Settings, process_home
+from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, given, settings_from
+from .launch import client_named, surroundings
+from .process import CommandFailed, remark, say
+from .process import run as run_loop
+from .setup_journal import (
+    FileRecord,
+    Journal,
+    SetupRecord,
+    make_folders,
+    read_text,
+    remove_folders,
+    write_text,
+)
+from .terminal import Style, columns, style_for
+
+if TYPE_CHECKING:
+    from .client_gateway import ClientGateway
+
+NAME: Final = "setup"
+SUMMARY: Final = "write the gateway into a client's own files"
+USAGE: Final = "caretway setup [CLIENT] [flags]"
+DESCRIPTION: Final = (
+    "Add the gateway to a client's own configuration, as one more provider or\n"
+    "profile: defaults, comments and all else there stay. The change is shown first.\n"
+    "Without CLIENT: what has been set up. `caretway launch` needs none of this."
+)
+EXAMPLES: Final = """\
+examples:
+  caretway setup opencode
+  caretway setup codex --yes          without a question
+  caretway setup claude --print       only show the change
+  caretway setup opencode --undo      put it back
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    path: Path
+    now: str | None
+    then: str | None
+    """None: the file goes."""
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    able = ", ".join(name for name, client in BY_NAME.items() if client.setup)
+    parser.add_argument("client", metavar="CLIENT", nargs="?", help=f"One of: {able}.")
+    parser.add_argument("--model", metavar="MODEL", help="The model where a client names one; see `caretway models`.")
+    parser.add_argument("--undo", action="store_true", help="Take it out again.")
+    parser.add_argument("--yes", "-y", action="store_true", help="Do not ask.")
+    parser.add_argument("--print", action="store_true", help="Only show the change.")
+    add_setting_flags(parser, REACHING_CURSOR, shown=MAIN_FLAGS)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    settings, remarks = settings_from(arguments)
+    remark(remarks)
+    style = style_for(sys.stdout)
+    journal = Journal(settings.data_dir)
+    if arguments.client is None:
+        say(listed(journal, style))
+        return 0
+    client = client_named(arguments.client)
+    if arguments.undo:
+        return _undo(client, journal, arguments, style)
+    if client.setup is None:
+        raise CommandFailed(f"{client.title} cannot be set up: {client.then}", f"use: {client.starts_with}")
+    target = run_loop(_target(settings, arguments))
+    return _set_up(client, target, journal, arguments, style)
+
+
+async def _target(settings: Settings, arguments: argparse.Namespace) -> Target:
+    """A gateway that runs is where it is; otherwise the file names where one would listen."""
+    from .client_gateway import client_gateway, requires_key, usual_url
+
+    async with client_gateway(settings, given(arguments)) as gateway:
+        target = gateway.target(arguments.model)
+        _warn(gateway)
+        if gateway.running:
+            return target
+        return replace(target, url=usual_url(settings), keyed=requires_key(settings))
+
+
+def _warn(gateway: ClientGateway) -> None:
+    if gateway.simulated:
+        remark(["these are the simulator's models; after `caretway login` run this again"])
+
+
+def _set_up(
+    client: ClientProgram, target: Target, journal: Journal, arguments: argparse.Namespace, style: Style
+) -> int:
+    assert client.setup is not None
+    old = journal.read(client.name)
+    records = []
+    changes = []
+    for plan in client.setup(target, surroundings()):
+        now = read_text(plan.path)
+        try:
+            before = _baseline(old, plan, now)
+            after = applied(plan, now)
+        except EditRefused as problem:
+            raise CommandFailed(
+                f"{plan.path} is left alone: {problem}", f"add this by hand: {_by_hand(plan)}"
+            ) from problem
+        records.append(FileRecord(plan, before, after))
+        changes.append(FileChange(plan.path, now, after))
+    if all(change.now == change.then for change in changes):
+        say([f"{client.title} is set up already. Use it: {used(client, target)}"])
+        return 0
+    say(diff(changes, style))
+    if not _agreed(arguments, f"caretway setup {client.name} --yes"):
+        return 1
+    paths = [change.path for change in changes]
+    made = [make_folders(path) for path in paths]
+    made = [folders or _made_before(old, record.plan.path) for folders, record in zip(made, records, strict=True)]
+    files = tuple(replace(record, made=folders) for record, folders in zip(records, made, strict=True))
+    elsewhere = [record for record in (old.files if old else ()) if record.plan.path not in paths]
+    journal.keep(SetupRecord(client.name, (*files, *elsewhere)))  # first: what is half done can be undone
+    _write(changes)
+    lines = [f"{client.title} is set up. Use it: {used(client, target)}"]
+    if target.keyed:
+        lines.append(client.key_from)
+    say([*lines, f"Undo it: caretway setup {client.name} --undo"])
+    return 0
+
+
+def _baseline(old: SetupRecord | None, plan: FilePlan, now: str | None) -> str | None:
+    """What the file is without us: what a later undo goes back to."""
+    for record in old.files if old else ():
+        if record.plan.path == plan.path:
+            return undone(record.plan, record.before, record.after, now)
+    return now
+
+
+def _made_before(old: SetupRecord | None, path: Path) -> tuple[str, ...]:
+    return next((record.made for record in (old.files if old else ()) if record.plan.path == path), ())
+
+
+def _undo(client: ClientProgram, journal: Journal, arguments: argparse.Namespace, style: Style) -> int:
+    record = journal.read(client.name)
+    if record is None:
+        raise CommandFailed(f"{client.title} was not set up from here, so there is nothing to undo")
+    changes = []
+    for file in record.files:
+        now = read_text(file.plan.path)
+        try:
+            then = undone(file.plan, file.before, file.after, now)
+        except EditRefused as problem:
+            raise CommandFailed(
+                f"{file.plan.path} is left alone: {problem}", f"take this out by hand: {_by_hand(file.plan)}"
+            ) from problem
+        changes.append(FileChange(file.plan.path, now, then))
+    touched = [
+        str(file.plan.path) for file, change in zip(record.files, changes, strict=True) if _touched(file, change)
+    ]
+    if touched:
+        remark([f"changed since it was set up, so only our entries are taken out: {', '.join(touched)}"])
+    say(diff(changes, style))
+    if not _agreed(arguments, f"caretway setup {client.name} --undo --yes"):
+        return 1
+    _write(changes)
+    for file in record.files:
+        remove_folders(file.made)
+    journal.forget(client.name)
+    say([f"{client.title} is as it was." if not touched else f"{client.title} no longer knows the gateway."])
+    return 0
+
+
+def _touched(file: FileRecord, change: FileChange) -> bool:
+    return change.now not in (file.after, file.before)
+
+
+def _write(changes: Sequence[FileChange]) -> None:
+    for change in changes:
+        if change.then is None:
+            change.path.resolve().unlink(missing_ok=True)  # a link was there before
+        elif change.then != change.now:
+            write_text(change.path, change.then)
+
+
+def _agreed(arguments: argparse.Namespace, otherwise: str) -> bool:
+    if arguments.print:
+        return False
+    if arguments.yes:
+        return True
+    if not sys.stdin.isatty():
+        raise CommandFailed("nobody can be asked here", f"to do it without a question: {otherwise}", exit_code=2)
+    return input("Write this? [y/N] ").strip().lower() in ("y", "yes")
+
+
+def _by_hand(plan: FilePlan) -> str:
+    return f"\n{applied(plan, None)}" if plan.entries else plan.text
+
+
+def used(client: ClientProgram, target: Target) -> str:
+    return client.then.replace("{model}", target.model)
+
+
+# ---------------------------------------------------------------------------------------------- what is shown
+
+
+def diff(changes: Sequence[FileChange], style: Style) -> list[str]:
+    """Unified, with the files' names as a user would type them."""
+    lines: list[str] = []
+    for change in changes:
+        name = _short(change.path)
+        old = name if change.now is not None else "/dev/null"
+        new = name if change.then is not None else "/dev/null"
+        before, after = (change.now or "").splitlines(), (change.then or "").splitlines()
+        if change.now == change.then:
+            lines.append(f"{name}: nothing to change")
+            continue
+        for line in difflib.unified_diff(before, after, old, new, lineterm=""):
+            mark = {"+": style.good, "-": style.bad, "@": style.dim}.get(line[:1], str)
+            lines.append(mark(line))
+    return lines
+
+
+def _short(path: Path) -> str:
+    home = process_home()
+    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
+
+
+def listed(journal: Journal, style: Style) -> list[str]:
+    rows = []
+    for name in journal.clients():
+        record = journal.read(name)
+        assert record is not None
+        day = time.strftime("%Y-%m-%d", time.localtime(record.when))
+        rows += [(name, day, _short(file.plan.path)) for file in record.files]
+    if not rows:
+        return ["Nothing has been set up. The clients: caretway launch"]
+    return columns(("client", "when", "file"), rows, style)

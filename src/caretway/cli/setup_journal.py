@@ -1,0 +1,126 @@
+"""What `caretway setup` changed, and what was there before: one file for each client in the data directory. Reads and
+writes clients' files: atomic, links are followed, mode and line ends stay.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from ..clients.values import Entry, FilePlan
+from .process import CommandFailed
+
+FOLDER: Final = "setup"
+_MAX_FILE: Final = 10_000_000
+"""No configuration is larger."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileRecord:
+    plan: FilePlan
+    before: str | None
+    """None: there was no file."""
+    after: str
+    made: tuple[str, ...] = ()
+    """Directories that were made for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetupRecord:
+    client: str
+    files: tuple[FileRecord, ...]
+    when: float = field(default_factory=time.time)
+
+
+class Journal:
+    def __init__(self, data_dir: Path) -> None:
+        self._folder = data_dir / FOLDER
+
+    def clients(self) -> tuple[str, ...]:
+        return tuple(sorted(file.stem for file in self._folder.glob("*.json")))
+
+    def read(self, client: str) -> SetupRecord | None:
+        text = read_text(self._folder / f"{client}.json")
+        if text is None:
+            return None
+        try:
+            return _record(json.loads(text))
+        except (ValueError, KeyError, TypeError) as problem:
+            raise CommandFailed(f"{self._folder / client}.json cannot be read: {problem}") from problem
+
+    def keep(self, record: SetupRecord) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        files = [asdict(one) for one in record.files]
+        body = {"client": record.client, "when": record.when, "files": files}
+        write_text(self._folder / f"{record.client}.json", json.dumps(body, default=str, ensure_ascii=False), 0o600)
+
+    def forget(self, client: str) -> None:
+        (self._folder / f"{client}.json").unlink(missing_ok=True)
+
+
+def _record(body: Any) -> SetupRecord:
+    files = []
+    for row in body["files"]:
+        plan = row["plan"]
+        entries = tuple(Entry(tuple(entry["path"]), entry["value"]) for entry in plan["entries"])
+        restored = FilePlan(Path(plan["path"]), plan["kind"], entries, plan["text"], plan["mark"])
+        files.append(FileRecord(restored, row["before"], row["after"], tuple(row["made"])))
+    return SetupRecord(body["client"], tuple(files), body["when"])
+
+
+def read_text(path: Path) -> str | None:
+    """None: there is no such file. Line ends stay as they are."""
+    try:
+        with path.open("rb") as opened:
+            data = opened.read(_MAX_FILE + 1)
+        if len(data) > _MAX_FILE:
+            raise CommandFailed(f"{path} is larger than any configuration")
+        return data.decode("utf-8")
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError:
+        raise CommandFailed(f"{path} is not UTF-8 text, so it is left alone") from None
+    except OSError as failure:
+        raise CommandFailed(f"{path} cannot be read: {failure.strerror}") from failure
+
+
+def write_text(path: Path, text: str, mode: int = 0o644) -> None:
+    """Whole or not at all. A link stays a link, an existing file keeps its mode."""
+    target = path.resolve()
+    half = target.with_name(f".{target.name}.{os.getpid()}.new")
+    try:
+        with suppress(FileNotFoundError):
+            mode = target.stat().st_mode & 0o7777
+        try:
+            with os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as opened:
+                opened.write(text.encode("utf-8"))
+                opened.flush()
+                os.fsync(opened.fileno())
+            os.replace(half, target)
+        finally:
+            half.unlink(missing_ok=True)
+    except OSError as failure:
+        raise CommandFailed(f"{path} cannot be written: {failure.strerror}") from failure
+
+
+def make_folders(path: Path) -> tuple[str, ...]:
+    """The directories above a file; returns those that were not there, innermost first."""
+    missing = [folder for folder in path.parents if not folder.exists()]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as failure:
+        raise CommandFailed(f"{path.parent} cannot be made: {failure.strerror}") from failure
+    return tuple(map(str, missing))
+
+
+def remove_folders(folders: Sequence[str]) -> None:
+    """Those that are empty; others have got something since."""
+    for folder in folders:
+        with suppress(OSError):
+            os.rmdir(folder)

@@ -1,0 +1,294 @@
+"""`caretway usage`: what was used and what it cost, by day, model, key, client, conversation or reason; as a table,
+JSON or CSV; quota above, why conversations were replayed below. `--forget` empties the ledger.
+
+It reads the ledger's file, so the gateway need not run. Cursor is asked for the quota and its own list of events only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+import re
+import sqlite3
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ..config import ConfigError, Settings
+from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, settings_from
+from .process import CommandFailed, log_to_stderr, remark, say
+from .process import run as run_loop
+from .terminal import Style, style_for, terminal_width
+
+if TYPE_CHECKING:
+    from ..core.account_usage import UsageEvents
+    from ..ledger.event_costs import EventCost
+    from ..ledger.prices import PriceList
+    from ..ledger.queries import LedgerQueries
+    from ..ledger.questions import Span, Totals
+
+NAME: Final = "usage"
+SUMMARY: Final = "show what was used, what it cost and what is left"
+DESCRIPTION: Final = (
+    "Show what the gateway's clients have used, from its ledger, and what is left of\n"
+    "the plan. Tokens are those that Cursor counted; a run that it did not report\n"
+    "stands as unreported, and nothing is guessed."
+)
+EXAMPLES: Final = """\
+examples:
+  caretway usage                        today, by model
+  caretway usage week --by day
+  caretway usage month --by key
+  caretway usage --since 2026-11-01 --by conversation
+  caretway usage month --json | jq .total
+  caretway usage --forget               forget everything in the ledger
+"""
+GROUPS: Final = ("day", "model", "key", "client", "conversation", "reason")
+SHOWN_ROWS: Final = 20
+"""Groups in a table; JSON and CSV have all."""
+_PERIODS: Final = ("today", "week", "month", "all")
+_SINCE: Final = re.compile(r"(\d{1,4})([hdw])")
+_HOURS: Final = {"h": 1, "d": 24, "w": 168}
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "caretway usage [today|week|month|all] [flags]"
+    parser.add_argument("period", nargs="?", choices=_PERIODS, default=None, help="Which time [default: today].")
+    parser.add_argument("--by", choices=GROUPS, default="model", help="What to group by [default: model].")
+    parser.add_argument("--since", metavar="WHEN", help="From a day (2026-11-01) or so long ago (36h, 7d, 2w) on.")
+    output = parser.add_mutually_exclusive_group()
+    output.add_argument("--json", action="store_true", help="Print JSON.")
+    output.add_argument("--csv", action="store_true", help="Print the groups as CSV.")
+    parser.add_argument("--no-quota", action="store_true", help="Do not ask Cursor what is left.")
+    parser.add_argument("--forget", action="store_true", help="Delete all rows of the ledger.")
+    add_setting_flags(parser, (*REACHING_CURSOR, *_ledger_settings()), shown=MAIN_FLAGS)
+
+
+def _ledger_settings() -> tuple[Any, ...]:
+    from ..config import SETTINGS
+
+    return tuple(setting for setting in SETTINGS if setting.name == "prices")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    settings, remarks = settings_from(arguments)
+    remark(remarks)
+    log_to_stderr("warning")
+    path = ledger_path(settings)
+    if arguments.forget:
+        return _forget(path)
+    since, title = span_of(arguments.period, arguments.since, datetime.now())
+    prices = price_list(settings)
+    asks = not (arguments.csv or arguments.no_quota)
+    quota, events = run_loop(_quota(settings, since)) if asks else (None, None)
+    with closing(_open(path)) as db:
+        from ..ledger.event_costs import event_cost
+        from ..ledger.queries import LedgerQueries
+        from ..ledger.questions import Span
+
+        span = Span(since, time.time() + 1)
+        listed = event_cost(db, span, events) if events is not None else None
+        report = UsageReport(LedgerQueries(db, prices.find), span, arguments.by, prices, quota, listed)
+        if arguments.json:
+            sys.stdout.writelines(report.as_json())
+        elif arguments.csv:
+            sys.stdout.writelines(report.as_csv())
+        else:
+            terminal = sys.stdout.isatty()
+            width = terminal_width() if terminal else 80
+            say(report.as_lines(title, style_for(sys.stdout), width, bars=terminal))
+    return 0
+
+
+def ledger_path(settings: Settings) -> Path:
+    from ..ledger.ledger_file import FILE_NAME
+
+    return settings.data_dir / FILE_NAME
+
+
+def price_list(settings: Settings) -> PriceList:
+    from ..ledger.prices import PriceList, read_prices
+
+    try:
+        return PriceList(read_prices(settings.prices or {}))
+    except ValueError as wrong:
+        raise ConfigError("prices", settings.origin("prices"), str(wrong)) from wrong
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    """The ledger to read; one in memory when nothing was written yet."""
+    from ..ledger.ledger_file import LedgerUnusable, empty_ledger, read_ledger
+
+    try:
+        return read_ledger(path) or empty_ledger()
+    except (LedgerUnusable, sqlite3.Error) as failure:
+        raise CommandFailed(f"{path} cannot be read: {failure}") from failure
+
+
+def _forget(path: Path) -> int:
+    from ..ledger.ledger_file import LedgerUnusable, forget
+
+    try:
+        responses, runs = forget(path) if path.exists() else (0, 0)
+    except (LedgerUnusable, sqlite3.Error) as failure:
+        raise CommandFailed(f"{path} cannot be emptied: {failure}") from failure
+    say([f"Forgot {responses} responses and {runs} runs."])
+    return 0
+
+
+async def _quota(settings: Settings, since: float) -> tuple[dict[str, Any], UsageEvents | None]:
+    """What is left, and what single runs cost since then, where Cursor tells."""
+    from ..backend_factory import open_backend, passes
+    from ..core.account_report import unknown_account
+    from ..core.errors import GatewayError
+    from .quota import ask_events, ask_quota
+
+    if passes(settings):
+        return unknown_account("every client has an account of its own.", time.time()), None
+    try:
+        async with open_backend(settings) as backend:
+            told = {"backend": backend.name, **await ask_quota(backend)}
+            if not told["known"]:
+                return told, None
+            seat = told["team"]
+            return told, await ask_events(backend, since, seat["id"] if seat else None)
+    except GatewayError as failure:
+        return unknown_account(str(failure), time.time()), None
+
+
+def span_of(period: str | None, since: str | None, now: datetime) -> tuple[float, str]:
+    """(unix seconds, words); days are those of the time zone of `now`, without one those of the machine, whose clocks
+    may have been changed in between."""
+    if since is not None:
+        if period is not None:
+            raise CommandFailed("--since and a period exclude each other", "leave one of them out", exit_code=2)
+        return _since(since, now)
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    match period:
+        case "week":
+            return (midnight - timedelta(days=6)).timestamp(), "the last seven days"
+        case "month":
+            return midnight.replace(day=1).timestamp(), f"{now:%B %Y}"
+        case "all":
+            return 0.0, "all that is kept"
+        case _:
+            return midnight.timestamp(), f"today, {now:%Y-%m-%d}"
+
+
+def _since(text: str, now: datetime) -> tuple[float, str]:
+    if found := _SINCE.fullmatch(text.strip()):
+        return now.timestamp() - int(found[1]) * _HOURS[found[2]] * 3600, f"since {text.strip()} ago"
+    try:
+        day = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise CommandFailed(
+            f"--since {text!r} is no time", "use a day (2026-11-01) or 36h, 7d, 2w", exit_code=2
+        ) from None
+    if day.tzinfo is None:
+        day = day.replace(tzinfo=now.tzinfo)
+    return day.timestamp(), f"since {text.strip()}"
+
+
+class UsageReport:
+    def __init__(
+        self,
+        book: LedgerQueries,
+        span: Span,
+        by: Any,
+        prices: PriceList,
+        quota: dict[str, Any] | None,
+        listed: EventCost | None = None,
+    ) -> None:
+        self._book = book
+        self._span = span
+        self._by = by
+        self._prices = prices
+        self._quota = quota
+        self._listed = listed
+
+    def as_lines(self, title: str, style: Style, width: int, *, bars: bool) -> list[str]:
+        from ..ledger.prices import age_days
+        from ..ledger.questions import Totals
+        from . import usage_view as view
+        from .quota import quota_lines
+
+        lines: list[str] = []
+        if self._quota is not None:
+            lines += [style.bold("Quota"), *quota_lines(self._quota, style), ""]
+        lines.append(style.bold(f"Usage: {title}, by {self._by}"))
+        rows = list(self._book.totals(self._span, self._by, SHOWN_ROWS + 1))
+        if not rows:
+            return [*lines, "  nothing was used"]
+        total = reduce(Totals.plus, rows, Totals())
+        if len(rows) > SHOWN_ROWS:
+            (total,) = self._book.totals(self._span, "all")
+        lines += view.table(rows[:SHOWN_ROWS], total, self._by, style, width, bars=bars)
+        if len(rows) > SHOWN_ROWS:
+            lines.append(style.dim(f"the {SHOWN_ROWS} largest; --json and --csv have all"))
+        facts = view.PriceFacts(age_days(time.time()), len(self._prices.own))
+        cost = view.cost_lines(total, facts) + (view.event_lines(self._listed) if self._listed is not None else [])
+        lines += view.paragraph("Cost", cost, style, width)
+        lines += view.paragraph("Errors", view.failure_lines(total), style, width)
+        lines += view.paragraph("Saved by sessions", list(filter(None, [view.saved_line(total)])), style, width)
+        if replays := self._book.replays(self._span):
+            lines += ["", style.bold("Why was this replayed"), *view.replay_lines(replays, style)]
+        return lines
+
+    def as_json(self) -> Iterator[str]:
+        """Piece by piece: there may be many groups."""
+        from ..ledger.prices import AS_OF, SOURCE, age_days
+        from ..ledger.questions import Totals
+
+        head = {
+            "since": self._span.since,
+            "until": self._span.until,
+            "by": self._by,
+            "quota": self._quota,
+            "events": None if self._listed is None else asdict(self._listed),
+            "prices": {
+                "source": SOURCE,
+                "as_of": AS_OF.isoformat(),
+                "age_days": age_days(time.time()),
+                "own": sorted(self._prices.own),
+            },
+            "replays": [asdict(one) for one in self._book.replays(self._span)],
+        }
+        yield json.dumps(head, indent=2)[:-2] + ',\n  "rows": ['
+        separator, total = "\n    ", Totals()
+        for row in self._book.totals(self._span, self._by):
+            yield separator + json.dumps({self._by: row.group, **figures(row)}, ensure_ascii=False)
+            separator, total = ",\n    ", total.plus(row)
+        yield f'\n  ],\n  "total": {json.dumps(figures(total))}\n}}\n'
+
+    def as_csv(self) -> Iterator[str]:
+        from ..ledger.questions import Totals
+
+        line = io.StringIO()
+        writer = csv.DictWriter(line, [self._by, *figures(Totals())], lineterminator="\n")
+        writer.writeheader()
+        yield line.getvalue()
+        for row in self._book.totals(self._span, self._by):
+            line.seek(0)
+            line.truncate()
+            writer.writerow({self._by: _plain(row.group), **figures(row)})
+            yield line.getvalue()
+
+
+def figures(row: Totals) -> dict[str, Any]:
+    """Names of the fields as they are promised."""
+    told = asdict(row)
+    told.pop("group")
+    return told | {"tokens": row.tokens, "cents": row.cents}
+
+
+def _plain(text: str) -> str:
+    """Clients choose names: a spreadsheet must not take one for a formula."""
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text

@@ -1,0 +1,144 @@
+"""How `caretway usage` looks: a table of groups with compact figures and bars, what the cost is made of, what sessions
+saved, why conversations were replayed. Text out; it fits 80 columns, or the terminal's.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ..ledger.event_costs import EventCost
+from ..ledger.prices import AS_OF, SOURCE, STALE_DAYS
+from ..ledger.questions import By, Replayed, Totals
+from .quota import dollars
+from .terminal import GAP, Style, folded
+
+BAR: Final = 8
+LEAST_NAME: Final = 10
+"""Columns that the name of a group has at least."""
+WHOLE_NAME: Final = 20
+"""Names of this length are not cut for the sake of a bar."""
+NAMELESS: Final[dict[By, str]] = {
+    "key": "(no key)",
+    "client": "(not named)",
+    "model": "(none)",
+    "conversation": "(none)",
+}
+_UNITS: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+_HEADS: Final = ("resp", "runs", "unreported", "input", "cached", "output", "cost")
+"""`input` is all that was not read from the cache; JSON tells what of it was written there."""
+
+
+@dataclass(frozen=True, slots=True)
+class PriceFacts:
+    age_days: int
+    own: int = 0
+    """How many of the prices are the user's own."""
+
+
+def compact(count: int) -> str:
+    """`950`, `1.2k`, `34k`, `5.6M`."""
+    for size, unit in _UNITS:
+        if count >= size * 0.9995:
+            value = count / size
+            return f"{value:.1f}{unit}" if value < 9.95 else f"{value:.0f}{unit}"
+    return str(count)
+
+
+def table(rows: Sequence[Totals], total: Totals, by: By, style: Style, width: int, *, bars: bool) -> list[str]:
+    """The groups, and their sum below. A column that is empty in every row is left out."""
+    named = [(row.group or NAMELESS.get(by, "all"), row) for row in rows if row.responses or row.runs]
+    if by == "all":
+        named = [("all", total)]
+    cells = [_cells(row) for _, row in named] + [_cells(total)]
+    used = [index for index in range(len(_HEADS)) if any(line[index] for line in cells)]
+    widths = {index: max(len(_HEADS[index]), *(len(line[index]) for line in cells)) for index in used}
+    figures = sum(widths.values()) + len(GAP) * len(used)
+    longest = max(len(by), 5, *(len(name) for name, _ in named))
+    drawn = bars and len(named) > 1 and width - figures - len(GAP) - BAR >= min(longest, WHOLE_NAME)
+    room = max(LEAST_NAME, width - figures - (len(GAP) + BAR if drawn else 0))
+    column = min(longest, room)
+    largest = max([row.tokens for _, row in named], default=0)
+
+    def line(name: str, figures: Sequence[str], share: float = 0.0) -> str:
+        shown = name if len(name) <= column else f"{name[: column - 1]}~"
+        text = GAP.join([shown.ljust(column), *(figures[index].rjust(widths[index]) for index in used)])
+        return text + (GAP + "#" * max(1, round(share * BAR)) if drawn and share else "")
+
+    head = line("" if by == "all" else by, _HEADS)
+    body = [line(name, _cells(row), row.tokens / largest if largest else 0.0) for name, row in named]
+    end = [style.bold(line("total", _cells(total)))] if len(named) > 1 else []
+    return [style.dim(head.rstrip()), *(text.rstrip() for text in body), *(text.rstrip() for text in end)]
+
+
+def _cells(row: Totals) -> tuple[str, ...]:
+    counted = row.runs > row.unreported  # what nobody counted has no figure
+    tokens = (row.input + row.cache_write, row.cache_read, row.output)
+    return (
+        *(str(count) if count else "" for count in (row.responses, row.runs, row.unreported)),
+        *(compact(count) if counted else "" for count in tokens),
+        "" if row.cents is None else dollars(row.cents),
+    )
+
+
+def failure_lines(total: Totals) -> list[str]:
+    lines: list[str] = []
+    if total.failed:
+        lines.append(f"{_many(total.failed, 'response')} ended with an error.")
+    if total.refused:
+        lines.append(f"{_many(total.refused, 'request')} came to no response: refused before a run.")
+    return lines
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{compact(count)} {noun}{'' if count == 1 else 's'}"
+
+
+def cost_lines(total: Totals, facts: PriceFacts) -> list[str]:
+    """What stands behind the number, and what is not in it."""
+    lines: list[str] = []
+    if total.told_cents is not None:
+        lines.append(f"{dollars(total.told_cents)} as Cursor told it; its own events may lag ten minutes.")
+    if total.listed_cents is not None:
+        own = " and your own" if facts.own else ""
+        lines.append(
+            f"{dollars(total.listed_cents)} by the prices of {SOURCE} of {AS_OF} ({facts.age_days} days old){own}, "
+            "where Cursor told no cost (`sdk` never does); what the plan includes is not charged."
+        )
+        if facts.age_days > STALE_DAYS:
+            lines.append("These prices are old: set your own as [prices.MODEL], or update.")
+    if total.unpriced:
+        lines.append(f"{_many(total.unpriced, 'run')} without a known price: not in it.")
+    if total.unreported:
+        lines.append(f"{_many(total.unreported, 'run')} unreported: cut, stopped, or on a backend that tells nothing.")
+    if total.at_least:
+        lines.append(f"{_many(total.at_least, 'run')} with a lost attempt: that is not counted.")
+    return lines
+
+
+def event_lines(cost: EventCost) -> list[str]:
+    """What Cursor's own list has, and what it does not have."""
+    if not cost.conversations:
+        return []
+    of = f"{cost.conversations} of {_many(cost.conversations + cost.missing, 'conversation')}"
+    more = "" if cost.complete else " It has more events than were asked for: this is the least."
+    worth, charged = dollars(cost.cents), dollars(cost.charged_cents)
+    return [f"{worth} by Cursor's own list of events, for {of}, {charged} charged; it may lag ten minutes.{more}"]
+
+
+def saved_line(total: Totals) -> str:
+    if not total.saved:
+        return ""
+    return f"{compact(total.saved)} input tokens were not sent again: `fresh` would have sent them with each step."
+
+
+def replay_lines(replays: Sequence[Replayed], style: Style) -> list[str]:
+    widest = max(len(compact(one.responses)) for one in replays)
+    lines = [f"  {compact(one.responses).rjust(widest)}  {one.reason}" for one in replays]
+    anew = [style.dim(f"({compact(one.input)} tokens told anew)") for one in replays]
+    return [f"{line}  {more}" for line, more in zip(lines, anew, strict=True)]
+
+
+def paragraph(title: str, lines: Sequence[str], style: Style, width: int) -> list[str]:
+    if not lines:
+        return []
+    return ["", style.bold(title), *(f"  {part.strip()}" for line in lines for part in folded(line, width - 2))]

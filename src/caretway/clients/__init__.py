@@ -1,0 +1,1 @@
+"""The programs that people use the gateway with: one table, their configurations, and edits of their files. Pure."""

@@ -1,0 +1,113 @@
+"""The words that this room shares: which gateway and models a client is pointed at, how one is started, which of its
+files are written.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+NAME: Final = "caretway"
+"""What providers, profiles and files of ours are called in the clients' configurations."""
+TITLE: Final = "Caretway"
+NO_KEY: Final = "local"
+"""What clients send where the gateway asks for no key: they want something."""
+KEY_VARIABLE: Final = "CARETWAY_API_KEY"
+"""Where files that are written once look for the gateway's key: no file of a client gets to hold it."""
+FILES: Final = "{files}"
+"""Stands for the directory with `LaunchPlan.files`, in arguments and variables."""
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedModel:
+    """A model of the account, as clients are told of it."""
+
+    id: str
+    name: str = ""
+    window: int | None = None
+    """None: nobody has said it, and then nothing is made up."""
+    images: bool = False
+    reasoning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The gateway that a client is pointed at."""
+
+    url: str
+    """Its root, without /v1."""
+    key: str
+    models: tuple[OfferedModel, ...]
+    model: str
+    """The one that is used unless the user chooses another."""
+    keyed: bool = False
+    """The gateway requires a key."""
+
+    @property
+    def openai(self) -> str:
+        return self.url + "/v1"
+
+    @property
+    def listed(self) -> tuple[OfferedModel, ...]:
+        """With the chosen model, should it be a name that the list does not have."""
+        known = any(model.id == self.model for model in self.models)
+        return self.models if known else (OfferedModel(self.model), *self.models)
+
+    @property
+    def window(self) -> int | None:
+        return next((model.window for model in self.models if model.id == self.model), None)
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPlan:
+    """How a client is started, for one process. Values may hold `{files}`."""
+
+    arguments: tuple[str, ...] = ()
+    """Before those of the user."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    without: tuple[str, ...] = ()
+    """Variables of the user that would lead elsewhere."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Name -> text, for files that live as long as the process."""
+    mirror: str = ""
+    """A directory of the client, seen from home: its entries are linked into `{files}`, except those in `files`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What decides where a client keeps its files."""
+
+    home: Path
+    environment: Mapping[str, str]
+    exists: Callable[[Path], bool]
+    platform: str = "linux"
+
+    def config_home(self) -> Path:
+        named = Path(self.environment.get("XDG_CONFIG_HOME", ""))
+        return named if named.is_absolute() else self.home / ".config"
+
+    def first(self, candidates: Sequence[Path]) -> Path:
+        """The first that exists, else the last: clients that read several names write the last one."""
+        return next((path for path in candidates if self.exists(path)), candidates[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A value of ours in a client's file, at this path; all other values are the user's."""
+
+    path: tuple[str, ...]
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class FilePlan:
+    """A file of a client, and what of it is ours."""
+
+    path: Path
+    kind: str
+    """A row of `edits.KINDS`."""
+    entries: tuple[Entry, ...] = ()
+    text: str = ""
+    """The whole file, where it is ours alone (kind `whole`)."""
+    mark: str = ""
+    """How items of ours begin in a list (kind `yaml-list`)."""

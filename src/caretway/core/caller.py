@@ -1,0 +1,61 @@
+"""Who asks: the gateway key by its name, and the client by a short name from its user agent (bounded, safe in a log
+line). Pure.
+
+The name of a client is a hint for people: whoever sends a request chooses it.
+"""
+
+import re
+from functools import lru_cache
+from typing import Final
+
+from msgspec import Struct
+
+MAX_AGENT_CHARS: Final = 200
+"""What of a user agent is looked at."""
+MAX_CLIENT_CHARS: Final = 32
+_PRODUCT: Final = re.compile(r"([A-Za-z0-9._-]+)(?:/([A-Za-z]+)(?=[ /]|$))?")
+"""The first product; some SDKs name their language where the version belongs."""
+_NAMES: Final = {
+    "claude-cli": "claude-code",
+    "codex_cli_rs": "codex",
+    "codex_exec": "codex",
+    "codex_vscode": "codex",
+    "codex-tui": "codex",
+    "ai": "ai-sdk",
+    "ai-sdk-openai": "ai-sdk",
+    "ai-sdk-anthropic": "ai-sdk",
+    "asyncopenai-python": "openai-python",
+    "asyncanthropic-python": "anthropic-python",
+}
+"""Products whose users know them by another name."""
+
+
+class Caller(Struct, frozen=True, gc=False):
+    key: str = ""
+    """The name of the gateway key that was sent, never the key; empty when no key is asked for."""
+    client: str = ""
+    """`opencode`, `claude-code`, `openai-python` ...; empty when it does not say."""
+
+
+NOBODY: Final = Caller()
+
+
+def client_name(agent: str) -> str:
+    """`OpenAI/Python 1.2` is `openai-python`, `opencode/1.0 (linux)` is `opencode`."""
+    found = _PRODUCT.match(agent.strip()[:MAX_AGENT_CHARS])
+    if found is None:
+        return ""
+    product, language = found.groups()
+    name = f"{product}-{language}" if language else product
+    name = name.lower()
+    return _NAMES.get(name, name)[:MAX_CLIENT_CHARS]
+
+
+@lru_cache(maxsize=256)
+def _caller(key: str, agent: str) -> Caller:
+    return Caller(key, client_name(agent))
+
+
+def caller_of(key: str, agent: str) -> Caller:
+    """A few callers make nearly all requests. What strangers make up is dropped again."""
+    return _caller(key, agent[:MAX_AGENT_CHARS])

@@ -1,0 +1,101 @@
+"""How this copy of Caretway is extended and updated: the command to type for an extra or a newer version, which depends
+on where the copy runs from (a checkout, a folder, an index) and on what installs packages here (pip or uv).
+
+The package is on no index under its own name, so an extra is named by the packages that it consists of: they are, and
+that works for every kind of installation. Only somebody who misses something asks, so nothing here is imported early.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from shlex import join, quote
+
+NAME = "caretway"
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """What decides about the command."""
+
+    python: str = "python3"
+    checkout: Path | None = None
+    """The package is imported from here, and changes here take effect at once."""
+    source: str = ""
+    """Where it was installed from: a folder or a URL; empty for an index."""
+    pip: bool = True
+    """This Python has pip; an environment that uv made has none."""
+    extras: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Extra -> the requirements that it adds."""
+
+
+def install_command(extra: str, *, again: bool = False, here: Installation | None = None) -> str:
+    """What to type for an extra; `again` also replaces what is installed already."""
+    here = here or this_installation()
+    wanted = here.extras.get(extra) or ((f"{here.checkout}[{extra}]",) if here.checkout else (f"{NAME}[{extra}]",))
+    return _install(here, ["--force-reinstall", *wanted] if again else wanted)
+
+
+def update_command(here: Installation | None = None) -> str:
+    here = here or this_installation()
+    if here.checkout is not None:
+        return join(["git", "-C", str(here.checkout), "pull"])
+    if not here.source:
+        return _install(here, ["--upgrade", NAME])
+    if here.source.startswith("/"):
+        return f"git -C {quote(here.source)} pull && {_install(here, [here.source])}"
+    return _install(here, ["--force-reinstall", f"{NAME} @ {here.source}"])
+
+
+def _install(here: Installation, words: Iterable[str]) -> str:
+    tool = [here.python, "-m", "pip", "install"] if here.pip else ["uv", "pip", "install", "--python", here.python]
+    return join([*tool, *words])
+
+
+def this_installation() -> Installation:
+    from importlib.util import find_spec
+
+    root = Path(__file__).parents[2]
+    extras, source = _metadata()
+    return Installation(
+        python=sys.executable or "python3",
+        checkout=root if (root / "pyproject.toml").is_file() else None,
+        source=source,
+        pip=find_spec("pip") is not None or shutil.which("uv") is None,
+        extras=extras,
+    )
+
+
+def _metadata() -> tuple[dict[str, tuple[str, ...]], str]:
+    """The extras, and where it was installed from; both empty when it was never installed (PYTHONPATH)."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        ours = distribution(NAME)
+    except PackageNotFoundError:
+        return {}, ""
+    extras: dict[str, list[str]] = {}
+    for line in ours.requires or ():
+        requirement, marked, name = line.replace('"', "'").partition("; extra == ")
+        if marked:
+            extras.setdefault(name.strip("'"), []).append(requirement.strip())
+    return {name: tuple(lines) for name, lines in extras.items()}, told_source(ours.read_text("direct_url.json"))
+
+
+def told_source(direct_url: str | None) -> str:
+    """Where pip says that it came from (PEP 610), as pip takes it again."""
+    if not direct_url:
+        return ""
+    told = json.loads(direct_url)
+    url = str(told["url"])
+    if vcs := told.get("vcs_info", {}).get("vcs"):
+        return f"{vcs}+{url}"
+    if "dir_info" not in told:
+        return url
+    from urllib.parse import unquote, urlsplit
+
+    return unquote(urlsplit(url).path)

@@ -1,0 +1,123 @@
+"""The file of named keys in the data directory: mode 0600, replaced whole, one writer at a time (a lock between
+processes). Blocking: for the commands and for the gateway's start.
+
+Knows nothing of who asks with a key.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from ..core.errors import ErrorKind, GatewayError
+from .named_key import Keys, dump, load
+
+FILE: Final = "keys.json"
+LOCK: Final = "keys.lock"
+LOCK_PATIENCE_S: Final = 10.0
+LOCK_LOOK_S: Final = 0.02
+MAX_BYTES: Final = 8 * 2**20
+
+Stamp = tuple[int, int, int]
+
+
+class KeyFile:
+    def __init__(self, data_dir: Path, patience_s: float = LOCK_PATIENCE_S) -> None:
+        self.path = data_dir / FILE
+        self._lock = data_dir / LOCK
+        self._name = str(self.path)  # looked at for every request
+        self._patience = patience_s
+
+    def stamp(self) -> Stamp | None:
+        """Another one after each change; None when there is no file."""
+        try:
+            seen = os.stat(self._name)
+        except OSError:
+            return None
+        return seen.st_mtime_ns, seen.st_ino, seen.st_size
+
+    def read(self) -> Keys:
+        """Raises GatewayError when there is a file that cannot be used: a gateway must not go on without its keys."""
+        try:
+            with self.path.open("rb") as file:
+                if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077:
+                    os.fchmod(file.fileno(), 0o600)
+                text = file.read(MAX_BYTES + 1)
+        except FileNotFoundError:
+            return ()
+        except OSError as failure:
+            raise self._trouble("read", failure.strerror or str(failure)) from failure
+        try:
+            return load(text)
+        except ValueError as problem:
+            raise self._trouble("read", str(problem)) from None
+
+    def change(self, work: Callable[[Keys], Keys]) -> Keys:
+        """What `work` makes of the keys, written. While it works nobody else changes them."""
+        with self._locked():
+            keys = work(self.read())
+            self._write(dump(keys))
+        return keys
+
+    def _write(self, text: bytes) -> None:
+        half = self.path.with_name(f"{FILE}.{os.getpid()}.new")
+        try:
+            with suppress(FileNotFoundError):
+                half.unlink()  # left behind by a process that had our number and was killed
+            with os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(half, self.path)
+        except OSError as failure:
+            with suppress(OSError):
+                half.unlink()
+            raise self._trouble("write", failure.strerror or str(failure)) from failure
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle = os.open(self._lock, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as failure:
+            raise self._trouble("write", failure.strerror or str(failure)) from failure
+        try:
+            give_up = time.monotonic() + self._patience
+            while not _try_lock(handle):
+                if time.monotonic() >= give_up:
+                    raise self._trouble("change", f"another process has been changing them for {self._patience:g} s")
+                time.sleep(LOCK_LOOK_S)
+            yield
+        finally:
+            os.close(handle)  # this releases the lock, and so does the end of the process
+
+    def _trouble(self, what: str, why: str) -> GatewayError:
+        return GatewayError(
+            ErrorKind.INTERNAL,
+            f"Cannot {what} the gateway's keys in {self.path}: {why}.",
+            hint="Check its owner and permissions, or move it away and make new keys.",
+        )
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _try_lock(handle: int) -> bool:
+        try:
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+else:
+    import fcntl
+
+    def _try_lock(handle: int) -> bool:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True

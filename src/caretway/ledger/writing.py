@@ -1,0 +1,133 @@
+"""What a record becomes in the ledger: the rows of a response, of a run, of a refused request. No prompt and no
+answer is in them. Names that clients choose are bounded, and harmless on a terminal.
+"""
+
+import sqlite3
+from typing import Final
+
+from ..core.events import RunUsage, Usage
+from ..core.records import RefusedRequest, RunRecord, TurnRecord
+
+MAX_NAME: Final = 120
+"""Characters of a model's name. Clients choose it, also one that is none."""
+LedgerRecord = TurnRecord | RunRecord | RefusedRequest
+REFUSED: Final = "refused"
+"""The session of a request that came to no response."""
+_CALLED: Final = "key, client, dialect, backend, asked, model, variant, conversation"
+_TOKENS: Final = "input, cache_read, cache_write, output, reasoning"
+_RESPONSE_COLUMNS: Final = (
+    f"at, {_CALLED}, run, request_id, session, reason, outcome, error, stream, calls, {_TOKENS}, "
+    "estimated, held, first_ms, total_ms"
+)
+_RUN_COLUMNS: Final = (
+    f"run, at, started_at, {_CALLED}, upstream, session, reason, outcome, error, responses, "
+    f"reported, complete, steps, {_TOKENS}, cents, charged_cents, cents_from"
+)
+_LATE: Final = f"reported, complete, steps, {_TOKENS}, cents, charged_cents, cents_from"
+"""What a run that is told again may bring."""
+
+
+def _insert(table: str, columns: str) -> str:
+    values = ", ".join("?" * len(columns.split(", ")))
+    return f"INSERT INTO {table} ({columns}) VALUES ({values})"  # noqa: S608 - these are our own columns
+
+
+_RESPONSE: Final = _insert("responses", _RESPONSE_COLUMNS)
+_RUN: Final = (
+    f"{_insert('runs', _RUN_COLUMNS)} ON CONFLICT (run) DO UPDATE SET "
+    f"{', '.join(f'{column} = excluded.{column}' for column in _LATE.split(', '))} WHERE excluded.reported"
+)
+_NONE: Final = Usage()
+_UNREPORTED: Final = RunUsage(steps=0)
+BY_CURSOR: Final = "cursor"
+"""The cents of a run are those that Cursor told with its end."""
+
+
+def write(connection: sqlite3.Connection, record: LedgerRecord) -> None:
+    """Inside a transaction."""
+    match record:
+        case TurnRecord():
+            connection.execute(_RESPONSE, _response(record))
+        case RunRecord():
+            connection.execute(_RUN, _run(record))
+        case RefusedRequest():
+            connection.execute(_RESPONSE, _refused(record))
+
+
+def _response(record: TurnRecord) -> tuple[object, ...]:
+    usage, caller = record.usage or _NONE, record.caller
+    return (
+        record.started_at + record.total_ms / 1000,
+        caller.key,
+        caller.client,
+        record.dialect,
+        record.backend,
+        _name(record.asked),
+        _name(record.model),
+        _name(record.variant),
+        record.conversation,
+        record.run,
+        record.request_id,
+        record.session,
+        record.reason,
+        record.outcome,
+        record.error,
+        record.stream,
+        record.calls,
+        usage.input_tokens,
+        usage.cache_read_tokens,
+        usage.cache_write_tokens,
+        usage.output_tokens,
+        usage.reasoning_tokens,
+        usage.estimated,
+        record.held,
+        record.first_event_ms,
+        record.total_ms,
+    )
+
+
+def _refused(record: RefusedRequest) -> tuple[object, ...]:
+    caller, code = record.caller, record.code or record.kind
+    model = _name(record.model)
+    names = (caller.key, caller.client, record.dialect, "", model, model, model, "", "")
+    told = (record.request_id, REFUSED, record.kind, record.kind, code, False, 0)
+    return (record.at, *names, *told, None, None, None, None, None, False, None, None, 0.0)
+
+
+def _run(record: RunRecord) -> tuple[object, ...]:
+    usage, origin = record.usage or _UNREPORTED, record.origin
+    return (
+        record.run,
+        record.ended_at,
+        record.started_at,
+        origin.caller.key,
+        origin.caller.client,
+        origin.dialect,
+        record.backend,
+        _name(origin.model),
+        _name(record.model),
+        _name(record.variant),
+        record.conversation,
+        record.upstream,
+        record.session,
+        record.reason,
+        record.outcome,
+        record.error,
+        record.responses,
+        record.usage is not None,
+        usage.complete,
+        usage.steps,
+        usage.input_tokens,
+        usage.cache_read_tokens,
+        usage.cache_write_tokens,
+        usage.output_tokens,
+        usage.reasoning_tokens,
+        usage.cents,
+        usage.charged_cents,
+        BY_CURSOR if usage.cents is not None else "",
+    )
+
+
+def _name(text: str) -> str:
+    short = text[:MAX_NAME]
+    return short if short.isprintable() else "".join(char if char.isprintable() else "?" for char in short)

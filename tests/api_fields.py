@@ -1,0 +1,593 @@
+"""Every request field of the public APIs with its verdict: the one source of `docs/api.md` and of the test that tries
+each row (`unit/test_api_fields.py`).
+
+A row says what happens to a field when it is sent: `honoured` (a test shows it), `accepted` (nothing to do or to tell),
+`ignored` (named in `x-caretway-ignored`), or `refused` (an error that names the way out). `python tests/api_fields.py`
+writes the page.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "api.md"
+Verdict = Literal["honoured", "accepted", "ignored", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    name: str
+    verdict: Verdict
+    sample: object
+    """A value that asks for something."""
+    words: str = ""
+    test: str = ""
+    """Of an honoured field: the test that shows it, as `FILE::NAME` below tests/."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    title: str
+    types: tuple[str, ...]
+    """Where the fields stand in the SDKs: `MODULE:NAME` of a TypedDict, or of a union of them told apart by `type`."""
+    place: str
+    """Where a sample goes: a field of the body itself, or `tools`, `content`, `items`."""
+    dialect: str
+    rows: tuple[Row, ...]
+    extra: tuple[str, ...] = ()
+    """Rows for what clients send and the SDK's types do not name."""
+
+
+CHAT: Final = "unit/dialects/openai_chat/test_decode.py"
+CHAT_OUT: Final = "unit/dialects/openai_chat/test_encode.py"
+RESPONSES: Final = "unit/dialects/openai_responses/test_decode.py"
+MESSAGES: Final = "unit/dialects/anthropic_messages/test_decode.py"
+COMPLETIONS: Final = "unit/dialects/openai_completions/test_completions.py"
+ITEMS: Final = f"{RESPONSES}::test_items"
+FILES: Final = "unit/dialects/test_files.py::test_text_files_are_text"
+CUT: Final = "contract/test_api.py::test_max_tokens_is_ignored_or_cut"
+
+_NO_FIELD: Final = "Cursor has no such setting"
+_BY_WORDS: Final = "asked for in words; the answer is checked and the verdict given under `caretway`"
+_HERE: Final = "named, unless `max_tokens = cut` is set: then the answer is cut by the gateway's own count"
+_ONE: Final = "1; send the request again for another answer"
+_HOSTED: Final = "runs on the owner's servers; not offered to the model"
+_HISTORY: Final = "of a history that began elsewhere"
+
+_PIXEL: Final = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+_PICTURE: Final = f"data:image/png;base64,{_PIXEL}"
+_FILE: Final = "data:text/plain;base64,aGk="
+_FUNCTION: Final = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+_SCHEMA: Final = {"name": "s", "schema": {"type": "object"}}
+
+SECTIONS: Final = (
+    Section(
+        "Chat Completions: `POST /v1/chat/completions`",
+        ("openai.types.chat.completion_create_params:CompletionCreateParamsBase",),
+        "",
+        "openai_chat",
+        (
+            Row("model", "honoured", "m", "required; [what a name means](models.md)", f"{CHAT}::test_smallest_request"),
+            Row("messages", "honoured", [{"role": "user", "content": "hi"}], "required", f"{CHAT}::test_message"),
+            Row("tools", "honoured", [_FUNCTION], "functions", f"{CHAT}::test_tools"),
+            Row("tool_choice", "honoured", "none", "also named and `allowed_tools`", f"{CHAT}::test_tool_choice"),
+            Row(
+                "parallel_tool_calls",
+                "honoured",
+                False,
+                "false: one call at a time",
+                "contract/test_tools.py::test_one_call_at_a_time_when_asked",
+            ),
+            Row(
+                "functions",
+                "honoured",
+                [{"name": "f"}],
+                "converted to tools; the answer comes as `function_call`",
+                f"{CHAT}::test_legacy_functions_become_tools_with_ids",
+            ),
+            Row(
+                "function_call",
+                "honoured",
+                "none",
+                "as `tool_choice`",
+                f"{CHAT}::test_legacy_functions_become_tools_with_ids",
+            ),
+            Row("stop", "honoured", ["a"], "up to 16, across chunk borders", f"{CHAT}::test_stop"),
+            Row("stream", "honoured", True, "", f"{CHAT}::test_streaming_and_usage"),
+            Row(
+                "stream_options",
+                "honoured",
+                {"include_usage": True},
+                "`include_usage`",
+                f"{CHAT}::test_streaming_and_usage",
+            ),
+            Row(
+                "response_format",
+                "honoured",
+                {"type": "json_schema", "json_schema": _SCHEMA},
+                _BY_WORDS,
+                f"{CHAT}::test_response_format",
+            ),
+            Row("reasoning_effort", "honoured", "high", "chooses the variant", f"{CHAT}::test_effort"),
+            Row("n", "refused", 2, _ONE),
+            Row("modalities", "refused", ["audio"], "text only; leave it out"),
+            Row("max_completion_tokens", "ignored", 9, _HERE, CUT),
+            Row("max_tokens", "ignored", 9, _HERE, CUT),
+            Row("temperature", "ignored", 0, _NO_FIELD),
+            Row("top_p", "ignored", 0.5, _NO_FIELD),
+            Row("seed", "ignored", 1, _NO_FIELD),
+            Row("frequency_penalty", "ignored", 1, _NO_FIELD),
+            Row("presence_penalty", "ignored", 1, _NO_FIELD),
+            Row("logit_bias", "ignored", {"1": 1}, _NO_FIELD),
+            Row("logprobs", "ignored", True, "Cursor tells no probabilities"),
+            Row("top_logprobs", "ignored", 2, "Cursor tells no probabilities"),
+            Row("service_tier", "ignored", "flex", "your plan decides"),
+            Row("store", "ignored", True, "chat completions are not stored; `POST /v1/responses` stores"),
+            Row("prediction", "ignored", {"type": "content", "content": "a"}, _NO_FIELD),
+            Row("verbosity", "ignored", "low", _NO_FIELD),
+            Row("audio", "ignored", {"voice": "a", "format": "mp3"}, "answers are text"),
+            Row("web_search_options", "ignored", {}, "see `web_search` in [settings](settings.md)"),
+            Row("moderation", "ignored", {"model": "a"}, _NO_FIELD),
+            Row("prompt_cache_options", "ignored", {"mode": "explicit"}, "sessions keep the cache"),
+            Row("user", "accepted", "u"),
+            Row("metadata", "accepted", {"a": "b"}),
+            Row("prompt_cache_key", "accepted", "k", "sessions keep the cache"),
+            Row("prompt_cache_retention", "accepted", "24h", "sessions keep the cache"),
+            Row("safety_identifier", "accepted", "s"),
+        ),
+        ("stream",),
+    ),
+    Section(
+        "Parts of a chat message",
+        ("openai.types.chat.chat_completion_content_part_param:ChatCompletionContentPartParam",),
+        "content",
+        "openai_chat",
+        (
+            Row("text", "honoured", {"text": "hi"}, "", f"{CHAT}::test_message"),
+            Row("image_url", "honoured", {"image_url": {"url": _PICTURE}}, "`data:` URLs", f"{CHAT}::test_message"),
+            Row("input_audio", "refused", {"input_audio": {"data": "", "format": "wav"}}, "send a transcript"),
+            Row("file", "honoured", {"file": {"filename": "a", "file_data": _FILE}}, "text files as base64", FILES),
+        ),
+    ),
+    Section(
+        "Tools of a chat request",
+        ("openai.types.chat.chat_completion_tool_union_param:ChatCompletionToolUnionParam",),
+        "tools",
+        "openai_chat",
+        (
+            Row("function", "honoured", {"function": {"name": "f"}}, "", f"{CHAT}::test_tools"),
+            Row("custom", "refused", {"custom": {"name": "f"}}, "declare a function; `POST /v1/responses` takes them"),
+        ),
+    ),
+    Section(
+        "Completions: `POST /v1/completions`",
+        ("openai.types.completion_create_params:CompletionCreateParamsBase",),
+        "",
+        "openai_completions",
+        (
+            Row("model", "honoured", "m", "required", f"{COMPLETIONS}::test_the_prompt_is_one_user_message"),
+            Row("prompt", "honoured", "a", "one text", f"{COMPLETIONS}::test_the_prompt_is_one_user_message"),
+            Row("stop", "honoured", "a", "", f"{COMPLETIONS}::test_the_prompt_is_one_user_message"),
+            Row("stream", "honoured", True, "", f"{COMPLETIONS}::test_whole_equals_streamed"),
+            Row(
+                "stream_options",
+                "honoured",
+                {"include_usage": True},
+                "`include_usage`",
+                f"{COMPLETIONS}::test_whole_equals_streamed",
+            ),
+            Row("suffix", "refused", "b", "ask for it in words"),
+            Row("n", "refused", 2, _ONE),
+            Row("best_of", "refused", 2, _ONE),
+            Row("max_tokens", "ignored", 9, _HERE, CUT),
+            Row("echo", "ignored", True, "the prompt is not repeated"),
+            Row("logprobs", "ignored", 1, "Cursor tells no probabilities"),
+            Row("temperature", "ignored", 0, _NO_FIELD),
+            Row("top_p", "ignored", 0.5, _NO_FIELD),
+            Row("seed", "ignored", 1, _NO_FIELD),
+            Row("frequency_penalty", "ignored", 1, _NO_FIELD),
+            Row("presence_penalty", "ignored", 1, _NO_FIELD),
+            Row("logit_bias", "ignored", {"1": 1}, _NO_FIELD),
+            Row("user", "accepted", "u"),
+        ),
+        ("stream",),
+    ),
+    Section(
+        "Responses: `POST /v1/responses`",
+        ("openai.types.responses.response_create_params:ResponseCreateParamsBase",),
+        "",
+        "openai_responses",
+        (
+            Row("model", "honoured", "m", "required", ITEMS),
+            Row("input", "honoured", "hi", "a text or items", ITEMS),
+            Row("instructions", "honoured", "i", "", f"{RESPONSES}::test_instructions_come_first"),
+            Row(
+                "previous_response_id",
+                "refused",
+                "resp_1",
+                "honoured for a response that is kept; else an error that asks for the history",
+                f"{RESPONSES}::test_previous_response_puts_the_conversation_before_the_input",
+            ),
+            Row("tools", "honoured", [{"type": "function", "name": "f"}], "", f"{RESPONSES}::test_function_tools"),
+            Row("tool_choice", "honoured", "none", "also named and `allowed_tools`", f"{RESPONSES}::test_tool_choice"),
+            Row(
+                "parallel_tool_calls",
+                "honoured",
+                False,
+                "false: one call at a time",
+                "contract/test_tools.py::test_one_call_at_a_time_when_asked",
+            ),
+            Row(
+                "text",
+                "honoured",
+                {"format": {"type": "json_object"}},
+                f"`format`: {_BY_WORDS}; `verbosity` is named as ignored",
+                f"{RESPONSES}::test_formats_effort_session_stream",
+            ),
+            Row(
+                "reasoning",
+                "honoured",
+                {"effort": "high", "summary": "auto"},
+                "`effort`, `summary`",
+                f"{RESPONSES}::test_formats_effort_session_stream",
+            ),
+            Row("store", "honoured", False, "", f"{RESPONSES}::test_store_false_leaves_nothing_behind"),
+            Row("stream", "honoured", True, "", f"{RESPONSES}::test_formats_effort_session_stream"),
+            Row(
+                "metadata",
+                "honoured",
+                {"a": "b"},
+                "repeated in the answer",
+                "unit/dialects/openai_responses/test_encode.py::test_the_request_is_repeated",
+            ),
+            Row("background", "refused", True, "use `stream` and stay connected"),
+            Row("conversation", "refused", "conv_1", "use `previous_response_id`"),
+            Row("prompt", "refused", {"id": "p"}, "send `instructions` and `input`"),
+            Row(
+                "include",
+                "accepted",
+                ["reasoning.encrypted_content"],
+                "there is none to give; other values are named as ignored",
+            ),
+            Row("stream_options", "accepted", {"include_obfuscation": False}, "obfuscation is named as ignored"),
+            Row("max_output_tokens", "ignored", 9, _HERE, CUT),
+            Row("max_tool_calls", "ignored", 3, "the loop guard bounds calls"),
+            Row("temperature", "ignored", 0, _NO_FIELD),
+            Row("top_p", "ignored", 0.5, _NO_FIELD),
+            Row("top_logprobs", "ignored", 2, "Cursor tells no probabilities"),
+            Row("service_tier", "ignored", "flex", "your plan decides"),
+            Row("truncation", "ignored", "auto", "`POST /v1/responses/compact` shortens a conversation"),
+            Row("context_management", "ignored", [{"type": "compaction"}], "`POST /v1/responses/compact`"),
+            Row("moderation", "ignored", {"model": "a"}, _NO_FIELD),
+            Row("image", "ignored", {"a": 1}, "no images are made here"),
+            Row("user", "accepted", "u"),
+            Row("prompt_cache_key", "accepted", "k", "sessions keep the cache"),
+            Row("prompt_cache_retention", "accepted", "24h", "sessions keep the cache"),
+            Row("prompt_cache_options", "accepted", {"mode": "explicit"}, "sessions keep the cache"),
+            Row("safety_identifier", "accepted", "s"),
+            Row("access_programs", "accepted", ["a"]),
+            Row("client_metadata", "accepted", {"a": "b"}, "sent by Codex"),
+        ),
+        ("stream", "client_metadata"),
+    ),
+    Section(
+        "Tools of a Responses request",
+        ("openai.types.responses.tool_param:ToolParam",),
+        "tools",
+        "openai_responses",
+        (
+            Row("function", "honoured", {"name": "f"}, "", f"{RESPONSES}::test_function_tools"),
+            Row(
+                "custom",
+                "honoured",
+                {"name": "f"},
+                "a function with one text; a grammar is told, not enforced",
+                f"{RESPONSES}::test_custom_tools_become_functions_with_one_text",
+            ),
+            Row(
+                "namespace",
+                "honoured",
+                {"name": "n", "tools": [{"type": "function", "name": "f"}]},
+                "its tools one by one",
+                f"{RESPONSES}::test_a_namespace_yields_to_plain_tools",
+            ),
+            *[
+                Row(kind, "ignored", {"name": "x"}, words)
+                for kind, words in {
+                    "local_shell": "Codex runs it itself; declare a function to have it called",
+                    "shell": "declare a function to have it called",
+                    "apply_patch": "declare a custom tool, as Codex does, to have it called",
+                    "web_search*": _HOSTED,
+                    "file_search": _HOSTED,
+                    "computer": _HOSTED,
+                    "computer_use_preview": _HOSTED,
+                    "mcp": "give the server to the gateway ([mcp](mcp.md))",
+                    "code_interpreter": _HOSTED,
+                    "programmatic_tool_calling": _HOSTED,
+                    "image_generation": _HOSTED,
+                    "tool_search": _HOSTED,
+                }.items()
+            ],
+        ),
+    ),
+    Section(
+        "Items of a Responses request",
+        ("openai.types.responses.response_input_item_param:ResponseInputItemParam",),
+        "items",
+        "openai_responses",
+        (
+            Row("message", "honoured", {"role": "user", "content": "hi"}, "", ITEMS),
+            Row(
+                "function_call",
+                "honoured",
+                {"call_id": "c", "name": "f", "arguments": "{}"},
+                "",
+                f"{RESPONSES}::test_items",
+            ),
+            Row("function_call_output", "honoured", {"call_id": "c", "output": "o"}, "", ITEMS),
+            Row(
+                "custom_tool_call",
+                "honoured",
+                {"call_id": "c", "name": "f", "input": "i"},
+                "",
+                f"{RESPONSES}::test_items",
+            ),
+            Row("custom_tool_call_output", "honoured", {"call_id": "c", "output": "o"}, "", ITEMS),
+            Row("reasoning", "honoured", {"summary": []}, "kept as reasoning", ITEMS),
+            Row(
+                "compaction",
+                "honoured",
+                {"encrypted_content": "caretway1.YQ=="},
+                "the summary that this gateway wrote; one of OpenAI's is ignored",
+                "unit/dialects/openai_responses/test_compaction.py::test_the_item_comes_back_as_text",
+            ),
+            Row(
+                "item_reference",
+                "refused",
+                {"id": "msg_1"},
+                "replaced by an item that is kept; else an error that asks for it",
+                f"{RESPONSES}::test_references_are_replaced_and_kept_as_what_they_are",
+            ),
+            *[
+                Row(f"{kind}_call", "honoured", {"call_id": "c", "action": {}}, _HISTORY, f"{RESPONSES}::test_items")
+                for kind in ("local_shell", "shell", "apply_patch")
+            ],
+            *[
+                Row(
+                    f"{kind}_call_output",
+                    "honoured",
+                    {"call_id": "c", "output": "o"},
+                    _HISTORY,
+                    f"{RESPONSES}::test_items",
+                )
+                for kind in ("local_shell", "shell", "apply_patch")
+            ],
+            *[
+                Row(kind, "ignored", {"id": "x"}, "left out")
+                for kind in (
+                    "file_search_call",
+                    "computer_call",
+                    "computer_call_output",
+                    "web_search_call",
+                    "tool_search_call",
+                    "tool_search_output",
+                    "additional_tools",
+                    "configuration_update",
+                    "compaction_trigger",
+                    "image_generation_call",
+                    "code_interpreter_call",
+                    "mcp_list_tools",
+                    "mcp_approval_request",
+                    "mcp_approval_response",
+                    "mcp_call",
+                    "program",
+                    "program_output",
+                )
+            ],
+        ),
+    ),
+    Section(
+        "Parts of a Responses message",
+        ("openai.types.responses.response_input_content_param:ResponseInputContentParam",),
+        "content",
+        "openai_responses",
+        (
+            Row("input_text", "honoured", {"text": "hi"}, "", ITEMS),
+            Row("input_image", "honoured", {"image_url": _PICTURE}, "`data:` URLs", ITEMS),
+            Row("input_file", "honoured", {"filename": "a", "file_data": _FILE}, "text files as base64", FILES),
+        ),
+    ),
+    Section(
+        "Messages: `POST /v1/messages`",
+        (
+            "anthropic.types.message_create_params:MessageCreateParamsBase",
+            "anthropic.types.beta.message_create_params:MessageCreateParamsBase",
+            "anthropic.types.message_count_tokens_params:MessageCountTokensParams",
+        ),
+        "",
+        "anthropic_messages",
+        (
+            Row("model", "honoured", "m", "required", f"{MESSAGES}::test_the_least_there_is"),
+            Row("messages", "honoured", [{"role": "user", "content": "hi"}], "required", f"{MESSAGES}::test_assistant"),
+            Row("system", "honoured", "s", "", f"{MESSAGES}::test_system"),
+            Row("tools", "honoured", [{"name": "f", "input_schema": {}}], "", f"{MESSAGES}::test_tools"),
+            Row("tool_choice", "honoured", {"type": "none"}, "", f"{MESSAGES}::test_tool_choice"),
+            Row("stop_sequences", "honoured", ["a"], "up to 64", f"{MESSAGES}::test_stop_sequences"),
+            Row("stream", "honoured", True, "", f"{MESSAGES}::test_stream"),
+            Row(
+                "thinking",
+                "honoured",
+                {"type": "enabled", "budget_tokens": 2000},
+                "a budget is an effort",
+                f"{MESSAGES}::test_thinking_and_effort",
+            ),
+            Row(
+                "output_config",
+                "honoured",
+                {"effort": "high"},
+                f"`effort`; `format`: {_BY_WORDS}",
+                f"{MESSAGES}::test_output_format",
+            ),
+            Row("thread", "refused", {"id": "t"}, "the SDK then sends the whole history"),
+            Row("max_tokens", "accepted", 9, "cut by the gateway's own count with `max_tokens = cut`", CUT),
+            Row("metadata", "accepted", {"user_id": "u"}),
+            Row("cache_control", "accepted", {"type": "ephemeral"}, "sessions keep the cache"),
+            Row("betas", "accepted", ["b"]),
+            Row("service_tier", "ignored", "standard_only", "your plan decides"),
+            Row("speed", "ignored", "fast", "ask for the model's `fast` variant"),
+            Row("container", "ignored", "c", _HOSTED),
+            Row("context_management", "ignored", {"edits": [{"type": "a"}]}, "the client compacts"),
+            Row("mcp_servers", "ignored", [{"type": "url"}], "give the server to the gateway ([mcp](mcp.md))"),
+            Row("compaction", "ignored", {"type": "a"}, "the client compacts"),
+            Row("diagnostics", "ignored", {"a": 1}, _NO_FIELD),
+            Row("inference_geo", "ignored", "us", _NO_FIELD),
+            Row("user_profile_id", "ignored", "u", _NO_FIELD),
+            Row("workspace_id", "ignored", "w", "of Anthropic's console"),
+            Row("fallbacks", "ignored", [{"model": "m"}], "aliases can name a chain of models"),
+            Row("fallback_credit_token", "ignored", "t", _NO_FIELD),
+            Row("temperature", "ignored", 0, _NO_FIELD),
+            Row("top_p", "ignored", 0.5, _NO_FIELD),
+            Row("top_k", "ignored", 5, _NO_FIELD),
+        ),
+        ("stream", "temperature", "top_p", "top_k"),
+    ),
+    Section(
+        "Blocks of a message",
+        (
+            "anthropic.types.content_block_param:ContentBlockParam",
+            "anthropic.types.beta.beta_content_block_param:BetaContentBlockParam",
+        ),
+        "content",
+        "anthropic_messages",
+        (
+            Row("text", "honoured", {"text": "hi"}, "", f"{MESSAGES}::test_text_and_image"),
+            Row(
+                "image",
+                "honoured",
+                {"source": {"type": "base64", "media_type": "image/png", "data": _PIXEL}},
+                "base64",
+                f"{MESSAGES}::test_text_and_image",
+            ),
+            Row(
+                "document",
+                "honoured",
+                {"source": {"type": "text", "media_type": "text/plain", "data": "a"}},
+                "its text",
+                f"{MESSAGES}::test_document",
+            ),
+            Row(
+                "search_result",
+                "honoured",
+                {"source": "s", "title": "t", "content": [{"type": "text", "text": "a"}]},
+                "its text",
+                f"{MESSAGES}::test_search_result",
+            ),
+            Row("tool_result", "honoured", {"tool_use_id": "t", "content": "a"}, "", f"{MESSAGES}::test_assistant"),
+            Row("tool_use", "honoured", {"id": "t", "name": "f", "input": {}}, "", f"{MESSAGES}::test_assistant"),
+            Row("thinking", "honoured", {"thinking": "t", "signature": ""}, "", f"{MESSAGES}::test_assistant"),
+            Row("redacted_thinking", "accepted", {"data": "x"}, "only Anthropic can read it; left out"),
+            Row(
+                "compaction",
+                "honoured",
+                {"content": "what was before"},
+                "its text",
+                f"{MESSAGES}::test_a_summary_stands_for_what_was_before",
+            ),
+            *[
+                Row(kind, "ignored", {}, "left out")
+                for kind in (
+                    "server_tool_use",
+                    "web_search_tool_result",
+                    "web_fetch_tool_result",
+                    "advisor_tool_result",
+                    "code_execution_tool_result",
+                    "bash_code_execution_tool_result",
+                    "text_editor_code_execution_tool_result",
+                    "tool_search_tool_result",
+                    "mcp_tool_use",
+                    "mcp_tool_result",
+                    "container_upload",
+                    "tool_addition",
+                    "tool_removal",
+                    "mcp_tool_listing",
+                    "fallback",
+                )
+            ],
+        ),
+    ),
+    Section(
+        "Tools of a Messages request",
+        (
+            "anthropic.types.tool_union_param:ToolUnionParam",
+            "anthropic.types.beta.beta_tool_union_param:BetaToolUnionParam",
+        ),
+        "tools",
+        "anthropic_messages",
+        (
+            Row("custom", "honoured", {"name": "f", "input_schema": {}}, "", f"{MESSAGES}::test_tools"),
+            Row("tool_search_tool*", "ignored", {"name": "x"}, _HOSTED),
+            Row("mcp_toolset", "ignored", {"name": "x"}, "give the server to the gateway ([mcp](mcp.md))"),
+            *[
+                Row(f"{kind}_*", "ignored", {"name": "x"}, _HOSTED)
+                for kind in (
+                    "advisor",
+                    "bash",
+                    "browser_toolset",
+                    "code_execution",
+                    "computer",
+                    "computer_toolset",
+                    "memory",
+                    "text_editor",
+                    "web_fetch",
+                    "web_search",
+                )
+            ],
+        ),
+    ),
+)
+
+INTRODUCTION: Final = """# The three APIs, field by field
+
+What happens to each request field that the current SDKs (openai {openai}, anthropic {anthropic}) know. This page is
+made from `tests/api_fields.py`; a test sends every row's sample, and another fails when an SDK gets a field without a
+verdict.
+
+| verdict | meaning |
+|---|---|
+| honoured | it has its effect; the test that shows it is named |
+| accepted | it needs no effect here, and nothing is said |
+| ignored | it has no effect, and is named in the header `x-caretway-ignored` unless its value asks for nothing |
+| refused | an error that names the field and the way out, because ignoring it would change the question |
+
+Any field that no SDK knows is ignored and named. `null` is the same as absent. A wrong type is a 400.
+
+Not served, each with a 404 that says so: embeddings, audio, images, videos, moderation and reranking (Cursor has none);
+files, vector stores and batches (nothing is kept; send the content, one request at a time). `POST
+/v1/responses/input_tokens` and `POST /v1/messages/count_tokens` are estimates: four bytes a token. `GET /v1/models`
+takes Anthropic's `limit`, `after_id` and `before_id` from clients that send `anthropic-version`.
+"""
+
+
+def page() -> str:
+    return "\n".join([INTRODUCTION.format(**_versions()), *_sections()])
+
+
+def _versions() -> dict[str, str]:
+    import anthropic
+    import openai
+
+    return {"openai": openai.__version__, "anthropic": anthropic.__version__}
+
+
+def _sections() -> Iterator[str]:
+    for section in SECTIONS:
+        yield f"## {section.title}\n\n| field | verdict | |\n|---|---|---|"
+        for row in section.rows:
+            shown = f" `{row.test.rpartition('/')[2]}`" if row.test else ""
+            yield f"| `{row.name}` | {row.verdict} | {row.words}{';' if row.words and shown else ''}{shown} |"
+        yield ""
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

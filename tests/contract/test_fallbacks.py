@@ -1,0 +1,154 @@
+"""An alias that names a chain of models: which one answers, when the next is asked, who is told; on real sockets."""
+
+import json
+import logging
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from caretway.keys.key_file import KeyFile
+from caretway.keys.named_key import added
+from caretway.simulator import Simulator
+from caretway.simulator.manners import LIVE_AT_ONCE
+from contract.gateways import Client, gateway_to, result, tool
+
+CHAIN = ("composer-2.5", "gpt-5.4", "auto")
+HELLO = "sim: say hello"
+
+
+@asynccontextmanager
+async def cursor(refused: dict[str, str], **settings: Any) -> AsyncIterator[Client]:
+    """An account that is not served some models; `fast` is the chain."""
+    simulator = Simulator(manners=replace(LIVE_AT_ONCE, refused_models=tuple(refused.items())))
+    try:
+        port = await simulator.listen("127.0.0.1", 0)
+        async with gateway_to(simulator, port, **{"model_aliases": {"fast": CHAIN}} | settings) as client:
+            yield client
+    finally:
+        await simulator.aclose()
+
+
+def served(client: Client) -> list[str]:
+    """The models that ran; a refused one is not among them."""
+    return [label.partition("[")[0] for _, label in client.simulator.asked if label]
+
+
+LEADS_ON = [
+    ("usage_limit", True),
+    ("quota", False),
+    ("policy", True),
+    ("plan", False),
+    ("bad_model", True),
+    ("gone", False),
+]
+
+
+@pytest.mark.parametrize(("fault", "stream"), LEADS_ON)
+async def test_the_next_model_answers_and_everybody_is_told(
+    fault: str, stream: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        async with cursor({"composer-2.5": fault}, data_dir=tmp_path) as client:
+            answer = await client.chat(HELLO, model="fast", stream=stream)
+            assert (answer.status, answer.text) == (200, "hello")
+    told = answer.headers.get_list("x-caretway-model")
+    assert [model.partition("@")[0] for model in told] == ["gpt-5.4"], "one header, with the model that answers"
+    why = answer.headers["x-caretway-model-reason"]
+    assert "model_aliases: fast is composer-2.5, then gpt-5.4, then auto; composer-2.5 was refused (" in why
+    assert "alias names another" in answer.headers["x-caretway-session-reason"]
+    if stream:
+        assert {chunk["model"] for chunk in answer.chunks} == {"gpt-5.4"}
+    lines = [record.getMessage() for record in caplog.records]
+    assert any("composer-2.5 was refused (" in line for line in lines)
+    assert any("gpt-5.4" in line and "after next model: " in line for line in lines), "the line of the answer"
+    with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as db:
+        assert list(db.execute("SELECT asked, model, error FROM responses")) == [("fast", "gpt-5.4", "")]
+        runs = list(db.execute("SELECT model, error != '' FROM runs ORDER BY rowid"))
+        assert runs == [("composer-2.5", 1), ("gpt-5.4", 0)]
+
+
+async def test_the_whole_chain_and_its_end() -> None:
+    async with cursor({"composer-2.5": "usage_limit", "gpt-5.4": "plan"}) as client:
+        answer = await client.chat(HELLO, model="fast")
+        assert (answer.text, answer.headers["x-caretway-model"]) == ("hello", "default")
+        assert "gpt-5.4 was refused (plan_or_team_refused)" in answer.headers["x-caretway-model-reason"]
+    async with cursor({"composer-2.5": "usage_limit", "gpt-5.4": "plan", "default": "policy"}) as client:
+        answer = await client.chat(HELLO, model="fast")
+        assert answer.error is not None
+        assert (answer.status, answer.error["code"]) == (403, "model_blocked"), "the last refusal"
+        assert answer.headers["x-caretway-model"] == "default"
+
+
+@pytest.mark.parametrize("fault", ["rate_limit", "unauthenticated", "deprecated", "region", "denied", "bare", "late"])
+async def test_other_refusals_are_told_as_they_are(fault: str) -> None:
+    async with cursor({"composer-2.5": fault}) as client:
+        answer = await client.chat(HELLO, model="fast")
+        assert answer.error is not None
+        assert not served(client)
+        assert answer.headers["x-caretway-model"].startswith("composer-2.5")
+
+
+async def test_a_refusal_without_a_reason_counts_when_the_usage_is_spent() -> None:
+    pools = {"fast": "gpt-5.4|auto"}
+    for percent, status in (("1", 403), ("100", 200)):
+        async with cursor({"gpt-5.4": "bare"}, access_token=f"spent={percent}", model_aliases=pools) as client:
+            answer = await client.chat(HELLO, model="fast")
+            assert answer.status == status, percent
+    assert (answer.text, answer.headers["x-caretway-model"]) == ("hello", "default")
+    assert "gpt-5.4 was refused (quota)" in answer.headers["x-caretway-model-reason"]
+
+
+async def test_nothing_follows_the_first_word() -> None:
+    async with cursor({}) as client:
+        answer = await client.chat("sim: say half\nsim: fail usage_limit after", model="fast", stream=True)
+        assert (answer.status, answer.text) == (200, "half")
+        assert len(client.simulator.asked) == 1
+
+
+async def test_a_turn_goes_on_with_the_model_that_has_it() -> None:
+    """Its tool results come under the name of the alias again."""
+    async with cursor({"composer-2.5": "usage_limit"}) as client:
+        said: list[dict[str, Any]] = [{"role": "user", "content": 'sim: call look {"at": "x"}\nsim: say done'}]
+        first = await client.chat(said, model="fast", tools=[tool("look", "at")])
+        assert len(first.calls) == 1
+        opened = client.stats()["runs_opened"]
+        said += [first.message, result(first.calls[0], "seen")]
+        second = await client.chat(said, model="fast", tools=[tool("look", "at")])
+        assert (second.text, second.session) == ("done", "resumed")
+        assert second.headers["x-caretway-model"].startswith("gpt-5.4")
+        assert "was refused before" in second.headers["x-caretway-model-reason"]
+        assert client.stats()["runs_opened"] == opened, "the same run"
+
+
+def key_for(data: Path, **limits: Any) -> dict[str, str]:
+    KeyFile(data).change(lambda keys: added(keys, "cw-a-key-for-this-test", "anna", 1.0, **limits))
+    return {"authorization": "Bearer cw-a-key-for-this-test"}
+
+
+async def test_a_key_is_not_led_to_a_model_that_it_may_not_use(tmp_path: Path) -> None:
+    headers = key_for(tmp_path, models=("composer-2.5", "default"))
+    async with cursor({"composer-2.5": "usage_limit"}, data_dir=tmp_path) as client:
+        answer = await client.chat(HELLO, model="fast", headers=headers)
+        assert (answer.text, answer.headers["x-caretway-model"]) == ("hello", "default"), "past gpt-5.4"
+        assert served(client) == ["default"]
+
+
+async def test_a_budget_of_ours_ends_the_chain(tmp_path: Path) -> None:
+    headers = key_for(tmp_path, budgets=("runs=1/day",))
+    async with cursor({"composer-2.5": "usage_limit"}, data_dir=tmp_path) as client:
+        answer = await client.chat(HELLO, model="fast", headers=headers)
+        assert answer.error is not None
+        assert (answer.status, "budget" in answer.error["message"]) == (402, True)
+        assert (len(client.simulator.asked), served(client)) == (1, []), "no second run was allowed"
+
+
+async def test_names_that_are_not_listed_are_passed_over() -> None:
+    async with cursor({}, model_aliases={"fast": "no-such-model|gpt-5.4"}) as client:
+        answer = await client.chat(HELLO, model="fast@effort=high")
+        assert answer.headers["x-caretway-model"].startswith("gpt-5.4@"), json.dumps(dict(answer.headers))
+        assert "reasoning=high" in answer.headers["x-caretway-model"]

@@ -1,0 +1,142 @@
+"""Lines of the bridge as messages of the Agent API, and answers as values for the SDK."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from caretway.backends.cursor_sdk.frames import Frame, end_of, exec_answer, plain, server_message
+from caretway.builtin_tools import execs
+from caretway.core.request import Image, Text, ToolResult
+from caretway.wire.deltas import TEXT, THINKING, read_delta
+from caretway.wire.errors import read_end
+from caretway.wire.messages import pb
+
+ID = b"i" * 32
+
+
+def read(frame: Frame) -> pb.AgentServerMessage:
+    message = server_message(frame)
+    assert message is not None
+    return pb.AgentServerMessage.FromString(message)
+
+
+@given(st.text(), st.booleans())
+def test_words_are_what_any_encoder_would_write(words: str, thinks: bool) -> None:
+    words = words.encode("utf-8", "replace").decode()
+    message = server_message(Frame("think" if thinks else "text", s=words))
+    assert message is not None
+    update = pb.AgentServerMessage.FromString(message).interaction_update
+    assert (update.thinking_delta if thinks else update.text_delta).text == words
+    assert read_delta(message) in (None, (THINKING if thinks else TEXT, words))
+
+
+@pytest.mark.parametrize(
+    ("frame", "kind"),
+    [
+        (Frame("tokens", c=7), "token_delta"),
+        (Frame("start"), "tool_call_started"),
+        (Frame("more"), "tool_call_delta"),
+        (Frame("done", call="c"), "tool_call_completed"),
+        (Frame("listed", c=2), "tool_requests_listed"),
+        (Frame("other"), "step_started"),
+        (Frame("beat"), "heartbeat"),
+        (Frame("ended"), "turn_ended"),
+    ],
+)
+def test_updates(frame: Frame, kind: str) -> None:
+    assert read(frame).interaction_update.WhichOneof("message") == kind
+
+
+@pytest.mark.parametrize("kind", ["over", "again", "refused", "ready", "new"])
+def test_what_is_no_message_of_a_run(kind: str) -> None:
+    assert server_message(Frame(kind)) is None
+
+
+def test_the_end_with_its_counts() -> None:
+    usage: dict[str, Any] = {"inputTokens": 9, "outputTokens": 2, "cacheReadTokens": 0, "totalTokens": 11, "new": "x"}
+    ended = read(Frame("ended", usage=usage)).interaction_update.turn_ended
+    assert (ended.input_tokens, ended.output_tokens, ended.cache_read_tokens) == (9, 2, 0)
+    assert ended.HasField("cache_read_tokens") and not ended.HasField("cache_write_tokens")
+
+
+def test_a_call_and_an_exec() -> None:
+    called = read(Frame("call", id=3, name="look", call="a\nb", args={"k": 1, "deep": {"list": [None, True, "x"]}}))
+    args = called.exec_server_message.mcp_args
+    assert (called.exec_server_message.id, args.tool_name, args.tool_call_id) == (3, "look", "a\nb")
+    assert args.args["deep"].struct_value.fields["list"].list_value.values[2].string_value == "x"
+    asked = pb.ReadArgs(path="/etc/passwd").SerializeToString()
+    exec_ = read(Frame("exec", id=4, kind="read", data=asked)).exec_server_message
+    assert (exec_.id, exec_.WhichOneof("message"), exec_.read_args.path) == (4, "read_args", "/etc/passwd")
+    assert read(Frame("exec", id=5, kind="ls")).exec_server_message.WhichOneof("message") == "ls_args"
+
+
+def test_what_is_stored() -> None:
+    blob = read(Frame("set", key=ID.hex(), data=b"piece")).kv_server_message.set_blob_args
+    assert (blob.blob_id, blob.blob_data) == (ID, b"piece")
+    state = pb.ConversationStateStructure(turns=[ID])
+    assert read(Frame("state", data=state.SerializeToString())).conversation_checkpoint_update == state
+
+
+@pytest.mark.parametrize(
+    ("frame", "code", "message"),
+    [
+        (Frame("over", message="[unavailable] Try\nlater"), "unavailable", "Try\nlater"),
+        (Frame("over", message="It broke", code="internal"), "internal", "It broke"),
+        (Frame("over", message="It broke", code=None), "unknown", "It broke"),
+        (Frame("refused", end={"error": {"code": "not_found", "message": "gone"}}), "not_found", "gone"),
+    ],
+)
+def test_ends(frame: Frame, code: str, message: str) -> None:
+    error = read_end(end_of(frame))
+    assert error is not None
+    assert (error.code, error.message) == (code, message)
+
+
+def test_results_of_custom_tools() -> None:
+    result = ToolResult("c", (Text("done"), Image(b"cat", "image/png")), is_error=True)
+    assert exec_answer(execs.answer(execs.mcp_result(7, result))) == (
+        7,
+        {
+            "content": [
+                {"type": "text", "text": "done"},
+                {"type": "image", "data": b"cat", "mimeType": "image/png"},
+            ],
+            "isError": True,
+        },
+    )
+    empty = exec_answer(execs.answer(execs.mcp_result(7, ToolResult("c", ()))))
+    assert empty == (7, {"content": [{"type": "text", "text": ""}], "isError": False})
+    missing = exec_answer(execs.answer(execs.tool_not_found(8, "nope", ["left"])))
+    assert missing is not None and "`nope`" in str(missing[1]) and "left" in str(missing[1])
+    assert exec_answer(execs.throw(9, "broken")) == (
+        9,
+        {"content": [{"type": "text", "text": "broken"}], "isError": True},
+    )
+
+
+@pytest.mark.parametrize(
+    "message", [execs.stream_close(1), execs.heartbeat(1), pb.AgentClientMessage().SerializeToString()]
+)
+def test_what_the_sdk_does_by_itself(message: bytes) -> None:
+    assert exec_answer(message) is None
+
+
+def test_values_in_the_shape_of_the_sdks_library() -> None:
+    success = pb.ReadSuccess(path="a", total_lines=1, file_size=2**40, content="text", output_blob_id=b"\0")
+    assert plain(pb.ReadResult(success=success)) == {
+        "result": {
+            "case": "success",
+            "value": {
+                "path": "a",
+                "totalLines": 1,
+                "fileSize": {"$int": str(2**40)},
+                "outputBlobId": {"$bytes": b"\0"},
+                "output": {"case": "content", "value": "text"},
+            },
+        }
+    }
+    many = pb.ConversationStateStructure(turns=[ID], read_paths=["x"])
+    many.file_states["f"] = ID
+    assert plain(many) == {"turns": [{"$bytes": ID}], "readPaths": ["x"], "fileStates": {"f": {"$bytes": ID}}}
