@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from faults.plan import Weather
-from faults.scenes import KINDS, MORE_KINDS
+from faults.scenes import KINDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,7 @@ RIGS: Final[dict[str, Rig]] = {
         {"acp": Weather(up=30_000, down=40_000), "print": Weather(up=15_000, down=20_000)},
         program=True,
         flags={**{f"{name}-timeout": f"{seconds}s" for name, seconds in WAITS.items()}, "cli-queue": "64"},
-        # Its shell is its own, and parallel calls come in no order.
-        scenes=(*(kind for kind in KINDS if kind not in ("redirected", "asked again", "twins")), *MORE_KINDS),
+        scenes=tuple(kind for kind in KINDS if kind not in ("redirected", "asked again")),  # its shell is its own
         limit_s=90.0,
         concurrency=8,
         min_right=0.85,  # nobody can go on in the middle of an answer whose program is gone

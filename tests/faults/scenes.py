@@ -181,12 +181,6 @@ def _twins(w: _Writer, n: str) -> list[Turn]:
     return [w.done()]
 
 
-def _loose_twins(w: _Writer, n: str) -> list[Turn]:
-    """The same where a model makes its calls on connections of their own: which result is whose is chance."""
-    w.call(Call("deploy", f"t {n}"), Call("deploy", f"t {n}")).say(f"both {n}")
-    return [w.done()]
-
-
 def _redirected(w: _Writer, n: str) -> list[Turn]:
     return [w.think(f"a shell for {n}").shell(f"echo {n}").say(f"The shell said {n}").result().done()]
 
@@ -222,9 +216,5 @@ KINDS: Final[dict[str, Callable[[_Writer, str], list[Turn]]]] = {
 }
 
 
-MORE_KINDS: Final = {"loose twins": _loose_twins}
-"""For backends that not every scene fits."""
-
-
 def scene(kind: str, nonce: str) -> Scene:
-    return Scene(kind, nonce, tuple((KINDS | MORE_KINDS)[kind](_Writer(nonce), nonce)))
+    return Scene(kind, nonce, tuple(KINDS[kind](_Writer(nonce), nonce)))

@@ -33,6 +33,7 @@ from ...core.turn import Snapshot
 from ...tasks import spawn
 from .acp_agent import AcpAgent
 from .acp_turn import AcpTurn
+from .announced import Announcements
 from .chat import CliChat, write_chat
 from .mcp_messages import SERVER, Answer, McpUse, listed_tools, refusal, tool_answer
 
@@ -43,8 +44,8 @@ SIBLING_QUIET_S: Final = 0.2
 SIBLING_CAP_S: Final = 1.5
 """A step of calls is complete after so much quiet, or so long after its first call."""
 UNANNOUNCED_S: Final = 2.0
-"""How long a call waits for the program's own word of it, which comes after all that was said before it. One whose
-output is cut is gone by then, and the call with it."""
+"""How long a step waits for the program's own word of a call, which comes after all that was said before it, and for a
+call that was announced. A program whose output is cut is gone by then, and the step with it."""
 _QUIET: Final = frozenset({TurnStarted, AgentActivity})
 
 
@@ -77,6 +78,9 @@ class ParkedCall:
     id: str
     name: str
     arguments: str
+    values: Mapping[str, Any]
+    number: object
+    """Of the message that asked for it."""
     answer: "asyncio.Future[Answer]"
     shown: bool = False
     gone: bool = False
@@ -98,8 +102,7 @@ class AcpToolTurn(AcpTurn):
         self._host = host
         self._check = ArgumentCheck(offer.specs, CORRECTIONS)
         self._calls: dict[str, ParkedCall] = {}
-        self._own_updates: set[str] = set()
-        self._announced: set[str] = set()
+        self._announced = Announcements()
         self._called = False
         self._paused: _Step | None = None
         self._gone = False
@@ -194,7 +197,8 @@ class AcpToolTurn(AcpTurn):
             return refusal(f"There is no tool `{use.name}`. There are: {', '.join(sorted(offered))}.")
         if told := self._check.correction(use.name, arguments):
             return refusal(told)
-        call = ParkedCall(f"call_{uuid.uuid4().hex}", use.name, arguments, self._loop.create_future())
+        answer: asyncio.Future[Answer] = self._loop.create_future()
+        call = ParkedCall(f"call_{uuid.uuid4().hex}", use.name, arguments, use.arguments, use.id, answer)
         self._calls[call.id] = call
         self._heard_at = self._loop.time()
         if self._paused is None:
@@ -220,12 +224,15 @@ class AcpToolTurn(AcpTurn):
         waiting = [call for call in self._calls.values() if not call.shown and not call.gone]
         if self._paused is not None or self._translator.over or not waiting:
             return
+        step, whole = self._announced.in_order(waiting)
         late = self._first_call + UNANNOUNCED_S - self._loop.time()
-        if late > 0 and len(self._announced) < len(self._calls):
+        if late > 0 and not whole:
             self._timer = self._loop.call_later(late, self._pause)
             return
+        step = step[:1] if self._offer.one_call else step
+        self._announced.shown(step)
         events: list[Event] = []
-        for call in waiting[:1] if self._offer.one_call else waiting:
+        for call in step:
             call.shown = True
             events += [
                 ToolCallStarted(call.id, call.name),
@@ -242,24 +249,12 @@ class AcpToolTurn(AcpTurn):
     # ---- what the program says
 
     def _update(self, update: Mapping[str, Any]) -> None:
-        if update.get("sessionUpdate") == "tool_call":
-            self._announced.add(str(update.get("toolCallId")))
-        if not self._is_ours(update):
+        if not self._announced.hear(update):
             super()._update(update)
         elif update.get("status") == "failed" and not self._called and not self._shown:
             self._give_up("it rejects calls of our MCP server")
         if self._timer is not None:
             self._settle()
-
-    def _is_ours(self, update: Mapping[str, Any]) -> bool:
-        """A call of the client's tools: the client is told by the call itself."""
-        if update.get("sessionUpdate") not in ("tool_call", "tool_call_update"):
-            return False
-        call, title, raw = str(update.get("toolCallId")), str(update.get("title") or ""), update.get("rawInput")
-        provider = raw.get("providerIdentifier") if isinstance(raw, dict) else None
-        if provider == SERVER or title.startswith((f"{SERVER}-", f"{SERVER}:")):
-            self._own_updates.add(call)
-        return call in self._own_updates
 
     def _take(self, events: list[Event]) -> None:
         if not events or self._refused:

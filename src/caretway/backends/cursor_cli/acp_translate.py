@@ -23,6 +23,7 @@ from ...core.events import (
 )
 from ...loop_guard.live import EndLoop, GuardSettings, LiveGuard, LiveVerdict, Tell
 from ...loop_guard.results import result_words
+from .announced import CLOSED
 from .own_tools import OwnCall, Showing, shown, title
 from .print_translate import read_usage, run_usage
 
@@ -35,7 +36,6 @@ _STOPS: Final[Mapping[str, StopReason]] = {
 MAX_PLAN: Final = 100
 UNDERWAY: Final = 5
 """How many calls may be under way while the model is being told something."""
-_CLOSED: Final = ("completed", "failed", "cancelled")
 _NAMES: Final[Mapping[str, str]] = {
     "execute": "bash",
     "read": "read",
@@ -95,7 +95,7 @@ class AcpTranslator:
 
     def _tool(self, update: Mapping[str, Any]) -> list[Event]:
         call_id = str(update.get("toolCallId") or "")
-        over = update.get("status") in _CLOSED
+        over = update.get("status") in CLOSED
         (self._open.discard if over else self._open.add)(call_id)
         events: list[Event] = []
         call = self._calls.get(call_id)

@@ -5,12 +5,13 @@ Written after descriptions of the real program, apart from the gateway's own cod
 """
 
 import hashlib
+import itertools
 import json
 import os
 import re
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,8 @@ class ReachedServer:
     name: str
     url: str
     tools: tuple[Tool, ...]
+    numbers: Iterator[int]
+    """Of its messages, counted up as MCP clients do."""
 
 
 def approved(home: str, cwd: str, name: str, config: Mapping[str, Any]) -> bool:
@@ -60,30 +63,31 @@ def connected(home: str, cwd: str, servers: Sequence[Mapping[str, Any]]) -> list
         if server.get("type") not in ("http", "sse") or not approved(home, cwd, name, config):
             continue
         try:
-            _ask(
-                url, "initialize", {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "sim"}}
-            )
+            hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "sim"}}
+            numbers = itertools.count(0)
+            _ask(url, "initialize", hello, next(numbers))
             _post(url, {"jsonrpc": "2.0", "method": "notifications/initialized"})
-            listed = _ask(url, "tools/list", {})["tools"]
+            listed = _ask(url, "tools/list", {}, next(numbers))["tools"]
         except (OSError, ValueError, KeyError):
             continue
         tools = [Tool(one["name"], one["name"], name, one.get("description", ""), one["inputSchema"]) for one in listed]
-        found.append(ReachedServer(name, url, tuple(tools)))
+        found.append(ReachedServer(name, url, tuple(tools), numbers))
     return found
 
 
-def call(server: ReachedServer, tool: str, arguments: Mapping[str, Any]) -> tuple[str, bool]:
+def call(server: ReachedServer, tool: str, arguments: Mapping[str, Any], number: int) -> tuple[str, bool]:
     """(the text of the result, whether it is an error)"""
+    params = {"name": tool, "arguments": arguments, "_meta": {"progressToken": number}}
     try:
-        given = _ask(server.url, "tools/call", {"name": tool, "arguments": arguments, "_meta": {"progressToken": 7}})
+        given = _ask(server.url, "tools/call", params, number)
     except (OSError, ValueError, KeyError) as broken:
         return f"MCP error: {broken}", True
     texts = [part.get("text", f"[{part.get('type')}]") for part in given["content"]]
     return "\n".join(texts), bool(given.get("isError"))
 
 
-def _ask(url: str, method: str, params: Mapping[str, Any]) -> Any:
-    answer = _post(url, {"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+def _ask(url: str, method: str, params: Mapping[str, Any], number: int) -> Any:
+    answer = _post(url, {"jsonrpc": "2.0", "id": number, "method": method, "params": params})
     if answer is None or "error" in answer:
         raise ValueError(f"{method} was refused: {answer}")
     return answer["result"]

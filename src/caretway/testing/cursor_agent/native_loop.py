@@ -68,23 +68,26 @@ def follow(doing: Prompted, blocks: Sequence[tuple[Role, str]], *, thinks: bool)
 
 
 def _call_all(doing: Prompted, uses: Sequence[ToolUse], ids: Sequence[str]) -> list[InputResult]:
-    """All at once, as the real program does."""
+    """All at once, as the real program does: announced and numbered in the model's order, each on a connection of its
+    own, so that they arrive in any."""
     doing.calls += len(uses)
     found: dict[str, InputResult] = {}
 
-    def one(call_id: str, use: ToolUse) -> None:
-        server = next(s for s in doing.servers if any(tool.shown == use.name for tool in s.tools))
-        odd_id = f"{call_id}\nfc_{call_id}"  # ids with a line break were seen
-        title = f"{server.name}-{use.name}: {use.name}"
-        doing.tell("tool_call", toolCallId=odd_id, title=title, kind="other", status="pending", rawInput=dict(use.args))
+    def one(call_id: str, use: ToolUse, server: ReachedServer, number: int) -> None:
         if not doing.rejects and (doing.force or allowed(doing.cwd, server.name, use.name)):
-            text, failed = call(server, use.name, use.args)
+            text, failed = call(server, use.name, use.args, number)
         else:
             text, failed = "MCP tool call rejected: it is not in the allow list", True
-        doing.tell("tool_call_update", toolCallId=odd_id, status="failed" if failed else "completed")
+        doing.tell("tool_call_update", toolCallId=_odd(call_id), status="failed" if failed else "completed")
         found[call_id] = InputResult(call_id, use.name, text, failed)
 
-    threads = [threading.Thread(target=one, args=pair, daemon=True) for pair in zip(ids, uses, strict=True)]
+    threads = []
+    for call_id, use in zip(ids, uses, strict=True):
+        server = next(s for s in doing.servers if any(tool.shown == use.name for tool in s.tools))
+        about = {"title": f"{server.name}-{use.name}: {use.name}", "kind": "other", "rawInput": dict(use.args)}
+        doing.tell("tool_call", toolCallId=_odd(call_id), status="pending", **about)
+        numbered = (call_id, use, server, next(server.numbers))
+        threads.append(threading.Thread(target=one, args=numbered, daemon=True))
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -93,3 +96,8 @@ def _call_all(doing: Prompted, uses: Sequence[ToolUse], ids: Sequence[str]) -> l
             if doing.cancelled:
                 raise Abandoned
     return [found[call_id] for call_id in ids]
+
+
+def _odd(call_id: str) -> str:
+    """Ids with a line break were seen."""
+    return f"{call_id}\nfc_{call_id}"

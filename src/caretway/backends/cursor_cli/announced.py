@@ -1,0 +1,122 @@
+"""The order of a step's calls, and whether all of them are here: cursor-agent announces its calls one after the other,
+and makes each on a connection of its own, where one may overtake another. Pure.
+
+A call belongs to the announcement with its name and arguments, else to one with its name, else to one that does not say
+which tool it is about. Calls that are equal are told apart by the numbers of their messages, which are counted up.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeVar
+
+from .mcp_messages import SERVER
+
+CLOSED: Final = ("completed", "failed", "cancelled")
+_HEADS: Final = (f"{SERVER}-", f"{SERVER}:")
+_AFTER_NAME: Final = re.compile(r"[:\s(]")
+
+
+class MadeCall(Protocol):
+    """A call as it came to the MCP server."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def values(self) -> Mapping[str, Any]: ...
+
+    @property
+    def number(self) -> object:
+        """Of the message that asked for it."""
+        ...
+
+
+Made = TypeVar("Made", bound=MadeCall)
+
+
+@dataclass(slots=True, eq=False)
+class Announcement:
+    ours: bool = False
+    """It is about a client's tool, by its own words."""
+    other: bool = True
+    """It is about nothing that the program does by itself."""
+    over: bool = False
+    tool: str = ""
+    values: Mapping[str, Any] | None = None
+
+    def hear(self, update: Mapping[str, Any]) -> None:
+        title, raw = str(update.get("title") or ""), update.get("rawInput")
+        raw = raw if isinstance(raw, dict) else {}
+        if raw.get("providerIdentifier") == SERVER or title.startswith(_HEADS):
+            self.ours = True
+            named = raw.get("toolName")
+            self.tool = named if isinstance(named, str) else _AFTER_NAME.split(title[len(SERVER) + 1 :].strip(), 1)[0]
+        if raw:
+            inner = raw.get("args")
+            self.values = inner if "providerIdentifier" in raw and isinstance(inner, dict) else raw
+        if "kind" in update:
+            self.other = update["kind"] in (None, "other")
+        self.over = self.over or update.get("status") in CLOSED
+
+
+class Announcements:
+    """Of one session, since its last step."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Announcement] = {}
+
+    def hear(self, update: Mapping[str, Any]) -> bool:
+        """True when this is about a call of the client's tools: the client is told by the call itself."""
+        if update.get("sessionUpdate") not in ("tool_call", "tool_call_update"):
+            return False
+        announcement = self._known.setdefault(str(update.get("toolCallId")), Announcement())
+        announcement.hear(update)
+        return announcement.ours
+
+    def in_order(self, calls: Sequence[Made]) -> tuple[list[Made], bool]:
+        """The calls in the model's order; whether each call is announced, and each announced call is here."""
+        owners = self._owners(calls)
+        announced = [owners[one] for one in self._open() if one in owners]
+        claimed = {id(call) for call in announced}
+        unheard = [call for call in _counted(calls) if id(call) not in claimed]
+        waited_for = any(one.ours and one not in owners for one in self._open())
+        return [*announced, *unheard], not unheard and not waited_for
+
+    def shown(self, calls: Sequence[MadeCall]) -> None:
+        """These are the client's now: their announcements say nothing of later ones."""
+        for announcement in self._owners(calls):
+            announcement.over = True
+
+    def clear(self) -> None:
+        self._known.clear()
+
+    def _open(self) -> list[Announcement]:
+        return [one for one in self._known.values() if not one.over and (one.ours or one.other)]
+
+    def _owners(self, calls: Sequence[Made]) -> dict[Announcement, Made]:
+        found: dict[Announcement, Made] = {}
+        left = _counted(calls)
+        for fits in _FITS:
+            for one in self._open():
+                call = next((call for call in left if one not in found and fits(one, call)), None)
+                if call is not None:
+                    found[one] = call
+                    left.remove(call)
+        return found
+
+
+_FITS: Final[Sequence[Callable[[Announcement, MadeCall], bool]]] = (
+    lambda one, call: one.tool == call.name and one.values == call.values,
+    lambda one, call: one.tool == call.name,
+    lambda one, call: not one.ours,
+)
+"""From the surest to the weakest."""
+
+
+def _counted(calls: Sequence[Made]) -> list[Made]:
+    """As the program numbered them; as they came, where it did not."""
+    numbers = [call.number for call in calls if isinstance(call.number, int)]
+    if len(set(numbers)) < len(calls):
+        return list(calls)
+    return [call for _, call in sorted(zip(numbers, calls, strict=True), key=lambda pair: pair[0])]
