@@ -4,11 +4,9 @@ at.
 It knows the web room, and nothing about sessions, backends or Cursor's protocol.
 """
 
-from __future__ import annotations
-
 import time
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from .config import ConfigError, Settings
 from .keys.key_book import KeyBook
@@ -23,9 +21,7 @@ from .web.descriptors import connections_that_fit
 from .web.limits import ConnectionLimits
 from .web.server import Server
 from .web.shape import ShapeLimits
-
-if TYPE_CHECKING:
-    import ssl
+from .web.tls import TlsContext, tls_context
 
 LONGEST_LOOK_S: Final = 1.0
 """How long to wait between two checks for overdue connections."""
@@ -104,11 +100,7 @@ def look_every(settings: Settings) -> float:
     return min(LONGEST_LOOK_S, min(*requests, *answers) / 8)
 
 
-def _tls(settings: Settings) -> ssl.SSLContext | None:
-    if settings.tls_cert is None:
+def _tls(settings: Settings) -> TlsContext | None:
+    if settings.tls_cert is None or settings.tls_key is None:
         return None
-    import ssl  # only where it is used: it takes a while to load
-
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(settings.tls_cert, settings.tls_key)
-    return context
+    return tls_context(str(settings.tls_cert), str(settings.tls_key))

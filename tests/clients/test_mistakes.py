@@ -10,17 +10,22 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import pytest
+import trustme
 
 from contract.test_commands import ADDRESS, read_until
 
 CLIENTS: Final = Path(os.environ.get("CARETWAY_CLIENTS_DIR", Path.home() / ".cache" / "caretway-clients"))
 NEEDED: Final = ("opencode", "claude-code", "codex")
 SERVE: Final = (sys.executable, "-m", "caretway", "serve", "--port", "0", "--backend", "simulator")
+LOOKS: Final = 1200
+LOOKS_AFTER: Final = 200
 KEY: Final = "the-key-of-the-gateway-0123456789"
 
 pytestmark = [
@@ -92,17 +97,36 @@ MISTAKES: Final = [
 ]
 
 
+SPOKE_PLAIN: Final = r"refused: 400  Plain HTTP was spoken to a port that speaks TLS.*https:// instead of http://"
+ON_TLS: Final = [*[(one, "/v1") for one in OPENAI], (claude, "")]
+
+
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     """Its address, and the file that its log goes to."""
-    home = tmp_path_factory.mktemp("gateway")
+    with served(tmp_path_factory.mktemp("gateway")) as told:
+        yield told
+
+
+@pytest.fixture
+def tls_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """The same with a certificate; one for each client, because the same line is not written twice."""
+    home = tmp_path_factory.mktemp("tls")
+    certificate = trustme.CA().issue_cert("127.0.0.1")
+    certificate.private_key_and_cert_chain_pem.write_to_path(home / "both.pem")
+    with served(home, "--tls-cert", str(home / "both.pem"), "--tls-key", str(home / "both.pem")) as told:
+        yield told
+
+
+@contextmanager
+def served(home: Path, *flags: str) -> Iterator[tuple[str, Path]]:
     key = home / "key"
     key.write_text(KEY)
     key.chmod(0o600)
     log = home / "log"
     with log.open("w") as file:
         process = subprocess.Popen(
-            [*SERVE, "--api-key-file", str(key)],
+            [*SERVE, "--api-key-file", str(key), *flags],
             stdout=subprocess.PIPE,
             stderr=file,
             text=True,
@@ -122,13 +146,27 @@ def test_the_gateway_names_the_mistake(
     client: Configured, path: str, scheme: str, key: str, says: str, gateway: tuple[str, Path], tmp_path: Path
 ) -> None:
     address, log = gateway
+    judge(client(address.replace("http", scheme) + path, key, tmp_path), log, says, tmp_path)
+
+
+@pytest.mark.parametrize(("client", "path"), ON_TLS, ids=[row[0].__name__ for row in ON_TLS])
+def test_plain_http_to_the_tls_port(
+    client: Configured, path: str, tls_gateway: tuple[str, Path], tmp_path: Path
+) -> None:
+    address, log = tls_gateway
+    assert address.startswith("https:")
+    judge(client(address.replace("https", "http") + path, KEY, tmp_path), log, SPOKE_PLAIN, tmp_path)
+
+
+def judge(configured: tuple[list[str], dict[str, str]], log: Path, says: str, home: Path) -> None:
+    """Run the client until the gateway's log says so."""
     before = log.stat().st_size
-    (tmp_path / "work").mkdir()
-    command, more = client(address.replace("http", scheme) + path, key, tmp_path)
-    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TERM": "dumb"} | more
+    (home / "work").mkdir()
+    command, more = configured
+    environ = {"PATH": os.environ["PATH"], "HOME": str(home), "TERM": "dumb"} | more
     process = subprocess.Popen(
         command,
-        cwd=tmp_path / "work",
+        cwd=home / "work",
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -136,18 +174,13 @@ def test_the_gateway_names_the_mistake(
         start_new_session=True,
     )
     try:
-        told = ""
         pattern = re.compile(says, re.MULTILINE)
-        for _ in range(1200):
-            told = log.read_text()[before:]
-            if pattern.search(told):
-                break
-            try:
-                process.wait(0.1)
-            except subprocess.TimeoutExpired:
-                continue
-            told = log.read_text()[before:]
-            break
+        looks = LOOKS
+        while not pattern.search(told := log.read_text()[before:]) and looks:
+            if process.poll() is not None:
+                looks = min(looks, LOOKS_AFTER)  # its line may come a little after its answer
+            looks -= 1
+            time.sleep(0.1)
         assert pattern.search(told), told
     finally:
         if process.poll() is None:

@@ -556,7 +556,7 @@ async def test_a_key_file_that_protects_nothing(text: str, tmp_path: Path) -> No
     assert text.strip() == "" or text.strip() not in str(refused.value)
 
 
-async def test_tls(tmp_path: Path) -> None:
+async def test_tls(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     import ssl
 
     import trustme
@@ -573,8 +573,13 @@ async def test_tls(tmp_path: Path) -> None:
         await Gateway(Settings(port=0, data_dir=tmp_path, tls_cert=cert)).__aenter__()
     async with gateway(tls_cert=cert, tls_key=key, header_timeout=0.3, gateway_key=KEY) as client:
         assert client.gateway.base_url.startswith("https://")
-        plain: RawAnswer = await say(client, _GET + b"\r\n")
-        assert plain.status == 0
+        for method in (b"GET", b"POST", b"HEAD"):
+            plain: RawAnswer = await say(client, _GET.replace(b"GET", method) + b"\r\n")
+            assert plain.status == 400
+            assert plain.error["code"] == "plain_on_tls_port"
+        assert "https:// instead of http://" in caplog.text
+        rubbish = await say(client, b"\x00\x01rubbish that is neither\r\n\r\n")
+        assert rubbish.status == 0
         async with httpx.AsyncClient(
             base_url=client.gateway.base_url, verify=context, trust_env=False, headers={"x-api-key": KEY}
         ) as http:

@@ -54,3 +54,8 @@ def not_http(broken: httptools.HttpParserError, data: bytes) -> GatewayError:
         return bad_request("TLS was spoken to a port that speaks plain HTTP.", code="tls_on_plain_port", hint=_NO_TLS)
     reason = "" if isinstance(broken, httptools.HttpParserCallbackError) else f": {broken}"
     return bad_request(f"This is not valid HTTP{reason}.", code="invalid_http")
+
+
+def plain_on_tls_port() -> GatewayError:
+    hint = "Write https:// instead of http:// in the client's base URL."
+    return bad_request("Plain HTTP was spoken to a port that speaks TLS.", code="plain_on_tls_port", hint=hint)

@@ -9,14 +9,15 @@ import asyncio
 import logging
 import math
 import socket
-import ssl
 import time
 from typing import Final
 
 from .body import Bodies
 from .connection import LINGER_S, ClientConnection, RequestHandler
+from .early_errors import early_error, plain_on_tls_port
 from .head import http_date
 from .limits import ConnectionLimits
+from .tls import TlsContext
 
 BACKLOG: Final = 2048
 """Clients that wait to be let in."""
@@ -27,7 +28,7 @@ log = logging.getLogger(__name__)
 
 class Server:
     def __init__(
-        self, handler: RequestHandler, limits: ConnectionLimits, bodies: Bodies, tls: ssl.SSLContext | None
+        self, handler: RequestHandler, limits: ConnectionLimits, bodies: Bodies, tls: TlsContext | None
     ) -> None:
         self.handler = handler
         self.limits = limits
@@ -54,6 +55,8 @@ class Server:
     async def start(self, listener: socket.socket) -> None:
         # A client that does not say goodbye in TLS is not waited for longer than one that was refused.
         waits = (self.limits.head_timeout, LINGER_S) if self._tls is not None else (None, None)
+        if self._tls is not None:
+            self._tls.refusal = self._no_plain_http
         self._listening = await self._loop.create_server(
             lambda: ClientConnection(self, self._loop),
             sock=listener,
@@ -62,6 +65,9 @@ class Server:
             ssl_handshake_timeout=waits[0],
             ssl_shutdown_timeout=waits[1],
         )
+
+    def _no_plain_http(self) -> bytes:
+        return early_error(self.handler.refuse, b"", plain_on_tls_port())
 
     def _look_round(self) -> None:
         self._looking = None
