@@ -23,8 +23,9 @@ from ..clients.setting_up import llm_folder
 from ..clients.table import ALSO, BY_NAME, CLIENTS, ClientProgram
 from ..clients.values import FILES, NO_KEY, LaunchPlan, Surroundings, Target
 from ..config import process_environment, process_home
+from . import shell_lines
 from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, given, settings_from
-from .process import CommandFailed, remark, say
+from .process import CommandFailed, remark, say, shown_width
 from .process import run as run_loop
 from .terminal import Style, columns, pairs, style_for, terminal_width
 
@@ -81,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
             target = gateway.target(arguments.model)
             plan = client.launch(target)
             if arguments.print:
-                say(shown(client, plan, gateway, target, arguments.rest))
+                say(shown(client, plan, gateway, target, arguments.rest, shown_width(sys.stdout)))
                 return 0
             program = shutil.which(client.program)
             if program is None:
@@ -211,23 +212,39 @@ def _in_foreground() -> bool:
 
 
 def shown(
-    client: ClientProgram, plan: LaunchPlan, gateway: ClientGateway, target: Target, rest: Sequence[str]
+    client: ClientProgram,
+    plan: LaunchPlan,
+    gateway: ClientGateway,
+    target: Target,
+    rest: Sequence[str],
+    width: int = 0,
 ) -> list[str]:
-    """As a shell would do it; the gateway's key is not shown."""
+    """As a shell would do it; the gateway's key is not shown. `width`: of the terminal, if it is one."""
 
     def hidden(text: str) -> str:
         return text if target.key == NO_KEY else text.replace(target.key, "THE-KEY")
 
     how = "runs" if gateway.running else "would be started on a free port, and end with the client"
-    lines = [f"# gateway: {gateway.url} ({gateway.backend}) {how}"]
+    lines = shell_lines.comment(f"gateway: {gateway.url} ({gateway.backend}) {how}", width)
+    if plan.files:
+        lines.append("files=$(mktemp -d)")
     for name, text in plan.files.items():
-        lines += [f"cat > {FILES}/{name} <<'END'", *hidden(text).rstrip("\n").splitlines(), "END"]
+        content = hidden(text).rstrip("\n").splitlines()
+        if name.endswith((".json", ".ts")):
+            content = [part for line in content for part in shell_lines.between_values(line, width)]
+        lines += [f"cat > {_typed(f'{FILES}/{name}')} <<'END'", *content, "END"]
     if plan.without:
-        lines.append(f"unset {' '.join(plan.without)}")
-    lines += [f"export {name}={shlex.quote(hidden(value))}" for name, value in plan.environment.items()]
+        lines += shell_lines.command(["unset", *plan.without], width)
+    for name, value in plan.environment.items():
+        placed = [f"export {name}={_typed(hidden(value))}"]
+        lines += placed if FILES in value else shell_lines.export(name, hidden(value), width)
     words = [client.program, *plan.arguments, *rest]
-    lines.append(" ".join(word if FILES in word else shlex.quote(word) for word in map(hidden, words)))
-    return lines
+    return [*lines, *shell_lines.command([_typed(hidden(word)) for word in words], width)]
+
+
+def _typed(word: str) -> str:
+    """Quoted for a shell in which `files` is the directory."""
+    return '"$files"'.join(shlex.quote(part) if part else "" for part in word.split(FILES)) or "''"
 
 
 def overview(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 from ..config import Settings, has_desktop, hosts, importable_sign_ins, process_environment
 from ..core.errors import KEYS_PAGE
 from .flags import REACHING_CURSOR, add_setting_flags, settings_from
-from .process import CommandFailed, log_to_stderr, remark, say
+from .process import CommandFailed, log_to_stderr, remark, tell
 from .process import run as run_loop
 from .running import noted_gateways
 
@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
     if settings.backend == "cli":
         return _leave_to_cursor_agent("login", settings)
     if settings.backend == "simulator":
-        say(["The simulator needs no sign-in. Start it with: caretway serve --backend simulator"])
+        tell(["The simulator needs no sign-in. Start it with: caretway serve --backend simulator"])
         return 0
     if arguments.api_key_stdin:
         from ..auth.account import Account
@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
     if settings.backend == "sdk" and (offered is None or not offered.api_key):
         raise _needs_a_key(offered)
     account = run_loop(_sign_in(settings, offered, browser=not arguments.no_browser and has_desktop()))
-    say(signed_in(account, settings, time.time()))
+    tell(signed_in(account, settings, time.time()))
     again = "stop it and start it again"
     simulating = [note for note in noted_gateways(settings.data_dir) if note.backend == "simulator"]
     remark(f"the gateway at {note.url} still simulates: {again} (process {note.pid})" for note in simulating)
@@ -158,10 +158,10 @@ async def _sign_in(settings: Settings, offered: Account | None, *, browser: bool
         if offered is None:
             invitation = invite(secrets.token_bytes(VERIFIER_BYTES), str(uuid.uuid4()))
             link = invitation.link(hosts(settings).login)
-            say(["Open this link, on any machine, and sign in to Cursor:", "", f"  {link}", ""])
+            tell(["Open this link, on any machine, and sign in to Cursor:", "", link, ""])
             if browser:
                 await asyncio.to_thread(_open_browser, link)
-            say(["Waiting for you to sign in. Ctrl-C stops."])
+            tell(["Waiting for you to sign in. Ctrl-C stops."])
             account = await sign_in(invitation, call, asyncio.sleep, time.time)
         elif offered.access_token and await _accepted(call, offered.access_token):
             # Not renewed before its time: the program it comes from may depend on the same refresh token.

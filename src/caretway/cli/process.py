@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from textwrap import fill
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
 
 from ..observe.redact import Redactor
 from .terminal import style_for, terminal_width
@@ -153,14 +153,26 @@ def say(lines: Iterable[str]) -> None:
     print("\n".join(lines), flush=True)
 
 
+def tell(lines: Iterable[str]) -> None:
+    """Sentences; on a terminal they are folded between words, so that a link or a path stays whole."""
+    say(folded_between_words(line, shown_width(sys.stdout)) for line in lines)
+
+
 def remark(lines: Iterable[str]) -> None:
-    """One line each; on a terminal they are folded between words."""
-    width = terminal_width() if sys.stderr.isatty() else 0
+    """The same beside the output, each with our name."""
     for line in lines:
-        told = f"caretway: {line}"
-        if 0 < width < len(told):
-            told = fill(told, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
-        print(told, file=sys.stderr, flush=True)
+        print(folded_between_words(f"caretway: {line}", shown_width(sys.stderr)), file=sys.stderr, flush=True)
+
+
+def shown_width(stream: TextIO) -> int:
+    """Of the terminal; 0 where there is none, and lines may have any length."""
+    return terminal_width() if stream.isatty() else 0
+
+
+def folded_between_words(line: str, width: int) -> str:
+    if not 0 < width < len(line):
+        return line
+    return fill(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def listening_failed(failure: OSError, host: str, port: int, command: str, owner: str = "") -> CommandFailed:

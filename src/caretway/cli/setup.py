@@ -19,7 +19,7 @@ from ..clients.values import FilePlan, Target
 from ..config import Settings, process_home
 from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, given, settings_from
 from .launch import client_named, surroundings
-from .process import CommandFailed, remark, say
+from .process import CommandFailed, remark, say, shown_width, tell
 from .process import run as run_loop
 from .setup_journal import (
     FileRecord,
@@ -30,7 +30,7 @@ from .setup_journal import (
     remove_folders,
     write_text,
 )
-from .terminal import Style, columns, style_for
+from .terminal import Style, columns, folded, style_for
 
 if TYPE_CHECKING:
     from .client_gateway import ClientGateway
@@ -123,9 +123,9 @@ def _set_up(
         records.append(FileRecord(plan, before, after))
         changes.append(FileChange(plan.path, now, after))
     if all(change.now == change.then for change in changes):
-        say([f"{client.title} is set up already. Use it: {used(client, target)}"])
+        tell([f"{client.title} is set up already. Use it: {used(client, target)}"])
         return 0
-    say(diff(changes, style))
+    say(diff(changes, style, shown_width(sys.stdout)))
     if not _agreed(arguments, f"caretway setup {client.name} --yes"):
         return 1
     paths = [change.path for change in changes]
@@ -138,7 +138,7 @@ def _set_up(
     lines = [f"{client.title} is set up. Use it: {used(client, target)}"]
     if target.keyed:
         lines.append(client.key_from)
-    say([*lines, f"Undo it: caretway setup {client.name} --undo"])
+    tell([*lines, f"Undo it: caretway setup {client.name} --undo"])
     return 0
 
 
@@ -173,14 +173,14 @@ def _undo(client: ClientProgram, journal: Journal, arguments: argparse.Namespace
     ]
     if touched:
         remark([f"changed since it was set up, so only our entries are taken out: {', '.join(touched)}"])
-    say(diff(changes, style))
+    say(diff(changes, style, shown_width(sys.stdout)))
     if not _agreed(arguments, f"caretway setup {client.name} --undo --yes"):
         return 1
     _write(changes)
     for file in record.files:
         remove_folders(file.made)
     journal.forget(client.name)
-    say([f"{client.title} is as it was." if not touched else f"{client.title} no longer knows the gateway."])
+    tell([f"{client.title} is as it was." if not touched else f"{client.title} no longer knows the gateway."])
     return 0
 
 
@@ -217,8 +217,8 @@ def used(client: ClientProgram, target: Target) -> str:
 # ---------------------------------------------------------------------------------------------- what is shown
 
 
-def diff(changes: Sequence[FileChange], style: Style) -> list[str]:
-    """Unified, with the files' names as a user would type them."""
+def diff(changes: Sequence[FileChange], style: Style, width: int = 0) -> list[str]:
+    """Unified, with the files' names as a user would type them. `width`: of the terminal, if it is one."""
     lines: list[str] = []
     for change in changes:
         name = _short(change.path)
@@ -230,8 +230,23 @@ def diff(changes: Sequence[FileChange], style: Style) -> list[str]:
             continue
         for line in difflib.unified_diff(before, after, old, new, lineterm=""):
             mark = {"+": style.good, "-": style.bad, "@": style.dim}.get(line[:1], str)
-            lines.append(mark(line))
+            lines += map(mark, _folded(line, width))
     return lines
+
+
+def _folded(line: str, width: int) -> list[str]:
+    """A long line of a diff goes on below, behind its sign and a little further in."""
+    if not 0 < width < len(line):
+        return [line]
+    sign, text = line[:1], line[1:]
+    inner = text[: len(text) - len(text.lstrip())] + _FURTHER_IN
+    first, *rest = folded(text, width - 1)
+    below = folded("".join(rest), max(_LEAST_ROOM, width - 1 - len(inner)))
+    return [sign + first.rstrip(), *(f"{sign}{inner}{part.strip()}" for part in below)]
+
+
+_FURTHER_IN: Final = "    "
+_LEAST_ROOM: Final = 20
 
 
 def _short(path: Path) -> str:

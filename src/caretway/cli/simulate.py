@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from .parsing import one_of
-from .process import CommandFailed, exit_code, listening_failed, log_to_stderr, remark, say, stop_signal
+from .process import CommandFailed, exit_code, listening_failed, log_to_stderr, remark, say, shown_width, stop_signal
 from .process import run as run_loop
+from .shell_lines import command
 from .terminal import Style, pairs, style_for
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ examples:
   caretway simulate --like mine.json    as a receipt of `caretway prove` says
 """
 
+_LABELS: Final = 13
+"""Columns before the values: the longest label, and what is around it."""
+_LEAST_ROOM: Final = 20
 _PROXY_FAULTS: Final = ("silent", "closes", "closes_later", "garbage", "forbids", "negotiate")
 
 
@@ -178,7 +182,7 @@ async def _simulate(
                     f"the proxy cannot listen on port {proxy_port}: {why}", "try: --proxy 0"
                 ) from failure
             through = _through(user, password, proxy_port)
-        say(ready(arguments.host, port, authority, style, through))
+        say(ready(arguments.host, port, authority, style, through, shown_width(sys.stdout)))
         return exit_code(await stop_signal())
     finally:
         await proxy.aclose()
@@ -192,7 +196,7 @@ def _through(user: str, password: str, port: int) -> str:
     return f"{quote(user, safe='')}:{quote(password, safe='')}@127.0.0.1:{port}" if user else f"127.0.0.1:{port}"
 
 
-def ready(host: str, port: int, authority: Path | None, style: Style, proxy: str = "") -> list[str]:
+def ready(host: str, port: int, authority: Path | None, style: Style, proxy: str = "", width: int = 0) -> list[str]:
     """The address comes first: scripts wait for that line. `proxy`: its address, with user and password."""
     name = f"[{host}]" if ":" in host else host
     scheme = "http" if authority is None else "https"
@@ -207,8 +211,12 @@ def ready(host: str, port: int, authority: Path | None, style: Style, proxy: str
         reached, way = f"{scheme}://{ONLY_THERE}:{port}", f"{scheme.upper()}_PROXY=http://{proxy} "
         curl = f"{curl} --proxy http://{proxy}"
         rows.append(("proxy", f"http://{proxy} or socks5h://{proxy}"))
-    rows += [
-        ("counters", f"{curl} {reached}/_sim/stats"),
-        ("gateway", f"{way}CURSOR_API_KEY=any caretway serve --backend agent --agent-url {reached}{trust}"),
-    ]
+    typed = {
+        "counters": f"{curl} {reached}/_sim/stats",
+        "gateway": f"{way}CURSOR_API_KEY=any caretway serve --backend agent --agent-url {reached}{trust}",
+    }
+    room = max(_LEAST_ROOM, width - _LABELS) if width else 0
+    for label, line in typed.items():
+        first, *rest = command(line.split(), room)
+        rows += [(label, first), *(("", more) for more in rest)]
     return [f"listening on {style.bold(url)}", *pairs(rows, style)]

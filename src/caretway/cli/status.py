@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..config import Settings, hosts
 from .doctor_gateways import check_gateways
 from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, settings_from
-from .process import log_to_stderr, remark, say
+from .process import log_to_stderr, remark, say, shown_width
 from .process import run as run_loop
 from .quota import ask_quota, quota_rows
 from .serve import EACH_ITS_OWN, STANDINGS
@@ -81,8 +81,10 @@ def run(arguments: argparse.Namespace) -> int:
     report = run_loop(_ask(settings))
     running = check_gateways(settings.data_dir, report.backend)
     report = replace(report, gateways=[asdict(one) for one in running])
-    say([json.dumps(asdict(report), indent=2)] if arguments.json else as_lines(report, style_for(sys.stdout)))
-    if not arguments.json:
+    if arguments.json:
+        say([json.dumps(asdict(report), indent=2)])
+    else:
+        say(as_lines(report, style_for(sys.stdout), shown_width(sys.stdout)))
         remark(f"gateway: {one.detail}. {one.hint}" for one in running if not one.ok)
     return 0 if report.signed_in or report.passthrough else 1
 
@@ -170,7 +172,7 @@ def not_renewed(account: Account, now: float) -> str | None:
     return f"nothing is there to renew it with: {again}" if account.access_token and not account.renewable else None
 
 
-def as_lines(report: Report, style: Style) -> list[str]:
+def as_lines(report: Report, style: Style, screen: int = 0) -> list[str]:
     signed_in = style.good("yes") if report.signed_in else style.bad("no")
     rows = [
         ("backend", f"{report.backend} ({STANDINGS[report.standing]})"),
@@ -189,4 +191,4 @@ def as_lines(report: Report, style: Style) -> list[str]:
     rows += [(label, value) for label, value in more if value]
     if report.quota is not None:
         rows += quota_rows(report.quota)
-    return pairs(rows, style, indent="")
+    return pairs(rows, style, indent="", screen=screen)

@@ -14,6 +14,7 @@ from typing import Final, TextIO
 from ..config import wants_colour
 
 GAP: Final = "  "
+_LEAST_ROOM: Final = 20
 _SEPARATORS: Final = " ,/:"
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -55,10 +56,19 @@ def style_for(stream: TextIO) -> Style:
     return Style(wants_colour(stream.isatty()))
 
 
-def pairs(rows: Sequence[tuple[str, str]], style: Style, *, width: int = 0, indent: str = GAP) -> list[str]:
-    """`label  value` lines with the values in one column, at least `width` after the labels' start."""
+def pairs(
+    rows: Sequence[tuple[str, str]], style: Style, *, width: int = 0, indent: str = GAP, screen: int = 0
+) -> list[str]:
+    """`label  value` lines with the values in one column, at least `width` after the labels' start. Values without
+    colour are folded to a `screen` of so many columns."""
     column = max([width, *(len(label) for label, _ in rows)])
-    return [f"{indent}{style.dim(label.ljust(column))}{GAP}{value}".rstrip() for label, value in rows]
+    room = max(_LEAST_ROOM, screen - len(indent) - column - len(GAP)) if screen else 0
+    lines = []
+    for label, value in rows:
+        parts = wrapped(value, room) if 0 < room < len(value) and "\x1b" not in value else [value]
+        for name, part in zip([label, *[""] * (len(parts) - 1)], parts, strict=True):
+            lines.append(f"{indent}{style.dim(name.ljust(column))}{GAP}{part}".rstrip())
+    return lines
 
 
 def columns(header: Sequence[str], rows: Sequence[Sequence[str]], style: Style) -> list[str]:

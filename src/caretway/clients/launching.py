@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from . import documents
+from . import documents, jsonc
 from .values import FILES, NAME, LaunchPlan, Target
 
 _CODEX_KEY: Final = "CODEX_CARETWAY_KEY"
@@ -51,7 +51,7 @@ def claude(target: Target) -> LaunchPlan:
         arguments=("--settings", f"{FILES}/settings.json"),
         environment=variables,
         without=("ANTHROPIC_API_KEY", *documents.CLAUDE_ELSEWHERE),
-        files={"settings.json": _json(documents.claude_settings(variables))},
+        files={"settings.json": jsonc.written(documents.claude_settings(variables))},
     )
 
 
@@ -77,7 +77,7 @@ def aider(target: Target) -> LaunchPlan:
             "OPENAI_API_KEY": target.key,
             "AIDER_OPENAI_API_KEY": target.key,
         },
-        files={"models.json": _json(documents.aider_models(target))},
+        files={"models.json": jsonc.written(documents.aider_models(target))},
     )
 
 
@@ -112,7 +112,7 @@ def qwen(target: Target) -> LaunchPlan:
 
 
 def pi(target: Target) -> LaunchPlan:
-    provider = _json(documents.pi_provider(target, f"${_PI_KEY}"))
+    provider = jsonc.written(documents.pi_provider(target, f"${_PI_KEY}")).rstrip()
     text = f"export default function (pi) {{\n  pi.registerProvider({_json(NAME)}, {provider});\n}}\n"
     flags = ("--extension", f"{FILES}/{NAME}.ts", "--provider", NAME, "--model", target.model)
     return LaunchPlan(flags, {_PI_KEY: target.key}, files={f"{NAME}.ts": text})
@@ -144,7 +144,7 @@ def cline(target: Target) -> LaunchPlan:
             "CLINE_PROVIDER_SETTINGS_PATH": f"{FILES}/providers.json",
             "CLINE_SESSION_BACKEND_MODE": "local",  # its hub would outlive it, and give our settings to the next one
         },
-        files={"providers.json": _json(settings)},
+        files={"providers.json": jsonc.written(settings)},
     )
 
 
