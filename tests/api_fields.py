@@ -32,7 +32,7 @@ class Section:
     types: tuple[str, ...]
     """Where the fields stand in the SDKs: `MODULE:NAME` of a TypedDict, or of a union of them told apart by `type`."""
     place: str
-    """Where a sample goes: a field of the body itself, or `tools`, `content`, `items`."""
+    """Where a sample goes: a field of the body itself, or `tools`, `content`, `items`, `edits`."""
     dialect: str
     rows: tuple[Row, ...]
     extra: tuple[str, ...] = ()
@@ -46,6 +46,9 @@ MESSAGES: Final = "unit/dialects/anthropic_messages/test_decode.py"
 COMPLETIONS: Final = "unit/dialects/openai_completions/test_completions.py"
 ITEMS: Final = f"{RESPONSES}::test_items"
 FILES: Final = "unit/dialects/test_files.py::test_text_files_are_text"
+WISHES: Final = "unit/dialects/anthropic_messages/test_compaction.py::test_what_is_wanted"
+SUMMARISED: Final = "contract/test_api.py::test_a_summary_through_anthropic_s_sdk"
+HINTS: Final = "contract/test_api.py::test_a_client_s_own_name_for_its_session"
 CUT: Final = "contract/test_api.py::test_max_tokens_is_ignored_or_cut"
 
 _NO_FIELD: Final = "Cursor has no such setting"
@@ -343,6 +346,13 @@ SECTIONS: Final = (
                 "unit/dialects/openai_responses/test_compaction.py::test_the_item_comes_back_as_text",
             ),
             Row(
+                "compaction_trigger",
+                "honoured",
+                {},
+                "the answer is one `compaction` item",
+                "contract/test_api.py::test_a_trigger_compacts_through_the_official_sdk",
+            ),
+            Row(
                 "item_reference",
                 "refused",
                 {"id": "msg_1"},
@@ -374,7 +384,6 @@ SECTIONS: Final = (
                     "tool_search_output",
                     "additional_tools",
                     "configuration_update",
-                    "compaction_trigger",
                     "image_generation_call",
                     "code_interpreter_call",
                     "mcp_list_tools",
@@ -431,15 +440,21 @@ SECTIONS: Final = (
             ),
             Row("thread", "refused", {"id": "t"}, "the SDK then sends the whole history"),
             Row("max_tokens", "accepted", 9, "cut by the gateway's own count with `max_tokens = cut`", CUT),
-            Row("metadata", "accepted", {"user_id": "u"}),
+            Row("metadata", "accepted", {"user_id": "u"}, "Claude Code's session is read from `user_id`", HINTS),
             Row("cache_control", "accepted", {"type": "ephemeral"}, "sessions keep the cache"),
             Row("betas", "accepted", ["b"]),
             Row("service_tier", "ignored", "standard_only", "your plan decides"),
             Row("speed", "ignored", "fast", "ask for the model's `fast` variant"),
             Row("container", "ignored", "c", _HOSTED),
-            Row("context_management", "ignored", {"edits": [{"type": "a"}]}, "the client compacts"),
+            Row(
+                "context_management",
+                "honoured",
+                {"edits": [{"type": "clear_thinking_20251015"}]},
+                "its edits: see below",
+                WISHES,
+            ),
             Row("mcp_servers", "ignored", [{"type": "url"}], "give the server to the gateway ([mcp](mcp.md))"),
-            Row("compaction", "ignored", {"type": "a"}, "the client compacts"),
+            Row("compaction", "honoured", {"type": "summarize"}, "the answer is one `compaction` block", SUMMARISED),
             Row("diagnostics", "ignored", {"a": 1}, _NO_FIELD),
             Row("inference_geo", "ignored", "us", _NO_FIELD),
             Row("user_profile_id", "ignored", "u", _NO_FIELD),
@@ -451,6 +466,24 @@ SECTIONS: Final = (
             Row("top_k", "ignored", 5, _NO_FIELD),
         ),
         ("stream", "temperature", "top_p", "top_k"),
+    ),
+    Section(
+        "Edits of `context_management`",
+        ("anthropic.types.beta.beta_context_management_config_param:Edit",),
+        "edits",
+        "anthropic_messages",
+        (
+            Row(
+                "compact_20260112",
+                "honoured",
+                {"pause_after_compaction": True, "trigger": {"type": "input_tokens", "value": 1}},
+                "with `pause_after_compaction`, above its trigger by the gateway's own count; else ignored: send "
+                "`compaction`, or let the client compact",
+                WISHES,
+            ),
+            Row("clear_thinking_20251015", "accepted", {"keep": "all"}, "thinking of earlier answers is never sent"),
+            Row("clear_tool_uses_20250919", "ignored", {}, "Cursor keeps the conversation; send `compaction`"),
+        ),
     ),
     Section(
         "Blocks of a message",

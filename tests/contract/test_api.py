@@ -1,5 +1,6 @@
 """Fields and paths at the edge of the public APIs, over real sockets, with the official SDKs as clients."""
 
+from collections.abc import Callable
 from typing import Any
 
 import anthropic
@@ -108,3 +109,119 @@ async def test_a_conversation_is_compacted_and_goes_on(client: Client) -> None:
         assert await turn("sim: say after") == ("fresh", "compacted")
         assert (await turn("sim: say later"))[0] == "continued"
         assert client.gateway.tenants.live == 0
+
+
+async def test_a_trigger_compacts_through_the_official_sdk(client: Client, stream: bool) -> None:
+    """As Codex does where its provider is named OpenAI: exactly one item, which stands for the conversation."""
+    async with openai.AsyncOpenAI(base_url=f"{client.gateway.base_url}/v1", api_key="any") as sdk:
+        history: Any = [
+            {"role": "user", "content": "sim: say one"},
+            {"role": "assistant", "content": "one"},
+            {"type": "compaction_trigger"},
+        ]
+        tools: Any = [{"type": "function", "name": "bash", "parameters": {"type": "object"}}]
+        if stream:
+            events = [
+                event
+                async for event in await sdk.responses.create(
+                    model="sim-auto", input=history, tools=tools, store=False, stream=True
+                )
+            ]
+            last = events[-1]
+            assert last.type == "response.completed"
+            output = last.response.output
+            done = [event.item for event in events if event.type == "response.output_item.done"]
+            assert done == output
+        else:
+            output = (await sdk.responses.create(model="sim-auto", input=history, tools=tools, store=False)).output
+        (item,) = output
+        assert item.type == "compaction"
+        after: Any = [item.model_dump(), {"role": "user", "content": "sim: recall"}]
+        told = await sdk.responses.create(model="sim-auto", input=after, tools=tools, store=False)
+        assert "Summary of the conversation" in told.output_text
+        assert client.gateway.tenants.live == 0
+
+
+async def test_a_summary_through_anthropic_s_sdk(client: Client, stream: bool) -> None:
+    """`compaction`: a block alone, which a later request sends back in place of what it summarises."""
+    asked: Any = {
+        "model": "sim-auto",
+        "max_tokens": 999,
+        "tools": [{"name": "bash", "input_schema": {"type": "object", "properties": {}}}],
+        "messages": [{"role": "user", "content": "sim: say one"}, {"role": "assistant", "content": "one"}],
+    }
+    summarize: Any = {"compaction": {"type": "summarize", "instructions": "sim: say They said one."}}
+    async with anthropic.AsyncAnthropic(base_url=client.gateway.base_url, api_key="any") as sdk:
+        if stream:
+            async with sdk.beta.messages.stream(**asked, **summarize) as events:
+                message: Any = await events.get_final_message()
+        else:
+            message = await sdk.beta.messages.create(**asked, **summarize)
+        (block,) = message.content
+        assert (message.stop_reason, block.type, block.content) == ("compaction", "compaction", "They said one.")
+        shortened = [
+            {"role": "user", "content": [block.model_dump(exclude_none=True)]},
+            {"role": "user", "content": "sim: recall"},
+        ]
+        told: Any = await sdk.beta.messages.create(**(asked | {"messages": shortened}))
+        assert "They said one." in told.content[0].text
+        assert client.gateway.tenants.live == 0
+
+
+SESSION = "240a7dc9-d31d-44bf-875f-819d8a37eb0a"
+SUMMARY = "Here is what happened so far. " * 20
+# path, where the client names its session, a prompt's tools
+NAMED = {
+    "opencode": ("/v1/chat/completions", {"x-opencode-session": SESSION}, {}),
+    "opencode, own provider": ("/v1/chat/completions", {"x-session-id": SESSION}, {}),
+    "codex": ("/v1/responses", {"session-id": SESSION}, {}),
+    "codex, older": ("/v1/responses", {"session_id": SESSION}, {}),
+    "claude code": ("/v1/messages", {"x-claude-code-session-id": SESSION}, {}),
+    "claude code, JSON": ("/v1/messages", {}, {"user_id": f'{{"device_id":"d","session_id":"{SESSION}"}}'}),
+    "claude code, older": ("/v1/messages", {}, {"user_id": f"user_0a1b_account__session_{SESSION}"}),
+}
+
+
+def body_for(path: str, said: list[dict[str, Any]], metadata: dict[str, str]) -> dict[str, Any]:
+    schema = {"type": "object", "properties": {}}
+    body: dict[str, Any] = {"model": "sim-auto", "messages": said, "tools": []}
+    if path.endswith("completions"):
+        return body | {"tools": [{"type": "function", "function": {"name": "bash", "parameters": schema}}]}
+    if path.endswith("responses"):
+        tools = [{"type": "function", "name": "bash", "parameters": schema}]
+        return {"model": "sim-auto", "input": said, "tools": tools, "store": False}
+    return body | {"max_tokens": 99, "tools": [{"name": "bash", "input_schema": schema}], "metadata": metadata}
+
+
+def text_in(path: str, answer: dict[str, Any]) -> str:
+    read: dict[str, Callable[[], Any]] = {
+        "completions": lambda: answer["choices"][0]["message"]["content"],
+        "responses": lambda: answer["output"][0]["content"][0]["text"],
+        "messages": lambda: answer["content"][0]["text"],
+    }
+    return str(read[path.rpartition("/")[2]]())
+
+
+@pytest.mark.parametrize("name", NAMED)
+async def test_a_client_s_own_name_for_its_session(client: Client, name: str) -> None:
+    """With it a shortened conversation is found again. It alone resumes nothing: another history under it is new."""
+    path, headers, metadata = NAMED[name]
+    said: list[dict[str, Any]] = []
+
+    async def turn(text: str, headers: dict[str, str] = headers) -> tuple[str, str]:
+        said.append({"role": "user", "content": text})
+        answer = await client.http.post(path, json=body_for(path, said, metadata), headers=headers)
+        assert answer.status_code == 200, answer.text
+        said.append({"role": "assistant", "content": text_in(path, answer.json())})
+        return answer.headers["x-caretway-session"], answer.headers["x-caretway-session-reason"]
+
+    outcomes = [(await turn(f"sim: say answer {i}"))[0] for i in range(3)]
+    assert outcomes == ["fresh", "continued", "continued"]
+    said[:] = [{"role": "user", "content": SUMMARY}, {"role": "assistant", "content": "I know."}]
+    assert await turn("sim: recall") == ("replayed", "compacted")
+    assert "answer 0" not in said[-1]["content"]
+    assert (await turn("sim: say on"))[0] == "continued"
+    said.clear()
+    assert await turn("sim: recall") == ("fresh", "first message")
+    assert "0 earlier" in said[-1]["content"] or "no earlier" in said[-1]["content"], said[-1]
+    assert client.gateway.tenants.live == 0

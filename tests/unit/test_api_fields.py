@@ -85,6 +85,8 @@ def body_with(section: Section, row: Row) -> dict[str, Any]:
     typed = {"type": row.name.replace("*", "20260101"), **row.sample}
     if section.place == "tools":
         return body | {"tools": [typed]}
+    if section.place == "edits":
+        return body | {"context_management": {"edits": [typed]}}
     if section.place == "items":
         return body | {"input": [{"role": "user", "content": "hi"}, typed]}
     role = "assistant" if row.name in _OF_THE_ASSISTANT else "user"
@@ -94,7 +96,13 @@ def body_with(section: Section, row: Row) -> dict[str, Any]:
 
 def listed_as(section: Section, row: Row) -> str:
     name = row.name.replace("*", "20260101")
-    return {"": name, "tools": f"tools.{name}", "items": f"input.{name}", "content": f"content.{name}"}[section.place]
+    return {
+        "": name,
+        "tools": f"tools.{name}",
+        "items": f"input.{name}",
+        "content": f"content.{name}",
+        "edits": f"context_management.{name}",
+    }[section.place]
 
 
 @pytest.mark.parametrize(("section", "row"), CASES, ids=IDS)

@@ -1,7 +1,8 @@
 """Our own request headers, in every dialect: `x-caretway-session` (auto, fresh, required), `x-caretway-workspace`,
-`x-caretway-mcp`; a wrong value is an error. And the headers in which clients name their own conversation.
+`x-caretway-mcp`; a wrong value is an error. And where clients name their own conversation: headers, `metadata.user_id`.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -32,6 +33,7 @@ _HINTS: Final = (
 )
 """Headers in which clients name their own conversation. A name is a hint: it never resumes anything."""
 MAX_HINT: Final = 128
+MAX_USER_ID: Final = 512
 
 
 def session_hint(headers: Mapping[str, str]) -> str:
@@ -40,6 +42,16 @@ def session_hint(headers: Mapping[str, str]) -> str:
         if given:
             return given[:MAX_HINT]
     return ""
+
+
+_OF_CLAUDE_CODE: Final = re.compile(r'(?:"session_id":\s*"|_session_)([0-9A-Za-z-]{8,64})')
+
+
+def session_in_user_id(metadata: object) -> str:
+    """Claude Code's session, as it stands in `metadata.user_id`: in JSON, before 2.1 at the end of one word."""
+    given = metadata.get("user_id") if isinstance(metadata, dict) else None
+    found = _OF_CLAUDE_CODE.search(given[-MAX_USER_ID:]) if isinstance(given, str) else None
+    return found[1] if found else ""
 
 
 def workspace(headers: Mapping[str, str]) -> str | None:

@@ -14,6 +14,8 @@ from ..core.request import Message, Role, TurnRequest
 MAX_REMEMBERED: Final = 4096
 OPENING: Final = 3
 """How many messages are compared."""
+LONG: Final = 4
+"""Messages of a conversation that is worth it: a title that was asked for is not one."""
 SUMMARY_CHARS: Final = 400
 """A single message that is shorter is a prompt that was written anew, not the summary of a conversation."""
 REASON: Final = "compacted"
@@ -35,7 +37,7 @@ class SessionNames:
     def compacted(self, key: str, request: TurnRequest) -> str | None:
         """The conversation that this request has compacted; None when it has not."""
         seen = self._seen.get(_place(key, request)) if request.hint else None
-        if seen is None:
+        if seen is None or seen.messages < LONG:
             return None
         said = _said(request)
         if len(said) >= seen.messages:

@@ -45,6 +45,12 @@ def test_the_next_request_is_compared_with_the_short_history() -> None:
     assert names.compacted("key", said((U, SUMMARY), (A, "ok"), (U, "more"))) is None
 
 
+def test_a_side_call_s_few_messages_are_no_long_conversation() -> None:
+    names = SessionNames()
+    names.remember("key", said((U, "Give it a title."), (U, "one"), tools="none"), "c1")
+    assert names.compacted("key", said((U, SUMMARY), tools="none")) is None
+
+
 def test_what_is_remembered_is_bounded() -> None:
     names = SessionNames()
     for i in range(MAX_REMEMBERED + 1):

@@ -13,6 +13,7 @@ from ...core.request import TurnRequest
 from ...core.turn import ModelInfo
 from .. import Dialect, Encoder, ResponseMeta
 from ..routes import DialectRoute, Lookup, Operation
+from .compaction import COMPACTS, SummaryBlockEncoder, render_compaction
 from .decode import decode
 from .encode import MessagesEncoder, render
 from .errors import encode_error
@@ -64,10 +65,10 @@ class AnthropicMessages:
         return decode(body, headers)
 
     def encoder(self, request: TurnRequest, meta: ResponseMeta) -> Encoder:
-        return MessagesEncoder(request, meta)
+        return (SummaryBlockEncoder if COMPACTS in request.echo else MessagesEncoder)(request, meta)
 
     def render(self, reply: Reply, request: TurnRequest, meta: ResponseMeta) -> bytes:
-        return render(reply, request, meta)
+        return (render_compaction if COMPACTS in request.echo else render)(reply, request, meta)
 
     def error(self, error: GatewayError) -> tuple[int, bytes]:
         return encode_error(error)

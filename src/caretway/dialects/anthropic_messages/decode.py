@@ -1,5 +1,6 @@
 """A Messages request -> TurnRequest, or an error that names the wrong field: which fields are read, accepted silently
-or named as ignored; thinking budgets as an effort, `output_config`, stop sequences, message threads (refused).
+or named as ignored; thinking budgets as an effort, `output_config`, stop sequences, a summary that is asked for,
+message threads (refused).
 
 Three tables say what happens to a field without a reader: accepted silently, understood but without effect (listed in
 `ignored` unless it asks for nothing), or unknown (listed, too). Does not know models, backends and limits: whether a
@@ -24,8 +25,9 @@ from ..fields import (
     unsupported,
     wrong_type,
 )
-from ..headers import bridge, session_hint, session_mode, workspace
+from ..headers import bridge, session_hint, session_in_user_id, session_mode, workspace
 from ..leftovers import ARRAY, NUMBER, OBJECT, WHOLE, WORD, Idle, idle_names, listable, unknown_names
+from .compaction import context_wish, summarised
 from .encode import SHOW_THINKING
 from .errors import THREAD_UNSUPPORTED
 from .messages import AnthropicMessageReader
@@ -41,9 +43,7 @@ _IDLE: Final[dict[str, Idle]] = {
     "service_tier": Idle(*WORD, ("auto",)),
     "speed": Idle(*WORD, ("standard",)),
     "container": Idle("a string or an object", (str, dict)),
-    "context_management": Idle(*OBJECT, ({}, {"edits": []})),
     "mcp_servers": Idle(*ARRAY, ([],)),
-    "compaction": Idle(*OBJECT),
     "diagnostics": Idle(*OBJECT),
     "inference_geo": Idle(*WORD),
 }
@@ -60,6 +60,8 @@ READ: Final = frozenset(
         "output_config",
         "output_format",
         "thread",
+        "compaction",
+        "context_management",
     }
 )
 SILENT: Final = frozenset({"max_tokens", "metadata", "cache_control", "betas", "anthropic_version", "anthropic_beta"})
@@ -84,7 +86,8 @@ def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
     tools = decode_tools(body)
     thinks, thinking, budgeted, ignored_thinking = _thinking(body.get("thinking"))
     output_format, effort, ignored_output = _output(body)
-    return TurnRequest(
+    wish = context_wish(body)
+    request = TurnRequest(
         model=model,
         messages=messages,
         tools=tools.offered,
@@ -94,7 +97,7 @@ def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
         effort=effort or budgeted,
         thinking=thinks,
         session=session_mode(headers),
-        hint=session_hint(headers),
+        hint=session_hint(headers) or session_in_user_id(body.get("metadata")),
         workspace=workspace(headers),
         bridge=bridge(headers),
         stream=optional_bool(body, "stream") is True,
@@ -106,6 +109,7 @@ def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
                     *idle_names(body, _IDLE),
                     *ignored_thinking,
                     *ignored_output,
+                    *wish.ignored,
                     *sorted(tools.ignored),
                     *sorted(reader.ignored),
                     *unknown_names(body, _KNOWN),
@@ -115,6 +119,7 @@ def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
         call_prefix=CALL_PREFIX,
         echo={SHOW_THINKING: thinking},
     )
+    return summarised(request, wish)
 
 
 def _refuse_thread(body: Mapping[str, object]) -> None:

@@ -165,7 +165,7 @@ class MessagesEncoder:
         these. The mark is beside the message: inside it, SDKs would keep it with the real figures."""
         if not self._begun:
             self._begun = True
-            message = _message(self._meta, [], None, None, first_usage(self._request, self._context))
+            message = message_object(self._meta, [], None, None, first_usage(self._request, self._context))
             start = {"type": "message_start", "message": message, "caretway": {"usage": "estimated"}}
             out.append(sse.event("message_start", _json(start)))
 
@@ -224,7 +224,7 @@ class MessagesEncoder:
         for block in tuple(self._line):
             self._complete(block, out)
         self._over = True
-        stop_reason, stop_sequence = _stop(reason, sequence, called=bool(self._calls))
+        stop_reason, stop_sequence = self._stop_reason(reason, sequence)
         end: dict[str, object] = {
             "type": "message_delta",
             "delta": {"stop_reason": stop_reason, "stop_sequence": stop_sequence},
@@ -233,6 +233,9 @@ class MessagesEncoder:
         if self._notes:
             end["caretway"] = self._notes
         out += (sse.event("message_delta", _json(end)), sse.event("message_stop", b'{"type":"message_stop"}'))
+
+    def _stop_reason(self, reason: StopReason, sequence: str | None) -> tuple[str, str | None]:
+        return _stop(reason, sequence, called=bool(self._calls))
 
 
 def render(reply: Reply, request: TurnRequest, meta: ResponseMeta) -> bytes:
@@ -246,13 +249,13 @@ def render(reply: Reply, request: TurnRequest, meta: ResponseMeta) -> bytes:
     characters = len(reply.reasoning) + len(reply.text) + sum(len(call.arguments or "{}") for call in reply.calls)
     stop_reason, stop_sequence = _stop(reply.reason, reply.stop_sequence, called=bool(reply.calls))
     usage = usage_object(reply.usage, request, characters, reply.context_tokens)
-    answer = _message(meta, content, stop_reason, stop_sequence, usage)
+    answer = message_object(meta, content, stop_reason, stop_sequence, usage)
     if reply.notes:
         answer["caretway"] = {note.key: note.value for note in reply.notes}
     return _json(answer)
 
 
-def _message(
+def message_object(
     meta: ResponseMeta,
     content: list[object],
     stop_reason: str | None,

@@ -17,9 +17,11 @@ from ..openai_chat.models import render_model, render_models
 from ..routes import DialectRoute, Lookup, Operation
 from .compaction import decode_compaction, render_compaction
 from .decode import decode
+from .echo import echo_of
 from .encode import ResponsesEncoder, render
 from .lookups import ROUTES, lookups_over
 from .store import ResponseStore
+from .triggered import SummaryItemEncoder, render_triggered
 
 __all__ = ["ResponseStore", "openai_compaction", "openai_responses"]
 
@@ -62,10 +64,12 @@ class OpenAIResponses:
         return decode(body, headers, self._store)
 
     def encoder(self, request: TurnRequest, meta: ResponseMeta) -> Encoder:
-        return ResponsesEncoder(request, meta, self._store)
+        encoder = SummaryItemEncoder if echo_of(request).compacts else ResponsesEncoder
+        return encoder(request, meta, self._store)
 
     def render(self, reply: Reply, request: TurnRequest, meta: ResponseMeta) -> bytes:
-        return render(reply, request, meta, self._store)
+        whole = render_triggered if echo_of(request).compacts else render
+        return whole(reply, request, meta, self._store)
 
     def error(self, error: GatewayError) -> tuple[int, bytes]:
         return encode_error(error)

@@ -11,22 +11,17 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from ...core.errors import bad_request
 from ...core.estimate import estimated_usage
 from ...core.fold import Reply
-from ...core.request import Message, Role, Text, TurnRequest
+from ...core.request import TurnRequest
 from .. import ResponseMeta
 from ..fields import optional_bool, unsupported
+from ..summary_turn import asking, no_summary
 from .decode import decode
 from .objects import usage_object
 from .store import ResponseStore, StoreReader
 from .summaries import wrap
 
-_ASK: Final = (
-    "Do not go on with the task. Write a summary of this conversation for somebody who will continue it without seeing "
-    "it: the goal, what was decided and why, what was done and found out (files, commands, results), what is left to "
-    "do, and what the user said about how to work. Be complete and brief. Answer with the summary alone."
-)
 _TOOLS: Final = frozenset({"tools", "tool_choice"})
 _KEPT: Final = "openai_compaction"
 """In `request.echo`: the user's own messages, which a compaction keeps."""
@@ -42,9 +37,8 @@ def decode_compaction(body: object, headers: Mapping[str, str], store: ResponseS
             raise unsupported("stream", "A compaction is answered as a whole.", hint="Leave `stream` out.")
         kept = tuple(_said_by_user(body, store))
         body = {name: value for name, value in body.items() if name not in _TOOLS} | {"store": False}
-    request = decode(body, headers, store)
-    asked = Message(Role.USER, (Text(_ASK),))
-    return replace(request, messages=(*request.messages, asked), echo={**request.echo, _KEPT: kept})
+    request = asking(decode(body, headers, store))
+    return replace(request, echo={**request.echo, _KEPT: kept})
 
 
 def _said_by_user(body: Mapping[str, object], store: ResponseStore) -> Iterator[Mapping[str, object]]:
@@ -60,7 +54,7 @@ def _said_by_user(body: Mapping[str, object], store: ResponseStore) -> Iterator[
 
 def render_compaction(reply: Reply, request: TurnRequest, meta: ResponseMeta) -> bytes:
     if not reply.text.strip():
-        raise bad_request("The model wrote no summary.", hint="Ask again, or compact in the client.")
+        raise no_summary()
     kept = request.echo.get(_KEPT, ())
     assert isinstance(kept, tuple)
     return _json(

@@ -1,6 +1,6 @@
 """A Responses request -> TurnRequest, or an error that names the wrong field: `previous_response_id` and item
-references are filled in from the store (or not found), `store: false`, reasoning summaries; background and
-conversations are refused.
+references are filled in from the store (or not found), `store: false`, reasoning summaries, a `compaction_trigger`;
+background and conversations are refused.
 
 When a request names an earlier response, that content comes before the new input, but without its instructions, as the
 API demands. Three tables say what happens to a field without a reader: accepted silently, understood but without effect
@@ -28,6 +28,7 @@ from ..fields import (
 )
 from ..headers import bridge, session_hint, session_mode, workspace
 from ..leftovers import ARRAY, NUMBER, OBJECT, WHOLE, WORD, Idle, idle_names, listable, unknown_names
+from ..summary_turn import asking
 from .echo import RequestEcho
 from .items import ItemReader, Placed, kind_of_item
 from .store import ResponseStore, StoreReader
@@ -125,7 +126,7 @@ def decode(body: object, headers: Mapping[str, str], store: ResponseStore) -> Tu
         "tools": body.get("tools") or [],
         "truncation": body.get("truncation") or "disabled",
     }
-    return TurnRequest(
+    request = TurnRequest(
         model=model,
         messages=(Message(Role.SYSTEM, (Text(instructions),)), *messages) if instructions else messages,
         tools=tools,
@@ -154,10 +155,13 @@ def decode(body: object, headers: Mapping[str, str], store: ResponseStore) -> Tu
             tools=box.renamed,
             show_reasoning=summary,
             store=keep,
-            input=tuple([item for _, item in asked]) if keep else (),
-            previous=previous,
+            # Whoever goes on from a summary means the summary alone.
+            input=tuple([item for _, item in asked]) if keep and not reader.compacts else (),
+            previous=None if reader.compacts else previous,
+            compacts=reader.compacts,
         ).put(),
     )
+    return asking(request) if reader.compacts else request
 
 
 def _refuse_unserved(body: Mapping[str, object]) -> None:

@@ -30,6 +30,8 @@ class RequestEcho(Struct, frozen=True):
     input: tuple[Mapping[str, Any], ...] = ()
     """The items of this request alone, for later lookups."""
     previous: str | None = None
+    compacts: bool = False
+    """The answer is one `compaction` item."""
 
     def declared(self, offered: str) -> Declared:
         return self.tools.get(offered) or Declared("function", offered)

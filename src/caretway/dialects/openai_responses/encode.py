@@ -293,7 +293,7 @@ class ResponsesEncoder:
                 ),
             )
             return
-        cause = _cause(end.reason if isinstance(end, TurnEnded) else StopReason.END, called=bool(self._calls))
+        cause = cause_of(end.reason if isinstance(end, TurnEnded) else StopReason.END, called=bool(self._calls))
         status: Literal["completed", "incomplete"] = "completed" if cause is None else "incomplete"
         self._close_run(status, out)
         self._complete(
@@ -323,13 +323,13 @@ class ResponsesEncoder:
         self._over = True
         body = _json(response)
         self._say(out, f"response.{word}", b'"response":' + body)
-        _keep(self._store, self._meta, self._echo, body, self._done())
+        keep(self._store, self._meta, self._echo, body, self._done())
 
 
 def render(reply: Reply, request: TurnRequest, meta: ResponseMeta, store: ResponseStore) -> bytes:
     """The whole answer: the very object that ends the stream of the same events."""
     echo = echo_of(request)
-    cause = _cause(reply.reason, called=bool(reply.calls))
+    cause = cause_of(reply.reason, called=bool(reply.calls))
     status: Literal["completed", "incomplete"] = "completed" if cause is None else "incomplete"
     parts = list(_shown(reply, echo))
     output: list[Mapping[str, object]] = []
@@ -356,7 +356,7 @@ def render(reply: Reply, request: TurnRequest, meta: ResponseMeta, store: Respon
             notes=((note.key, note.value) for note in reply.notes),
         )
     )
-    _keep(store, meta, echo, body, output)
+    keep(store, meta, echo, body, output)
     return body
 
 
@@ -383,12 +383,12 @@ def _text_item(kind: Literal["message", "reasoning"], name: str, status: Status,
     return reasoning_item(name, (summary_part(text),))
 
 
-def _cause(reason: StopReason, *, called: bool) -> str | None:
+def cause_of(reason: StopReason, *, called: bool) -> str | None:
     """Why a response is incomplete. One with calls never is, because the calls must be answered."""
     return None if called else INCOMPLETE.get(reason)
 
 
-def _keep(
+def keep(
     store: ResponseStore, meta: ResponseMeta, echo: RequestEcho, body: bytes, output: Sequence[Mapping[str, object]]
 ) -> None:
     if echo.store:

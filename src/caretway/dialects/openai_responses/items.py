@@ -60,6 +60,8 @@ class ItemReader:
         self._messages: list[Message] = []
         self._answer: list[Part] = []
         self._ignored: dict[str, None] = {}
+        self.compacts = False
+        """Whether a summary is asked for, in place of an answer."""
 
     @property
     def ignored(self) -> list[str]:
@@ -114,6 +116,10 @@ class ItemReader:
             return
         self._flush()
         self._messages.append(Message(Role.USER, (Text(f"{HEADING}\n\n{summary}"),)))
+
+    def _compaction_trigger(self, item: Mapping[str, object], at: At) -> None:
+        """Says what is wanted, and nothing of the conversation: wherever it stands, it means all of it."""
+        self.compacts = True
 
     def _content(self, value: object, holder: At, key: str, *, images: bool) -> list[Text | Image]:
         if isinstance(value, str):
@@ -213,6 +219,7 @@ _READERS: Final[dict[str, Callable[[ItemReader, Mapping[str, object], At], None]
     "message": ItemReader._message,
     "reasoning": ItemReader._reasoning,
     "compaction": ItemReader._compaction,
+    "compaction_trigger": ItemReader._compaction_trigger,
     "function_call": ItemReader._function_call,
     "function_call_output": ItemReader._result,
     "custom_tool_call": ItemReader._custom_call,

@@ -24,6 +24,7 @@ _PREFIX: Final[dict[str, str]] = {
     "reasoning": "rs",
     "function": "fc",
     "custom": "ctc",
+    "compaction": "cmp",
 }
 INCOMPLETE: Final[dict[StopReason, str]] = {
     StopReason.LENGTH: "max_output_tokens",

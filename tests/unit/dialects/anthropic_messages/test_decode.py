@@ -240,7 +240,6 @@ def test_the_list_is_fit_for_a_header() -> None:
         ({"container": "c1"}, ("container",)),
         ({"container": {"id": "c1"}}, ("container",)),
         ({"mcp_servers": [{"type": "url"}]}, ("mcp_servers",)),
-        ({"context_management": {"edits": [{"type": "clear_thinking_20251015"}]}}, ("context_management",)),
         ({"metadata": {"user_id": "u"}, "betas": ["x"], "cache_control": {"type": "ephemeral"}}, ()),
         ({"temperature": None, "mood": None, "system": None, "tools": None, "stop_sequences": None}, ()),
     ],

@@ -7,7 +7,7 @@ import pytest
 from openai.types.responses import CompactedResponse
 
 from caretway.core.errors import GatewayError
-from caretway.core.events import Event, TextDelta, TurnEnded, TurnStarted, Usage, UsageReported
+from caretway.core.events import Event, ReasoningDelta, TextDelta, TurnEnded, TurnStarted, Usage, UsageReported
 from caretway.core.fold import fold
 from caretway.core.request import Role, TurnRequest
 from caretway.dialects import ResponseMeta
@@ -99,3 +99,64 @@ def test_no_summary_is_an_error() -> None:
 def test_a_stream_is_refused() -> None:
     with pytest.raises(GatewayError, match="answered as a whole"):
         ask(stream=True)
+
+
+# ---- asked for by an item, as Codex does
+
+
+TRIGGER = {"type": "compaction_trigger"}
+TOOLS = [{"type": "function", "name": "bash"}]
+
+
+def triggered(*events: Event, **fields: object) -> tuple[TurnRequest, list[dict[str, Any]], dict[str, Any]]:
+    """The request, what is streamed, and the whole answer."""
+    body = {"model": "m", "input": [*HISTORY, TRIGGER], "tools": TOOLS, "store": False, **fields}
+    request = RESPONSES.decode(body, {})
+    shown = [TurnStarted(), *events, TurnEnded()]
+    encoder = RESPONSES.encoder(request, META)
+    streamed = b"".join(encoder.feed([event]) for event in shown).decode()
+    told = [json.loads(line[6:]) for line in streamed.split("\n") if line.startswith("data: ")]
+    return request, told, json.loads(RESPONSES.render(fold(shown), request, META))
+
+
+@pytest.mark.parametrize("at", [0, 2, len(HISTORY)])
+def test_a_trigger_asks_for_the_whole_conversation_wherever_it_stands(at: int) -> None:
+    items = [*HISTORY[:at], TRIGGER, *HISTORY[at:]]
+    request = RESPONSES.decode({"model": "m", "input": items, "tools": TOOLS, "store": False}, {})
+    assert request.messages[-1].text.startswith("Do not go on with the task.")
+    assert len(request.messages) == 6
+    assert (request.tools, request.ignored) == ((), ())
+
+
+def test_a_trigger_is_answered_with_exactly_one_item() -> None:
+    told = triggered(ReasoningDelta("hm"), TextDelta(SUMMARY[:9]), TextDelta(SUMMARY[9:]))[1]
+    assert [event["type"] for event in told] == [
+        "response.created",
+        "response.in_progress",
+        "response.output_item.added",
+        "response.output_item.done",
+        "response.completed",
+    ]
+    (item,) = told[-1]["response"]["output"]
+    assert told[-2]["item"] == item
+    assert (item["type"], unwrap(item["encrypted_content"])) == ("compaction", SUMMARY)
+
+
+def test_a_triggered_answer_is_the_same_whole_and_streamed() -> None:
+    told, whole = triggered(TextDelta(SUMMARY), UsageReported(Usage(900, 12, 800, 5, 3)))[1:]
+    assert whole == told[-1]["response"]
+
+
+def test_a_triggered_answer_without_a_summary_is_a_failure() -> None:
+    request = RESPONSES.decode({"model": "m", "input": [*HISTORY, TRIGGER]}, {})
+    failed = RESPONSES.encoder(request, META).feed([TurnStarted(), TextDelta(" "), TurnEnded()]).decode()
+    assert "response.failed" in failed
+    assert "wrote no summary" in failed
+    with pytest.raises(GatewayError, match="wrote no summary"):
+        RESPONSES.render(fold([TurnStarted(), TurnEnded()]), request, META)
+
+
+def test_what_follows_a_stored_summary_is_the_summary_alone() -> None:
+    whole = triggered(TextDelta(SUMMARY), store=True)[2]
+    request = RESPONSES.decode({"model": "m", "previous_response_id": whole["id"], "input": "Go on."}, {})
+    assert [message.text for message in request.messages] == [f"{HEADING}\n\n{SUMMARY}", "Go on."]
