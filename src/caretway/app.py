@@ -37,6 +37,11 @@ from .mcp_bridge.sources import find as find_mcp_servers
 from .models.catalogue import ModelCatalogue
 from .observe.log import LogObserver
 from .observe.metrics import Metrics, Observers
+from .page.api import PageApi
+from .page.api import routes as page_routes
+from .page.notes import PageNotes
+from .page.now import GatewayFacts
+from .page_factory import build_page
 from .sessions.manager import SessionLimits, Sessions
 from .sessions.store import SqliteStore
 from .sessions.write_behind import WriteBehind
@@ -158,8 +163,11 @@ class Gateway:
             self._store = WriteBehind(store, None if store.in_memory else open_store)
             stack.push_async_callback(self._store.aclose)
             self._metrics = Metrics()
+            self._notes = PageNotes()
             self._telemetry = open_telemetry(settings, stack)
-            self._observer = Observers(LogObserver(), self._metrics, *self._ledger(stack), *self._telemetry.observers)
+            self._observer = Observers(
+                LogObserver(), self._metrics, *self._ledger(stack), self._notes, *self._telemetry.observers
+            )
             teller = build_hook(settings, stack)
             self._budgets = build_budgets(settings, self._keys, teller.tell if teller else nobody_listens)
             stack.push_async_callback(self._budgets.aclose)
@@ -170,12 +178,17 @@ class Gateway:
             self._bridge = await stack.enter_async_context(open_mcp_bridge(settings)) if _serves_mcp(settings) else None
             self.backend, tenant = self._tenant(without_credentials(settings) if passes(settings) else settings, stack)
             self.tenants = self._per_key(tenant, access, stack) if passes(settings) else SingleTenant(tenant)
+            host, port = listener.getsockname()[:2]
+            scheme = "https" if settings.tls_cert else "http"
+            self.base_url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+            self._page = None if passes(settings) else self._build_page(access, tenant)
             await self._serve(access, listener, stack)
             self._stack = stack.pop_all()
-        host, port = listener.getsockname()[:2]
-        scheme = "https" if settings.tls_cert else "http"
-        self.base_url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
         return self
+
+    def _build_page(self, access: Access, tenant: Tenant) -> PageApi:
+        facts = GatewayFacts(self.backend.name, self.backend.standing, self.base_url, time.time())
+        return build_page(self.settings, access, self._keys, tenant, facts, self._notes)
 
     def _ledger(self, stack: AsyncExitStack) -> tuple[Ledger, ...]:
         """One for all accounts: it names keys, not accounts."""
@@ -286,15 +299,21 @@ class Gateway:
             backend=self.backend.name,
             shape=server_factory.shape_limits(settings),
             max_concurrent=settings.max_concurrent,
+            more=() if self._page is None else page_routes(self._page),
+            page=None if self._page is None else self._page.files,
         )
 
     async def _serve(self, access: Access, listener: socket.socket, stack: AsyncExitStack) -> None:
-        server = server_factory.build_server(self.settings, access, self._keys, self._application(), stack)
+        page = self._page
+        door = page.door if page is not None else None
+        server = server_factory.build_server(self.settings, access, self._keys, self._application(), stack, door)
 
         async def stop() -> None:
             """Graceful shutdown: running responses get the grace; those that outlast it end with an error they can
             read."""
             server.retire()
+            if page is not None:
+                page.feed.close()
             if not await server.emptied(self.settings.shutdown_grace):
                 await self.tenants.end_turns()
                 await server.emptied(server_factory.SHUTDOWN_NOTICE_S)

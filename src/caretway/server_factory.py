@@ -19,6 +19,7 @@ from .web.application import Application
 from .web.body import Bodies, BodyLimits
 from .web.descriptors import connections_that_fit
 from .web.limits import ConnectionLimits
+from .web.page_door import PageDoor
 from .web.server import Server
 from .web.shape import ShapeLimits
 from .web.tls import TlsContext, tls_context
@@ -69,7 +70,12 @@ def shape_limits(settings: Settings) -> ShapeLimits:
 
 
 def build_server(
-    settings: Settings, access: Access, keys: KeyBook, application: Application, stack: AsyncExitStack
+    settings: Settings,
+    access: Access,
+    keys: KeyBook,
+    application: Application,
+    stack: AsyncExitStack,
+    door: PageDoor | None = None,
 ) -> Server:
     """The application behind its access rules, on connections with limits."""
     layer = AccessLayer(
@@ -80,6 +86,7 @@ def build_server(
             CallerLimits(settings.max_concurrent_per_key, settings.max_requests_per_minute), time.monotonic
         ),
         trace=open_trace(settings, "clients", stack),
+        door=door,
     )
     limits = ConnectionLimits(
         connections=connections_that_fit(settings.max_connections),

@@ -16,6 +16,7 @@ from caretway import __version__
 from caretway.dialects.anthropic_messages.errors import ERRORS as ANTHROPIC
 from caretway.dialects.openai_chat.errors import ERRORS as OPENAI
 from caretway.dialects.registry import dialects
+from caretway.page.api import routes
 from caretway.web.openapi import SCHEMAS, document
 from caretway.web.routes import route_table
 from contract.gateways import CHAT, gateway
@@ -24,7 +25,7 @@ ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+")
 
 
 def test_every_route_and_every_error_is_in_it() -> None:
-    table = route_table(dialects())
+    table = route_table(dialects(), routes(None))
     told = document(table.routes, __version__)
     for dialect in dialects():
         for route in dialect.routes:
@@ -50,7 +51,7 @@ async def test_it_is_served_and_true() -> None:
 
     async with gateway() as client:
         told = (await client.http.get("/openapi.json")).json()
-        assert told == document(route_table(dialects()).routes, __version__)
+        assert told == document(route_table(dialects(), routes(None)).routes, __version__)
         fits("Health", (await client.http.get("/health")).json())
         fits("ModelList", (await client.http.get("/v1/models")).json())
         fits("OpenAIError", (await client.http.post(CHAT, json={})).json())

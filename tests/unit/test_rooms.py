@@ -34,6 +34,7 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
     "testing": frozenset({"simulator"}),  # stand-ins are on the other side, too
     "prove": frozenset({"core", "wire", "cursor_transport", "models", "simulator"}),  # asks both sides the same
     "web": frozenset({"core", "dialects", "sessions", "observe", "keys"}),
+    "page": frozenset({"core", "dialects", "ledger", "sessions", "web"}),
     "tasks": frozenset(),
     "processes": frozenset(),
     "installation": frozenset(),
@@ -42,6 +43,7 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
     "budget_factory": frozenset(
         {"config", "core", "budgets", "keys", "hooks", "ledger", "cursor_transport", "transport_factory"}
     ),
+    "page_factory": frozenset({"config", "core", "keys", "ledger", "page", "web"}),
     "config": frozenset({"core"}),
     "clients": frozenset(),  # values in, values out: what clients are told, and edits of their files
     "transport_factory": frozenset({"config", "cursor_transport"}),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..budgets.budget import UsageBudget
     from ..keys.key_file import KeyFile
 
-_NEW_ONLY: Final = ("name", "expires", "budget", "models", "workspace")
+_NEW_ONLY: Final = ("name", "expires", "budget", "models", "workspace", "page")
 
 NAME: Final = "key"
 SUMMARY: Final = "make, list and revoke keys that clients of the gateway send"
@@ -59,6 +59,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--models", metavar="A,B", help="The models it may use; * stands for any text.")
     parser.add_argument("--workspace", metavar="DIR", help="The only directory it may work in.")
+    parser.add_argument("--page", action="store_true", help="It also opens the gateway's page, which shows everything.")
     parser.add_argument("--json", action="store_true", help="Print the list as JSON.")
     wanted = [setting for setting in SETTINGS if setting.name in ("config", "data_dir")]
     add_setting_flags(parser, wanted, shown=("config", "data_dir"))
@@ -75,10 +76,10 @@ def run(arguments: argparse.Namespace) -> int:
     if len(arguments.words) != expected:
         what = {0: "no further words", 1: "the name of a key", 2: "the name of a key and its new name"}[expected]
         raise CommandFailed(f"{arguments.action} takes {what}", "see: caretway key --help", 2)
-    given = [flag for flag in _NEW_ONLY if getattr(arguments, flag) not in (None, [])]
+    given = [flag for flag in _NEW_ONLY if getattr(arguments, flag) not in (None, [], False)]
     for flag in given:  # a variable that is not set must not make a key without limits
         value = getattr(arguments, flag)
-        if not all(map(words, [value] if isinstance(value, str) else value)):
+        if value is not True and not all(map(words, [value] if isinstance(value, str) else value)):
             raise CommandFailed(f"--{flag} is empty", "leave it out, or say what is meant", 2)
     if given and arguments.action != "new":
         raise CommandFailed(f"--{given[0]} is for `caretway key new`", exit_code=2)
@@ -115,6 +116,7 @@ def _new(arguments: argparse.Namespace, settings: Settings, file: KeyFile) -> No
             models=models,
             budgets=tuple(map(str, budgets)),
             workspace=workspace,
+            page=arguments.page,
         )
     )
     say([key])

@@ -60,6 +60,7 @@ _Run = tuple[type[Text] | type[Reasoning], list[str]]
 
 
 _AT_ONCE: Final = 64
+_TOKEN_BYTES: Final = 4
 _PART_BYTES: Final = 256
 """The memory that a call, a note or a run of text takes beside its text."""
 _json: Final = msgspec.json.Encoder().encode
@@ -84,6 +85,11 @@ class Fold:
     _usage: Usage | None = None
     _context: int | None = None
     _end: TurnEnded | TurnPaused | TurnFailed | None = None
+
+    @property
+    def tokens(self) -> int:
+        """About how many, for those who look now and then: whoever folds pays nothing for it."""
+        return self.weight // _TOKEN_BYTES + len(self._unfolded)
 
     def feed(self, event: Event) -> None:
         self._unfolded.append(event)

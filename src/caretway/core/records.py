@@ -69,6 +69,8 @@ class TurnRecord(Struct, frozen=True):
     """The client's trace context, as its headers tell it; None: it sent none."""
     content: tuple[str, str] | None = None
     """What was said and answered. None unless the user asked that traces have it; nobody else may keep it."""
+    hint: str = ""
+    """What to do about the error, for people."""
 
 
 class RunRecord(Struct, frozen=True):

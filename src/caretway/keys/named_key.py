@@ -1,5 +1,5 @@
-"""A named key as a value: its name, models it may use, expiry, budgets, workspace; what a name may be; making, renaming
-and revoking one; the file's format. Pure.
+"""A named key as a value: its name, models it may use, expiry, budgets, workspace, whether it opens the page; what a
+name may be; making, renaming and revoking one; the file's format. Pure.
 
 A key has an id of its own, which stays when it is renamed: what it has spent is kept under it.
 """
@@ -37,6 +37,8 @@ class NamedKey(Struct, frozen=True, forbid_unknown_fields=False, omit_defaults=T
     """As they were typed: `runs=50/day`."""
     workspace: str = ""
     """The only directory in which its requests may work; empty: those of the settings."""
+    page: bool = False
+    """It opens the gateway's page, which shows what all keys do."""
 
     def expired(self, now: float) -> bool:
         return self.expires_at is not None and now >= self.expires_at
@@ -86,6 +88,7 @@ def added(
     models: Sequence[str] = (),
     budgets: Sequence[str] = (),
     workspace: str = "",
+    page: bool = False,
 ) -> Keys:
     """With one more key. Raises GatewayError when there can be none of that name."""
     _check_free(keys, check_name(name))
@@ -102,6 +105,7 @@ def added(
         models=tuple(models),
         budgets=tuple(budgets),
         workspace=workspace,
+        page=page,
     )
     return (*keys, made)
 

@@ -41,6 +41,10 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         "CREATE INDEX runs_by_conversation ON runs (conversation, id)",
         "CREATE INDEX runs_by_upstream ON runs (upstream) WHERE upstream != ''",
     ),
+    (
+        "ALTER TABLE responses ADD COLUMN called TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE responses ADD COLUMN recoveries TEXT NOT NULL DEFAULT ''",
+    ),
 )
 """What makes each version out of the one before it. A row here is never changed, only added to."""
 VERSION: Final = len(MIGRATIONS)

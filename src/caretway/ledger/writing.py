@@ -10,6 +10,8 @@ from ..core.records import RefusedRequest, RunRecord, TurnRecord
 
 MAX_NAME: Final = 120
 """Characters of a model's name. Clients choose it, also one that is none."""
+MAX_WORDS: Final = 32
+"""How many tools of a response are named."""
 LedgerRecord = TurnRecord | RunRecord | RefusedRequest
 REFUSED: Final = "refused"
 """The session of a request that came to no response."""
@@ -17,7 +19,7 @@ _CALLED: Final = "key, client, dialect, backend, asked, model, variant, conversa
 _TOKENS: Final = "input, cache_read, cache_write, output, reasoning"
 _RESPONSE_COLUMNS: Final = (
     f"at, {_CALLED}, run, request_id, session, reason, outcome, error, stream, calls, {_TOKENS}, "
-    "estimated, held, first_ms, total_ms"
+    "estimated, held, first_ms, total_ms, called, recoveries"
 )
 _RUN_COLUMNS: Final = (
     f"run, at, started_at, {_CALLED}, upstream, session, reason, outcome, error, responses, "
@@ -83,6 +85,8 @@ def _response(record: TurnRecord) -> tuple[object, ...]:
         record.held,
         record.first_event_ms,
         record.total_ms,
+        _words([name for _, name in record.called]),
+        _words([f"{rung} ({cause})" for rung, cause in record.recoveries]),
     )
 
 
@@ -91,7 +95,7 @@ def _refused(record: RefusedRequest) -> tuple[object, ...]:
     model = _name(record.model)
     names = (caller.key, caller.client, record.dialect, "", model, model, model, "", "")
     told = (record.request_id, REFUSED, record.kind, record.kind, code, False, 0)
-    return (record.at, *names, *told, None, None, None, None, None, False, None, None, 0.0)
+    return (record.at, *names, *told, None, None, None, None, None, False, None, None, 0.0, "", "")
 
 
 def _run(record: RunRecord) -> tuple[object, ...]:
@@ -126,6 +130,11 @@ def _run(record: RunRecord) -> tuple[object, ...]:
         usage.charged_cents,
         BY_CURSOR if usage.cents is not None else "",
     )
+
+
+def _words(words: list[str]) -> str:
+    """Names of tools and the like, one in a line; the first of them."""
+    return "\n".join([_name(word) for word in words[:MAX_WORDS]]) if words else ""
 
 
 def _name(text: str) -> str:

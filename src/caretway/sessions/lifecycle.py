@@ -1,5 +1,5 @@
 """The states of a live turn (RUNNING, DETACHED, PARKED, OVER) and which happening moves it where: hang-up, results,
-expiry, eviction, loss, shutdown. One table; an illegal move is a bug.
+expiry, eviction, loss, shutdown, cancelling. One table; an illegal move is a bug.
 """
 
 from enum import Enum
@@ -27,6 +27,7 @@ class Happening(Enum):
     EVICTED = "too many turns are parked"
     LOST = "upstream is gone"
     SHUTDOWN = "the gateway stops"
+    CANCELLED = "the gateway's owner cancelled it"
 
 
 MOVES: Final[dict[SessionState, dict[Happening, SessionState]]] = {
@@ -38,6 +39,7 @@ MOVES: Final[dict[SessionState, dict[Happening, SessionState]]] = {
         Happening.HUNG_UP: SessionState.DETACHED,
         Happening.LOST: SessionState.OVER,
         Happening.SHUTDOWN: SessionState.OVER,
+        Happening.CANCELLED: SessionState.OVER,
     },
     SessionState.DETACHED: {
         Happening.PAUSED: SessionState.PARKED,
@@ -46,6 +48,7 @@ MOVES: Final[dict[SessionState, dict[Happening, SessionState]]] = {
         Happening.STOPPED: SessionState.OVER,  # the stages go on filtering while nobody reads
         Happening.EXPIRED: SessionState.OVER,
         Happening.SHUTDOWN: SessionState.OVER,
+        Happening.CANCELLED: SessionState.OVER,
     },
     SessionState.PARKED: {
         Happening.RESULTS: SessionState.RUNNING,
@@ -54,6 +57,7 @@ MOVES: Final[dict[SessionState, dict[Happening, SessionState]]] = {
         Happening.EVICTED: SessionState.OVER,
         Happening.LOST: SessionState.OVER,
         Happening.SHUTDOWN: SessionState.OVER,
+        Happening.CANCELLED: SessionState.OVER,
     },
     SessionState.OVER: {},
 }

@@ -3,9 +3,12 @@ run was offered, the results it was given last. A record; `plan` and `manager` d
 """
 
 import asyncio
+import time
 from dataclasses import dataclass, field
 from typing import Final
 
+from ..core.errors import GatewayError
+from ..core.fold import Fold
 from ..core.request import Message, Role, ToolResult, ToolSpec, TurnRequest
 from ..core.turn import Turn
 from .lifecycle import Happening, SessionState, move
@@ -38,9 +41,16 @@ class LiveTurn:
     issued: list[str] = field(default_factory=list)
     timer: asyncio.TimerHandle | None = None
     account: RunAccount = field(default_factory=RunAccount)
+    since: float = field(default_factory=time.time)
+    """When it came to its state; unix seconds."""
+    fold: Fold | None = None
+    """What its response has said so far; None: nobody reads one."""
+    cancelled: GatewayError | None = None
+    """What whoever reads it is told instead of anything else."""
 
     def happened(self, happening: Happening) -> None:
         self.state = move(self.state, happening)
+        self.since = time.time()
         if self.timer is not None and self.state is not SessionState.PARKED:
             self.timer.cancel()
             self.timer = None

@@ -42,6 +42,7 @@ from .response import MAX_ANSWER_BYTES, Label, Response
 from .run_account import FROM_NOWHERE, RunAccount
 from .tickets import Tickets, new_sid
 from .transcript import answer_message, chained, may_continue, new_results
+from .turn_views import TurnView, turn_view
 
 log = logging.getLogger(__name__)
 
@@ -117,6 +118,18 @@ class Sessions:
     @property
     def live(self) -> int:
         return len(self._live)
+
+    def turns(self) -> list[TurnView]:
+        """All that are alive, the oldest first."""
+        return [turn_view(live) for live in self._live.values()]
+
+    def cancel(self, sid: str, why: GatewayError) -> bool:
+        """End a turn; whoever reads it is told why. False: there is none."""
+        live = self._live.get(sid)
+        if live is not None:
+            live.cancelled = why
+            self._finish(live, Happening.CANCELLED)
+        return live is not None
 
     async def open(self, request: TurnRequest, origin: RequestOrigin = FROM_NOWHERE) -> Response:
         """A response for this request; raises GatewayError when there is none to be had. `request` is what the client
@@ -320,6 +333,7 @@ class Sessions:
         self._by_ticket[ticket] = live
 
     def settle(self, live: LiveTurn, happening: Happening, reply: Reply) -> None:
+        live.fold = None
         if reply.error is not None:
             live.account.error = reply.error.code or reply.error.kind.value
         if live.account.charge is not None:

@@ -139,7 +139,7 @@ class Response:
 
     def _begin(self) -> None:
         self._order = EventOrder()
-        self._fold = Fold()
+        self._fold = self.live.fold = Fold()
         self._heard = 0  # what came, though the stages may hold it back
         self._whole: Reply | None = None
         self._check: ArgumentCheck | None = None
@@ -283,6 +283,8 @@ class Response:
 
     def _failed(self, failure: Exception) -> list[Event]:
         """A failure is an event, not an exception: the response may have begun long ago."""
+        if self.live.cancelled is not None:
+            failure = self.live.cancelled
         if not isinstance(failure, GatewayError):
             log.error("a turn failed unexpectedly: %s", failure, exc_info=failure)
             failure = GatewayError(ErrorKind.INTERNAL, "The gateway failed; its log has the details.")

@@ -26,6 +26,8 @@ class RunAccount:
     conversation: str = ""
     label: str = ""
     reason: str = ""
+    newest: tuple[str, str] = ("", "")
+    """The same of its newest response, which may have resumed it."""
     upstream: str = ""
     """The conversation's id at Cursor."""
     error: str = ""
@@ -43,6 +45,7 @@ class RunAccount:
         """One more response is read from it."""
         self.responses += 1
         self.due = True
+        self.newest = label, reason
         if not self.label:
             self.label, self.reason = label, reason
 

@@ -17,6 +17,8 @@ from .access import Access, admit, preflight
 from .admission import Admission
 from .application import Application
 from .exchange import NO_CONTENT, HttpRequest, ResponseWriter
+from .page_door import PageDoor
+from .page_files import wants_page
 from .recording import TraceRecorder
 from .route_table import Matched, Refused
 
@@ -30,12 +32,15 @@ class AccessLayer:
         admission: Admission,
         keys: KeyBook | None = None,
         trace: Trace | None = None,
+        door: PageDoor | None = None,
     ) -> None:
+        """`door`: of the page."""
         self._application = application
         self._keys = keys
         self._access = access
         self._admission = admission
         self._trace = trace
+        self._door = door or PageDoor(access, keys)
 
     def accept(self, request: HttpRequest, response: ResponseWriter) -> "AcceptedRequest | None":
         """The head is here. None: it is answered, and its body is not wanted. Raises GatewayError."""
@@ -47,12 +52,14 @@ class AccessLayer:
                 response.send(NO_CONTENT, b"", asked)
                 return None
         matched = self._application.routes.resolve(request)
+        if matched.page:
+            return self._accept_visitor(matched, request, response)
         named = self._keys.current() if self._keys is not None else None
         admitted = admit(
             self._access,
             request.scheme,
             request.headers,
-            keyless=matched.keyless,
+            keyless=matched.keyless or (matched.browsers and wants_page(request.headers)),
             named=named,
             now=time.time() if named is not None else 0.0,
         )
@@ -62,6 +69,17 @@ class AccessLayer:
         self._admission.ask(admitted.caller)
         self._application.check(matched)
         return AcceptedRequest(self._application, self._admission, admitted.caller, matched, request, response)
+
+    def _accept_visitor(
+        self, matched: Matched | Refused, request: HttpRequest, response: ResponseWriter
+    ) -> "AcceptedRequest":
+        """The page asks often and waits long, so only what it asks of models is counted as its key's."""
+        admitted = self._door.admit(request, keyless=matched.keyless)
+        request.caller = caller_of(admitted.caller, request.headers.get("user-agent", ""))
+        counted = admitted.caller if matched.turn else ""
+        self._admission.ask(counted)
+        self._application.check(matched)
+        return AcceptedRequest(self._application, self._admission, counted, matched, request, response)
 
     def refuse(
         self, path: str, response: ResponseWriter, error: GatewayError, request: HttpRequest | None = None

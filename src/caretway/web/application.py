@@ -7,6 +7,7 @@ It bounds how many answers are made at a time, and is the one place where an une
 import logging
 import re
 import time
+from collections.abc import Sequence
 from os import urandom
 from typing import Final
 
@@ -22,7 +23,8 @@ from ..observe.metrics import Metrics
 from .errors import send_error
 from .exchange import Header, HttpRequest, ResponseWriter
 from .openapi import document
-from .route_table import GatewayState, HttpCall, Matched, Refused, paths_of
+from .page_files import PageFiles
+from .route_table import GatewayState, HttpCall, Matched, Refused, Route, paths_of
 from .routes import route_table
 from .shape import ShapeLimits
 from .tenant import TenantResolver
@@ -44,12 +46,15 @@ class Application:
         backend: str,
         shape: ShapeLimits,
         max_concurrent: int,
+        more: Sequence[Route] = (),
+        page: PageFiles | None = None,
     ) -> None:
+        """`more`: paths of other rooms. `page`: what browsers get."""
         self._tenants = tenants
         self._observer = observer
         self._backend: Header = (b"x-caretway-backend", backend.encode())
         self._max_concurrent = max_concurrent
-        self.routes = route_table(tenants.default.dialects.values())
+        self.routes = route_table(tenants.default.dialects.values(), more)
         self._state = GatewayState(
             tenants,
             metrics,
@@ -59,6 +64,7 @@ class Application:
             index=msgspec.json.encode(
                 {"name": "caretway", "see": [paths_of(route)[0] for route in self.routes.routes]}
             ),
+            page=page,
         )
 
     def dialect(self, path: str) -> Dialect:

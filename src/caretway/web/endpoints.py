@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from ..tasks import aside
+from .page_files import wants_page
 from .route_table import HttpCall
 from .shape import is_large, read_json
 
@@ -95,4 +96,9 @@ async def openapi(call: HttpCall) -> None:
 
 
 async def index(call: HttpCall) -> None:
+    """The page for a browser; for others where to look."""
+    files = call.gateway.page
+    if files is not None and "index.html" in files and wants_page(call.request.headers):
+        files.send("index.html", call)
+        return
     call.response.send(200, call.gateway.index, call.headers)

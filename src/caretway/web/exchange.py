@@ -21,6 +21,7 @@ _STATUS_LINES: Final = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode("ascii") for status in HTTPStatus
 }
 NO_CONTENT: Final = 204
+NOT_MODIFIED: Final = 304
 _CHUNKED: Final = b"transfer-encoding: chunked\r\n"
 _LAST_CHUNK: Final = b"0\r\n\r\n"
 _COMMENT: Final = b":\n\n"
@@ -191,7 +192,7 @@ class ResponseWriter:
     ) -> None:
         """A whole answer."""
         lines = [*headers]
-        if status != NO_CONTENT:
+        if status != NO_CONTENT and status != NOT_MODIFIED:
             lines[:0] = (b"content-type", content_type), (b"content-length", b"%d" % len(body))
         if self._head_only:
             body = b""

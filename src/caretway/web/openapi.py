@@ -220,6 +220,7 @@ SCHEMAS: Final[Schema] = {
         "known",
         "reason",
     ),
+    "PageKey": _object({"key": _TEXT}, "key"),
     "Any": {"type": "object"},
 }
 

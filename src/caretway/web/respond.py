@@ -131,6 +131,7 @@ class Responder:
                     run=response.run,
                     error="" if error is None else error.code or error.kind.value,
                     message="" if error is None else error.message,
+                    hint="" if error is None else error.hint,
                     held=_held(upstream, history) if response.label in HOLDS else None,
                     started_at=started_at,
                     status=writer.status,

@@ -17,6 +17,7 @@ from ..dialects.routes import Operation
 from ..observe.metrics import Metrics
 from .exchange import Header, HttpRequest, ResponseWriter
 from .hints import ServedPaths, not_found
+from .page_files import PageFiles
 from .shape import ShapeLimits
 from .tenant import AccountUse, Tenant, TenantResolver
 
@@ -45,6 +46,8 @@ class GatewayState:
     document: bytes = b""
     """`/openapi.json`"""
     index: bytes = b""
+    page: PageFiles | None = None
+    """What browsers get."""
     running: int = 0
     """Answers that are being made."""
 
@@ -83,6 +86,10 @@ class Route:
     dialect: str = ""
     """Whose path it is; empty: the gateway's own."""
     tries_websocket: bool = False
+    page: bool = False
+    """Of the page, which has a door of its own (`page_door`)."""
+    browsers: bool = False
+    """A browser gets the page here, without a key."""
 
     @property
     def allow(self) -> tuple[str, ...]:
@@ -99,6 +106,8 @@ class Matched:
     keyless: bool = False
     turn: bool = False
     account: AccountUse = AccountUse.REQUIRED
+    page: bool = False
+    browsers: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +118,8 @@ class Refused:
     turn: bool = False
     account: AccountUse = AccountUse.REQUIRED
     """Where every client brings its own account, nobody else is told what there is."""
+    page: bool = False
+    browsers: bool = False
 
 
 class RouteTable:
@@ -169,7 +180,17 @@ def _matches(route: Route) -> dict[str, Matched]:
     if "GET" in operations:
         operations["HEAD"] = operations["GET"]
     found = {
-        method: Matched(route, operation, route.handler, _NONE, method in route.keyless, operation.turn, route.account)
+        method: Matched(
+            route,
+            operation,
+            route.handler,
+            _NONE,
+            method in route.keyless,
+            operation.turn,
+            route.account,
+            route.page,
+            route.browsers,
+        )
         for method, operation in operations.items()
     }
     return found | {"OPTIONS": Matched(route, _OPTIONS, _tell_methods, _NONE, account=route.account)}

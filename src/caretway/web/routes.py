@@ -74,13 +74,15 @@ OWN: Final = (
         endpoints.index,
         account=AccountUse.NONE,
         keyless=frozenset({"HEAD"}),
+        browsers=True,
     ),
 )
 """What belongs to no single API."""
 
 
-def route_table(dialects: Iterable[Dialect]) -> RouteTable:
-    return RouteTable([*(_row(dialect, route) for dialect in dialects for route in dialect.routes), *OWN])
+def route_table(dialects: Iterable[Dialect], more: Iterable[Route] = ()) -> RouteTable:
+    """`more`: what other rooms serve."""
+    return RouteTable([*(_row(dialect, route) for dialect in dialects for route in dialect.routes), *OWN, *more])
 
 
 def _row(dialect: Dialect, route: DialectRoute) -> Route:

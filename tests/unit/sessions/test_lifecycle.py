@@ -12,15 +12,15 @@ EXPECTED: Final[dict[SessionState, dict[SessionState, set[Happening]]]] = {
     SessionState.RUNNING: {
         SessionState.PARKED: {H.PAUSED},
         SessionState.DETACHED: {H.HUNG_UP},
-        SessionState.OVER: {H.ENDED, H.FAILED, H.STOPPED, H.LOST, H.SHUTDOWN},
+        SessionState.OVER: {H.ENDED, H.FAILED, H.STOPPED, H.LOST, H.SHUTDOWN, H.CANCELLED},
     },
     SessionState.DETACHED: {
         SessionState.PARKED: {H.PAUSED},
-        SessionState.OVER: {H.ENDED, H.FAILED, H.STOPPED, H.EXPIRED, H.SHUTDOWN},
+        SessionState.OVER: {H.ENDED, H.FAILED, H.STOPPED, H.EXPIRED, H.SHUTDOWN, H.CANCELLED},
     },
     SessionState.PARKED: {
         SessionState.RUNNING: {H.RESULTS},
-        SessionState.OVER: {H.STOPPED, H.EXPIRED, H.EVICTED, H.LOST, H.SHUTDOWN},
+        SessionState.OVER: {H.STOPPED, H.EXPIRED, H.EVICTED, H.LOST, H.SHUTDOWN, H.CANCELLED},
     },
     SessionState.OVER: {},
 }

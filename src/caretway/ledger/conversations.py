@@ -1,0 +1,209 @@
+"""Questions about single conversations in a ledger: which there were lately, found by a word; the steps and runs of
+one, with what they cost. Every answer is bounded, however large the ledger is.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from .prices import Price
+
+MAX_LISTED: Final = 200
+MAX_STEPS: Final = 500
+SCANNED_ROWS: Final = 50_000
+"""How many of the newest responses are looked through for a list."""
+MAX_WORD: Final = 100
+_SEARCHED: Final = ("conversation", "model", "asked", "client", "key", "session", "reason", "error", "request_id")
+_NAMES_TOOLS: Final = 2
+"""The version of a ledger from which on a response names its tools."""
+_UNCACHED: Final = "max(0, coalesce(input, 0) - coalesce(cache_read, 0) - coalesce(cache_write, 0))"
+_RESPONSES: Final = """SELECT count(*), min(at), max(at), sum(error != ''), sum(calls), sum(coalesce(held, 0))
+    FROM responses WHERE conversation = ?"""
+_NEWEST: Final = "SELECT client, key, model, backend FROM responses WHERE conversation = ? ORDER BY id DESC LIMIT 1"
+_SESSIONS: Final = "SELECT session, count(*) FROM responses WHERE conversation = ? GROUP BY session"
+_SPENT: Final = """SELECT variant, count(*), sum({fresh}), total(cache_read), total(cache_write), total(output),
+    sum(cents), sum(cents IS NULL AND reported), sum(CASE WHEN cents IS NULL THEN {fresh} END),
+    total(CASE WHEN cents IS NULL THEN cache_read END), total(CASE WHEN cents IS NULL THEN cache_write END),
+    total(CASE WHEN cents IS NULL THEN output END) FROM runs WHERE conversation = ? GROUP BY variant"""
+_STEP: Final = (
+    "at, request_id, dialect, asked, model, variant, stream, session, reason, outcome, error, calls, input, "
+    "cache_read, cache_write, output, reasoning, estimated, first_ms, total_ms, held, run"
+)
+_RUN: Final = (
+    "run, started_at, at, session, reason, outcome, error, responses, input, cache_read, cache_write, output, cents, "
+    "cents_from, variant, reported"
+)
+
+FindPrice = Callable[[str], Price | None]
+
+
+@dataclass(slots=True)
+class Spending:
+    input: int = 0
+    """Neither read from the cache nor written to it."""
+    cache_read: int = 0
+    cache_write: int = 0
+    output: int = 0
+    cents: float | None = None
+    """As Cursor told it, else by a price list; None: nobody knows."""
+
+
+@dataclass(slots=True)
+class ListedConversation(Spending):
+    id: str = ""
+    first_at: float = 0.0
+    last_at: float = 0.0
+    client: str = ""
+    key: str = ""
+    model: str = ""
+    backend: str = ""
+    responses: int = 0
+    failed: int = 0
+    calls: int = 0
+    saved: int = 0
+    """Tokens that sessions held already."""
+    sessions: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationList:
+    data: list[ListedConversation]
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    steps: list[dict[str, Any]]
+    runs: list[dict[str, Any]]
+    total: Spending
+    more: bool
+    """There are more steps; these are the newest."""
+
+
+class ConversationQueries:
+    def __init__(self, connection: sqlite3.Connection, price: FindPrice) -> None:
+        self._db = connection
+        self._price = price
+
+    def listed(self, word: str = "", before: float | None = None, limit: int = 50) -> ConversationList:
+        """Those that were active last come first. `before`: the `last_at` of the last one that was seen."""
+        limit = max(1, min(limit, MAX_LISTED))
+        found: list[ListedConversation] = []
+        seen: set[str] = set()
+        for name in self._newest(word[:MAX_WORD], before):
+            if name in seen:
+                continue
+            seen.add(name)
+            one = self._summed(name)
+            if before is not None and one.last_at >= before:
+                continue  # it was listed before
+            if len(found) == limit:
+                return ConversationList(found, more=True)
+            found.append(one)
+        return ConversationList(found, more=False)
+
+    def timeline(self, name: str) -> Timeline | None:
+        """None: there is no such conversation."""
+        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        more = "called, recoveries" if version >= _NAMES_TOOLS else "'' AS called, '' AS recoveries"
+        steps = self._rows("responses", f"{_STEP}, {more}", name)
+        runs = self._rows("runs", _RUN, name)
+        if not steps and not runs:
+            return None
+        for run in runs:
+            run["ended_at"] = run.pop("at")
+            variant, reported = run.pop("variant"), run.pop("reported")
+            fresh = _fresh(run)
+            if run["cents"] is None and reported and (price := self._price(variant)) is not None:
+                amounts = (fresh, run["cache_read"] or 0, run["cache_write"] or 0, run["output"] or 0)
+                run["cents"], run["cents_from"] = listed_cents(price, *amounts), "prices"
+            run["input"] = fresh if run["input"] is not None else None
+        for step in steps:
+            step["tools"] = step.pop("called").split("\n") if step["called"] else []
+            step["recoveries"] = step["recoveries"].split("\n") if step["recoveries"] else []
+            step["input"] = _fresh(step) if step["input"] is not None else None
+            step["stream"], step["estimated"] = bool(step["stream"]), bool(step["estimated"])
+        return Timeline(steps[-MAX_STEPS:], runs[-MAX_STEPS:], self._spent(name), len(steps) > MAX_STEPS)
+
+    def _rows(self, table: str, columns: str, name: str) -> list[dict[str, Any]]:
+        """In the order of time; the newest, and one more than is shown."""
+        query = f"SELECT {columns} FROM {table} WHERE conversation = ? ORDER BY id DESC LIMIT ?"  # noqa: S608 - ours
+        cursor = self._db.execute(query, (name, MAX_STEPS + 1))
+        names = [column[0] for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor][::-1]
+
+    def _newest(self, word: str, before: float | None) -> Iterable[str]:
+        """Names, each as often as it was active."""
+        condition, values = "conversation != ''", []
+        if before is not None:
+            condition, values = f"{condition} AND at < ?", [before]
+        query = f"SELECT * FROM responses WHERE {condition} ORDER BY at DESC LIMIT {SCANNED_ROWS}"  # noqa: S608 - ours
+        found: list[object] = [*values]
+        where = ""
+        if word:
+            where = " OR ".join(f"{column} LIKE ? ESCAPE '!'" for column in _SEARCHED)
+            found += [f"%{_escaped(word)}%"] * len(_SEARCHED)
+            where = f" WHERE {where}"
+        for (name,) in self._db.execute(f"SELECT conversation FROM ({query}){where}", found):  # noqa: S608 - ours
+            yield name
+
+    def _summed(self, name: str) -> ListedConversation:
+        count, first, last, failed, calls, saved = self._db.execute(_RESPONSES, (name,)).fetchone()
+        client, key, model, backend = self._db.execute(_NEWEST, (name,)).fetchone()
+        spent = self._spent(name)
+        return ListedConversation(
+            spent.input,
+            spent.cache_read,
+            spent.cache_write,
+            spent.output,
+            spent.cents,
+            name,
+            first,
+            last,
+            client,
+            key,
+            model,
+            backend,
+            count,
+            failed,
+            calls,
+            saved,
+            dict(self._db.execute(_SESSIONS, (name,)).fetchall()),
+        )
+
+    def _spent(self, name: str) -> Spending:
+        total = Spending()
+        rows = self._db.execute(_SPENT.format(fresh=_UNCACHED), (name,))
+        for variant, _, fresh, read, written, output, told, priced, *open_ in rows:
+            total.input += int(fresh or 0)
+            total.cache_read += int(read)
+            total.cache_write += int(written)
+            total.output += int(output)
+            cents = told
+            if priced and (price := self._price(variant)) is not None:
+                cents = (cents or 0.0) + listed_cents(price, *(part or 0 for part in open_))
+            if cents is not None:
+                total.cents = (total.cents or 0.0) + cents
+        return total
+
+
+def listed_cents(price: Price, fresh: float, read: float, written: float, output: float) -> float:
+    """Prices are dollars for a million tokens."""
+    dollars = fresh * price.input + read * price.cache_read + written * price.cache_write + output * price.output
+    return dollars / 1e4
+
+
+def forget_conversation(connection: sqlite3.Connection, name: str) -> tuple[int, int]:
+    """Delete its rows; (responses, runs). Inside a transaction."""
+    connection.execute("PRAGMA secure_delete = ON")
+    responses = connection.execute("DELETE FROM responses WHERE conversation = ?", (name,)).rowcount
+    return responses, connection.execute("DELETE FROM runs WHERE conversation = ?", (name,)).rowcount
+
+
+def _fresh(row: dict[str, Any]) -> int:
+    return max(0, (row["input"] or 0) - (row["cache_read"] or 0) - (row["cache_write"] or 0))
+
+
+def _escaped(word: str) -> str:
+    return word.replace("!", "!!").replace("%", "!%").replace("_", "!_")

@@ -1,0 +1,73 @@
+"""The page's questions to the ledger's file: one at a time, in a thread, so that nobody who looks holds up a stream."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import TypeVar
+
+from ..core.errors import ErrorKind, GatewayError
+from ..ledger.conversations import ConversationList, ConversationQueries, FindPrice, Timeline, forget_conversation
+from ..ledger.ledger_file import LedgerUnusable, open_ledger, read_ledger, transaction
+
+Answer = TypeVar("Answer")
+
+
+class LedgerBooks:
+    def __init__(self, path: Path | None, price: FindPrice) -> None:
+        """`path` None: no ledger is kept."""
+        self._path = path
+        self._price = price
+        self._one_at_a_time = asyncio.Lock()
+
+    @property
+    def kept(self) -> bool:
+        return self._path is not None
+
+    async def conversations(self, word: str, before: float | None, limit: int) -> ConversationList | None:
+        if self._path is None:
+            return None
+        found = await self.ask(lambda db: ConversationQueries(db, self._price).listed(word, before, limit))
+        return found or ConversationList([], more=False)
+
+    async def timeline(self, name: str) -> Timeline | None:
+        return await self.ask(lambda db: ConversationQueries(db, self._price).timeline(name))
+
+    async def ask(self, question: Callable[[sqlite3.Connection], Answer]) -> Answer | None:
+        """None: nothing was written yet, or no ledger is kept."""
+        path = self._path
+        if path is None:
+            return None
+
+        def work() -> Answer | None:
+            db = read_ledger(path)
+            if db is None:
+                return None
+            with closing(db):
+                return question(db)
+
+        return await self._run(work)
+
+    async def forget(self, name: str) -> tuple[int, int]:
+        """Delete a conversation's rows; (responses, runs)."""
+        path = self._path
+        if path is None or not path.exists():
+            return 0, 0
+
+        def work() -> tuple[int, int]:
+            with closing(open_ledger(path)) as db:
+                db.execute("PRAGMA secure_delete = ON")
+                with transaction(db):
+                    return forget_conversation(db, name)
+
+        return await self._run(work)
+
+    async def _run(self, work: Callable[[], Answer]) -> Answer:
+        async with self._one_at_a_time:
+            try:
+                return await asyncio.to_thread(work)
+            except (LedgerUnusable, sqlite3.Error) as failure:
+                raise GatewayError(
+                    ErrorKind.INTERNAL, f"The ledger cannot be read: {failure}.", hint="Run `caretway doctor`."
+                ) from failure

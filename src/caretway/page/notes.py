@@ -1,0 +1,127 @@
+"""What the page remembers of finished work beside the ledger: the last error with what to do, refused requests (those
+that are alike once, with a count), recent recoveries, which model was asked for and which was taken. Bounded, in
+memory, gone with the process.
+
+It is told at the end of a request; nothing here is called for a delta.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from msgspec import Struct
+
+from ..core.records import Observer, RefusedRequest, RunRecord, TurnRecord
+
+MAX_REFUSED: Final = 200
+MAX_RECOVERIES: Final = 100
+MAX_ASKED: Final = 200
+MAX_TOLD: Final = 500
+"""Characters of a message."""
+
+
+class ToldError(Struct, frozen=True):
+    at: float
+    status: int
+    code: str
+    message: str
+    hint: str
+    client: str
+    model: str
+    path: str
+
+
+class ToldRefusal(Struct):
+    at: float
+    """The last time. Unix seconds."""
+    method: str
+    path: str
+    status: int
+    code: str
+    message: str
+    hint: str
+    client: str
+    key: str
+    count: int = 1
+
+
+class ToldRecovery(Struct, frozen=True):
+    at: float
+    rung: str
+    cause: str
+    model: str
+    client: str
+    conversation: str
+
+
+class AskedModel(Struct):
+    asked: str
+    taken: str
+    last_at: float = 0.0
+    count: int = 0
+
+
+class PageNotes(Observer):
+    def __init__(self) -> None:
+        self.last_error: ToldError | None = None
+        self.recoveries: deque[ToldRecovery] = deque(maxlen=MAX_RECOVERIES)
+        self.responses = 0
+        """How many have ended: whoever saw another number looks again."""
+        self.refusals_told = 0
+        self._refused: dict[tuple[str, str, int, str, str, str], ToldRefusal] = {}
+        self._asked: dict[tuple[str, str], AskedModel] = {}
+        self.watchers: list[Callable[[TurnRecord], None]] = []
+        """Who keeps what was said, while somebody has switched that on."""
+
+    @property
+    def refused(self) -> list[ToldRefusal]:
+        """The newest first."""
+        return sorted(self._refused.values(), key=lambda one: -one.at)
+
+    @property
+    def asked(self) -> list[AskedModel]:
+        return sorted(self._asked.values(), key=lambda one: -one.last_at)
+
+    def response_ended(self, record: TurnRecord) -> None:
+        self.responses += 1
+        pair = record.asked, record.variant
+        if (asked := self._asked.get(pair)) is None:
+            asked = self._asked[pair] = AskedModel(*pair)
+            if len(self._asked) > MAX_ASKED:
+                del self._asked[next(iter(self._asked))]
+        asked.count += 1
+        asked.last_at = record.started_at
+        if record.error or record.recoveries:
+            self._trouble(record)
+        for watcher in self.watchers:
+            watcher(record)
+
+    def _trouble(self, record: TurnRecord) -> None:
+        caller, at = record.caller, record.started_at + record.total_ms / 1000
+        for rung, cause in record.recoveries:
+            self.recoveries.append(ToldRecovery(at, rung, cause, record.model, caller.client, record.conversation))
+        if record.error:
+            message = record.message[:MAX_TOLD]
+            self.last_error = ToldError(
+                at, record.status, record.error, message, record.hint[:MAX_TOLD], caller.client, record.model, ""
+            )
+
+    def request_refused(self, record: RefusedRequest) -> None:
+        self.refusals_told += 1
+        code, client, key = record.code or record.kind, record.caller.client, record.caller.key
+        alike = record.method, record.path, record.status, code, client, key
+        message, hint = record.message[:MAX_TOLD], record.hint[:MAX_TOLD]
+        known = self._refused.pop(alike, None)
+        count = known.count + 1 if known is not None else 1
+        self._refused[alike] = ToldRefusal(
+            record.at, record.method, record.path, record.status, code, message, hint, client, key, count
+        )
+        if len(self._refused) > MAX_REFUSED:
+            del self._refused[next(iter(self._refused))]
+        if record.turn:
+            self.last_error = ToldError(
+                record.at, record.status, code, message, hint, client, record.model, record.path
+            )
+
+    def run_ended(self, record: RunRecord) -> None:
+        return

@@ -1,0 +1,115 @@
+"""What the page's first tab tells: address, backend and its standing, sign-in, account, live turns, tokens a second,
+the last error. The backend and the account are asked in the background, once a minute while somebody looks.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from .. import __version__
+from ..core.turn import BackendStatus
+from ..sessions.turn_views import TurnView
+from ..tasks import spawn
+from ..web.tenant import Tenant
+from .notes import PageNotes
+
+MAX_TURNS: Final = 100
+"""Of a snapshot; the others are counted."""
+FRESH_S: Final = 60.0
+PATIENCE_S: Final = 1.0
+"""How long the first look waits for Cursor."""
+RECENT_S: Final = 5.0
+STANDINGS: Final = {
+    "official": "An official way to use Cursor.",
+    "unofficial": "Cursor's own protocol, used unofficially: it may change at any time.",
+    "simulated": "Simulated: no answer comes from Cursor.",
+}
+
+
+class GatewayFacts(Struct):
+    """What does not change while the gateway runs."""
+
+    backend: str
+    standing: str
+    address: str
+    started_at: float
+    """Unix seconds."""
+
+
+class Now:
+    def __init__(self, facts: GatewayFacts, tenant: Tenant, notes: PageNotes) -> None:
+        self._facts = facts
+        self._tenant = tenant
+        self._notes = notes
+        self._status: BackendStatus | None = None
+        self._account: dict[str, Any] | None = None
+        self._asking: asyncio.Task[None] | None = None
+        self._asked_at = float("-inf")
+        self._said: dict[str, int] = {}
+        """Tokens of each turn at the last look."""
+        self._said_at = float("-inf")
+        self._rate = 0.0
+        self.recording: Callable[[], object] = lambda: None
+
+    async def told(self) -> dict[str, Any]:
+        """For one who asks: what is not known yet is waited for, a moment."""
+        self.look()
+        if self._asking is not None:
+            await asyncio.wait([self._asking], timeout=PATIENCE_S)
+        return self.snapshot()
+
+    def look(self) -> None:
+        """See that the backend and the account were asked lately."""
+        if self._asking is None and time.monotonic() >= self._asked_at + FRESH_S:
+            self._asked_at = time.monotonic()
+            self._asking = spawn(self._ask(), "page-asks-the-account")
+
+    async def _ask(self) -> None:
+        try:
+            self._status = await self._tenant.health.status()
+            self._account = await self._tenant.account.told()
+        finally:
+            self._asking = None
+
+    def snapshot(self) -> dict[str, Any]:
+        turns = self._tenant.sessions.turns()
+        status, parked = self._status, self._tenant.sessions.parked
+        return {
+            "at": time.time(),
+            "version": __version__,
+            "address": self._facts.address,
+            "started_at": self._facts.started_at,
+            "backend": {
+                "name": self._facts.backend,
+                "standing": self._facts.standing,
+                "says": STANDINGS[self._facts.standing],
+            },
+            "signed_in": None if status is None else status.signed_in,
+            "reachable": None if status is None else status.reachable,
+            "detail": "" if status is None else status.detail,
+            "account": self._account,
+            "running": len(turns) - parked,
+            "parked": parked,
+            "tokens_per_second": round(self._speed(turns), 1),
+            "turns": turns[:MAX_TURNS],
+            "turns_left_off": max(0, len(turns) - MAX_TURNS),
+            "last_error": self._notes.last_error,
+            "recording": self.recording(),
+        }
+
+    def _speed(self, turns: Sequence[TurnView]) -> float:
+        """What was said since the last look; without a recent one, what each turn has said since it began."""
+        now, wall = time.monotonic(), time.time()
+        passed, before = now - self._said_at, self._said
+        if passed < 0.2:  # two who look at once
+            return self._rate
+        self._said, self._said_at = {turn.id: turn.tokens for turn in turns if turn.tokens}, now
+        if passed > RECENT_S:
+            self._rate = sum(turn.tokens / max(0.2, wall - turn.since) for turn in turns if turn.tokens)
+        else:
+            said = sum(max(0, turn.tokens - before.get(turn.id, 0)) for turn in turns)
+            self._rate = (self._rate + said / passed) / 2 if before else said / passed
+        return self._rate

@@ -1,0 +1,287 @@
+"""The page's API on real sockets: who may ask, what a tool loop looks like while it runs and afterwards, what the event
+stream tells, and that hostile words stay what they are.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from caretway.page.feed import MAX_READERS
+from contract.gateways import CHAT, Client, gateway
+
+BASE = "/caretway/v1"
+KEY = "cw-the-key-of-this-test"
+TOOLS = [
+    {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in ("read", "bash")
+]
+
+
+async def token(client: Client) -> dict[str, str]:
+    return {"x-caretway-csrf": (await client.http.get(f"{BASE}/session")).json()["csrf"]}
+
+
+async def get(client: Client, path: str, **query: Any) -> Any:
+    answer = await client.http.get(BASE + path, params=query)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["cache-control"] == "no-store"
+    return answer.json()
+
+
+class Events:
+    """An event stream as a browser reads it."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self._lines = response.aiter_lines()
+
+    async def next(self) -> tuple[str, Any]:
+        name, data = "", ""
+        async for line in self._lines:
+            field, _, value = line.partition(": ")
+            if field == "event":
+                name = value
+            elif field == "data":
+                data = value
+            elif not line and name:
+                return name, json.loads(data)
+        return "end", None
+
+    async def until(self, name: str, is_it: Any = lambda data: True) -> Any:
+        while True:
+            found, data = await self.next()
+            assert found != "end", f"no {name} came"
+            if found == name and is_it(data):
+                return data
+
+
+@asynccontextmanager
+async def events(client: Client, **headers: str) -> AsyncIterator[Events]:
+    async with client.http.stream("GET", f"{BASE}/events", headers=headers) as response:
+        assert response.status_code == 200
+        assert response.headers["content-type"].startswith("text/event-stream")
+        yield Events(response)
+
+
+# ---- the door
+
+
+async def test_without_a_key_everything_is_open_and_changes_need_the_token() -> None:
+    async with gateway() as client:
+        session = await get(client, "/session")
+        assert session["key_required"] is False
+        assert session["signed_in"] is True
+        gone = f"{BASE}/turns/nobody"
+        assert (await client.http.delete(gone)).json()["error"]["code"] == "csrf_wrong"
+        assert (await client.http.delete(gone, headers={"x-caretway-csrf": "wrong"})).status_code == 403
+        assert (await client.http.delete(gone, headers=await token(client))).status_code == 404
+
+
+async def test_the_cookie_opens_the_pages_api_and_nothing_else() -> None:
+    async with gateway(gateway_key=KEY) as client:
+        http = client.http
+        assert (await http.get(f"{BASE}/now")).status_code == 401
+        assert (await http.get(f"{BASE}/session")).json() | {"version": ""} == {
+            "key_required": True,
+            "signed_in": False,
+            "csrf": None,
+            "version": "",
+        }
+        assert (await http.post(f"{BASE}/session", json={"key": "cw-wrong-wrong-wrong"})).status_code == 401
+        signed_in = await http.post(f"{BASE}/session", json={"key": KEY})
+        cookie = signed_in.headers["set-cookie"]
+        assert all(word in cookie for word in ("HttpOnly", "SameSite=Strict", "Path=/caretway/"))
+        assert KEY not in cookie
+        assert (await get(client, "/now"))["backend"]["name"] == "agent"
+        assert (await http.get("/v1/models")).status_code == 401  # the cookie is no key
+        everywhere = {"cookie": cookie.partition(";")[0]}
+        assert (await http.get("/v1/models", headers=everywhere)).status_code == 401
+        csrf = {"x-caretway-csrf": signed_in.json()["csrf"]}
+        assert (await http.delete(f"{BASE}/turns/x")).status_code == 403
+        assert (await http.delete(f"{BASE}/turns/x", headers=csrf)).status_code == 404
+        by_key = {"authorization": f"Bearer {KEY}"}
+        assert (await http.delete(f"{BASE}/turns/x", headers=by_key)).status_code == 404  # no page can send that
+        assert (await http.delete(f"{BASE}/session")).json()["signed_in"] is False
+        assert (await http.get(f"{BASE}/now", headers=everywhere)).status_code == 401  # also where it was kept
+
+
+FOREIGN = [
+    ({"origin": "http://evil.example"}, 403),
+    ({"origin": "http://trusted.example"}, 403),  # may use models, may not see the page
+    ({"host": "evil.example"}, 403),
+    ({"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}, 403),
+    ({"sec-fetch-site": "same-origin"}, 200),
+]
+
+
+@pytest.mark.parametrize(("headers", "status"), FOREIGN, ids=[next(iter(row[0])) + str(row[1]) for row in FOREIGN])
+async def test_other_pages_see_nothing(headers: dict[str, str], status: int) -> None:
+    async with gateway(allowed_origins=("http://trusted.example",)) as client:
+        for path in ("/now", "/session", "/conversations"):
+            assert (await client.http.get(BASE + path, headers=headers)).status_code == status
+
+
+async def test_forged_and_odd_cookies() -> None:
+    async with gateway(gateway_key=KEY) as client:
+        signed_in = await client.http.post(f"{BASE}/session", json={"key": KEY})
+        name, _, value = signed_in.headers["set-cookie"].partition(";")[0].partition("=")
+        who, expires, nonce, mac = value.split(".")
+        client.http.cookies.clear()
+        odd = [
+            "",
+            "x",
+            "...",
+            f"{who}.{int(expires) + 9}.{nonce}.{mac}",
+            f"{who}.{expires}.{nonce}.{mac[:-1]}0",
+            "é" * 9,
+        ]
+        for forged in odd:
+            cookie = f"{name}={forged}".encode()
+            answer = await client.http.get(f"{BASE}/now", headers=[(b"cookie", cookie)])
+            assert answer.status_code == 401, forged
+
+
+async def test_an_open_stream_ends_with_the_sign_out() -> None:
+    async with gateway(gateway_key=KEY) as client:
+        await client.http.post(f"{BASE}/session", json={"key": KEY})
+        async with events(client) as stream:
+            await stream.until("now")
+            await client.http.delete(f"{BASE}/session")
+            assert await stream.until("signed_out") == {}
+            assert (await stream.next())[0] == "end"
+
+
+# ---- the files
+
+
+async def test_programs_get_json_at_the_root_and_files_have_strict_headers() -> None:
+    async with gateway(gateway_key=KEY) as client:
+        assert (await client.http.get("/", headers={"accept": "application/json"})).status_code == 401
+        known = {"authorization": f"Bearer {KEY}"}
+        assert (await client.http.get("/", headers=known)).json()["name"] == "caretway"
+        assert (await client.http.get("/page/nothing.js")).status_code == 404
+        for path in ("/page/..%2fapi.py", "/page/../api.py", "/page/static/index.html"):
+            assert (await client.http.get(path)).status_code in (401, 404)
+
+
+# ---- a tool loop, while it runs and afterwards
+
+
+async def test_a_tool_loop_as_the_page_sees_it() -> None:
+    asked = "sim: call read {}\nsim: call bash {}\nsim: say done"
+    async with gateway() as client, events(client) as stream:
+        first = await stream.until("now")
+        assert (first["running"], first["parked"], first["turns"]) == (0, 0, [])
+        history: list[dict[str, Any]] = [{"role": "user", "content": asked}]
+        agent = {"user-agent": "opencode/1.0"}
+        answer = await client.chat(history, tools=TOOLS, headers=agent)
+        parked = await stream.until("now", lambda now: now["parked"])
+        (turn,) = parked["turns"]
+        assert (turn["state"], turn["waiting_for"], turn["client"]) == ("parked", ["read"], "opencode")
+        conversation = turn["conversation"]
+        while answer.calls:
+            results = [{"role": "tool", "tool_call_id": call["id"], "content": "ok"} for call in answer.calls]
+            history += [answer.message, *results]
+            answer = await client.chat(history, tools=TOOLS, headers=agent)
+        assert answer.text == "done"
+        await stream.until("now", lambda now: not now["turns"])
+        await stream.until("changed", lambda told: "conversations" in told["what"])
+        while not (listed := await get(client, "/conversations"))["data"] or listed["data"][0]["responses"] < 3:
+            await asyncio.sleep(0.1)
+        (one,) = listed["data"]
+        assert (one["id"], one["calls"], one["client"]) == (conversation, 2, "opencode")
+        assert one["sessions"] == {"fresh": 1, "resumed": 2}
+        assert one["saved"] > 0
+        told = await get(client, f"/conversations/{conversation}")
+        assert [step["tools"] for step in told["steps"]] == [["read"], ["bash"], []]
+        assert [step["session"] for step in told["steps"]] == ["fresh", "resumed", "resumed"]
+        assert all(step["says"].endswith(".") for step in told["steps"])
+        assert told["content"] is None
+        assert told["total"]["output"] == one["output"] > 0
+        for word in ("opencode", "sim-auto", conversation[:6], "RESUMED"):
+            assert len((await get(client, "/conversations", q=word))["data"]) == 1, word
+        for word in ("nothing like this", "%", "_____", "' OR 1=1 --"):
+            assert (await get(client, "/conversations", q=word))["data"] == [], word
+        assert (await get(client, "/conversations", before=one["first_at"]))["data"] == []
+        forgotten = await client.http.delete(f"{BASE}/conversations/{conversation}", headers=await token(client))
+        assert forgotten.json()["forgotten"]["responses"] == 3
+        assert (await get(client, "/conversations"))["data"] == []
+        assert (await client.http.get(f"{BASE}/conversations/{conversation}")).status_code == 404
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+async def test_a_running_turn_is_cancelled_and_its_client_is_told(stream: bool) -> None:
+    async with gateway() as client, events(client) as seen:
+        asking = asyncio.create_task(client.chat("sim: say hello\nsim: hang", stream=stream))
+        now = await seen.until("now", lambda now: now["running"])
+        (turn,) = now["turns"]
+        cancelled = await client.http.delete(f"{BASE}/turns/{turn['id']}", headers=await token(client))
+        assert cancelled.json() == {"cancelled": True}
+        answer = await asking
+        assert answer.error is not None
+        assert answer.error["code"] == "cancelled_by_owner"
+        assert answer.error["should_retry"] is False
+        await seen.until("now", lambda now: not now["turns"])
+
+
+async def test_the_last_error_says_what_to_do() -> None:
+    async with gateway() as client:
+        await client.chat("sim: fail usage_limit")
+        error = (await get(client, "/now"))["last_error"]
+        assert error["status"] == 402
+        assert error["message"] and error["hint"]
+
+
+async def test_tokens_a_second_while_a_model_speaks() -> None:
+    async with gateway() as client, events(client) as seen:
+        asking = asyncio.create_task(client.chat("sim: stream 400 20 10", stream=True))
+        await seen.until("now", lambda now: now["tokens_per_second"] > 0)
+        await asking
+        await seen.until("now", lambda now: now["tokens_per_second"] == 0)
+
+
+HOSTILE = "<script>alert(1)</script>\u2028data: x\u202e\r\nevent: now"
+
+
+async def test_hostile_words_stay_text() -> None:
+    async with gateway() as client, events(client) as seen:
+        await seen.until("now")
+        await client.http.post(CHAT, json={"model": HOSTILE, "messages": [{"role": "user", "content": "hi"}]})
+        await client.http.get("/v1/<script>alert(1)</script>")
+        await client.chat("hi", headers={"user-agent": "<script>/1.0"})
+        told = await seen.until("changed")
+        assert "conversations" in told["what"]
+        raw = await client.http.get(f"{BASE}/now")
+        assert raw.headers["content-type"] == "application/json"
+        raw.json()
+
+
+async def test_readers_are_bounded_and_cost_nothing_when_they_are_gone() -> None:
+    async with gateway() as client:
+        page = client.gateway._page
+        assert page is not None
+        async with httpx.AsyncClient(
+            base_url=client.gateway.base_url, limits=httpx.Limits(max_connections=200)
+        ) as http:
+            open_ = [http.stream("GET", f"{BASE}/events") for _ in range(MAX_READERS)]
+            for one in open_:
+                assert (await one.__aenter__()).status_code == 200
+            full = await http.get(f"{BASE}/events")
+            assert full.json()["error"]["code"] == "too_many_readers"
+            assert page.feed.readers == MAX_READERS
+            for one in open_:
+                await one.__aexit__(None, None, None)
+        while page.feed.readers:
+            await asyncio.sleep(0.01)
+        assert page.feed._timer is None
+
+
+async def test_an_open_page_does_not_hold_up_the_end() -> None:
+    async with gateway(shutdown_grace=60.0) as client:
+        stream = client.http.stream("GET", f"{BASE}/events")
+        await stream.__aenter__()
+        async with asyncio.timeout(30):
+            await client.gateway.__aexit__(None, None, None)
