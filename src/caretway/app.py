@@ -37,11 +37,12 @@ from .mcp_bridge.sources import find as find_mcp_servers
 from .models.catalogue import ModelCatalogue
 from .observe.log import LogObserver
 from .observe.metrics import Metrics, Observers
-from .page.api import PageApi
 from .page.api import routes as page_routes
+from .page.content import KeptContent
 from .page.notes import PageNotes
 from .page.now import GatewayFacts
-from .page_factory import build_page
+from .page.parts import PageApi
+from .page_factory import PageParts, build_page
 from .sessions.manager import SessionLimits, Sessions
 from .sessions.store import SqliteStore
 from .sessions.write_behind import WriteBehind
@@ -163,7 +164,7 @@ class Gateway:
             self._store = WriteBehind(store, None if store.in_memory else open_store)
             stack.push_async_callback(self._store.aclose)
             self._metrics = Metrics()
-            self._notes = PageNotes()
+            self._notes, self._content = PageNotes(), KeptContent()
             self._telemetry = open_telemetry(settings, stack)
             self._observer = Observers(
                 LogObserver(), self._metrics, *self._ledger(stack), self._notes, *self._telemetry.observers
@@ -187,8 +188,19 @@ class Gateway:
         return self
 
     def _build_page(self, access: Access, tenant: Tenant) -> PageApi:
-        facts = GatewayFacts(self.backend.name, self.backend.standing, self.base_url, time.time())
-        return build_page(self.settings, access, self._keys, tenant, facts, self._notes)
+        parts = PageParts(
+            access=access,
+            keys=self._keys,
+            tenant=tenant,
+            catalogue=self._catalogue,
+            budgets=self._budgets,
+            mcp=self._bridge,
+            facts=GatewayFacts(self.backend.name, self.backend.standing, self.base_url, time.time()),
+            notes=self._notes,
+            content=self._content,
+            forget_stored=self._store.forget,
+        )
+        return build_page(self.settings, parts)
 
     def _ledger(self, stack: AsyncExitStack) -> tuple[Ledger, ...]:
         """One for all accounts: it names keys, not accounts."""
@@ -238,7 +250,7 @@ class Gateway:
             charges=self._budgets,
         )
         stack.push_async_callback(sessions.aclose)
-        catalogue = ModelCatalogue(
+        catalogue = self._catalogue = ModelCatalogue(
             backend,
             extra=settings.models,
             aliases=settings.model_aliases,
@@ -261,6 +273,7 @@ class Gateway:
                 shape=server_factory.shape_limits(settings),
                 content=self._telemetry.content,
                 find_key=self._keys.named,
+                listener=None if passes(self.settings) else self._content,
             ),
             sessions=sessions,
             models=catalogue,

@@ -1,34 +1,70 @@
-"""Builds the page from settings: its files, door, notes, snapshots, event stream and API.
-
-Where every client brings an account of its own there is no page: it would show one of them what others do.
+"""Builds the page from settings: its files, door, snapshots, event stream and API; changes settings of the running
+gateway, and its file. Where every client brings an account of its own there is no page: it would show one of them what
+others do.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Final
 
 from . import page
-from .config import Settings
-from .core.errors import GatewayError
+from .budgets.budget import BudgetScope, parse_budgets
+from .budgets.charges import Budgets
+from .clients.values import Surroundings
+from .config import SETTINGS, ConfigError, Settings, process_environment, process_home, settings_file
+from .config.editing import NotEditable, file_value, with_setting
+from .config.replacing import replace_file
+from .config.settings import BY_NAME
+from .core.errors import ErrorKind, GatewayError, bad_request
 from .keys.key_book import KeyBook
 from .ledger.ledger_file import FILE_NAME
 from .ledger.prices import PriceList, read_prices
-from .page.api import PageApi
+from .local_checks import Finding, check_data_dir, check_ledger, check_space
+from .models.catalogue import ModelCatalogue
 from .page.books import LedgerBooks
+from .page.content import KeptContent
 from .page.feed import Feed
+from .page.health import McpServers
 from .page.notes import PageNotes
 from .page.now import GatewayFacts, Now
+from .page.parts import PageApi
+from .page.settings import Change, check_changeable
+from .prove.receipt import LAST_RECEIPT, MAX_BYTES
 from .web.access import Access
 from .web.page_door import PageDoor
 from .web.page_files import PageFiles
 from .web.tenant import Tenant
 
+NOW: Final = "now"
+RESTART: Final = "restart"
 
-def build_page(
-    settings: Settings, access: Access, keys: KeyBook, tenant: Tenant, facts: GatewayFacts, notes: PageNotes
-) -> PageApi:
-    """Of a gateway with one account."""
-    door = PageDoor(access, keys)
-    now = Now(facts, tenant, notes)
+
+@dataclass(frozen=True, slots=True)
+class PageParts:
+    """What the page looks at, of a gateway with one account."""
+
+    access: Access
+    keys: KeyBook
+    tenant: Tenant
+    catalogue: ModelCatalogue
+    budgets: Budgets
+    mcp: McpServers | None
+    facts: GatewayFacts
+    notes: PageNotes
+    content: KeptContent
+    forget_stored: Callable[[str], Awaitable[int]]
+
+
+def build_page(settings: Settings, parts: PageParts) -> PageApi:
+    door, notes, content, keys = PageDoor(parts.access, parts.keys), parts.notes, parts.content, parts.keys
+
+    def recording() -> object:
+        until = content.until
+        return None if until is None else {"until": until, "conversations": len(content.recorded())}
+
+    now = Now(parts.facts, parts.tenant, notes, recording)
 
     def allowed(headers: Mapping[str, str]) -> bool:
         try:
@@ -37,20 +73,142 @@ def build_page(
             return False
         return True
 
-    def look() -> dict[str, object]:
+    def look() -> dict[str, Any]:
         now.look()
         return now.snapshot()
 
     def marks() -> dict[str, object]:
         ended, refused = notes.responses, notes.refusals_told
-        return {"conversations": ended, "usage": ended, "models": ended, "clients": (ended, refused), "health": refused}
+        both = ended, refused
+        return {"conversations": ended, "usage": both, "models": ended, "clients": both, "health": both}
+
+    def named_keys() -> list[str]:
+        return [key.name for key in (keys.current() or {}).values()]
+
+    def local_findings() -> list[Finding]:
+        return [check_data_dir(settings.data_dir), *check_space(settings.data_dir), check_ledger(settings)]
 
     ledger = settings.data_dir / FILE_NAME if settings.ledger_max_age else None
+    changes: dict[str, Change] = {"model_aliases": AliasChange(parts.catalogue), "budgets": BudgetChange(parts.budgets)}
     return PageApi(
-        tenant=tenant,
+        tenant=parts.tenant,
         files=PageFiles(Path(page.__file__).parent / "static"),
         door=door,
         now=now,
         feed=Feed(look, marks, allowed, lambda: (door.changes, id(keys.current()))),
         books=LedgerBooks(ledger, PriceList(read_prices(settings.prices or {})).find),
+        notes=notes,
+        content=content,
+        forget_stored=parts.forget_stored,
+        budgets=parts.budgets,
+        named_keys=named_keys,
+        desk=RunningSettings(settings, changes),
+        models=parts.catalogue,
+        mcp=parts.mcp,
+        local_findings=local_findings,
+        receipt=lambda: newest_receipt(settings.data_dir / LAST_RECEIPT),
+        around=Surroundings(process_home(), process_environment(), Path.exists),
+    )
+
+
+def newest_receipt(path: Path) -> dict[str, Any] | None:
+    """When `caretway prove` ran last, and on what."""
+    try:
+        with path.open("rb") as file:
+            about = json.loads(file.read(MAX_BYTES))["about"]
+            told = {name: str(about.get(name, "")) for name in ("backend", "caretway")}
+        return {"at": path.stat().st_mtime, **told}
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):  # none, or not ours
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class AliasChange:
+    catalogue: ModelCatalogue
+
+    def check(self, value: Any) -> None:
+        return
+
+    async def use(self, value: Any) -> None:
+        await self.catalogue.change_aliases(value)
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetChange:
+    budgets: Budgets
+
+    def check(self, value: Any) -> None:
+        parse_budgets(value, BudgetScope.EVERYBODY)
+
+    async def use(self, value: Any) -> None:
+        self.budgets.change(parse_budgets(value, BudgetScope.EVERYBODY))
+
+
+class RunningSettings:
+    """The settings of the running gateway, of which a few can be changed."""
+
+    def __init__(self, settings: Settings, changes: Mapping[str, Change], find_file: Callable[[], Path] | None = None):
+        self._settings = settings
+        self._changes = changes
+        self._find_file = find_file or (lambda: settings.config or settings_file({}))
+        self._changed: dict[str, tuple[object, str]] = {}
+        """What was changed here: value and origin."""
+
+    def file(self) -> str | None:
+        return str(self._find_file())
+
+    def rows(self) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = []
+        for one in SETTINGS:
+            value, origin = getattr(self._settings, one.name), self._settings.origin(one.name)
+            value, origin = self._changed.get(one.name, (value, origin))
+            changeable = one.name in self._changes and origin.partition(" ")[0] not in ("flag", "environment")
+            rows.append(
+                {
+                    "name": one.name,
+                    "group": one.group,
+                    "value": one.show(value),
+                    "default": one.shown_default(),
+                    "origin": origin,
+                    "help": one.help,
+                    "secret": one.secret,
+                    "advanced": one.advanced,
+                    "counts": NOW if one.name in self._changes else RESTART,
+                    "changeable": changeable,
+                }
+            )
+        return rows
+
+    async def change(self, name: str, text: str | None) -> None:
+        setting = BY_NAME.get(name)
+        if setting is None:
+            raise GatewayError(
+                ErrorKind.NOT_FOUND, f"There is no setting {name[:80]!r}.", hint="See `caretway config`."
+            )
+        check_changeable(name, self._settings.origin(name), self._changes)
+        file = self._find_file()
+        try:
+            value = setting.default if text is None else setting.read(text, "the page")
+            self._changes[name].check(value)
+            before = file.read_text(encoding="utf-8") if file.exists() else ""
+            written = with_setting(before, setting, None if text is None else file_value(setting, text, Path.cwd()))
+            if written != before:
+                replace_file(file, written)
+        except NotEditable as failure:
+            raise _not_written(file, "it is written in a way that a program cannot change") from failure
+        except OSError as failure:
+            raise _not_written(file, failure.strerror or str(failure)) from failure
+        except (ConfigError, ValueError) as wrong:
+            raise bad_request(str(wrong).rstrip(".") + ".", param="value") from wrong
+        await self._changes[name].use(value)
+        self._changed[name] = value, "default" if text is None else f"file {file}"
+
+
+def _not_written(file: Path, why: str) -> GatewayError:
+    return GatewayError(
+        ErrorKind.IN_PROGRESS,
+        f"{file} cannot be changed: {why}.",
+        hint="Type: caretway config edit",
+        code="file_not_changed",
+        repeatable=False,
     )

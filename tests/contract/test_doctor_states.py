@@ -17,8 +17,8 @@ from typing import Any, Final
 import pytest
 
 from caretway import __version__
-from caretway.cli.doctor import check_space
 from caretway.cli.running import FOLDER
+from caretway.local_checks import check_space
 
 from .test_commands import ADDRESS, caretway, read_until
 

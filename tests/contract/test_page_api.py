@@ -6,13 +6,14 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from caretway.page.feed import MAX_READERS
-from contract.gateways import CHAT, Client, gateway
+from contract.gateways import CHAT, Client, gateway, streamed
 
 BASE = "/caretway/v1"
 KEY = "cw-the-key-of-this-test"
@@ -285,3 +286,205 @@ async def test_an_open_page_does_not_hold_up_the_end() -> None:
         await stream.__aenter__()
         async with asyncio.timeout(30):
             await client.gateway.__aexit__(None, None, None)
+
+
+# ---- the other tabs
+
+
+async def test_usage_by_every_group_and_the_budgets() -> None:
+    async with gateway(budgets=("runs=10/day", "conversation.tokens=2M")) as client:
+        for _ in range(3):
+            await client.chat("sim: say hello", headers={"user-agent": "opencode/1.0"})
+        while (await get(client, "/usage", by="client"))["total"]["responses"] < 3:
+            await asyncio.sleep(0.1)
+        for by, group in {
+            "model": "sim-auto",
+            "client": "opencode",
+            "key": "",
+            "reason": "fresh: first message",
+        }.items():
+            (row,) = (await get(client, "/usage", by=by, period="today"))["rows"]
+            assert (row["group"], row["responses"], row["runs"]) == (group, 3, 3), by
+        told = await get(client, "/usage")
+        assert told["by"] == "day" and len(told["rows"]) == 1
+        runs, conversation = told["budgets"]
+        assert (runs["spent"], runs["limit"], runs["share"]) == (3, 10, 0.3)
+        assert "3 of 10 runs today" in runs["says"]
+        assert conversation["spent"] is None
+        for query in ({"by": "colour"}, {"period": "tomorrow"}):
+            assert (await client.http.get(f"{BASE}/usage", params=query)).status_code == 400
+
+
+async def test_clients_what_to_paste_and_their_mistakes() -> None:
+    async with gateway(gateway_key=KEY) as client:
+        known = {"authorization": f"Bearer {KEY}", "user-agent": "opencode/1.0"}
+        client.http.headers["authorization"] = f"Bearer {KEY}"
+        await client.http.get("/v1/chat/completion", headers=known)
+        await client.http.get("/v1/models", headers=known | {"authorization": "Bearer cw-wrong-wrong-wrong"})
+        told = await get(client, "/clients")
+        assert KEY not in json.dumps(told)
+        rows = {row["name"]: row for row in told["clients"]}
+        assert rows["opencode"]["launch"] == "caretway launch opencode"
+        assert all(row["paste"] and all(part["text"] for part in row["paste"]) for row in rows.values())
+        assert client.gateway.base_url in rows["opencode"]["paste"][0]["text"]
+        assert "$CARETWAY_API_KEY" in rows["qwen"]["paste"][0]["text"]
+        (seen,) = [row for row in told["seen"] if row["client"] == "opencode"]
+        assert {mistake["status"] for mistake in seen["mistakes"]} == {401, 404}
+        assert all(mistake["says"] for mistake in seen["mistakes"])
+
+
+async def test_models_and_what_was_asked_for() -> None:
+    async with gateway(model_aliases={"quick": "sim-fast"}) as client:
+        await client.chat("sim: say hello", model="quick")
+        told = await get(client, "/models")
+        assert told["aliases"] == {"quick": "sim-fast"}
+        assert {"sim-auto", "sim-fast"} <= {model["id"] for model in told["data"]}
+        (asked,) = told["asked"]
+        assert (asked["asked"], asked["taken"], asked["count"]) == ("quick", "sim-fast", 1)
+
+
+async def test_health_names_what_was_refused_and_whether_an_account_answered() -> None:
+    async with gateway() as client:
+        for _ in range(3):
+            await client.http.post("/v1/embeddings", json={})
+        told = await get(client, "/health")
+        (refused,) = told["refused"]
+        assert (refused["status"], refused["count"]) == (404, 3)
+        assert {"data directory", "ledger", "backend", "account"} <= {found["name"] for found in told["findings"]}
+        assert told["mcp"] == {"enabled": False, "servers": []}
+        assert told["live"]["answered"] is False
+        nobody = await client.http.post(f"{BASE}/mcp/nobody/restart", headers=await token(client))
+        assert nobody.status_code == 404
+
+
+async def test_aliases_and_budgets_change_at_once_and_in_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text("# mine\nport = 0\n")
+    async with gateway(config=file, origins={"port": f"file {file}"}) as client:
+        http, csrf = client.http, await token(client)
+        assert (await client.chat("sim: say hello", model="quick")).status == 400
+        changed = await http.put(f"{BASE}/settings/model_aliases", json={"value": "quick=sim-fast"}, headers=csrf)
+        assert (changed.status_code, changed.json()["origin"]) == (200, f"file {file}"), changed.text
+        assert (await client.chat("sim: say hello", model="quick")).headers["x-caretway-model"] == "sim-fast"
+        changed = await http.put(f"{BASE}/settings/budgets", json={"value": "runs=0/day"}, headers=csrf)
+        assert changed.json()["counts"] == "now"
+        assert (await client.chat("sim: say hello")).status == 402
+        text = file.read_text()
+        assert text.startswith("# mine\nport = 0\n") and 'budgets = ["runs=0/day"]' in text
+        back = await http.put(f"{BASE}/settings/budgets", json={"value": None}, headers=csrf)
+        assert (back.status_code, back.json()["origin"]) == (200, "default")
+        assert (await client.chat("sim: say hello")).text == "hello"
+        assert "budgets" not in file.read_text()
+        rows = {row["name"]: row for row in (await get(client, "/settings"))["settings"]}
+        assert rows["port"]["counts"] == "restart"
+        assert {name for name, row in rows.items() if row["changeable"]} == {"model_aliases", "budgets"}
+
+
+REFUSED_CHANGES = [
+    ("budgets", {"value": "bananas=3"}, 400),
+    ("budgets", {"value": 3}, 400),
+    ("budgets", {}, 400),
+    ("model_aliases", {"value": "no equals sign"}, 400),
+    ("port", {"value": "1"}, 400),
+    ("gateway_key", {"value": "cw-mine-mine-mine-mine"}, 400),
+    ("nothing", {"value": "1"}, 404),
+]
+
+
+async def test_changes_that_are_refused_change_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    async with gateway(config=file) as client:
+        csrf = await token(client)
+        for name, body, status in REFUSED_CHANGES:
+            answer = await client.http.put(f"{BASE}/settings/{name}", json=body, headers=csrf)
+            assert answer.status_code == status, (name, answer.text)
+            assert answer.json()["error"]["message"]
+        assert not file.exists()
+    async with gateway(config=file, origins={"budgets": "flag --budgets"}) as client:
+        answer = await client.http.put(
+            f"{BASE}/settings/budgets", json={"value": "runs=1"}, headers=await token(client)
+        )
+        assert answer.json()["error"]["code"] == "set_elsewhere"
+
+
+async def test_secrets_are_in_no_answer() -> None:
+    async with gateway(gateway_key=KEY) as client:
+        client.http.headers["authorization"] = f"Bearer {KEY}"
+        for path in ("/now", "/settings", "/clients", "/health", "/models", "/usage", "/conversations"):
+            assert KEY not in (await client.http.get(BASE + path)).text, path
+
+
+# ---- content, recording, the playground
+
+
+async def test_content_is_kept_only_while_that_is_switched_on() -> None:
+    async with gateway() as client:
+        csrf = await token(client)
+
+        async def kept() -> list[Any]:
+            listed = (await get(client, "/conversations"))["data"]
+            told = [await get(client, f"/conversations/{one['id']}") for one in listed]
+            return [one["content"] for one in told if one["content"] is not None]
+
+        await client.chat("sim: say a secret")
+        assert await get(client, "/content") == {"keep": False}
+        await client.http.put(f"{BASE}/content", json={"keep": True}, headers=csrf)
+        await client.chat("sim: say kept")
+        while not (found := await kept()):
+            await asyncio.sleep(0.1)
+        assert [(step["said"], step["answered"]) for step in found[0]] == [("sim: say kept", "kept")]
+        await client.http.put(f"{BASE}/content", json={"keep": False}, headers=csrf)
+        assert await kept() == []
+
+
+async def test_a_recorded_loop_plays_again_in_the_simulator() -> None:
+    asked = 'please read it\nsim: think hm\nsim: say I look\\nfirst\nsim: call read {"path": "a b"}\nsim: say done'
+
+    async def play(client: Client, text: str) -> list[Any]:
+        history: list[dict[str, Any]] = [{"role": "user", "content": text}]
+        seen: list[Any] = []
+        while True:
+            answer = await client.chat(history, tools=TOOLS)
+            seen.append(
+                (answer.text, [(call["function"]["name"], call["function"]["arguments"]) for call in answer.calls])
+            )
+            if not answer.calls:
+                return seen
+            history += [answer.message] + [
+                {"role": "tool", "tool_call_id": call["id"], "content": "ok"} for call in answer.calls
+            ]
+
+    async with gateway() as client:
+        csrf = await token(client)
+        await client.chat("sim: say before")
+        started = (await client.http.put(f"{BASE}/record", json={"seconds": 99999}, headers=csrf)).json()
+        assert started["conversations"] == [] and started["until"] is not None
+        first = await play(client, asked)
+        (recorded,) = (await get(client, "/record"))["conversations"]
+        assert recorded["steps"] == 2
+        await client.http.put(f"{BASE}/record", json={"seconds": 0}, headers=csrf)
+        await client.chat("sim: say after")
+        assert len((await get(client, "/record"))["conversations"]) == 1
+        script = await client.http.get(f"{BASE}/record/{recorded['id']}")
+        assert script.headers["content-type"] == "text/plain; charset=utf-8"
+        lines = [line for line in script.text.splitlines() if line.startswith("sim: ")]
+        assert await play(client, "\n".join(lines)) == first
+        forgotten = await client.http.delete(f"{BASE}/conversations/{recorded['id']}", headers=csrf)
+        assert forgotten.json()["forgotten"]["kept"] == 2
+        assert (await client.http.get(f"{BASE}/record/{recorded['id']}")).status_code == 404
+
+
+async def test_the_playground_streams_with_the_cookie_and_the_token() -> None:
+    body = {
+        "model": "sim-auto",
+        "stream": True,
+        "messages": [{"role": "user", "content": "sim: think a\nsim: say hello"}],
+    }
+    async with gateway(gateway_key=KEY) as client:
+        signed_in = (await client.http.post(f"{BASE}/session", json={"key": KEY})).json()
+        assert (await client.http.post(f"{BASE}/try", json=body)).status_code == 403
+        csrf = {"x-caretway-csrf": signed_in["csrf"]}
+        async with client.http.stream("POST", f"{BASE}/try", json=body, headers=csrf) as response:
+            answer = streamed(response.status_code, response.headers, await response.aread())
+        assert (answer.text, answer.reasoning, answer.done) == ("hello", "a", True)
+        assert (await client.http.post(f"{BASE}/try", json={"model": "x"}, headers=csrf)).status_code == 400

@@ -34,7 +34,8 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
     "testing": frozenset({"simulator"}),  # stand-ins are on the other side, too
     "prove": frozenset({"core", "wire", "cursor_transport", "models", "simulator"}),  # asks both sides the same
     "web": frozenset({"core", "dialects", "sessions", "observe", "keys"}),
-    "page": frozenset({"core", "dialects", "ledger", "sessions", "web"}),
+    "page": frozenset({"core", "budgets", "clients", "dialects", "ledger", "local_checks", "sessions", "web"}),
+    "local_checks": frozenset({"config", "ledger"}),
     "tasks": frozenset(),
     "processes": frozenset(),
     "installation": frozenset(),
@@ -43,7 +44,12 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
     "budget_factory": frozenset(
         {"config", "core", "budgets", "keys", "hooks", "ledger", "cursor_transport", "transport_factory"}
     ),
-    "page_factory": frozenset({"config", "core", "keys", "ledger", "page", "web"}),
+    "page_factory": frozenset(
+        {
+            *("budgets", "clients", "config", "core", "keys", "ledger", "local_checks", "models", "page", "prove"),
+            "web",
+        }
+    ),
     "config": frozenset({"core"}),
     "clients": frozenset(),  # values in, values out: what clients are told, and edits of their files
     "transport_factory": frozenset({"config", "cursor_transport"}),

@@ -136,6 +136,29 @@ class Budgets:
             self.cycle = cycle
             self.store.keep_cycle(cycle)
 
+    def change(self, general: Sequence[UsageBudget]) -> None:
+        """Other budgets from now on; what was spent stays counted."""
+        self._general = tuple(general)
+
+    async def levels(self, keys: Sequence[str]) -> list[Level]:
+        """How much is used of the budgets of everybody and of these keys, by name. Those that have a count for each
+        conversation or run are told as unused."""
+        await self.ready()
+        everybody = [(budget, EVERYBODY, "") for budget in self._general if budget.scope is not BudgetScope.KEY]
+        of_keys = [
+            (budget, f"{KEY_PREFIX}{found.id}", found.name)
+            for found in map(self._find_key, keys)
+            for budget in (*self._general, *found.budgets)
+            if budget.scope is BudgetScope.KEY or budget in found.budgets
+        ]
+        now, levels = self.clock(), list[Level]()
+        for budget, scope, name in (*everybody, *of_keys):
+            span = window(budget.period, now, self.cycle, self.zone)
+            counted = budget.scope in (BudgetScope.KEY, BudgetScope.EVERYBODY)
+            spent = (await self.store.spent(scope, span.since)).of(budget.measure) if counted else 0.0
+            levels.append(Level(budget, spent, span.resets_at, name))
+        return levels
+
     def charge(self, key: str, conversation: str) -> "TurnCharge | None":
         if not key and not self._general:
             return None

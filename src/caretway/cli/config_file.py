@@ -4,14 +4,22 @@ written into it (checked first, secrets not from the command line), the user's e
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from getpass import getpass
 from pathlib import Path
 from typing import Final
 
-from ..config import SETTINGS, ConfigError, Setting, Settings, editor_command, load_from_process, settings_file
+from ..config import (
+    SETTINGS,
+    ConfigError,
+    Setting,
+    Settings,
+    editor_command,
+    load_from_process,
+    replacing,
+    settings_file,
+)
 from ..config.editing import NotEditable, file_value, with_setting
 from ..config.settings import setting_named
 from .process import CommandFailed, remark, say
@@ -114,17 +122,9 @@ def _text(file: Path) -> str:
 
 
 def replace_file(file: Path, text: str) -> None:
-    """Whole or not at all; a link stays a link; a new file is this user's alone, because it may hold secrets."""
-    place = file.resolve()
-    aside = place.with_name(f".{place.name}.{os.getpid()}")
     try:
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        mode = place.stat().st_mode & 0o777 if place.exists() else 0o600
-        with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w", encoding="utf-8") as opened:
-            opened.write(text)
-        aside.replace(place)
+        replacing.replace_file(file, text)
     except OSError as failure:
-        aside.unlink(missing_ok=True)
         raise CommandFailed(f"cannot write {file}: {failure.strerror}") from failure
 
 

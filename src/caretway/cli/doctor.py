@@ -7,10 +7,7 @@ from __future__ import annotations
 import argparse
 import errno
 import json
-import os
-import shutil
 import socket
-import sqlite3
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -21,9 +18,10 @@ from .. import __version__
 from ..config import Settings, hosts, process_cursor_agent_files, process_environment, process_home
 from ..config.data_dir import Verdict, look
 from ..core.errors import KEYS_PAGE
+from ..local_checks import Finding, check_data_dir, check_ledger, check_space
 from .doctor_clients import check_clients
 from .doctor_gateways import check_gateways, check_history
-from .findings import Finding, as_lines
+from .findings import as_lines
 from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, settings_from
 from .models import models_for_clients
 from .port_owner import gateway_there, port_owner
@@ -55,10 +53,6 @@ examples:
   caretway doctor --live
 """
 
-LOW_DISK: Final = 100 * 1024 * 1024
-"""Bytes that should be free for conversations, ledger and logs."""
-FULL_BYTES: Final = 2**20
-"""With less space than this a ledger cannot grow."""
 LIVE_HINTS: Final = {"text": "Find out why: caretway prove"}
 DIALLED_HERE: Final = ("agent", "legacy-chat")
 """Backends whose connections the gateway opens itself; the others are programs with rules of their own."""
@@ -131,16 +125,6 @@ def mend_data_dir(path: Path) -> Finding | None:
     return Finding("data directory", True, f"{path} was open to other users; it is private now", fixed=True)
 
 
-def check_space(path: Path, low: int = LOW_DISK) -> list[Finding]:
-    """Only said when there is too little."""
-    there = next((place for place in (path, *path.parents) if place.exists()), path)
-    free = shutil.disk_usage(there).free
-    if free >= low:
-        return []
-    told = f"only {free // 1024 // 1024} MB are free in {there}: conversations and usage cannot be kept"
-    return [Finding("disk", False, told, "Free some space, or choose another --data-dir.")]
-
-
 def _around(settings: Settings) -> Iterator[Finding]:
     """Gateways that run, the port, what has been answered, and clients."""
     backend = would_use(settings)
@@ -163,43 +147,6 @@ def would_use(settings: Settings) -> str:
         return "" if passes(settings) else choose_backend(settings)
     except GatewayError:
         return ""
-
-
-def check_data_dir(path: Path) -> Finding:
-    """Checks the directory, or the nearest existing one above it."""
-    there = next((place for place in (path, *path.parents) if place.exists()), path)
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        return Finding(
-            "data directory", False, f"{there} cannot be written to", "Set CARETWAY_DATA_DIR to another one."
-        )
-    verdict = look(path)
-    if verdict is Verdict.FOREIGN:
-        hint = f"Choose another --data-dir, or make it yours: sudo chown -R {os.geteuid()} {path}"
-        return Finding("data directory", False, f"{path} belongs to another user", hint)
-    if verdict in (Verdict.OPEN, Verdict.WRITABLE):
-        return Finding("data directory", False, f"{path} is open to other users", f"Close it: chmod 700 {path}")
-    return Finding("data directory", True, str(path) if there == path else f"{path} (not created yet)")
-
-
-def check_ledger(settings: Settings) -> Finding:
-    """Only looks: whether usage can be kept."""
-    from ..ledger.ledger_file import FILE_NAME, LedgerUnusable, read_ledger
-
-    path = settings.data_dir / FILE_NAME
-    if not settings.ledger_max_age:
-        return Finding("ledger", True, "usage is not kept: ledger_max_age is 0")
-    if not path.exists():
-        return Finding("ledger", True, f"{path} (not created yet)")
-    if shutil.disk_usage(path.parent).free < FULL_BYTES:
-        return Finding("ledger", False, f"the disk of {path} is full: usage is not kept", "Free some space.")
-    try:
-        if (ledger := read_ledger(path)) is not None:
-            ledger.close()
-    except (LedgerUnusable, sqlite3.Error) as failure:
-        return Finding("ledger", False, f"{path}: {failure}", f"Move it away: mv {path} {path}.old")
-    if not os.access(path, os.W_OK):
-        return Finding("ledger", False, f"{path} cannot be written: usage is not kept", f"Run: chmod u+w {path}")
-    return Finding("ledger", True, f"{path}, {path.stat().st_size / 2**20:.1f} MiB; see `caretway usage`")
 
 
 def check_agent_files(places: Sequence[Path]) -> Finding:

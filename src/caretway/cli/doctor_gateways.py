@@ -6,16 +6,14 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Final
 
 from .. import __version__
-from .findings import Finding
+from ..local_checks import Finding
 from .running import RunningGateway, answers, is_another_process, noted_gateways
 
-_LAST: Final = "SELECT backend, model, at FROM responses WHERE backend != ? AND error = '' ORDER BY at DESC LIMIT 1"
 _SIMULATOR: Final = "simulator"
 
 
@@ -55,13 +53,13 @@ def check_history(data_dir: Path) -> Finding:
 def last_answer(data_dir: Path) -> tuple[str, str, float] | None:
     """(backend, model, when) of the last answer that was no simulation; None: there is none, or no ledger."""
     from ..ledger.ledger_file import FILE_NAME, LedgerUnusable, read_ledger
+    from ..ledger.queries import last_answer as answered
 
     try:
         book = read_ledger(data_dir / FILE_NAME)
         if book is None:
             return None
         with closing(book):
-            row: Sequence[object] | None = book.execute(_LAST, (_SIMULATOR,)).fetchone()
+            return answered(book, _SIMULATOR)
     except (sqlite3.Error, LedgerUnusable):
         return None
-    return None if row is None else (str(row[0]), str(row[1]), float(str(row[2])))

@@ -1,24 +1,13 @@
-"""A finding of `caretway doctor`: what was looked at, whether it is well, what to type next; and how findings look."""
+"""How the findings of `caretway doctor` look: a mark, a name, words folded to the terminal, what to type next."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from ..local_checks import Finding
 from .terminal import Style, wrapped
 
 LEAST_ROOM: Final = 30
 """Columns for a finding's words, however narrow the terminal is."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    name: str
-    ok: bool
-    detail: str
-    hint: str = ""
-    """What to type next."""
-    fixed: bool = False
-    """`--fix` has mended it."""
 
 
 def as_lines(findings: Sequence[Finding], style: Style, columns: int | None = None) -> list[str]:

@@ -164,7 +164,7 @@ async def _prove(settings: Settings, arguments: argparse.Namespace, cases: Seque
     from ..prove.choosing import choose_models
     from ..prove.desk import Desk
     from ..prove.driver import Prover
-    from ..prove.receipt import write
+    from ..prove.receipt import LAST_RECEIPT, write
     from .prove_gateway import gateway_process
 
     path = arguments.receipt or Path(f"caretway-receipt-{time.strftime('%Y%m%d-%H%M%S')}.json")
@@ -181,6 +181,7 @@ async def _prove(settings: Settings, arguments: argparse.Namespace, cases: Seque
         verdicts, timings = await _try_all(Prover(desk).try_case, cases, style)
         receipt = await _receipt(settings, bench, desk, verdicts, timings, time.monotonic() - began)
     _keep(path, write(receipt))
+    _keep(settings.data_dir / LAST_RECEIPT, write(receipt))
     say(["", summary(verdicts, style), f"receipt: {path}"])
     states = {verdict.state for verdict in verdicts.values()}
     return 1 if "differs" in states else 0 if "holds" in states else 2

@@ -3,11 +3,11 @@ one, with what they cost. Every answer is bounded, however large the ledger is.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from .prices import Price
+from .prices import FindPrice, Price
 
 MAX_LISTED: Final = 200
 MAX_STEPS: Final = 500
@@ -34,8 +34,6 @@ _RUN: Final = (
     "run, started_at, at, session, reason, outcome, error, responses, input, cache_read, cache_write, output, cents, "
     "cents_from, variant, reported"
 )
-
-FindPrice = Callable[[str], Price | None]
 
 
 @dataclass(slots=True)

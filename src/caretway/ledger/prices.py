@@ -5,7 +5,7 @@ Dollars for a million tokens. Auto has no row: since 2026-08-24 it costs what th
 Cursor does not tell which. Long contexts and max mode have none either: their surcharges differ.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Final
@@ -30,6 +30,8 @@ class Price:
     """By the user's settings."""
 
 
+FindPrice = Callable[[str], Price | None]
+"""Of a model with its parameters, if one is known."""
 PUBLISHED: Final[Mapping[str, Price]] = {
     "composer-2": Price(0.5, 0.5, 0.2, 2.5),
     "composer-2-fast": Price(1.5, 1.5, 0.35, 7.5),

@@ -5,11 +5,11 @@ It reads and changes nothing; a gateway may write meanwhile. Days are those of t
 """
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from typing import Final
 
-from .prices import Price
+from .prices import FindPrice
 from .questions import By, Replayed, Span, Totals
 
 _GROUPS: Final[dict[By, str]] = {
@@ -60,10 +60,11 @@ _ORDER: Final = "sum(input) + sum(cache_read) + sum(cache_write) + sum(output) D
 _REPLAYS: Final = """SELECT reason, count(*), sum(coalesce(input, 0) - coalesce(cache_read, 0)) FROM responses
     WHERE at >= ? AND at < ? AND session = 'replayed' GROUP BY reason ORDER BY count(*) DESC, reason"""
 
+_LAST: Final = "SELECT backend, model, at FROM responses WHERE backend != ? AND error = '' ORDER BY at DESC LIMIT 1"
+
 
 class LedgerQueries:
-    def __init__(self, connection: sqlite3.Connection, price: Callable[[str], Price | None]) -> None:
-        """`price`: of a model with its parameters, if one is known."""
+    def __init__(self, connection: sqlite3.Connection, price: FindPrice) -> None:
         self._db = connection
         self._price = price
 
@@ -102,6 +103,12 @@ class LedgerQueries:
             if (price := self._price(variant)) is not None:
                 row = (variant, price.input, price.cache_read, price.cache_write, price.output)
                 self._db.execute("INSERT INTO temp.prices VALUES (?, ?, ?, ?, ?)", row)
+
+
+def last_answer(connection: sqlite3.Connection, apart_from: str) -> tuple[str, str, float] | None:
+    """(backend, model, when) of the last answer of any backend but this one."""
+    row = connection.execute(_LAST, (apart_from,)).fetchone()
+    return None if row is None else (str(row[0]), str(row[1]), float(row[2]))
 
 
 def last_seen(connection: sqlite3.Connection, since: float) -> dict[str, float]:

@@ -4,6 +4,7 @@ routed to their server; what /health and /v1/tools show."""
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from ..core.request import ToolResult
 from ..tasks import spawn
@@ -15,6 +16,9 @@ from .sources import FoundServers
 
 log = logging.getLogger(__name__)
 
+MAX_TOLD: Final = 300
+"""Characters of a tool's description for people."""
+
 
 class McpBridge:
     def __init__(self, found: FoundServers, limits: BridgeLimits, connect: Connector) -> None:
@@ -23,7 +27,7 @@ class McpBridge:
         }
         self.misfits: Sequence[Misfit] = found.misfits
         self._limits = limits
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: dict[str, asyncio.Task[None]] = {}
         self._picture: McpCatalogue | None = None
         self._waited = False
 
@@ -31,7 +35,21 @@ class McpBridge:
         """Start all servers at once, in the background."""
         for misfit in self.misfits:
             log.warning("MCP server %s of %s cannot be used: %s", misfit.name, misfit.origin, misfit.problem)
-        self._tasks = [spawn(server.run(), f"mcp-{name}") for name, server in self.servers.items()]
+        for name in self.servers:
+            self._run(name)
+
+    def _run(self, name: str) -> None:
+        self._tasks[name] = spawn(self.servers[name].run(), f"mcp-{name}")
+
+    async def restart(self, name: str) -> bool:
+        """Stop a server and start it again; its calls fail meanwhile. False: there is none of this name."""
+        task = self._tasks.pop(name, None)
+        if task is None:
+            return False
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        self._run(name)
+        return True
 
     async def ready(self) -> None:
         """For the first requests: wait until every server was tried once, or the time for it is over."""
@@ -62,9 +80,10 @@ class McpBridge:
         return await self.servers[tool.server].call(tool.tool.name, arguments, call_id)
 
     async def aclose(self) -> None:
-        for task in self._tasks:
+        tasks = list(self._tasks.values())
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     # ---- what is shown
 
@@ -84,6 +103,23 @@ class McpBridge:
 
     def health(self) -> Mapping[str, object]:
         return {"enabled": True, **self.counts(), "problems": self.problems()}
+
+    def servers_told(self) -> list[dict[str, object]]:
+        """Each server with its tools, for people."""
+        told: list[dict[str, object]] = [
+            {
+                "name": name,
+                "state": server.state.value,
+                "detail": server.detail,
+                "note": server.note,
+                "tools": [{"name": tool.name, "description": tool.description[:MAX_TOLD]} for tool in server.tools],
+            }
+            for name, server in self.servers.items()
+        ]
+        return told + [
+            {"name": one.name, "state": "unusable", "detail": one.problem, "note": "", "tools": []}
+            for one in self.misfits
+        ]
 
     def listing(self) -> Mapping[str, object]:
         return {

@@ -55,8 +55,9 @@ class McpServer:
         self._complaint = ""
 
     async def run(self) -> None:
-        """Runs until it is cancelled."""
+        """Runs until it is cancelled; may be run again after that."""
         failures = 0
+        self.state, self.detail = McpServerState.CONNECTING, ""
         loop = asyncio.get_running_loop()
         try:
             while True:

@@ -80,6 +80,21 @@ class ModelCatalogue:
         finding out takes a look at every model."""
         self._known_until = 0.0
 
+    @property
+    def aliases(self) -> Mapping[str, str]:
+        return self._aliases
+
+    @property
+    def strict(self) -> bool:
+        return self._strict
+
+    async def change_aliases(self, aliases: Mapping[str, str]) -> None:
+        """Other ones from the next request on; the list itself is asked for again."""
+        async with self._lock:
+            self._aliases, self._found, self._known_until = dict(aliases), [], 0.0
+            self._fitted.clear()
+        await self.models()
+
     async def models(self) -> list[ModelInfo]:
         """Never fails: what is known, at worst what the settings name, or Cursor's automatic choice."""
         async with self._lock:  # one refresh at a time; the others wait for its outcome

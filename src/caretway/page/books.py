@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from ..core.errors import ErrorKind, GatewayError
-from ..ledger.conversations import ConversationList, ConversationQueries, FindPrice, Timeline, forget_conversation
+from ..ledger.conversations import ConversationList, ConversationQueries, Timeline, forget_conversation
 from ..ledger.ledger_file import LedgerUnusable, open_ledger, read_ledger, transaction
+from ..ledger.prices import FindPrice
 
 Answer = TypeVar("Answer")
 
@@ -18,7 +19,7 @@ class LedgerBooks:
     def __init__(self, path: Path | None, price: FindPrice) -> None:
         """`path` None: no ledger is kept."""
         self._path = path
-        self._price = price
+        self.price = price
         self._one_at_a_time = asyncio.Lock()
 
     @property
@@ -28,11 +29,11 @@ class LedgerBooks:
     async def conversations(self, word: str, before: float | None, limit: int) -> ConversationList | None:
         if self._path is None:
             return None
-        found = await self.ask(lambda db: ConversationQueries(db, self._price).listed(word, before, limit))
+        found = await self.ask(lambda db: ConversationQueries(db, self.price).listed(word, before, limit))
         return found or ConversationList([], more=False)
 
     async def timeline(self, name: str) -> Timeline | None:
-        return await self.ask(lambda db: ConversationQueries(db, self._price).timeline(name))
+        return await self.ask(lambda db: ConversationQueries(db, self.price).timeline(name))
 
     async def ask(self, question: Callable[[sqlite3.Connection], Answer]) -> Answer | None:
         """None: nothing was written yet, or no ledger is kept."""

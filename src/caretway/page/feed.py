@@ -99,6 +99,12 @@ class Feed:
         self._door: object = None
         self._checked_at = 0.0
         self._closed = False
+        self._marked: set[str] = set()
+
+    def mark(self, what: str) -> None:
+        """Somebody has changed this tab by hand."""
+        if self._readers:
+            self._marked.add(what)
 
     @property
     def readers(self) -> int:
@@ -148,7 +154,8 @@ class Feed:
         renewed = self._renew()
         marks, before = self._marks(), self._seen
         self._seen = marks
-        stale = {what for what, mark in marks.items() if mark != before.get(what)}
+        stale = {what for what, mark in marks.items() if mark != before.get(what)} | self._marked
+        self._marked = set()
         for reader in self._readers:
             reader.give(self._frame if renewed else None, stale)
 

@@ -6,7 +6,6 @@ It is told at the end of a request; nothing here is called for a delta.
 """
 
 from collections import deque
-from collections.abc import Callable
 from typing import Final
 
 from msgspec import Struct
@@ -70,8 +69,6 @@ class PageNotes(Observer):
         self.refusals_told = 0
         self._refused: dict[tuple[str, str, int, str, str, str], ToldRefusal] = {}
         self._asked: dict[tuple[str, str], AskedModel] = {}
-        self.watchers: list[Callable[[TurnRecord], None]] = []
-        """Who keeps what was said, while somebody has switched that on."""
 
     @property
     def refused(self) -> list[ToldRefusal]:
@@ -93,8 +90,6 @@ class PageNotes(Observer):
         asked.last_at = record.started_at
         if record.error or record.recoveries:
             self._trouble(record)
-        for watcher in self.watchers:
-            watcher(record)
 
     def _trouble(self, record: TurnRecord) -> None:
         caller, at = record.caller, record.started_at + record.total_ms / 1000

@@ -40,8 +40,10 @@ class GatewayFacts(Struct):
 
 
 class Now:
-    def __init__(self, facts: GatewayFacts, tenant: Tenant, notes: PageNotes) -> None:
-        self._facts = facts
+    def __init__(self, facts: GatewayFacts, tenant: Tenant, notes: PageNotes, recording: Callable[[], object]) -> None:
+        """`recording`: until when, if it is switched on."""
+        self._recording = recording
+        self.facts = facts
         self._tenant = tenant
         self._notes = notes
         self._status: BackendStatus | None = None
@@ -52,7 +54,10 @@ class Now:
         """Tokens of each turn at the last look."""
         self._said_at = float("-inf")
         self._rate = 0.0
-        self.recording: Callable[[], object] = lambda: None
+
+    @property
+    def address(self) -> str:
+        return self.facts.address
 
     async def told(self) -> dict[str, Any]:
         """For one who asks: what is not known yet is waited for, a moment."""
@@ -80,12 +85,12 @@ class Now:
         return {
             "at": time.time(),
             "version": __version__,
-            "address": self._facts.address,
-            "started_at": self._facts.started_at,
+            "address": self.facts.address,
+            "started_at": self.facts.started_at,
             "backend": {
-                "name": self._facts.backend,
-                "standing": self._facts.standing,
-                "says": STANDINGS[self._facts.standing],
+                "name": self.facts.backend,
+                "standing": self.facts.standing,
+                "says": STANDINGS[self.facts.standing],
             },
             "signed_in": None if status is None else status.signed_in,
             "reachable": None if status is None else status.reachable,
@@ -97,7 +102,7 @@ class Now:
             "turns": turns[:MAX_TURNS],
             "turns_left_off": max(0, len(turns) - MAX_TURNS),
             "last_error": self._notes.last_error,
-            "recording": self.recording(),
+            "recording": self._recording(),
         }
 
     def _speed(self, turns: Sequence[TurnView]) -> float:

@@ -14,6 +14,8 @@ from .cases import BY_NAME
 from .facts import CaseVerdict, Fact, NoFact, checked
 
 VERSION: Final = 1
+LAST_RECEIPT: Final = "receipt.json"
+"""A copy of the newest one, in the data directory."""
 MAX_BYTES: Final = 256 * 1024
 _PLAIN: Final = re.compile(r"[\w.,=+:/\[\] -]{0,80}")
 """Versions, systems, ids of models."""

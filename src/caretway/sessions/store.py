@@ -131,6 +131,20 @@ class SqliteStore:
             log.info("a conversation is larger than the whole store may be, and is not kept")
         return fits
 
+    def forget(self, name: str) -> int:
+        """All snapshots of a conversation, by our own id of it; how many there were."""
+        self._follow()
+        found: list[int] = []
+
+        def work() -> None:
+            rows = self._db.execute("SELECT id FROM conversations WHERE conversation = ?", (name,)).fetchall()
+            for (conversation,) in rows:
+                self._drop(conversation)
+                found.append(conversation)
+
+        self._write("forget a conversation", work)
+        return len(found)
+
     def close(self) -> None:
         if self._closed:
             return

@@ -36,6 +36,8 @@ class BatchStore(Protocol):
         self, conversations: list[tuple[bytes, Snapshot]], touched: Mapping[int, float] | None = None
     ) -> None: ...
 
+    def forget(self, conversation: str) -> int: ...
+
     def close(self) -> None: ...
 
 
@@ -108,6 +110,18 @@ class WriteBehind:
         self.flush()
         while self._writing is not None:
             await asyncio.wait([self._writing])
+
+    async def forget(self, conversation: str) -> int:
+        await self.settle()
+        if self._thread is None:
+            return self._store.forget(conversation)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._forget, conversation)
+
+    def _forget(self, conversation: str) -> int:
+        """In the thread."""
+        if self._writer is None and self._open_writer is not None:
+            self._writer = self._open_writer()
+        return self._writer.forget(conversation) if self._writer is not None else 0
 
     async def aclose(self) -> None:
         await self.settle()

@@ -221,6 +221,9 @@ SCHEMAS: Final[Schema] = {
         "reason",
     ),
     "PageKey": _object({"key": _TEXT}, "key"),
+    "PageValue": _object({"value": {"type": ["string", "null"]}}, "value"),
+    "PageKeep": _object({"keep": {"type": "boolean"}}, "keep"),
+    "PageSeconds": _object({"seconds": {"type": "number"}}, "seconds"),
     "Any": {"type": "object"},
 }
 

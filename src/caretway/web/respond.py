@@ -7,7 +7,7 @@ A client that hangs up cancels the work, whatever it is waiting for. However it 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from os import urandom
-from typing import Final
+from typing import Final, Protocol
 
 from ..core.caller import Caller
 from ..core.errors import ErrorKind
@@ -43,6 +43,15 @@ FindNamedKey = Callable[[str], NamedKey | None]
 """The key of that name; None for one without a name."""
 
 
+class ContentListener(Protocol):
+    """Whoever keeps what was said, when the owner has switched that on."""
+
+    @property
+    def on(self) -> bool: ...
+
+    def hear(self, conversation: str, request: TurnRequest, reply: Reply, at: float) -> None: ...
+
+
 class Responder:
     def __init__(
         self,
@@ -57,7 +66,9 @@ class Responder:
         shape: ShapeLimits | None = None,
         content: Content | None = None,
         find_key: FindNamedKey | None = None,
+        listener: ContentListener | None = None,
     ) -> None:
+        self._listener = listener
         self._find_key = find_key
         self._prepare = prepare
         self._sessions = sessions
@@ -108,6 +119,8 @@ class Responder:
             upstream = response.request  # it may be another model of the same alias by now
             reply = response.reply()
             error = reply.error
+            if self._listener is not None and self._listener.on:
+                self._listener.hear(response.conversation, request, reply, started_at)
             self._observer.response_ended(
                 TurnRecord(
                     request_id=request_id,

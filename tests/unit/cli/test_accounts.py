@@ -10,13 +10,14 @@ import pytest
 
 from caretway.auth.account import Account
 from caretway.backend_factory import sign_ins
-from caretway.cli.doctor import check_account, check_data_dir, check_port
-from caretway.cli.findings import Finding, as_lines
+from caretway.cli.doctor import check_account, check_port
+from caretway.cli.findings import as_lines
 from caretway.cli.login import found_file, lasts, read_key, signed_in
 from caretway.cli.process import CommandFailed
 from caretway.cli.status import AccountFacts, account_facts, not_renewed
 from caretway.cli.terminal import Style
 from caretway.config import Settings, cursor_sign_in_files, has_desktop
+from caretway.local_checks import Finding, check_data_dir
 from unit.auth.desk import jwt
 
 HOME = {"HOME": "/h", "USERPROFILE": "/h"}

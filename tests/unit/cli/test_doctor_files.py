@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from caretway.cli.doctor import check_agent_files, check_ledger
+from caretway.cli.doctor import check_agent_files
 from caretway.config import Settings
 from caretway.config.places import cursor_agent_files
+from caretway.local_checks import check_ledger
 from unit.ledger.told import kept, response
 
 PLACES = [

@@ -35,6 +35,12 @@ class Shelf:
         self.kept.update(conversations)
         self.touched = touched
 
+    def forget(self, conversation: str) -> int:
+        found = [key for key, snapshot in self.kept.items() if snapshot.conversation == conversation]
+        for key in found:
+            del self.kept[key]
+        return len(found)
+
     def close(self) -> None:
         self.closed = True
 
@@ -150,3 +156,14 @@ async def test_a_conversation_that_grew_too_much_is_not_kept() -> None:
     store.remember(b"enough", Snapshot("agent", b"", {b"1": piece, b"2": piece}))
     store.flush()
     assert list(shelf.kept) == [b"enough"]
+
+
+async def test_a_conversation_is_forgotten_also_when_it_was_not_written_yet() -> None:
+    shelf = Shelf()
+    store = WriteBehind(shelf, lambda: shelf)
+    store.remember(b"one", Snapshot("agent", b"", conversation="c1"))
+    store.remember(b"two", Snapshot("agent", b"", conversation="c2"))
+    assert await store.forget("c1") == 1
+    assert (store.recall(b"one"), await store.forget("c1")) == (None, 0)
+    assert store.recall(b"two") is not None
+    await store.aclose()

@@ -1,0 +1,198 @@
+"""What was said and answered, kept only while the owner has switched that on: content keeping until it is switched off,
+recording for a bounded time. In memory, bounded, forgotten with the conversation, the switch and the process. Also a
+recorded conversation as a script for the simulator.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from ..core.fold import Reply
+from ..core.request import Message, Reasoning, Role, Text, ToolCall, ToolResult, TurnRequest, last_answer
+
+MAX_CONVERSATIONS: Final = 100
+MAX_STEPS: Final = 500
+MAX_CHARS: Final = 64 * 1024
+"""Of one step, what was said and what was answered each."""
+MAX_ALL_CHARS: Final = 16 * 2**20
+MAX_RECORD_S: Final = 3600.0
+_CUT: Final = " ... (cut)"
+_FAILURES: Final = {
+    "signed_out": "unauthenticated",
+    "quota": "usage_limit",
+    "rate_limited": "rate_limit",
+    "context_too_long": "overflow",
+    "model_unknown": "bad_model",
+    "upstream_deprecated": "deprecated",
+    "upstream_down": "unavailable",
+}
+"""Kinds of errors -> what the simulator calls them; others are `internal`."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptStep:
+    at: float
+    said: str
+    answered: str
+    begins: bool
+    """It answers a user, not the results of tools."""
+    script: tuple[str, ...]
+    """What the model did, as lines of the simulator's script."""
+
+    @property
+    def chars(self) -> int:
+        return len(self.said) + len(self.answered) + sum(map(len, self.script))
+
+
+@dataclass(slots=True)
+class _Kept:
+    model: str
+    recorded: bool = False
+    steps: list[KeptStep] = field(default_factory=list)
+
+
+class KeptContent:
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._kept: dict[str, _Kept] = {}
+        self._chars = 0
+        self._keep = False
+        self._until = 0.0
+
+    # ---- the switches
+
+    @property
+    def keep(self) -> bool:
+        return self._keep
+
+    @keep.setter
+    def keep(self, keep: bool) -> None:
+        """Switched off, it forgets what was not recorded."""
+        self._keep = keep
+        if not keep:
+            for name in [name for name, kept in self._kept.items() if not kept.recorded]:
+                self.forget(name)
+
+    @property
+    def until(self) -> float | None:
+        """When recording ends; None: it is off."""
+        return self._until if self._clock() < self._until else None
+
+    def record(self, seconds: float) -> None:
+        self._until = self._clock() + min(max(0.0, seconds), MAX_RECORD_S)
+
+    @property
+    def on(self) -> bool:
+        return self._keep or self._clock() < self._until
+
+    # ---- what is kept
+
+    def hear(self, conversation: str, request: TurnRequest, reply: Reply, at: float) -> None:
+        kept = self._kept.pop(conversation, None) or _Kept(request.model)
+        self._kept[conversation] = kept  # the newest comes last
+        kept.recorded = kept.recorded or self.until is not None
+        step = _step(request, reply, at)
+        kept.steps.append(step)
+        self._chars += step.chars
+        if len(kept.steps) > MAX_STEPS:
+            self._chars -= kept.steps.pop(0).chars
+        while len(self._kept) > MAX_CONVERSATIONS or (self._chars > MAX_ALL_CHARS and len(self._kept) > 1):
+            self.forget(next(iter(self._kept)))
+
+    def forget(self, conversation: str) -> int:
+        """How many steps of it were kept."""
+        kept = self._kept.pop(conversation, None)
+        if kept is None:
+            return 0
+        self._chars -= sum(step.chars for step in kept.steps)
+        return len(kept.steps)
+
+    def __contains__(self, conversation: str) -> bool:
+        return conversation in self._kept
+
+    def told(self, conversation: str) -> list[dict[str, object]] | None:
+        kept = self._kept.get(conversation)
+        if kept is None:
+            return None
+        return [{"at": step.at, "said": step.said, "answered": step.answered} for step in kept.steps]
+
+    def recorded(self) -> list[dict[str, object]]:
+        return [
+            {"id": name, "at": kept.steps[-1].at, "steps": len(kept.steps), "model": kept.model}
+            for name, kept in reversed(self._kept.items())
+            if kept.recorded
+        ]
+
+    def script(self, conversation: str) -> str | None:
+        """One block for each message of the user; None: it was not recorded."""
+        kept = self._kept.get(conversation)
+        if kept is None or not kept.recorded:
+            return None
+        lines = [
+            f"# Conversation {conversation} with {kept.model}, recorded by Caretway.",
+            "# Send each block as a message of the user: `caretway serve --backend simulator` then answers the same.",
+        ]
+        for step in kept.steps:
+            if step.begins:
+                lines += ["", *(f"# {line}" for line in step.said.splitlines())]
+            lines += step.script
+        return "\n".join(lines) + "\n"
+
+
+def _step(request: TurnRequest, reply: Reply, at: float) -> KeptStep:
+    tail = request.messages[last_answer(request.messages) :]
+    begins = not any(isinstance(part, ToolResult) for message in tail for part in message.parts)
+    said = "\n".join(filter(None, (_words(message) for message in tail if message.role is not Role.SYSTEM)))
+    calls = [f"{call.name} {call.arguments}" for call in reply.calls]
+    ended = [f"({reply.error.message})"] if reply.error is not None else []
+    answered = "\n".join(filter(None, [reply.text, *calls, *ended]))
+    return KeptStep(at, _short(said), _short(answered), begins, tuple(_lines(reply)))
+
+
+def _words(message: Message) -> str:
+    texts = [part.text for part in message.parts if isinstance(part, Text)]
+    results = [
+        part.text
+        for part in message.parts
+        if isinstance(part, ToolResult)
+        for part in part.content
+        if isinstance(part, Text)
+    ]
+    return "\n".join(texts + results)
+
+
+def _lines(reply: Reply) -> list[str]:
+    lines: list[str] = []
+    calls: list[str] = []
+    for part in reply.parts:
+        match part:
+            case Text(text=text) if text:
+                lines.append(f"sim: say {_escaped(text)}")
+            case Reasoning(text=text) if text:
+                lines.append(f"sim: think {_escaped(text)}")
+            case ToolCall(name=name, arguments=arguments):
+                calls.append(f"{name} {_compact(arguments)}")
+            case _:
+                pass
+    if calls:
+        lines.append(f"sim: call {' & '.join(calls)}")
+    if reply.error is not None:
+        lines.append(f"sim: fail {_FAILURES.get(reply.error.kind.value, 'internal')}")
+    return lines
+
+
+def _escaped(text: str) -> str:
+    return _short(text).replace("\r", "").replace("\n", "\\n")
+
+
+def _compact(arguments: str) -> str:
+    try:
+        return json.dumps(json.loads(arguments or "{}"), ensure_ascii=False)
+    except ValueError:
+        return "{}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= MAX_CHARS else text[:MAX_CHARS] + _CUT
