@@ -29,6 +29,7 @@ from . import (
     setup,
     simulate,
     status,
+    top,
     usage,
 )
 from .flags import HelpFormatter
@@ -44,6 +45,7 @@ _COMMANDS: Final = (
     login,
     logout,
     status,
+    top,
     usage,
     models,
     mcp,

@@ -1,0 +1,204 @@
+"""`caretway top`: what the running gateway does, live in the terminal: its turns in a table, keys to sort them, to
+cancel one, to quit. On a pipe, with `--once` or `--json`, it is told once. It asks the page's API.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+import select
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, urlsplit
+
+from ..config import SETTINGS, Settings
+from .flags import add_setting_flags, settings_from
+from .process import CommandFailed, log_to_stderr, remark, say
+from .terminal import style_for, terminal_width
+from .top_view import SORTS, TopState, listing, ordered, screen
+
+if TYPE_CHECKING:
+    from .terminal import Style
+
+NAME: Final = "top"
+SUMMARY: Final = "watch what the running gateway does"
+DESCRIPTION: Final = (
+    "Show the turns of the running gateway, live: model, client, how the session went\n"
+    "on, since when, and which tool it waits for. Keys: s sorts, r reverses, j and k\n"
+    "choose a turn, c cancels it, q quits.\n"
+    "On a pipe, or with --once, it is shown once."
+)
+EXAMPLES: Final = """\
+examples:
+  caretway top
+  caretway top --once
+  caretway top --json | jq '.turns[].model'
+"""
+EVERY_S: Final = 1.0
+PATIENCE_S: Final = 10.0
+MAX_ANSWER: Final = 4_000_000
+_ENTER: Final = "\x1b[?1049h\x1b[?25l"
+_LEAVE: Final = "\x1b[?25h\x1b[?1049l"
+_DOWN: Final = (b"j", b"\x1b[B", b"\x1bOB")
+_UP: Final = (b"k", b"\x1b[A", b"\x1bOA")
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--once", action="store_true", help="Show it once and exit.")
+    parser.add_argument("--json", action="store_true", help="Print the snapshot as JSON and exit.")
+    wanted = [setting for setting in SETTINGS if setting.name in ("host", "port", "config", "data_dir")]
+    add_setting_flags(parser, wanted, shown=("port", "config", "data_dir"))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    settings, remarks = settings_from(arguments)
+    remark(remarks)
+    log_to_stderr("error")
+    gateway = find_gateway(settings)
+    now = gateway.now()
+    if arguments.json:
+        say([json.dumps(now, indent=2)])
+    elif arguments.once or not (sys.stdin.isatty() and sys.stdout.isatty() and os.name == "posix"):
+        say(listing(now, style_for(sys.stdout), terminal_width(80)))
+    else:
+        _watch(gateway, now)
+    return 0
+
+
+class WatchedGateway:
+    """The page's API of one gateway. Blocking."""
+
+    def __init__(self, url: str, key: str) -> None:
+        parts = urlsplit(url)
+        self.url = url
+        self._host, self._port, self._key = parts.hostname or "", parts.port, key
+        self._csrf = ""
+
+    def now(self) -> dict[str, Any]:
+        found: dict[str, Any] = self._ask("GET", "/caretway/v1/now")
+        return found
+
+    def cancel(self, turn: str) -> str:
+        """What came of it, in words."""
+        self._csrf = self._ask("GET", "/caretway/v1/session")["csrf"] or ""
+        try:
+            self._ask("DELETE", f"/caretway/v1/turns/{quote(turn, safe='')}")
+        except CommandFailed as failure:
+            return failure.message
+        return "cancelled"
+
+    def _ask(self, method: str, path: str) -> Any:
+        headers = {"x-caretway-csrf": self._csrf} if self._csrf else {}
+        if self._key:
+            headers["authorization"] = f"Bearer {self._key}"
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=PATIENCE_S)
+        try:
+            connection.request(method, path, headers=headers)
+            response = connection.getresponse()
+            told = json.loads(response.read(MAX_ANSWER))
+        except (OSError, http.client.HTTPException, ValueError) as failure:
+            raise CommandFailed(f"the gateway at {self.url} does not answer", "is it still running?") from failure
+        finally:
+            connection.close()
+        if response.status != 200:
+            error = told.get("error") if isinstance(told, dict) else None
+            raise CommandFailed(str(error["message"]) if error else f"status {response.status} from {self.url}")
+        return told
+
+
+def find_gateway(settings: Settings) -> WatchedGateway:
+    from ..known_secrets import gateway_keys
+    from .client_gateway import usual_url
+    from .running import answers, noted_gateways
+
+    for note in noted_gateways(settings.data_dir):
+        if answers(note.url):
+            if note.passthrough:
+                raise CommandFailed("every client of this gateway has an account of its own: there is nothing to watch")
+            return WatchedGateway(note.url, note.key)
+    url = usual_url(settings)
+    if not answers(url):
+        raise CommandFailed(f"no gateway is running at {url}", "start one: caretway serve")
+    keys = gateway_keys(settings)
+    return WatchedGateway(url, keys[0] if keys else "")
+
+
+# ---- live
+
+
+def _watch(gateway: WatchedGateway, now: dict[str, Any]) -> None:
+    state, style = TopState(), style_for(sys.stdout)
+    with _raw_terminal() as keyboard:
+        while True:
+            _draw(now, state, style)
+            keys = _keys(keyboard, EVERY_S)
+            for key in keys:
+                if key in (b"q", b"Q", b"\x03", b"\x04"):
+                    return
+                state = _pressed(key, state, now, gateway)
+            try:
+                now = gateway.now()
+            except CommandFailed as failure:
+                state = replace(state, remark=f"{failure.message}; q quits")
+
+
+def _pressed(key: bytes, state: TopState, now: dict[str, Any], gateway: WatchedGateway) -> TopState:
+    if state.asking:
+        told = gateway.cancel(state.chosen) if key in (b"y", b"Y") else ""
+        return replace(state, asking=False, remark=told)
+    state = replace(state, remark="")
+    turns = [turn["id"] for turn in ordered(now["turns"], state)]
+    at = turns.index(state.chosen) if state.chosen in turns else -1
+    if key == b"s":
+        return replace(state, sort=SORTS[(SORTS.index(state.sort) + 1) % len(SORTS)])
+    if key == b"r":
+        return replace(state, reverse=not state.reverse)
+    if key in _DOWN and turns:
+        return replace(state, chosen=turns[min(at + 1, len(turns) - 1)])
+    if key in _UP and turns:
+        return replace(state, chosen=turns[max(at - 1, 0)])
+    if key == b"c":
+        return replace(state, asking=True) if at >= 0 else replace(state, remark="choose a turn first: j, k")
+    return state
+
+
+def _draw(now: dict[str, Any], state: TopState, style: Style) -> None:
+    width, height = shutil.get_terminal_size((80, 24))
+    lines = screen(now, state, style, width, height)
+    sys.stdout.write("\x1b[H" + "\x1b[K\r\n".join(lines) + "\x1b[K\x1b[J")
+    sys.stdout.flush()
+
+
+def _keys(keyboard: int, patience: float) -> list[bytes]:
+    """What was pressed, if anything was; an arrow is one key."""
+    ready, _, _ = select.select([keyboard], [], [], patience)
+    if not ready:
+        return []
+    data = os.read(keyboard, 64)
+    if not data:
+        return [b"q"]  # the terminal is gone
+    return [data] if data in (*_DOWN, *_UP) else [bytes([one]) for one in data]
+
+
+@contextmanager
+def _raw_terminal() -> Iterator[int]:
+    """Keys come at once and are not shown; the screen is another one, and all is as before at the end."""
+    import termios
+    import tty
+
+    keyboard = sys.stdin.fileno()
+    before = termios.tcgetattr(keyboard)
+    try:
+        tty.setcbreak(keyboard)
+        sys.stdout.write(_ENTER)
+        yield keyboard
+    finally:
+        termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
+        sys.stdout.write(_LEAVE)
+        sys.stdout.flush()

@@ -1,0 +1,168 @@
+"""How `caretway top` looks: what the gateway is and does, its live turns as a table that fits the terminal, the last
+error, the keys. A snapshot and a size in, lines out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from .terminal import GAP, Style, printable
+
+SORTS: Final = ("since", "state", "model", "client", "tokens")
+_HEADS: Final = ("STATE", "MODEL", "CLIENT", "SESSION", "SINCE", "TOKENS", "WAITS FOR")
+_RIGHT: Final = frozenset({4, 5})
+_FEWEST: Final = (8, 12, 8, 9, 5, 6, 8)
+"""Columns that each has at least; names give way first."""
+_BAR: Final = 10
+_AROUND: Final = 7
+"""Lines that are not turns: three on top, an empty one, the table's head, error and keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopState:
+    """What the user has chosen."""
+
+    sort: str = "since"
+    reverse: bool = False
+    chosen: str = ""
+    """The id of a turn."""
+    asking: bool = False
+    """Whether the chosen turn is to be cancelled."""
+    remark: str = ""
+
+
+def ordered(turns: Sequence[dict[str, Any]], state: TopState) -> list[dict[str, Any]]:
+    by = {"since": lambda turn: turn["since"], "tokens": lambda turn: -turn["tokens"]}.get(
+        state.sort, lambda turn: (turn[state.sort], turn["since"])
+    )
+    return sorted(turns, key=by, reverse=state.reverse)
+
+
+def screen(now: dict[str, Any], state: TopState, style: Style, width: int, height: int) -> list[str]:
+    """A whole screen: at most `height` lines of at most `width` columns."""
+    turns = ordered(now["turns"], state)
+    room = max(1, height - _AROUND)
+    first = next((index for index, turn in enumerate(turns) if turn["id"] == state.chosen), 0)
+    start = max(0, min(first - room + 1, len(turns) - room)) if first >= room else 0
+    shown = turns[start : start + room]
+    left = len(turns) - len(shown) + now["turns_left_off"]
+    lines = [*_about(now, style, width), ""]
+    lines += _table(shown, state, style, width, now["at"]) if turns else [style.dim("nothing is running")]
+    lines += [""] * (height - 2 - len(lines))
+    lines[height - 2 :] = [_error(now, style, width), _keys(state, left, width, style)]
+    return lines[:height]
+
+
+def listing(now: dict[str, Any], style: Style, width: int) -> list[str]:
+    """The same without keys, for a pipe: as long as it is."""
+    turns = ordered(now["turns"], TopState())
+    table = _table(turns, TopState(), style, width, now["at"]) if turns else ["nothing is running"]
+    error = _error(now, style, width)
+    more = [f"and {now['turns_left_off']} more"] if now["turns_left_off"] else []
+    return [*_about(now, style, width), "", *table, *more, *(["", error] if error else [])]
+
+
+def _about(now: dict[str, Any], style: Style, width: int) -> list[str]:
+    backend = now["backend"]
+    standing = backend["standing"]
+    mark = {"official": style.good, "unofficial": style.careful}.get(standing, style.bad)
+    name = f"{backend['name']} ({standing})"
+    head = f"caretway {now['version']}{GAP}{now['address']}{GAP}"
+    up = f"up {age(now['at'] - now['started_at'])}"
+    gap = " " * max(1, width - len(head) - len(name) - len(up))
+    counts = f"{now['running']} running{GAP}{now['parked']} parked{GAP}{now['tokens_per_second']:g} tokens/s"
+    return [cut(head, width) + mark(name) + gap + up, cut(_account(now), width), style.bold(cut(counts, width))]
+
+
+def _account(now: dict[str, Any]) -> str:
+    account = now["account"]
+    if now["backend"]["standing"] == "simulated":
+        return "Simulated: no answer comes from Cursor."
+    if now["signed_in"] is False:
+        return f"Nobody is signed in: caretway login. {printable(now['detail'])}"
+    if not account or not account["known"]:
+        return f"Quota: not known. {printable(account['reason'] or '')}" if account else "Quota: not asked yet."
+    pools = [f"{pool['name']} {_bar(pool['percent_used'])}" for pool in account["pools"]]
+    days = account["period"]["days_left"]
+    return GAP.join([*pools, *([f"resets in {days} days"] if days is not None else [])])
+
+
+def _bar(percent: float | None) -> str:
+    if percent is None:
+        return "?"
+    full = round(min(100.0, percent) / 100 * _BAR)
+    return f"[{'#' * full}{'.' * (_BAR - full)}] {percent:.0f} %"
+
+
+def _table(turns: Sequence[dict[str, Any]], state: TopState, style: Style, width: int, at: float) -> list[str]:
+    rows = [_cells(turn, at) for turn in turns]
+    widths = [max(least, *(len(row[index]) for row in (_HEADS, *rows))) for index, least in enumerate(_FEWEST)]
+    for index in (1, 6, 2):  # the model's name gives way first, then the tools, then the client
+        spare = sum(widths) + len(GAP) * (len(widths) - 1) - width
+        widths[index] = max(_FEWEST[index], widths[index] - max(0, spare))
+
+    def line(cells: Sequence[str]) -> str:
+        return cut(
+            GAP.join(
+                cut(cell, room).rjust(room) if index in _RIGHT else cut(cell, room).ljust(room)
+                for index, (cell, room) in enumerate(zip(cells, widths, strict=True))
+            ).rstrip(),
+            width,
+        )
+
+    lines = [style.dim(line(_HEADS))]
+    for turn, row in zip(turns, rows, strict=True):
+        text = line(row)
+        if turn["id"] == state.chosen:
+            lines.append(f"\x1b[7m{text.ljust(width)}\x1b[0m" if style.colour else f">{text[1:]}")
+        else:
+            lines.append(style.dim(text) if turn["state"] == "parked" else text)
+    return lines
+
+
+def _cells(turn: dict[str, Any], at: float) -> tuple[str, ...]:
+    return (
+        turn["state"],
+        printable(turn["model"]),
+        printable(turn["client"] or "-"),
+        turn["session"],
+        age(at - turn["since"]),
+        str(turn["tokens"] or ""),
+        printable(", ".join(turn["waiting_for"])),
+    )
+
+
+def _error(now: dict[str, Any], style: Style, width: int) -> str:
+    error = now["last_error"]
+    if error is None:
+        return ""
+    when = age(now["at"] - error["at"])
+    words = f"{error['status'] or ''} {error['code']} {when} ago: {error['message']} {error['hint']}"
+    return style.bad(cut(printable(" ".join(words.split())), width))
+
+
+def _keys(state: TopState, left: int, width: int, style: Style) -> str:
+    if state.asking:
+        return style.careful(cut("Cancel the chosen turn? Its client is told. y: yes, any other key: no", width))
+    order = f"{state.sort}{' (reversed)' if state.reverse else ''}"
+    more = f"{left} more{GAP}" if left else ""
+    words = state.remark or f"q quit{GAP}s sort: {order}{GAP}r reverse{GAP}j k choose{GAP}c cancel"
+    return style.dim(cut(more + words, width))
+
+
+def age(seconds: float) -> str:
+    """`9s`, `3m12s`, `2h05m`, `4d03h`"""
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02}s"
+    if whole < 86_400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02}m"
+    return f"{whole // 86_400}d{whole % 86_400 // 3600:02}h"
+
+
+def cut(text: str, room: int) -> str:
+    return text if len(text) <= room else f"{text[: max(0, room - 1)]}~"
