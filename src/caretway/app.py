@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial, reduce
+from hashlib import sha256
 from pathlib import Path
 
 from . import server_factory
@@ -44,6 +45,7 @@ from .page.now import GatewayFacts
 from .page.parts import PageApi
 from .page_factory import PageParts, build_page
 from .sessions.manager import SessionLimits, Sessions
+from .sessions.response_file import ResponseFile, ResponseShelf
 from .sessions.store import SqliteStore
 from .sessions.write_behind import WriteBehind
 from .stages.output_format import output_format, with_instructions
@@ -163,6 +165,13 @@ class Gateway:
             stack.callback(store.close)
             self._store = WriteBehind(store, None if store.in_memory else open_store)
             stack.push_async_callback(self._store.aclose)
+            self._responses = ResponseFile(
+                settings.data_dir / "responses.sqlite",
+                max_bytes=settings.store_max_bytes,
+                max_age_s=settings.store_max_age,
+                clock=time.time,
+            )
+            stack.push_async_callback(asyncio.to_thread, self._responses.close)
             self._metrics = Metrics()
             self._notes, self._content = PageNotes(), KeptContent()
             self._telemetry = open_telemetry(settings, stack)
@@ -225,6 +234,7 @@ class Gateway:
         if self._bridge is not None:
             terms = Terms(settings.mcp_offer, settings.mcp_activity)
             backend = BridgedBackend(backend, self._bridge, guard, terms)
+        scope = f"{backend.name} {hosts(settings).api} {holder(settings).identity}"
         sessions = Sessions(
             backend,
             stages=(
@@ -242,7 +252,7 @@ class Gateway:
                 disconnect_grace=settings.disconnect_grace,
                 max_answer_bytes=settings.max_answer_bytes,
                 arguments=settings.tool_arguments,
-                scope=f"{backend.name} {hosts(settings).api} {holder(settings).identity}",
+                scope=scope,
             ),
             store=self._store,
             guard=guard,
@@ -261,7 +271,7 @@ class Gateway:
         )
         pace = Pace(settings.keep_alive, settings.first_event_patience, total=settings.response_timeout)
         tenant = Tenant(
-            dialects=dialects(),
+            dialects=dialects(ResponseShelf(self._responses, sha256(scope.encode()).hexdigest())),
             responder=Responder(
                 sessions,
                 catalogue,

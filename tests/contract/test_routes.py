@@ -77,18 +77,19 @@ async def test_a_wrong_path_is_told_what_to_type(client: Client) -> None:
 
 
 @pytest.mark.parametrize("path", [b"/v1/responses", b"/responses"])
-async def test_a_websocket_is_refused_and_the_connection_goes_on(client: Client, path: bytes) -> None:
-    """RFC 9110: a 426 says which protocol is spoken. Codex then uses HTTP, at once."""
+async def test_an_older_websocket_is_refused_and_the_connection_goes_on(client: Client, path: bytes) -> None:
+    """RFC 6455: a 426 says which version is spoken. Codex then uses HTTP, at once."""
     reader, writer = await asyncio.open_connection(*address(client))
     try:
-        writer.write(UPGRADE % path)
+        writer.write((UPGRADE % path).replace(b"Version: 13", b"Version: 8"))
         head = await reader.readuntil(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 426 Upgrade Required\r\n")
-        assert b"\r\nupgrade: HTTP/1.1\r\n" in head
-        assert b"\r\nconnection: upgrade\r\n" in head
+        assert b"\r\nsec-websocket-version: 13\r\n" in head
+        assert b"\r\nupgrade: websocket\r\n" in head
+        assert b"\r\nconnection: Upgrade\r\n" in head
         length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
         error = msgspec.json.decode(await reader.readexactly(length))["error"]
-        assert (error["status"], error["code"]) == (426, "websocket_not_served")
+        assert (error["status"], error["code"]) == (426, "websocket_version")
         body = {"model": "sim-auto", "input": "sim: say hello"}
         writer.write(post(msgspec.json.encode(body), path="/v1/responses"))
         assert read_answer(await reader.read()).status == 200

@@ -78,7 +78,7 @@ def codex_provider(target: Target, key_variable: str) -> dict[str, Any]:
         "base_url": target.openai,
         "wire_api": "responses",
         "requires_openai_auth": False,
-        "supports_websockets": False,
+        "supports_websockets": True,
     }
     return provider | ({"env_key": key_variable} if key_variable else {})
 

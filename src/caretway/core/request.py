@@ -171,6 +171,8 @@ class TurnRequest(Struct, frozen=True):
     charge: RunCharge | None = None
     """Asked before each run that is opened for this request. Never set by a dialect."""
     stream: bool = False
+    generate: bool = True
+    """False: a warm-up. The request is checked and remembered, and no model is asked."""
     large: bool = False
     """So large that work in proportion to its size must run in `tasks.aside`."""
     include_usage: bool = False

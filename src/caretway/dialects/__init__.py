@@ -6,7 +6,7 @@ answer from the same events, folded. What a decoder understood but cannot honour
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -77,3 +77,12 @@ class Dialect(Protocol):
         ...
 
     def render_model(self, model: ModelInfo, created: int) -> bytes: ...
+
+
+@runtime_checkable
+class ServesSockets(Protocol):
+    """A dialect whose turns may be asked for over a WebSocket."""
+
+    def forget(self, connection: str) -> None:
+        """The connection is closed, and what was kept for it alone is not needed any more."""
+        ...

@@ -1,5 +1,7 @@
 """Our own request headers, in every dialect: `x-caretway-session` (auto, fresh, required), `x-caretway-workspace`,
 `x-caretway-mcp`; a wrong value is an error. And where clients name their own conversation: headers, `metadata.user_id`.
+
+The gateway adds a few of its own (`OWNER` and those below it), with a colon in front: no client can send such a name.
 """
 
 import re
@@ -8,6 +10,19 @@ from typing import Final
 
 from ..core.request import SessionMode
 from .fields import invalid_value
+
+OWNER: Final = ":owner"
+"""Whose request it is: the name of its key. Absent where no key is asked for."""
+SOCKET: Final = ":socket"
+"""The request is a message on this WebSocket."""
+BACKGROUND: Final = ":background"
+"""The response is made for whoever asks for it later."""
+
+
+def owners(headers: Mapping[str, str]) -> tuple[str, ...]:
+    """Whose stored responses this request may use: those of its key, and those of its own connection."""
+    key = headers.get(OWNER, "")
+    return (key, headers[SOCKET]) if SOCKET in headers else (key,)
 
 
 def session_mode(headers: Mapping[str, str]) -> SessionMode | None:

@@ -5,9 +5,10 @@ from .anthropic_messages import ANTHROPIC_MESSAGES
 from .openai_chat import OPENAI_CHAT
 from .openai_completions import OPENAI_COMPLETIONS
 from .openai_responses import ResponseStore, openai_compaction, openai_responses
+from .openai_responses.store import ResponseArchive
 
 
-def dialects() -> tuple[Dialect, ...]:
-    """The first one is also used where no dialect applies."""
-    store = ResponseStore()
+def dialects(shelf: ResponseArchive | None = None) -> tuple[Dialect, ...]:
+    """The first one is also used where no dialect applies. `shelf`: where stored responses outlive the process."""
+    store = ResponseStore(shelf)
     return (OPENAI_CHAT, ANTHROPIC_MESSAGES, OPENAI_COMPLETIONS, openai_compaction(store), openai_responses(store))

@@ -43,5 +43,5 @@ class DialectRoute:
     path: str
     operations: Mapping[str, Operation]
     """By method."""
-    tries_websocket: bool = False
-    """Clients ask for a WebSocket here before they use HTTP."""
+    websocket: bool = False
+    """The turns of this path may also be asked for over a WebSocket."""

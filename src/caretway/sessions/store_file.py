@@ -1,5 +1,5 @@
-"""Opens the conversation store's SQLite file: mode 0600, no symbolic links, WAL, its schema version; a corrupt file is
-moved aside, a newer or foreign one is left alone and memory is used instead.
+"""Opens a store's SQLite file (conversations, responses): mode 0600, no symbolic links, WAL, its schema version; a
+corrupt file is moved aside, a newer or foreign one is left alone and memory is used instead.
 
 A file that cannot be used costs the conversations, never the gateway: what is no database is moved aside, and what
 cannot be opened or was written by a newer version is left alone, with a store in memory instead.
@@ -9,6 +9,7 @@ import logging
 import os
 import sqlite3
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -37,6 +38,20 @@ _SCHEMA: Final = (
     "CREATE INDEX refs_by_turn ON refs (line, turn)",
     f"PRAGMA user_version = {VERSION}",
 )
+_RESPONSES: Final = (
+    # Nobody finds a response but its owner, of the same account (`scope`).
+    """CREATE TABLE responses (
+        id TEXT PRIMARY KEY, scope TEXT NOT NULL, owner TEXT NOT NULL, used_at REAL NOT NULL, size INTEGER NOT NULL,
+        body BLOB NOT NULL, input BLOB NOT NULL, previous TEXT, items TEXT NOT NULL)""",
+    "CREATE INDEX responses_by_use ON responses (used_at, size)",
+    # Ids of items are chosen by clients: of two responses with the same one, the newer counts.
+    """CREATE TABLE items (
+        scope TEXT NOT NULL, owner TEXT NOT NULL, item TEXT NOT NULL, response TEXT NOT NULL,
+        PRIMARY KEY (scope, owner, item)
+    ) WITHOUT ROWID""",
+    "CREATE INDEX items_by_response ON items (response)",
+    f"PRAGMA user_version = {VERSION}",
+)
 _ADD_NAME: Final = "ALTER TABLE conversations ADD COLUMN conversation TEXT NOT NULL DEFAULT ''"
 """Our own id of a conversation. Older gateways may share the file: they leave the column alone, so it is the same
 version."""
@@ -48,6 +63,21 @@ _OPEN_PATIENCE_S: Final = 5.0
 _SIDE_FILES: Final = ("-wal", "-shm", "-journal")
 
 
+@dataclass(frozen=True, slots=True)
+class FileKind:
+    holds: str
+    """For people."""
+    table: str
+    schema: tuple[str, ...]
+    later: str = ""
+    """A column of the table that came later, and how it is added."""
+    add: str = ""
+
+
+CONVERSATIONS: Final = FileKind("conversations", "conversations", (*_SCHEMA, _ADD_NAME), "conversation", _ADD_NAME)
+RESPONSES: Final = FileKind("responses", "responses", _RESPONSES)
+
+
 class NotOurs(Exception):
     """A sound database that this version must not touch."""
 
@@ -57,23 +87,23 @@ def is_broken(error: sqlite3.Error) -> bool:
     return code is not None and code & 0xFF in _NO_DATABASE
 
 
-def open_file(path: Path | None, patience_s: float) -> sqlite3.Connection:
+def open_file(path: Path | None, patience_s: float, kind: FileKind = CONVERSATIONS) -> sqlite3.Connection:
     """A connection with the schema in place: to the file if that can be, to memory if not."""
     if path is None:
-        return _connect(IN_MEMORY, patience_s)
+        return _connect(IN_MEMORY, patience_s, kind)
     try:
         try:
-            return _open(path, patience_s)
+            return _open(path, patience_s, kind)
         except sqlite3.DatabaseError as error:
             if not is_broken(error):
                 raise
-        return _open(path, patience_s)  # it was moved aside
+        return _open(path, patience_s, kind)  # it was moved aside
     except (OSError, sqlite3.Error, NotOurs) as error:
-        log.warning("conversations are kept in memory only, %s cannot be used: %s", path, error)
-        return _connect(IN_MEMORY, patience_s)
+        log.warning("%s are kept in memory only, %s cannot be used: %s", kind.holds, path, error)
+        return _connect(IN_MEMORY, patience_s, kind)
 
 
-def _open(path: Path, patience_s: float) -> sqlite3.Connection:
+def _open(path: Path, patience_s: float, kind: FileKind) -> sqlite3.Connection:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     for file in (path, *(Path(f"{path}{ending}") for ending in _SIDE_FILES)):
         if file.is_symlink():
@@ -88,17 +118,20 @@ def _open(path: Path, patience_s: float) -> sqlite3.Connection:
             path.chmod(0o600)
     opened = path.lstat()
     try:
-        return _connect(str(path), patience_s)
+        return _connect(str(path), patience_s, kind)
     except sqlite3.DatabaseError as error:
         if is_broken(error):
             move_aside(path, opened, error)
         raise
 
 
-def _connect(name: str, patience_s: float) -> sqlite3.Connection:
-    connection = sqlite3.connect(name, timeout=max(patience_s, _OPEN_PATIENCE_S), isolation_level=None)
+def _connect(name: str, patience_s: float, kind: FileKind) -> sqlite3.Connection:
+    """For one thread at a time: its user sees to that."""
+    connection = sqlite3.connect(
+        name, timeout=max(patience_s, _OPEN_PATIENCE_S), isolation_level=None, check_same_thread=False
+    )
     try:
-        _ensure_schema(connection)
+        _ensure_schema(connection, kind)
         with suppress(sqlite3.OperationalError):  # somebody else is just doing it: then it is done for us too
             connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
@@ -110,17 +143,17 @@ def _connect(name: str, patience_s: float) -> sqlite3.Connection:
     return connection
 
 
-def _ensure_schema(connection: sqlite3.Connection) -> None:
+def _ensure_schema(connection: sqlite3.Connection, kind: FileKind) -> None:
     if not _is_new(connection):
-        if not _is_named(connection):
+        if kind.later and not _has_column(connection, kind.table, kind.later):
             with suppress(sqlite3.OperationalError):  # another process was faster
-                connection.execute(_ADD_NAME)
+                connection.execute(kind.add)
         return
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # counts only as long as there is no table
     connection.execute("BEGIN IMMEDIATE")
     try:
         if _is_new(connection):  # again: another process may have been faster
-            for statement in (*_SCHEMA, _ADD_NAME):
+            for statement in kind.schema:
                 connection.execute(statement)
         connection.execute("COMMIT")
     finally:
@@ -141,9 +174,9 @@ def _is_new(connection: sqlite3.Connection) -> bool:
     return bool(version == 0)
 
 
-def _is_named(connection: sqlite3.Connection) -> bool:
-    query = "SELECT count(*) FROM pragma_table_info('conversations') WHERE name = 'conversation'"
-    return bool(connection.execute(query).fetchone()[0])
+def _has_column(connection: sqlite3.Connection, table: str, column: str) -> bool:
+    query = "SELECT count(*) FROM pragma_table_info(?) WHERE name = ?"
+    return bool(connection.execute(query, (table, column)).fetchone()[0])
 
 
 def stat_of(path: Path) -> os.stat_result | None:
@@ -163,4 +196,4 @@ def move_aside(path: Path, seen: os.stat_result | None, error: Exception) -> Non
     for ending in (*_SIDE_FILES, ""):  # the database last: a new one must never meet the old one's log
         with suppress(FileNotFoundError):
             os.replace(f"{path}{ending}", f"{aside}{ending}")
-    log.warning("the conversation store is broken (%s): moved to %s, a new one is made", error, aside)
+    log.warning("the store %s is broken (%s): moved to %s, a new one is made", path.name, error, aside)

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..core.caller import caller_of
 from ..core.errors import GatewayError
+from ..dialects.headers import OWNER
 from ..keys.key_book import KeyBook
 from ..observe.trace import Trace
 from .access import Access, admit, preflight
@@ -64,6 +65,8 @@ class AccessLayer:
             now=time.time() if named is not None else 0.0,
         )
         request.caller = caller_of(admitted.caller, request.headers.get("user-agent", ""))
+        if admitted.caller:
+            request.headers = {**request.headers, OWNER: admitted.caller}
         if admitted.headers:
             response.add_headers(admitted.headers)
         self._admission.ask(admitted.caller)

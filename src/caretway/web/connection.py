@@ -22,7 +22,7 @@ from ..core.errors import ErrorKind, GatewayError, bad_request
 from .body import Bodies, too_slow
 from .deadlines import NEVER, Deadlines
 from .early_errors import early_error, not_http
-from .exchange import CONTINUE, HttpRequest, ResponseWriter
+from .exchange import CONTINUE, HttpRequest, MakeSuccessor, ResponseWriter, Successor
 from .limits import ConnectionLimits
 from .request_reader import ReadPhase, RequestReader
 
@@ -85,7 +85,11 @@ class ServerState(Protocol):
         """False: there are too many already."""
         ...
 
-    def left(self, connection: "ClientConnection") -> None: ...
+    def left(self, connection: "ClientConnection | Successor") -> None: ...
+
+    def switched(self, old: "ClientConnection", new: Successor) -> None:
+        """The same socket speaks another protocol."""
+        ...
 
 
 class ClientConnection(asyncio.Protocol):
@@ -286,6 +290,25 @@ class ClientConnection(asyncio.Protocol):
 
     def abort(self) -> None:
         self._transport.abort()
+
+    def switch(self, make: MakeSuccessor) -> None:
+        """The 101 is written. What a client sent before it got that was read as HTTP already: it must not go on."""
+        transport, spoke_early = self._transport, self._deaf
+        self._deaf = True
+        self.wake_at(NEVER, None)
+        self._response = self._request = self._task = None
+        if self._pending is not None:
+            self._pending.leave()
+            self._pending = None
+        if spoke_early or self._half_closed or transport.is_closing():
+            transport.abort()
+            return
+        successor = make(self._server)
+        self._server.switched(self, successor)
+        transport.set_protocol(successor)
+        successor.connection_made(transport)
+        if self._paused:
+            successor.pause_writing()
 
     def _next(self) -> None:
         """Request and answer are complete."""

@@ -13,7 +13,9 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from ..dialects import ServesSockets
 from ..tasks import aside
+from .handshake import OTHER_VERSION, speaks_version, switching
 from .page_files import wants_page
 from .route_table import HttpCall
 from .shape import is_large, read_json
@@ -32,6 +34,19 @@ def turn(call: HttpCall) -> Awaitable[None]:
     return call.tenant.responder.answer(dialect, call.request, call.response, call.request_id, call.headers)
 
 
+async def socket(call: HttpCall) -> None:
+    """A WebSocket, for many turns. Each of its messages is a request of its own."""
+    request, dialect = call.request, call.tenant.dialects[call.matched.route.dialect]
+    if not speaks_version(request.headers):
+        call.headers += OTHER_VERSION
+    headers = switching(request.headers)
+    from .socket_responses import new_connection, responses_socket  # only where it is used: it takes a while to load
+
+    assert isinstance(dialect, ServesSockets)
+    opened = responses_socket(request.path, request.headers, request.scheme, new_connection(), dialect.forget)
+    call.response.switch([*headers, *call.headers], opened)
+
+
 async def lookup(call: HttpCall) -> None:
     """What needs no turn: a token count, a stored object."""
     request, matched = call.request, call.matched
@@ -41,8 +56,8 @@ async def lookup(call: HttpCall) -> None:
     def run() -> bytes:
         return find(matched.params, request.headers, read_json(body, call.gateway.shape) if body else None)
 
-    # Also those about earlier responses, which may be large.
-    found = await aside(run) if is_large(body) or request.method in ("GET", "HEAD") else run()
+    # Also those about earlier responses, which may be large, or in a file.
+    found = await aside(run) if is_large(body) or request.method != "POST" else run()
     call.response.send(200, found, call.headers)
 
 

@@ -6,10 +6,12 @@ what is written is handed to the socket at once, head and first bytes as one pie
 looks at `blocked` first, and goes on when the callback given to `on_writable` is called.
 """
 
+import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 from ..core.caller import NOBODY
 from .deadlines import NEVER
@@ -27,6 +29,25 @@ _LAST_CHUNK: Final = b"0\r\n\r\n"
 _COMMENT: Final = b":\n\n"
 """Streams are server-sent events: a line that every client skips."""
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class Successor(asyncio.Protocol, ABC):
+    """What takes a connection over when it changes its protocol (101)."""
+
+    @abstractmethod
+    def check(self, now: float) -> None:
+        """The server asks now and then: is somebody late?"""
+
+    @abstractmethod
+    def retire(self) -> None:
+        """The server stops: what is being answered is the last."""
+
+    @abstractmethod
+    def abort(self) -> None: ...
+
+
+MakeSuccessor = Callable[[Any], Successor]
+"""Given the server, as its connections see it."""
 
 
 class ResponseTransport(Protocol):
@@ -48,6 +69,15 @@ class ResponseTransport(Protocol):
         ...
 
     def abort(self) -> None: ...
+
+
+@runtime_checkable
+class SwitchingTransport(Protocol):
+    """One that can change its protocol."""
+
+    def switch(self, make: MakeSuccessor) -> None:
+        """The head of a 101 is written: from here on the connection is another one's."""
+        ...
 
 
 class TrafficObserver(Protocol):
@@ -207,6 +237,15 @@ class ResponseWriter:
         if self._observer is not None and data:
             self._observer.body(data, end=False)
         self._transport.write(head + self._framed(data))
+
+    def switch(self, headers: Iterable[Header], make: MakeSuccessor) -> None:
+        """Another protocol from here on (101)."""
+        self.keep_alive = True
+        head = self._head(101, [*headers], b"")
+        self.complete = True
+        assert isinstance(self._transport, SwitchingTransport)
+        self._transport.write(head)
+        self._transport.switch(make)
 
     def write(self, data: bytes) -> None:
         if not data:

@@ -237,7 +237,7 @@ ERRORS: Final[dict[int, str]] = {
     408: "The request did not arrive in time.",
     409: "The turn to be continued is gone, and `x-caretway-session: required` forbids a replay.",
     413: "The body, or its list of messages, is larger than the limit.",
-    426: "The route is not served over WebSocket.",
+    426: "The version of the WebSocket is not 13.",
     429: "Too many requests, or too many at once.",
     431: "The headers are larger or more than the limit.",
     500: "A bug of the gateway; its log has the details.",

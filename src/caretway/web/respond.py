@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from ..core.caller import Caller
 from ..core.errors import ErrorKind
 from ..core.estimate import history_tokens
+from ..core.events import StopReason, TurnEnded, TurnStarted
 from ..core.fold import Reply
 from ..core.model_parameters import spelled
 from ..core.records import Observer, RequestOrigin, TurnRecord
@@ -95,6 +96,9 @@ class Responder:
         upstream = await self._models.fit(request)
         upstream = await aside(self._prepare, upstream) if upstream.large else self._prepare(upstream)
         history = await aside(history_tokens, upstream) if upstream.large else None
+        if not request.generate:
+            self._remember(dialect, request, writer, common, int(started_at))
+            return
         if http.caller.key and (key := self._named(http.caller)) is not None:
             upstream = restricted(key, request.model, upstream)
         chosen = upstream.choice
@@ -153,6 +157,14 @@ class Responder:
                     content=self._content(request, reply) if self._content is not None else None,
                 )
             )
+
+    def _remember(
+        self, dialect: Dialect, request: TurnRequest, writer: ResponseWriter, common: list[Header], created: int
+    ) -> None:
+        """A warm-up: the model is known, and the request can be continued. Nothing runs, and nothing is charged."""
+        encoder = dialect.encoder(request, ResponseMeta(urandom(16).hex(), created, request.model))
+        writer.start(common, encoder.feed([TurnStarted(), TurnEnded(StopReason.END)]))
+        writer.finish()
 
     def visible(self, caller: Caller, models: Sequence[ModelInfo]) -> Sequence[ModelInfo]:
         """What this caller may see of a list of models."""

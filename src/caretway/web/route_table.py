@@ -1,9 +1,9 @@
 """Which route a request means: with or without `/v1`, twice, with doubled or trailing slashes; 404, 405 with `Allow`,
-OPTIONS, HEAD where GET is, 426 for a WebSocket. Pure; the rows are in `routes`.
+OPTIONS, HEAD where GET is, GET for a WebSocket. Pure; the rows are in `routes`.
 
 What a client most likely meant is served: with `/v1` in front, without it, with it twice, with doubled slashes. A path
 that is there and does not take the method is a 405 that names the methods it takes; one that is not is a 404 that says
-what to type. A WebSocket is refused with 426 where clients then go on over HTTP.
+what to type. A GET that asks for a WebSocket is a row of its own.
 """
 
 import re
@@ -31,6 +31,7 @@ _PREFIXES: Final = re.compile(f"^(?:{PREFIX}){{2,}}(?=/|$)")
 PARAMETER: Final = re.compile(r"\{(\w+)(:path)?\}")
 """One parameter in the path of a row: its name, and whether it is the rest of the path."""
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
+_SOCKET: Final = Operation("socket", "A WebSocket for many responses", "101, then messages")
 _OPTIONS: Final = Operation("options", "The methods of a path", "Nothing; see the Allow header")
 
 
@@ -85,7 +86,8 @@ class Route:
     """Methods that need no key of the gateway."""
     dialect: str = ""
     """Whose path it is; empty: the gateway's own."""
-    tries_websocket: bool = False
+    socket: Handler | None = None
+    """Opens a WebSocket for the turns of this path."""
     page: bool = False
     """Of the page, which has a door of its own (`page_door`)."""
     browsers: bool = False
@@ -202,8 +204,8 @@ def _with_method(
     """The path is there: is the method?"""
     if (matched := methods.get(request.method)) is not None:
         return replace(matched, params=params) if params else matched
-    if route.tries_websocket and _wants_websocket(request):
-        return _no_websocket(path[:MAX_TOLD])
+    if route.socket is not None and _wants_websocket(request):
+        return Matched(route, _SOCKET, route.socket, params, account=route.account)
     return _wrong_method(request, path[:MAX_TOLD], route)
 
 
@@ -240,11 +242,3 @@ def _wrong_method(request: HttpRequest, path: str, route: Route) -> Refused:
 
 def _wants_websocket(request: HttpRequest) -> bool:
     return request.method == "GET" and "websocket" in request.headers.get("upgrade", "").lower()
-
-
-def _no_websocket(path: str) -> Refused:
-    """RFC 9110, 15.5.22: a 426 names what is spoken instead."""
-    error = GatewayError(
-        ErrorKind.WRONG_PROTOCOL, f"{path} is not served over WebSocket.", hint="Send POST over HTTP/1.1."
-    )
-    return Refused(error, ((b"upgrade", b"HTTP/1.1"), (b"connection", b"upgrade")))

@@ -92,5 +92,5 @@ def _row(dialect: Dialect, route: DialectRoute) -> Route:
         route.operations,
         endpoints.turn if turn else endpoints.lookup,
         dialect=dialect.name,
-        tries_websocket=route.tries_websocket,
+        socket=endpoints.socket if route.websocket else None,
     )

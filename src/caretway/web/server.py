@@ -15,6 +15,7 @@ from typing import Final
 from .body import Bodies
 from .connection import LINGER_S, ClientConnection, RequestHandler
 from .early_errors import early_error, plain_on_tls_port
+from .exchange import Successor
 from .head import http_date
 from .limits import ConnectionLimits
 from .tls import TlsContext
@@ -36,7 +37,7 @@ class Server:
         self.scheme = "https" if tls is not None else "http"
         self.stopping = False
         self._tls = tls
-        self._connections: set[ClientConnection] = set()
+        self._connections: set[ClientConnection | Successor] = set()
         self._empty = asyncio.Event()
         self._empty.set()
         self._listening: asyncio.Server | None = None
@@ -93,7 +94,11 @@ class Server:
             log.warning("%d connections are open, no more are taken (`max_connections`)", self.limits.connections)
         return False
 
-    def left(self, connection: ClientConnection) -> None:
+    def switched(self, old: ClientConnection, new: Successor) -> None:
+        self._connections.discard(old)
+        self._connections.add(new)
+
+    def left(self, connection: ClientConnection | Successor) -> None:
         self._connections.discard(connection)
         if not self._connections:
             self._empty.set()

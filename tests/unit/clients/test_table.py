@@ -89,7 +89,7 @@ def test_codex_reads_its_flags_as_toml() -> None:
     words = [word for word in codex(OPEN).arguments if word != "-c"]
     read = tomllib.loads("\n".join(words))
     assert read["model_context_window"] == 200_000
-    assert read["model_providers"]["caretway"]["supports_websockets"] is False
+    assert read["model_providers"]["caretway"]["supports_websockets"] is True
 
 
 @each_setup

@@ -8,7 +8,7 @@ import pytest
 from caretway.core.errors import GatewayError
 from caretway.web.body import Bodies, BodyLimits
 from caretway.web.connection import LINGER_S, MAX_AT_ONCE, ClientConnection, RequestHandler
-from caretway.web.exchange import HttpRequest, ResponseWriter
+from caretway.web.exchange import HttpRequest, ResponseWriter, Successor
 from caretway.web.limits import ConnectionLimits
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -57,7 +57,9 @@ class House:
     def joined(self, connection: ClientConnection) -> bool:
         return True
 
-    def left(self, connection: ClientConnection) -> None: ...
+    def left(self, connection: ClientConnection | Successor) -> None: ...
+
+    def switched(self, old: ClientConnection, new: Successor) -> None: ...
 
     def date(self) -> bytes:
         return b"now"

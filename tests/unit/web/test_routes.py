@@ -126,10 +126,10 @@ def test_who_may_come_in() -> None:
 
 @pytest.mark.parametrize("path", ["/v1/responses", "/responses", "/v1/v1/responses", "//v1/responses/"])
 @pytest.mark.parametrize("wish", ["websocket", "WebSocket", "h2c, websocket"])
-def test_a_websocket_is_refused_where_clients_try_one(path: str, wish: str) -> None:
-    decision = refused("GET", path, upgrade=wish)
-    assert decision.error.kind is ErrorKind.WRONG_PROTOCOL
-    assert decision.headers == ((b"upgrade", b"HTTP/1.1"), (b"connection", b"upgrade"))
+def test_a_websocket_has_a_row_of_its_own(path: str, wish: str) -> None:
+    decision = resolve("GET", path, upgrade=wish)
+    assert isinstance(decision, Matched)
+    assert (decision.operation.id, decision.turn, decision.keyless) == ("socket", False, False)
     assert refused("GET", path, upgrade="h2c").error.kind is ErrorKind.WRONG_METHOD
     assert isinstance(resolve("POST", path, upgrade=wish), Matched)
     assert refused("PUT", path, upgrade=wish).error.kind is ErrorKind.WRONG_METHOD

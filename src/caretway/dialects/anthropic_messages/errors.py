@@ -30,7 +30,7 @@ ERRORS: Final[dict[ErrorKind, MessagesErrorRow]] = {
     ErrorKind.UNSUPPORTED: MessagesErrorRow(400, "invalid_request_error", "unsupported"),
     ErrorKind.NOT_FOUND: MessagesErrorRow(404, "not_found_error", "not_found"),
     ErrorKind.WRONG_METHOD: MessagesErrorRow(405, "invalid_request_error", "method_not_allowed"),
-    ErrorKind.WRONG_PROTOCOL: MessagesErrorRow(426, "invalid_request_error", "websocket_not_served"),
+    ErrorKind.WRONG_PROTOCOL: MessagesErrorRow(426, "invalid_request_error", "websocket_version"),
     ErrorKind.TOO_LARGE: MessagesErrorRow(413, "request_too_large", "request_too_large"),
     ErrorKind.HEAD_TOO_LARGE: MessagesErrorRow(431, "request_too_large", "headers_too_large"),
     ErrorKind.SLOW_REQUEST: MessagesErrorRow(408, "invalid_request_error", "request_timeout"),

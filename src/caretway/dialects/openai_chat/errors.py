@@ -23,7 +23,7 @@ ERRORS: Final[dict[ErrorKind, ChatErrorRow]] = {
     ErrorKind.UNSUPPORTED: ChatErrorRow(400, "invalid_request_error", "unsupported"),
     ErrorKind.NOT_FOUND: ChatErrorRow(404, "invalid_request_error", "not_found"),
     ErrorKind.WRONG_METHOD: ChatErrorRow(405, "invalid_request_error", "method_not_allowed"),
-    ErrorKind.WRONG_PROTOCOL: ChatErrorRow(426, "invalid_request_error", "websocket_not_served"),
+    ErrorKind.WRONG_PROTOCOL: ChatErrorRow(426, "invalid_request_error", "websocket_version"),
     ErrorKind.TOO_LARGE: ChatErrorRow(413, "invalid_request_error", "request_too_large"),
     ErrorKind.HEAD_TOO_LARGE: ChatErrorRow(431, "invalid_request_error", "headers_too_large"),
     ErrorKind.SLOW_REQUEST: ChatErrorRow(408, "invalid_request_error", "request_timeout"),

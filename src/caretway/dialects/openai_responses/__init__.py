@@ -31,6 +31,10 @@ _NAMING: Final = (b'"previous_response_id"', b'"id"', b"\\u")
 """An earlier response, one of its items, or either of them in escapes."""
 
 
+_READING: Final = (b'"previous_response_id"', b'"item_reference"')
+"""What may have to be read from a file."""
+
+
 class OpenAIResponses:
     name: str = "openai_responses"
     routes: tuple[DialectRoute, ...] = (
@@ -46,7 +50,7 @@ class OpenAIResponses:
                     links=("getResponse", "deleteResponse", "getInput"),
                 )
             },
-            tries_websocket=True,
+            websocket=True,
         ),
         *ROUTES,
     )
@@ -58,7 +62,12 @@ class OpenAIResponses:
         self.lookups: Mapping[str, Lookup] = lookups_over(store)
 
     def recalls(self, body: bytes) -> bool:
+        if self._store.reads_files and any(mark in body for mark in _READING):
+            return True
         return self._store.bytes > MUCH and any(mark in body for mark in _NAMING)
+
+    def forget(self, connection: str) -> None:
+        self._store.drop_connection(connection)
 
     def decode(self, body: object, headers: Mapping[str, str]) -> TurnRequest:
         return decode(body, headers, self._store)

@@ -16,6 +16,7 @@ from ...core.fold import Reply
 from ...core.request import TurnRequest
 from .. import ResponseMeta
 from ..fields import optional_bool, unsupported
+from ..headers import owners
 from ..summary_turn import asking, no_summary
 from .decode import decode
 from .objects import usage_object
@@ -35,17 +36,17 @@ def decode_compaction(body: object, headers: Mapping[str, str], store: ResponseS
     if isinstance(body, dict):
         if optional_bool(body, "stream"):
             raise unsupported("stream", "A compaction is answered as a whole.", hint="Leave `stream` out.")
-        kept = tuple(_said_by_user(body, store))
+        kept = tuple(_said_by_user(body, StoreReader(store, owners(headers))))
         body = {name: value for name, value in body.items() if name not in _TOOLS} | {"store": False}
     request = asking(decode(body, headers, store))
     return replace(request, echo={**request.echo, _KEPT: kept})
 
 
-def _said_by_user(body: Mapping[str, object], store: ResponseStore) -> Iterator[Mapping[str, object]]:
+def _said_by_user(body: Mapping[str, object], stored: StoreReader) -> Iterator[Mapping[str, object]]:
     """The user's messages, as items. What is wrong with the others is told by the decoder."""
     given, previous = body.get("input"), body.get("previous_response_id")
     if isinstance(previous, str):
-        yield from [item for item in StoreReader(store).chain(previous) or () if item.get("role") == "user"]
+        yield from [item for item in stored.chain(previous) or () if item.get("role") == "user"]
     if isinstance(given, str):
         yield {"role": "user", "content": given}
     elif isinstance(given, list):

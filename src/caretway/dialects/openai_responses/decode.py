@@ -1,6 +1,6 @@
 """A Responses request -> TurnRequest, or an error that names the wrong field: `previous_response_id` and item
-references are filled in from the store (or not found), `store: false`, reasoning summaries, a `compaction_trigger`;
-background and conversations are refused.
+references are filled in from the store (or not found), `store: false`, reasoning summaries, a `compaction_trigger`,
+warm-ups; conversations are refused.
 
 When a request names an earlier response, that content comes before the new input, but without its instructions, as the
 API demands. Three tables say what happens to a field without a reader: accepted silently, understood but without effect
@@ -26,7 +26,7 @@ from ..fields import (
     unsupported,
     wrong_type,
 )
-from ..headers import bridge, session_hint, session_mode, workspace
+from ..headers import BACKGROUND, OWNER, SOCKET, bridge, owners, session_hint, session_mode, workspace
 from ..leftovers import ARRAY, NUMBER, OBJECT, WHOLE, WORD, Idle, idle_names, listable, unknown_names
 from ..summary_turn import asking
 from .echo import RequestEcho
@@ -80,6 +80,7 @@ _SILENT: Final = frozenset(
 )
 """They do not affect the answer."""
 _KNOWN: Final = _READ | _IDLE.keys() | _SILENT
+_KNOWN_ON_SOCKETS: Final = _KNOWN | {"type", "stream_id", "generate"}
 _INCLUDED_ANYWAY: Final = frozenset({"reasoning.encrypted_content", "message.input_image.image_url"})
 """`include` values that need no mention: there is no encrypted reasoning to give, and images come back as sent."""
 _UNSERVED: Final[dict[str, str]] = {
@@ -102,14 +103,16 @@ def decode(body: object, headers: Mapping[str, str], store: ResponseStore) -> Tu
     if body.get("model") is None:
         raise missing("model", code="missing_model")
     model = needed_string(body, "model")
-    _refuse_unserved(body)
+    socket = headers.get(SOCKET, "")
+    _refuse_unserved(body, in_background=BACKGROUND in headers, on_socket=bool(socket))
+    generate = not socket or optional_bool(body, "generate") is not False
     box, tools, choice = decode_tools(body)
     previous = optional_string(body, "previous_response_id") or None
-    stored = StoreReader(store)
-    asked = _input(body.get("input"), stored, optional=previous is not None)
+    stored = StoreReader(store, owners(headers))
+    asked = _input(body.get("input"), stored, optional=previous is not None or not generate)
     reader = ItemReader(box)
     messages = reader.read([*_before(previous, stored), *asked])
-    if not messages:
+    if not messages and generate:
         raise bad_request("'input' must not be empty.", param="input", code="invalid_value")
     instructions = _instructions(body.get("instructions"))
     reasoning, effort, summary, ignored_reasoning = _reasoning(body.get("reasoning"))
@@ -137,7 +140,8 @@ def decode(body: object, headers: Mapping[str, str], store: ResponseStore) -> Tu
         hint=session_hint(headers),
         workspace=workspace(headers),
         bridge=bridge(headers),
-        stream=optional_bool(body, "stream") is True,
+        stream=optional_bool(body, "stream") is True or bool(socket) or BACKGROUND in headers,
+        generate=generate,
         include_usage=True,
         max_output=body.get("max_output_tokens"),
         ignored=(
@@ -148,15 +152,17 @@ def decode(body: object, headers: Mapping[str, str], store: ResponseStore) -> Tu
             *_stream_options(body.get("stream_options")),
             *box.ignored,
             *reader.ignored,
-            *listable(unknown_names(body, _KNOWN)),
+            *listable(unknown_names(body, _KNOWN_ON_SOCKETS if socket else _KNOWN)),
         ),
         echo=RequestEcho(
             repeated=repeated,
             tools=box.renamed,
             show_reasoning=summary,
-            store=keep,
+            store=keep or bool(socket),
+            owner=headers.get(OWNER, "") if keep else socket,
+            passing=not keep,
             # Whoever goes on from a summary means the summary alone.
-            input=tuple([item for _, item in asked]) if keep and not reader.compacts else (),
+            input=tuple([item for _, item in asked]) if (keep or socket) and not reader.compacts else (),
             previous=None if reader.compacts else previous,
             compacts=reader.compacts,
         ).put(),
@@ -164,10 +170,13 @@ def decode(body: object, headers: Mapping[str, str], store: ResponseStore) -> Tu
     return asking(request) if reader.compacts else request
 
 
-def _refuse_unserved(body: Mapping[str, object]) -> None:
+def _refuse_unserved(body: Mapping[str, object], *, in_background: bool, on_socket: bool) -> None:
     """Fields that cannot be ignored: without them, the answer would be to another question."""
-    if optional_bool(body, "background"):
-        raise unsupported("background", "Responses are not made in the background; use 'stream' and stay connected.")
+    if optional_bool(body, "background") and not in_background:
+        where = "over a WebSocket" if on_socket else "here"
+        raise unsupported("background", f"Responses are not made in the background {where}.")
+    if in_background and optional_bool(body, "store") is False:
+        raise unsupported("store", "A response that is made in the background has to be stored.")
     for name, message in _UNSERVED.items():
         if body.get(name) is not None:
             raise unsupported(name, message)

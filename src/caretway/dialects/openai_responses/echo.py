@@ -27,6 +27,11 @@ class RequestEcho(Struct, frozen=True):
     """Offered name -> the tool, for those that are not plain functions under their own name."""
     show_reasoning: bool = False
     store: bool = False
+    """It is kept when it is complete."""
+    owner: str = ""
+    """For whom: a key, or a connection."""
+    passing: bool = False
+    """The owner is a connection."""
     input: tuple[Mapping[str, Any], ...] = ()
     """The items of this request alone, for later lookups."""
     previous: str | None = None

@@ -392,4 +392,5 @@ def keep(
     store: ResponseStore, meta: ResponseMeta, echo: RequestEcho, body: bytes, output: Sequence[Mapping[str, object]]
 ) -> None:
     if echo.store:
-        store.keep(response_id(meta), body, echo.input, output, echo.previous)
+        name = response_id(meta)
+        store.keep(name, body, echo.input, output, echo.previous, owner=echo.owner, passing=echo.passing)

@@ -1,8 +1,8 @@
-"""Stored responses by id, without a turn: GET one, list its input items (the newest first), DELETE, cancel (refused),
-404. And the estimated size of a request (`input_tokens`).
+"""Stored responses by id, without a turn: GET one, list its input items (the newest first), DELETE; 404, also for those
+of another key. And the estimated size of a request (`input_tokens`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 from ...core.errors import ErrorKind, GatewayError
 from ...core.estimate import estimate_input
 from ..fields import unsupported
+from ..headers import owners
 from ..routes import DialectRoute, Lookup, Operation
 from .decode import decode
 from .store import ResponseStore, Stored, StoreReader
@@ -36,10 +37,15 @@ ROUTES: Final = (
     ),
     DialectRoute(
         "/responses/{id}/cancel",
-        {"POST": Operation("cancelResponse", "Cancel a background response (there are none here)", "Nothing")},
+        {
+            "POST": Operation(
+                "cancelResponse", "Cancel a response that is made in the background", "The response, cancelled"
+            )
+        },
     ),
 )
 
+Owners = Sequence[str]
 _json = msgspec.json.Encoder().encode
 
 
@@ -56,15 +62,16 @@ def _counting(store: ResponseStore) -> Lookup:
     return run
 
 
-def _lookup(action: Callable[[Stored, ResponseStore], bytes], store: ResponseStore) -> Lookup:
+def _lookup(action: Callable[[Stored, ResponseStore, Owners], bytes], store: ResponseStore) -> Lookup:
     def run(params: Mapping[str, str], headers: Mapping[str, str], body: object) -> bytes:
-        return action(_stored(params["id"], store), store)
+        allowed = owners(headers)
+        return action(_stored(params["id"], store, allowed), store, allowed)
 
     return run
 
 
-def _stored(name: str, store: ResponseStore) -> Stored:
-    stored = store.find(name)
+def _stored(name: str, store: ResponseStore, allowed: Owners) -> Stored:
+    stored = store.find(name, allowed)
     if stored is None:
         raise GatewayError(
             ErrorKind.NOT_FOUND,
@@ -75,27 +82,28 @@ def _stored(name: str, store: ResponseStore) -> Stored:
     return stored
 
 
-def _show(stored: Stored, store: ResponseStore) -> bytes:
+def _show(stored: Stored, store: ResponseStore, allowed: Owners) -> bytes:
     return stored.body
 
 
-def _list_input(stored: Stored, store: ResponseStore) -> bytes:
+def _list_input(stored: Stored, store: ResponseStore, allowed: Owners) -> bytes:
     """Everything the answer was made from, the newest first, as this API lists by default."""
-    items = StoreReader(store).sources(stored)[::-1]
+    items = StoreReader(store, allowed).sources(stored)[::-1]
     ends = {"first_id": items[0]["id"], "last_id": items[-1]["id"]} if items else {"first_id": None, "last_id": None}
     return _json({"object": "list", "data": items, **ends, "has_more": False})
 
 
-def _forget(stored: Stored, store: ResponseStore) -> bytes:
-    store.discard(stored.id)
+def _forget(stored: Stored, store: ResponseStore, allowed: Owners) -> bytes:
+    store.discard(stored.id, allowed)
     return _json({"id": stored.id, "object": "response", "deleted": True})
 
 
-def _cancel(stored: Stored, store: ResponseStore) -> bytes:
-    raise unsupported("id", "Only responses made in the background can be cancelled, and there are none here.")
+def _cancel(stored: Stored, store: ResponseStore, allowed: Owners) -> bytes:
+    """One that is not being made any more: it is over, or never was in the background."""
+    raise unsupported("id", "Only a response that is being made in the background can be cancelled.")
 
 
-_ACTIONS: Final[dict[str, Callable[[Stored, ResponseStore], bytes]]] = {
+_ACTIONS: Final[dict[str, Callable[[Stored, ResponseStore, Owners], bytes]]] = {
     "getResponse": _show,
     "deleteResponse": _forget,
     "getInput": _list_input,

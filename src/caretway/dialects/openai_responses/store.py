@@ -1,130 +1,211 @@
-"""Keeps responses for `previous_response_id` and item references: in memory, at most 1024 and 64 MiB, the least
-recently used goes first, no time limit; how much of it one request may read; chains with a missing link.
+"""Keeps responses for `previous_response_id` and item references: at most 4096 and 64 MiB in memory, the least recently
+used goes first; on a shelf behind it where there is one; who may see one; how much of it one request may read; chains
+with a missing link.
 
-When there are too many or too large ones, the least recently used is dropped. They are stored as JSON bytes, which
-cannot be changed by accident and have a known size. A response holds its own input and output and the id of the one
-before it, so a chain stores each item once. Large requests are decoded in another thread, hence the lock. Does not know
-what an item means, and does no I/O.
+A response belongs to the key that asked for it, or to one WebSocket when its client wants nothing stored: then it is
+gone with that connection. They are stored as JSON bytes, which cannot be changed by accident and have a known size. A
+response holds its own input and output and the id of the one before it, so a chain stores each item once. Large
+requests are decoded in another thread, hence the lock. Does not know what an item means, and does no I/O of its own.
 """
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from threading import RLock
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from ...core.errors import ErrorKind, GatewayError
 from ...core.json_bounds import count_values
+from ...core.stored_response import StoredResponse
 
-MAX_ENTRIES: Final = 1024
+MAX_ENTRIES: Final = 4096
 MAX_BYTES: Final = 64 << 20
 MAX_READ: Final = 32 << 20
 MAX_READ_VALUES: Final = 200_000
 """How much of the store one request may read."""
+ANYBODY: Final = ("",)
+"""Where no key is asked for."""
 
 Item = Mapping[str, Any]
 
 _json = msgspec.json.Encoder().encode
 
 
+class ResponseArchive(Protocol):
+    """Where responses outlive the process. Nothing here raises: what cannot be kept or found is not there."""
+
+    def put(self, response: StoredResponse) -> None: ...
+
+    def get(self, response_id: str) -> StoredResponse | None: ...
+
+    def holder(self, owner: str, item_id: str) -> StoredResponse | None:
+        """The newest response of this owner that holds the item."""
+        ...
+
+    def remove(self, response_id: str) -> None:
+        """Gone for good when this returns."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Stored:
-    id: str
-    body: bytes
-    """The response object as it was sent."""
-    input: bytes
-    """The items this response was asked with, every one with an id; without those of earlier responses."""
-    previous: str | None
-    item_ids: tuple[str, ...]
+    response: StoredResponse
+
+    @property
+    def id(self) -> str:
+        return self.response.id
+
+    @property
+    def body(self) -> bytes:
+        return self.response.body
+
+    @property
+    def previous(self) -> str | None:
+        return self.response.previous
 
     @property
     def size(self) -> int:
-        return len(self.body) + len(self.input)
+        return self.response.size
 
     def input_items(self) -> list[Item]:
-        items: list[Item] = msgspec.json.decode(self.input)
+        items: list[Item] = msgspec.json.decode(self.response.input)
         return items
 
     def output_items(self) -> list[Item]:
-        items: list[Item] = msgspec.json.decode(self.body)["output"]
+        items: list[Item] = msgspec.json.decode(self.response.body)["output"]
         return items
 
 
 class ResponseStore:
-    def __init__(self, *, max_entries: int = MAX_ENTRIES, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(
+        self, shelf: ResponseArchive | None = None, *, max_entries: int = MAX_ENTRIES, max_bytes: int = MAX_BYTES
+    ) -> None:
+        self._shelf = shelf
         self._max_entries = max_entries
         self._max_bytes = max_bytes
-        self._kept: OrderedDict[str, Stored] = OrderedDict()
-        self._holder: dict[str, str] = {}
-        """Item id -> id of the response that holds it."""
+        self._kept: OrderedDict[str, StoredResponse] = OrderedDict()
+        self._holder: dict[tuple[str, str], str] = {}
+        """(owner, item id) -> id of the response that holds it."""
         self.bytes = 0
         self._lock = RLock()
 
     def __len__(self) -> int:
         return len(self._kept)
 
+    @property
+    def reads_files(self) -> bool:
+        return self._shelf is not None
+
     def keep(
-        self, response_id: str, body: bytes, items: Sequence[Item], output: Sequence[Item], previous: str | None
+        self,
+        response_id: str,
+        body: bytes,
+        items: Sequence[Item],
+        output: Sequence[Item],
+        previous: str | None,
+        *,
+        owner: str = "",
+        passing: bool = False,
     ) -> None:
-        """`items`: the new input; those without an id get one here, because they can be listed."""
+        """`items`: the new input; those without an id get one here, because they can be listed. `passing`: only for as
+        long as its owner, a connection, is there, and not to be looked up: its output is enough."""
         suffix = response_id.removeprefix("resp_")
         asked = [item if item.get("id") else {**item, "id": f"in_{suffix}_{i}"} for i, item in enumerate(items)]
         ids = tuple(str(item["id"]) for item in (*asked, *output))
-        stored = Stored(response_id, body, _json(asked), previous, ids)
+        if passing:
+            body = _json({"output": output})
+        kept = StoredResponse(response_id, owner, body, _json(asked), previous, ids)
+        if self._shelf is not None and not passing:
+            self._shelf.put(kept)
         with self._lock:
-            self.discard(response_id)
-            if stored.size > self._max_bytes:
-                return
-            self._kept[response_id] = stored
-            self._holder.update(dict.fromkeys(ids, response_id))
-            self.bytes += stored.size
-            while self.bytes > self._max_bytes or len(self._kept) > self._max_entries:
-                self.discard(next(iter(self._kept)))
+            self._forget(response_id)
+            self._remember(kept)
 
-    def find(self, response_id: str) -> Stored | None:
+    def _remember(self, kept: StoredResponse) -> None:
+        if kept.size > self._max_bytes:
+            return
+        self._kept[kept.id] = kept
+        self._holder.update(dict.fromkeys([(kept.owner, item) for item in kept.item_ids], kept.id))
+        self.bytes += kept.size
+        while self.bytes > self._max_bytes or len(self._kept) > self._max_entries:
+            self._forget(next(iter(self._kept)))
+
+    def find(self, response_id: str, owners: Sequence[str] = ANYBODY) -> Stored | None:
+        """None also for what belongs to somebody else."""
         with self._lock:
-            stored = self._kept.get(response_id)
-            if stored is not None:
+            found = self._kept.get(response_id)
+            if found is not None:
                 self._kept.move_to_end(response_id)
-            return stored
+            elif self._shelf is not None and (found := self._shelf.get(response_id)) is not None:
+                self._remember(found)
+        return Stored(found) if found is not None and found.owner in owners else None
 
-    def chain(self, response_id: str) -> list[Stored] | None:
+    def chain(self, response_id: str, owners: Sequence[str] = ANYBODY) -> list[Stored] | None:
         """The response and everything before it, oldest first; None when any of it is gone."""
         chain: list[Stored] = []
         wanted: str | None = response_id
         while wanted is not None:
-            stored = self.find(wanted)
+            stored = self.find(wanted, owners)
             if stored is None:
                 return None
             chain.append(stored)
             wanted = stored.previous
         return chain[::-1]
 
-    def holder(self, item_id: str) -> Stored | None:
+    def holder(self, item_id: str, owners: Sequence[str] = ANYBODY) -> Stored | None:
         """The response that an item belongs to."""
-        name = self._holder.get(item_id)
-        return self.find(name) if name is not None else None
-
-    def discard(self, response_id: str) -> bool:
         with self._lock:
-            stored = self._kept.pop(response_id, None)
-            if stored is None:
+            for owner in owners:
+                if (name := self._holder.get((owner, item_id))) is not None:
+                    return self.find(name, owners)
+            if self._shelf is not None:
+                for owner in owners:
+                    if (found := self._shelf.holder(owner, item_id)) is not None:
+                        self._remember(found)
+                        return Stored(found)
+        return None
+
+    def discard(self, response_id: str, owners: Sequence[str] = ANYBODY) -> bool:
+        with self._lock:
+            if self.find(response_id, owners) is None:
                 return False
-            self.bytes -= stored.size
-            for item_id in stored.item_ids:
-                if self._holder.get(item_id) == response_id:
-                    del self._holder[item_id]
+            self._forget(response_id)
+            if self._shelf is not None:
+                self._shelf.remove(response_id)
             return True
+
+    def drop_connection(self, owner: str) -> None:
+        """A connection is closed, and what it held with it."""
+        with self._lock:
+            for name in [name for name, kept in self._kept.items() if kept.owner == owner]:
+                self._forget(name)
+
+    def _forget(self, response_id: str) -> None:
+        kept = self._kept.pop(response_id, None)
+        if kept is None:
+            return
+        self.bytes -= kept.size
+        for item_id in kept.item_ids:
+            if self._holder.get((kept.owner, item_id)) == response_id:
+                del self._holder[kept.owner, item_id]
 
 
 class StoreReader:
     """What one request reads from the store. A response is read once, however many of its items are needed. Their total
     size is limited like a request's."""
 
-    def __init__(self, store: ResponseStore, max_bytes: int = MAX_READ, max_values: int = MAX_READ_VALUES) -> None:
+    def __init__(
+        self,
+        store: ResponseStore,
+        owners: Sequence[str] = ANYBODY,
+        *,
+        max_bytes: int = MAX_READ,
+        max_values: int = MAX_READ_VALUES,
+    ) -> None:
         self._store = store
+        self._owners = owners
         self._bytes = max_bytes
         self._values = max_values
         self._read: dict[str, tuple[list[Item], list[Item]]] = {}
@@ -132,14 +213,14 @@ class StoreReader:
 
     def item(self, item_id: str) -> Item | None:
         if item_id not in self._items:
-            stored = self._store.holder(item_id)
+            stored = self._store.holder(item_id, self._owners)
             if stored is not None:
                 self._items |= {item["id"]: item for items in self._open(stored) for item in items}
         return self._items.get(item_id)
 
     def chain(self, response_id: str) -> list[Item] | None:
         """All items up to and including a response; None when any of it is gone."""
-        chain = self._store.chain(response_id)
+        chain = self._store.chain(response_id, self._owners)
         if chain is None:
             return None
         return [item for stored in chain for items in self._open(stored) for item in items]
@@ -155,7 +236,7 @@ class StoreReader:
         items = self._read.get(stored.id)
         if items is None:
             self._bytes -= stored.size
-            self._values -= count_values(stored.input) + count_values(stored.body)
+            self._values -= count_values(stored.response.input) + count_values(stored.body)
             if self._bytes < 0 or self._values < 0:
                 raise GatewayError(
                     ErrorKind.TOO_LARGE,

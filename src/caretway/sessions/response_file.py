@@ -1,0 +1,207 @@
+"""Stored responses of the Responses API in SQLite, so that they survive a restart: of the account and key that made
+them, with the limits of conversations (size, age), the least recently used goes first; written at once, in a thread.
+
+Opened when it is first needed. A file that fails costs what is in it, never a request: the responses of this process
+are in memory, too. A response that is deleted is gone from the file before its owner is told so. Knows no JSON.
+"""
+
+import json
+import logging
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from typing import Final
+
+from ..core.stored_response import StoredResponse
+from .store_file import RESPONSES, is_broken, move_aside, open_file, stat_of
+
+log = logging.getLogger(__name__)
+
+PATIENCE_S: Final = 0.5
+MAX_WAITING_BYTES: Final = 64 * 2**20
+"""Of responses that are not written yet. A disk that cannot keep up forgets."""
+TOUCH_AFTER_S: Final = 60.0
+"""How old a time of use may be before it is worth a write."""
+PRUNE_AT_ONCE: Final = 256
+
+_INSERT: Final = """INSERT OR REPLACE INTO responses (id, scope, owner, used_at, size, body, input, previous, items)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_HOLD: Final = "INSERT OR REPLACE INTO items (scope, owner, item, response) VALUES (?, ?, ?, ?)"
+_FIND: Final = """SELECT id, owner, body, input, previous, items, used_at FROM responses
+    WHERE id = ? AND scope = ?"""
+_HOLDER: Final = """SELECT id, owner, body, input, previous, items, used_at FROM responses
+    WHERE id = (SELECT response FROM items WHERE scope = ? AND owner = ? AND item = ?)"""
+_OLDEST: Final = "SELECT id, used_at, size FROM responses ORDER BY used_at LIMIT ?"
+
+
+class ResponseFile:
+    def __init__(self, path: Path, *, max_bytes: int, max_age_s: float, clock: Callable[[], float]) -> None:
+        """`clock`: unix seconds."""
+        self._path = path
+        self._max_bytes = max_bytes
+        self._max_age = max_age_s
+        self._clock = clock
+        self._db: sqlite3.Connection | None = None
+        self._using = Lock()
+        """Who works with the database."""
+        self._waiting: dict[str, tuple[str, StoredResponse]] = {}
+        self._bytes = 0
+        self._lock = Lock()
+        """Who looks at what waits."""
+        self._thread: ThreadPoolExecutor | None = None
+        self._closed = False
+        self._warned = False
+
+    # ---- what the shelves of accounts ask for
+
+    def put(self, scope: str, response: StoredResponse) -> None:
+        with self._lock:
+            if self._closed or response.size > self._max_bytes:
+                return
+            if self._bytes + response.size > MAX_WAITING_BYTES:
+                log.info("the response store cannot keep up: a response is not kept")
+                return
+            self._waiting[response.id] = scope, response
+            self._bytes += response.size
+            if self._thread is None:
+                self._thread = ThreadPoolExecutor(1, "responses")
+            self._thread.submit(self._write)
+
+    def get(self, scope: str, response_id: str) -> StoredResponse | None:
+        with self._lock:
+            waits = self._waiting.get(response_id)
+        if waits is not None:
+            return waits[1] if waits[0] == scope else None
+        return self._read(_FIND, (response_id, scope))
+
+    def holder(self, scope: str, owner: str, item_id: str) -> StoredResponse | None:
+        return self._read(_HOLDER, (scope, owner, item_id))
+
+    def remove(self, response_id: str) -> None:
+        with self._using:  # what is just being written is written by then
+            with self._lock:
+                waits = self._waiting.pop(response_id, None)
+                if waits is not None:
+                    self._bytes -= waits[1].size
+            self._work("forget a response", lambda db: _drop(db, response_id))
+
+    def close(self) -> None:
+        """When everything is written."""
+        with self._lock:
+            thread, self._thread, self._closed = self._thread, None, True
+        if thread is not None:
+            thread.shutdown()
+        with self._using:
+            if self._db is not None:
+                self._db.close()
+                self._db = None
+
+    # ---- the file
+
+    def _write(self) -> None:
+        """In the thread: all that waits."""
+        with self._using:
+            with self._lock:
+                batch = list(self._waiting.values())
+            if batch:
+                self._work("keep a response", lambda db: self._keep(db, batch))
+            with self._lock:
+                for _, response in batch:
+                    if (waits := self._waiting.get(response.id)) is not None and waits[1] is response:
+                        del self._waiting[response.id]
+                    self._bytes -= response.size
+
+    def _keep(self, db: sqlite3.Connection, batch: list[tuple[str, StoredResponse]]) -> None:
+        now = self._clock()
+        for scope, one in batch:
+            items = json.dumps(one.item_ids)
+            row = (one.id, scope, one.owner, now, one.size, one.body, one.input, one.previous, items)
+            db.execute(_INSERT, row)
+            db.executemany(_HOLD, [(scope, one.owner, item, one.id) for item in one.item_ids])
+        self._prune(db, now)
+
+    def _prune(self, db: sqlite3.Connection, now: float) -> None:
+        """Oldest first. What is left over waits for the next write."""
+        (held,) = db.execute("SELECT total(size) FROM responses").fetchone()
+        for name, used_at, size in db.execute(_OLDEST, (PRUNE_AT_ONCE,)).fetchall():
+            if now - used_at <= self._max_age and held <= self._max_bytes:
+                return
+            held -= size
+            _drop(db, name)
+
+    def _read(self, query: str, values: tuple[str, ...]) -> StoredResponse | None:
+        found: list[StoredResponse] = []
+
+        def work(db: sqlite3.Connection) -> None:
+            row = db.execute(query, values).fetchone()
+            if row is None:
+                return
+            name, owner, body, given, previous, items, used_at = row
+            now = self._clock()
+            if now - used_at > self._max_age:
+                return  # due to be pruned
+            if now - used_at > TOUCH_AFTER_S:
+                db.execute("UPDATE responses SET used_at = ? WHERE id = ?", (now, name))
+            found.append(StoredResponse(name, owner, body, given, previous, tuple(json.loads(items))))
+
+        with self._using:
+            if self._closed or (self._db is None and not self._path.exists()):
+                return None
+            self._work("look a response up", work, write=False)
+        return found[0] if found else None
+
+    def _work(self, what: str, work: Callable[[sqlite3.Connection], None], *, write: bool = True) -> None:
+        """All of `work` or nothing of it. What goes wrong with the file is not the request's business."""
+        seen = stat_of(self._path)
+        try:
+            if self._db is None:
+                self._db = open_file(self._path, PATIENCE_S, RESPONSES)
+                seen = stat_of(self._path)
+            db = self._db
+            db.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+            try:
+                work(db)
+                db.execute("COMMIT")
+            finally:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            if is_broken(error):
+                if self._db is not None:
+                    self._db.close()
+                    self._db = None
+                with suppress(OSError):
+                    move_aside(self._path, seen, error)
+            elif not self._warned:  # one line for each time of trouble, not for each request
+                self._warned = True
+                log.warning("the response store could not %s: %s", what, error)
+        else:
+            self._warned = False
+
+
+def _drop(db: sqlite3.Connection, response_id: str) -> None:
+    db.execute("DELETE FROM items WHERE response = ?", (response_id,))
+    db.execute("DELETE FROM responses WHERE id = ?", (response_id,))
+
+
+class ResponseShelf:
+    """The responses of one account in the file."""
+
+    def __init__(self, file: ResponseFile, scope: str) -> None:
+        self._file = file
+        self._scope = scope
+
+    def put(self, response: StoredResponse) -> None:
+        self._file.put(self._scope, response)
+
+    def get(self, response_id: str) -> StoredResponse | None:
+        return self._file.get(self._scope, response_id)
+
+    def holder(self, owner: str, item_id: str) -> StoredResponse | None:
+        return self._file.holder(self._scope, owner, item_id)
+
+    def remove(self, response_id: str) -> None:
+        self._file.remove(response_id)
