@@ -1,5 +1,9 @@
-"""The words that lead to a call are told before it. A client that has the call and not the words tells, when the run is
-lost, a history in which the model has not come that far, and is asked for the call again."""
+"""What a run says is told as it came on the wire, and a checkpoint only if the SDK goes on from it.
+
+A client that has a call and not the words before it tells, when the run is lost, a history in which the model has not
+come that far, and is asked for the call again. A turn that knows a checkpoint from which the SDK does not go on takes
+what is said again for news: words twice, calls twice.
+"""
 
 import asyncio
 from pathlib import Path
@@ -44,7 +48,7 @@ async def told(play: str) -> list[str]:
         bridge.stdin.write(msgspec.json.encode(OPEN | {"text": play}) + b"\n")
         async for line in bridge.stdout:
             match msgspec.json.decode(line):
-                case {"t": "text" | "again" as kind}:
+                case {"t": "text" | "again" | "state" | "ended" as kind}:
                     said.append(kind)
                 case {"t": "call", "call": call, "id": number}:
                     said.append(call)
@@ -59,14 +63,20 @@ async def told(play: str) -> list[str]:
     return said
 
 
+@pytest.mark.parametrize("transport", ["h2", "http1"])
 @pytest.mark.parametrize(
     ("play", "wanted"),
     [
-        ("late", ["text", "first"]),
+        ("late", ["state", "text", "first"]),
         ("untold", ["first"]),
         ("again", ["again", "text", "second"]),
+        ("caught", ["state", "text", "again", "text", "second"]),
+        ("same", ["text", "again", "text", "state", "ended"]),
+        ("drained", ["state", "text", "again", "text"]),
+        ("early", ["text", "text", "state", "text"]),
+        ("over", ["text", "state", "ended"]),
     ],
 )
-async def test_words_before_calls(play: str, wanted: list[str]) -> None:
+async def test_as_it_came(play: str, wanted: list[str], transport: str) -> None:
     async with asyncio.timeout(30):
-        assert await told(play) == wanted
+        assert await told(f"{play} {transport}") == wanted

@@ -8,13 +8,15 @@ import { gunzipSync } from "node:zlib";
 const HEAD_BYTES = 5; // of a frame: flags, then its length
 const [GZIPPED, LAST] = [1, 2]; // flags
 const REQUEST = "x-original-request-id";
-const [UPDATE, CHECKPOINT, WORDS] = [0x0a, 0x1a, new Set([0x0a, 0x22])]; // tags of an AgentServerMessage, and below
+const [UPDATE, CHECKPOINT, TEXT, THINKING, ENDED] = [0x0a, 0x1a, 0x0a, 0x22, 0x72]; // tags of an AgentServerMessage
 
-/** @param {Buffer} message */
+/** @param {Buffer} message @returns {import("./order.mjs").Item["kind"]} */
 export function kindOf(message) {
   if (message[0] === CHECKPOINT) return "checkpoint";
   const at = message.findIndex((byte, n) => n > 0 && byte < 0x80) + 1; // after the length
-  return message[0] === UPDATE && WORDS.has(message[at]) && message[at + 1] ? "word" : "other";
+  if (message[0] !== UPDATE) return "other";
+  if (message[at] === ENDED) return "end";
+  return (message[at] === TEXT || message[at] === THINKING) && message[at + 1] ? "word" : "other";
 }
 
 /** Cuts what arrives into frames. @param {(flags: number, data: Buffer) => void} frame */
@@ -35,17 +37,21 @@ function cutter(frame) {
 
 /** @param {(request: string) => import("./bridge.mjs").Live | undefined} runOf by the id that its attempts have there */
 export function watchAttempts(runOf) {
-  const follow = (/** @type {any} */ source, /** @type {unknown} */ path, /** @type {string} */ request) => {
-    const run = /AgentService\/Run(SSE)?$/.test(String(path)) && runOf(request);
+  const find = (/** @type {unknown} */ path, /** @type {string} */ request) =>
+    /AgentService\/Run(SSE)?$/.test(String(path)) ? runOf(request) : undefined;
+  const follow = (/** @type {any} */ source, /** @type {ReturnType<typeof runOf>} */ run) => {
     if (!run) return;
     run.begins(source);
+    let whole = false;
     const take = cutter((flags, data) => {
       try {
         const plain = flags & GZIPPED && data.length ? gunzipSync(data) : data;
-        if (!(flags & LAST)) run.see(plain);
+        whole = whole || Boolean(flags & LAST);
+        if (!(flags & LAST)) run.order.came(kindOf(plain), plain);
         else if (JSON.parse(String(plain) || "{}").error) run.refused(JSON.parse(String(plain)));
       } catch {} // nothing that can be read: the SDK says what it makes of it
     });
+    source.once("close", () => whole || run.source !== source || run.order.broke());
     const { push } = source;
     source.push = function (/** @type {any} */ chunk, /** @type {any} */ encoding) {
       if (chunk) take(chunk);
@@ -54,9 +60,12 @@ export function watchAttempts(runOf) {
     };
   };
   channel.subscribe("http2.client.stream.start", (/** @type {any} */ { stream, headers = stream.sentHeaders }) =>
-    follow(stream, headers[":path"], headers[REQUEST]),
+    follow(stream, find(headers[":path"], headers[REQUEST])),
+  );
+  channel.subscribe("http.client.request.start", (/** @type {any} */ { request }) =>
+    find(request.path, request.getHeader(REQUEST))?.order.broke(),
   );
   channel.subscribe("http.client.response.finish", (/** @type {any} */ { request, response }) =>
-    follow(response, request.path, request.getHeader(REQUEST)),
+    follow(response, find(request.path, request.getHeader(REQUEST))),
   );
 }

@@ -4,13 +4,13 @@
  * Nothing is kept: blobs and checkpoints go to the gateway, and an agent is disposed of with its run.
  */
 import { createInterface } from "node:readline";
-import { kindOf, watchAttempts } from "./attempts.mjs";
+import { watchAttempts } from "./attempts.mjs";
+import { Order } from "./order.mjs";
 
 /** @typedef {typeof import("@cursor/sdk")} Sdk */
 
 const EXECUTORS = ["Read", "Write", "Grep", "Ls", "Delete", "Shell"];
 const MAX_ACCOUNTS = 64;
-const SETTLE_MS = 250; // how long what follows a checkpoint waits until the SDK has stored it
 const BEAT_MS = 2000;
 const cwd = process.cwd();
 
@@ -55,15 +55,14 @@ export class Live {
     });
     this.runs = /** @type {Map<string, any>} */ (new Map());
     this.blobs = new Map(asked.blobs.map((/** @type {any} */ [id, data]) => [id, Buffer.from(data, "base64")]));
-    this.newest = /** @type {[string, Uint8Array] | null} */ (null); // a blob that may be a checkpoint's root
+    this.newest = this.aside = /** @type {[string, Uint8Array] | null} */ (null); // blobs that may be a checkpoint's root
     this.waiting = /** @type {Map<number, (value: any) => void>} */ (new Map());
     this.gate = /** @type {Promise<void> | null} */ (null);
-    this.open = this.stored = /** @type {(value?: any) => void} */ (() => {});
-    this.saving = /** @type {number[]} */ ([]); // checkpoints on the wire that the SDK has not stored: after which word
-    this.last = /** @type {Buffer} */ (Buffer.alloc(0)); // checkpoint on the wire
+    this.open = /** @type {(value?: any) => void} */ (() => {});
     this.run = this.refusal = this.source = /** @type {any} */ (null);
-    this.execs = this.attempts = this.telling = this.beaten = this.words = this.told = this.late = 0;
+    this.execs = this.attempts = this.beaten = 0;
     this.over = false;
+    this.order = new Order((frame) => this.tell(frame), () => this.gate ?? full);
   }
 
   /** @param {object} frame */
@@ -73,59 +72,20 @@ export class Live {
 
   /** What the run says; it goes on when that is told. @param {any} update */
   async hear(update) {
-    this.telling++;
     this.beaten = Date.now();
-    const [said, attempt] = [WORDS.has(update.type) && update.text, this.attempts];
-    if (said || update.type === "turn-ended") await this.saved(said ? this.told : this.words);
-    if (attempt === this.attempts) {
-      if (said) this.told++;
-      this.tell(FRAMES[update.type]?.(update) ?? { t: "other" });
-    } // else the next attempt says it again
+    const frame = FRAMES[update.type]?.(update) ?? { t: "other" };
+    if (WORDS.has(update.type) && update.text) await this.order.heard("word", frame);
+    else if (update.type === "turn-ended") await this.order.heard("end", frame);
+    else this.tell(frame);
     while ((this.gate || full) && !this.over) await (this.gate ?? full);
-    this.telling--;
-  }
-
-  /** The SDK stores a checkpoint late. What came after it is told after it: else it seems to hold that, too. */
-  async saved(/** @type {number} */ told) {
-    for (let before; !this.over && this.saving[0] <= told; ) {
-      before = this.saving.length;
-      await new Promise((go) => setTimeout((this.stored = go), SETTLE_MS));
-      if (this.saving.length === before) this.late += Number(this.saving.shift() !== undefined);
-    }
-  }
-
-  /** Until the words before a call are told: it must not overtake those that wait in `saved`. False: the attempt that
-   * made it is lost, and the next one makes it again. */
-  async spoken() {
-    const [words, attempt] = [this.words, this.attempts];
-    for (let idle = 0; idle < SETTLE_MS && !this.over && this.attempts === attempt; idle = this.telling ? 0 : idle + 1) {
-      if (this.told >= words && !this.gate && !full) break;
-      await (this.gate ?? full ?? new Promise((go) => setTimeout(go, 1)));
-    }
-    return !this.over && this.attempts === attempt;
-  }
-
-  /** Until everything that was said is told. */
-  async quiet() {
-    do await (this.gate ?? full ?? new Promise((go) => setTimeout(go, 1)));
-    while (this.telling && !this.over);
   }
 
   // ---- as a listener to the attempts on the wire
 
   /** Again: the SDK goes on by itself after a connection broke. @param {any} source */
   begins(source) {
-    if (this.attempts++ > 0) this.tell({ t: "again" });
-    Object.assign(this, { source, saving: [], words: 0, told: 0, late: this.late + this.saving.length });
-  }
-
-  /** A word, or a checkpoint, unless that says nothing new. @param {Buffer} message */
-  see(message) {
-    const kind = kindOf(message);
-    if (kind === "word") this.words++;
-    if (kind !== "checkpoint" || message.equals(this.last)) return;
-    this.saving.push(this.words);
-    this.last = message;
+    this.order.begins(this.attempts++ > 0);
+    this.source = source;
   }
 
   /** Something arrived that the SDK may not tell of: the run is alive. */
@@ -136,11 +96,11 @@ export class Live {
   }
 
   /** @param {any} end */
-  async refused(end) {
+  refused(end) {
     this.refusal = end;
-    await this.quiet();
     this.giveAway();
-    this.tell({ t: "refused", end });
+    this.order.broke();
+    this.order.atLast({ t: "refused", end });
   }
 
   // ---- as the gateway wants it
@@ -154,9 +114,7 @@ export class Live {
   async ask(frame) {
     const id = ++this.execs;
     const answered = new Promise((answer) => this.waiting.set(id, answer));
-    const due = await this.spoken();
-    if (due) this.tell({ ...frame, id });
-    const answer = due ? await answered : null;
+    const answer = (await this.order.call({ ...frame, id })) ? await answered : null;
     if (answer === null) throw new Error("The turn is over.");
     return answer;
   }
@@ -180,25 +138,27 @@ export class Live {
   }
 
   /** @param {any} row */
-  update(row) {
+  async update(row) {
     this.row = row;
     const root = row.latestCheckpoint?.rootBlobId ?? "";
-    const [id, data] = this.newest ?? [];
-    if (root === this.root || id !== root || !data) return;
-    this.root = root;
-    // One that words were told after would seem to hold them: it is but another blob.
-    if (this.late) return void this.late--;
-    this.tell({ t: "state", data: base64(data) });
-    this.newest = null;
-    this.saving.shift();
-    this.stored();
+    const [id, data] = [this.newest, this.aside].find((blob) => blob?.[0] === root) ?? [];
+    if (root === this.root || !id || !data) return;
+    const item = this.order.stored(data, this.newest?.[0] !== root);
+    if (item) {
+      this.root = root;
+      this.newest = this.newest?.[0] === root ? null : this.newest;
+      return void this.order.state(item, { t: "state", data: base64(data) });
+    }
+    this.aside = [id, data]; // it is but another blob now
+    this.giveAway();
+    await this.order.anew(); // so that the SDK does not go on from it
   }
 
   end() {
     this.giveAway();
     this.over = true;
     this.go();
-    this.stored();
+    this.order.end();
     for (const answer of this.waiting.values()) answer(null);
     byNumber.delete(this.asked.n);
     byRequest.delete(this.request);
@@ -233,7 +193,7 @@ const platformFor = (sdk) =>
       agents: {
         get: async ({ agentId }) => byAgent.get(agentId)?.row ?? null,
         create: async ({ agent }) => agent,
-        update: async ({ agent }) => (byAgent.get(agent.agentId)?.update(agent), agent),
+        update: async ({ agent }) => (await byAgent.get(agent.agentId)?.update(agent), agent),
         ...{ delete: nothing, list: none },
       },
       runs: {
@@ -316,7 +276,7 @@ async function openRun(sdk, asked) {
     live.asked = { n: asked.n, agent: name };
     if (live.over) await live.run.cancel();
     const { status, error } = await live.run.wait();
-    await live.quiet();
+    await live.order.quiet();
     live.tell({ t: "over", status, message: error?.message ?? "", code: error?.code ?? "", end: live.refusal });
   } catch (failure) {
     live.tell({ t: "over", status: "error", ...faultOf(failure) });

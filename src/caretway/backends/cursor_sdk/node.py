@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 HERE: Final = Path(__file__).resolve().parent
 GUARD: Final = HERE / "guard.mjs"
 BRIDGE: Final = HERE / "bridge.mjs"
-ATTEMPTS: Final = HERE / "attempts.mjs"
+PARTS: Final = (HERE / "attempts.mjs", HERE / "order.mjs")
+"""Of the bridge."""
 CURSOR_DOMAINS: Final = ("cursor.sh", "cursor.com")
 PORTS: Final = {"http": 80, "https": 443}
 SMALL: Final = ("--optimize-for-size", "--max-semi-space-size=2", "--no-maglev", "--max-optimized-bytecode-size=2048")
@@ -70,7 +71,7 @@ def node_command(
     modules = next(each for each in (install.package, *install.package.parents) if each.name == "node_modules")
     # Where it believes to be it also looks for a repository, and takes a refusal to look for a failure.
     looked_at = [absent.parent / "*", top / "node_modules" / "@cursor" / "*", top / ".git"]
-    readable = [modules / "*", GUARD, script, ATTEMPTS, *looked_at]
+    readable = [modules / "*", GUARD, script, *PARTS, *looked_at]
     argv = [
         str(install.node),
         "--permission",

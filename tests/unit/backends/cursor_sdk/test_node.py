@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from caretway.backends.cursor_sdk.node import ATTEMPTS, BRIDGE, GUARD, NodeCommand, SdkInstall, egress, node_command
+from caretway.backends.cursor_sdk.node import BRIDGE, GUARD, PARTS, NodeCommand, SdkInstall, egress, node_command
 
 INSTALL = SdkInstall(Path("/v/bin/node"), Path("/v/node_modules/@cursor/sdk"))
 ROOT = Path("/home/ann/data/sdk")
@@ -23,7 +23,7 @@ def test_it_may_read_its_package_and_nothing_else() -> None:
     assert "--permission" in argv and argv.index("--permission") < argv.index(f"--import={GUARD.as_uri()}")
     read = {word.partition("=")[2] for word in argv if word.startswith("--allow-fs-read=")}
     looked_at = {"/caretway-absent/*", "/node_modules/@cursor/*", "/.git"}  # where there is nothing of the user's
-    assert read == {"/v/node_modules/*", str(GUARD), str(BRIDGE), str(ATTEMPTS)} | looked_at
+    assert read == {"/v/node_modules/*", str(GUARD), str(BRIDGE), *map(str, PARTS)} | looked_at
     allowed = {word.partition("=")[0] for word in argv if word.startswith("--allow")}
     assert allowed == {"--allow-fs-read"}  # no writing, no addons, no processes, no threads
 
