@@ -221,9 +221,11 @@ class Gateway:
         stack.push_async_callback(asyncio.to_thread, ledger.close)
         return (ledger,)
 
-    def _tenant(self, settings: Settings, stack: AsyncExitStack) -> tuple[Backend, Tenant]:
-        """Everything that belongs to one account. `settings` name its credentials."""
-        backend = build_backend(settings, stack, counted=True)
+    def _tenant(
+        self, settings: Settings, stack: AsyncExitStack, beside: Backend | None = None
+    ) -> tuple[Backend, Tenant]:
+        """Everything that belongs to one account. `settings` name its credentials; `beside`: another one's backend."""
+        backend = build_backend(settings, stack, counted=True, beside=beside)
         stack.push_async_callback(backend.aclose)
         account = account_source(backend)
         if account is not None and not passes(self.settings):
@@ -299,7 +301,7 @@ class Gateway:
         @asynccontextmanager
         async def open_tenant(key: str) -> AsyncIterator[Tenant]:
             async with AsyncExitStack() as own:
-                backend, tenant = self._tenant(replace(bare, api_key=key), own)
+                backend, tenant = self._tenant(replace(bare, api_key=key), own, self.backend)
                 await backend.models()  # a key that Cursor does not accept gets no tenant
                 yield tenant
 

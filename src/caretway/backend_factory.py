@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from .backends.cursor_sdk.node import NodeCommand
 
 REST_URL: Final = "https://api.cursor.com"
+NO_KEY_SENT: Final = ("Here every client brings its own Cursor API key.", SEND_KEY)
 Around = Callable[[Transport], Transport]
 """Puts something between a backend and its transport, to see what passes."""
 
@@ -88,7 +89,7 @@ def _simulator(settings: Settings, stack: AsyncExitStack) -> Backend:
     )
 
 
-def _sdk(settings: Settings, stack: AsyncExitStack) -> Backend:
+def _sdk(settings: Settings, stack: AsyncExitStack, beside: Backend | None = None) -> Backend:
     if not _sdk_installed():
         raise GatewayError(
             ErrorKind.UNSUPPORTED,
@@ -115,9 +116,7 @@ def _sdk(settings: Settings, stack: AsyncExitStack) -> Backend:
 
     backend = CursorSdkBackend(
         SdkSetup(
-            api_key=(
-                FixedToken(settings.api_key).token if settings.api_key else StoredKey(sign_ins(settings), places.api)
-            ),
+            api_key=_sdk_key(settings),
             bridge=BridgeSetup(
                 command=command,
                 cwd=root,
@@ -133,23 +132,36 @@ def _sdk(settings: Settings, stack: AsyncExitStack) -> Backend:
             tools=agent.tools,
             custom_system=settings.sdk_system_delivery == "custom",
             check_limits=agent.check_limits,
-        )
+        ),
+        beside if isinstance(beside, CursorSdkBackend) else None,
     )
-    if settings.warm:
+    if settings.warm and beside is None:
         spawn(backend.warm(), "warm-sdk-bridge")
     return backend
 
 
+def _sdk_key(settings: Settings) -> Callable[[], Awaitable[str]]:
+    if settings.api_key:
+        return FixedToken(settings.api_key).token
+    if passes(settings):
+        return NoToken(*NO_KEY_SENT).token
+    return StoredKey(sign_ins(settings), hosts(settings).api)
+
+
 def account_source(backend: Backend) -> Callable[[], Awaitable[AccountUsage]] | None:
     """Who tells what the account has used; None: nobody. Of the backend itself, not of one around it."""
-    counted = backend.inner if isinstance(backend, CountedBackend) else backend
+    counted = _inner(backend)
     return counted.usage.account if isinstance(counted, AgentBackend) else None
 
 
 def events_source(backend: Backend) -> Callable[..., Awaitable[UsageEvents]] | None:
     """Who lists what single runs cost, as `UsageApi.events`; None: nobody."""
-    counted = backend.inner if isinstance(backend, CountedBackend) else backend
+    counted = _inner(backend)
     return counted.usage.events if isinstance(counted, AgentBackend) else None
+
+
+def _inner(backend: Backend) -> Backend:
+    return backend.inner if isinstance(backend, CountedBackend) else backend
 
 
 def _sdk_installed() -> bool:
@@ -219,7 +231,7 @@ BACKENDS: Final[dict[str, Callable[[Settings, AsyncExitStack], Backend]]] = {
 }
 
 
-PASSTHROUGH: Final = ("agent",)
+PASSTHROUGH: Final = ("agent", "sdk")
 """Backends that can use a client's API key; the first one is the default."""
 
 
@@ -251,7 +263,7 @@ def _passthrough_backend(settings: Settings) -> str:
             f"The backend `{settings.backend}` cannot use the keys of clients.",
             hint=f"Use --backend {' or '.join(PASSTHROUGH)}, or --auth-mode own.",
         )
-    return PASSTHROUGH[0]
+    return PASSTHROUGH[0] if settings.backend == "auto" else settings.backend
 
 
 def without_credentials(settings: Settings) -> Settings:
@@ -261,11 +273,22 @@ def without_credentials(settings: Settings) -> Settings:
 
 
 def build_backend(
-    settings: Settings, stack: AsyncExitStack, around: Around | None = None, *, counted: bool = False
+    settings: Settings,
+    stack: AsyncExitStack,
+    around: Around | None = None,
+    *,
+    counted: bool = False,
+    beside: Backend | None = None,
 ) -> Backend:
-    """`around` is for the backend `agent`; others have no transport of ours. `counted`: its runs may have a budget."""
+    """`around` is for the backend `agent`; others have no transport of ours. `counted`: its runs may have a budget.
+    `beside`: one of another account, whose process may be shared."""
     name = choose_backend(settings)
-    backend = _agent(settings, stack, around) if name == "agent" else BACKENDS[name](settings, stack)
+    if name == "agent":
+        backend = _agent(settings, stack, around)
+    elif name == "sdk":
+        backend = _sdk(settings, stack, beside and _inner(beside))
+    else:
+        backend = BACKENDS[name](settings, stack)
     native = backend if isinstance(backend, NativeTools) and backend.abilities.client_tools == "either" else None
     if counted:
         backend = CountedBackend(backend)
@@ -374,7 +397,7 @@ def _tokens(settings: Settings, transport: Transport) -> TokenSource:
         return token_of_settings(settings.access_token, settings.origin("access_token"))
     if passes(settings):
         if not settings.api_key:
-            return NoToken("Here every client brings its own Cursor API key.", SEND_KEY)
+            return NoToken(*NO_KEY_SENT)
         return exchanged_key(settings.api_key, _call(transport), time.time, hint=SEND_KEY)
     if settings.api_key:
         return exchanged_key(settings.api_key, _call(transport), time.time)

@@ -35,7 +35,7 @@ class Process:
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
             if line.startswith(f"{field}:"):
                 return int(line.split()[1]) / 1024
-        raise LookupError(field)
+        return 0.0  # it was killed just now
 
     def cpu_s(self) -> float:
         words = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()

@@ -55,7 +55,7 @@ const PLAYS = {
   /** A word comes after a checkpoint that is stored late, and a call after the word. */
   async late(run) {
     run.attempt(checkpoint(1), WORD);
-    const told = [run.say("A"), run.call("first")];
+    const told = [run.say("A"), run.call("first"), run.call("second")];
     await soon();
     await Promise.all([run.save(1), ...told]);
   },

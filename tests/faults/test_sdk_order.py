@@ -67,7 +67,7 @@ async def told(play: str) -> list[str]:
 @pytest.mark.parametrize(
     ("play", "wanted"),
     [
-        ("late", ["state", "text", "first"]),
+        ("late", ["state", "text", "first", "second"]),
         ("untold", ["first"]),
         ("again", ["again", "text", "second"]),
         ("caught", ["state", "text", "again", "text", "second"]),

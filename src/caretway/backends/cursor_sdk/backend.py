@@ -63,9 +63,11 @@ class CursorSdkBackend:
     standing: Standing = "official"
     abilities = Abilities(client_tools="native", parks=True, continues=True, images=True, reasoning=True, usage=True)
 
-    def __init__(self, setup: SdkSetup) -> None:
+    def __init__(self, setup: SdkSetup, beside: "CursorSdkBackend | None" = None) -> None:
+        """`beside`: one of another account, in whose process this one's turns run."""
         self._setup = setup
-        self.bridges = Bridges(setup.bridge)
+        self._beside = beside
+        self.bridges: Bridges = Bridges(setup.bridge) if beside is None else beside.bridges
         self._composer = Composer(setup.surroundings, setup.limits.max_message_bytes, check_limits=setup.check_limits)
         self._unseen = UnseenTokens()
         self._paces = StepPaces(setup.limits.sibling_quiet, setup.limits.sibling_cap)
@@ -145,7 +147,10 @@ class CursorSdkBackend:
         return self._status
 
     async def aclose(self) -> None:
-        await self.bridges.aclose()
+        if self._beside is None:
+            await self.bridges.aclose()
+        elif (bridge := self.bridges.current) is not None and self._account.api_key:
+            bridge.tell({"op": "forget", "key": self._account.api_key})
 
     # ---- within
 

@@ -12,6 +12,7 @@ import { Order } from "./order.mjs";
 const EXECUTORS = ["Read", "Write", "Grep", "Ls", "Delete", "Shell"];
 const MAX_ACCOUNTS = 64;
 const BEAT_MS = 2000;
+const LEAVE_MS = 2000; // how long a conversation waits for the end of its last run
 const cwd = process.cwd();
 
 // ---- out: stdout is ours alone (guard.mjs), and a full pipe holds the runs back
@@ -58,10 +59,11 @@ export class Live {
     this.newest = this.aside = /** @type {[string, Uint8Array] | null} */ (null); // blobs that may be a checkpoint's root
     this.waiting = /** @type {Map<number, (value: any) => void>} */ (new Map());
     this.gate = /** @type {Promise<void> | null} */ (null);
-    this.open = /** @type {(value?: any) => void} */ (() => {});
+    this.open = this.left = /** @type {(value?: any) => void} */ (() => {});
     this.run = this.refusal = this.source = /** @type {any} */ (null);
     this.execs = this.attempts = this.beaten = 0;
-    this.over = false;
+    this.over = this.ended = false;
+    this.gone = new Promise((go) => (this.left = go));
     this.order = new Order((frame) => this.tell(frame), () => this.gate ?? full);
   }
 
@@ -75,7 +77,7 @@ export class Live {
     this.beaten = Date.now();
     const frame = FRAMES[update.type]?.(update) ?? { t: "other" };
     if (WORDS.has(update.type) && update.text) await this.order.heard("word", frame);
-    else if (update.type === "turn-ended") await this.order.heard("end", frame);
+    else if (update.type === "turn-ended") this.ended = await this.order.heard("end", frame);
     else this.tell(frame);
     while ((this.gate || full) && !this.over) await (this.gate ?? full);
   }
@@ -141,15 +143,15 @@ export class Live {
   async update(row) {
     this.row = row;
     const root = row.latestCheckpoint?.rootBlobId ?? "";
-    const [id, data] = [this.newest, this.aside].find((blob) => blob?.[0] === root) ?? [];
-    if (root === this.root || !id || !data) return;
-    const item = this.order.stored(data, this.newest?.[0] !== root);
+    const blob = [this.newest, this.aside].find((each) => each?.[0] === root);
+    if (!blob || root === this.root) return;
+    const item = this.order.stored(blob[1], blob === this.aside);
     if (item) {
       this.root = root;
-      this.newest = this.newest?.[0] === root ? null : this.newest;
-      return void this.order.state(item, { t: "state", data: base64(data) });
+      if (blob === this.newest) this.newest = null;
+      return void this.order.state(item, { t: "state", data: base64(blob[1]) });
     }
-    this.aside = [id, data]; // it is but another blob now
+    this.aside = blob; // of a lost attempt
     this.giveAway();
     await this.order.anew(); // so that the SDK does not go on from it
   }
@@ -239,20 +241,28 @@ function accountOf(sdk, apiKey) {
   accounts.delete(apiKey);
   accounts.set(apiKey, account); // the newest is the last
   account.catch(() => accounts.delete(apiKey));
-  const [[oldest, gone]] = accounts;
-  if (accounts.size > MAX_ACCOUNTS) gone.then(({ release }) => release()).catch(() => {});
-  if (accounts.size > MAX_ACCOUNTS) accounts.delete(oldest);
+  if (accounts.size > MAX_ACCOUNTS) forget([...accounts.keys()][0]);
   return account;
+}
+
+/** @param {string} apiKey */
+function forget(apiKey) {
+  accounts.get(apiKey)?.then(({ release }) => release()).catch(() => {});
+  accounts.delete(apiKey);
 }
 
 // ---- a run, from its beginning to its end
 
 /** @param {Sdk} sdk @param {any} asked */
 async function openRun(sdk, asked) {
-  if (byAgent.has(asked.agent)) asked.agent = `agent-${crypto.randomUUID()}`; // its last run is not quite over
-  const { key, agent: name, model, allowed, tools, text, images, system, workspace } = asked;
+  const { key, model, allowed, tools, text, images, system, workspace } = asked;
   const live = new Live(asked);
   byNumber.set(asked.n, live);
+  const last = byAgent.get(asked.agent); // under its own name Cursor has the conversation cached
+  if (last?.ended || last?.over) await Promise.race([last.gone, new Promise((go) => setTimeout(go, LEAVE_MS))]);
+  if (live.over) return;
+  const name = byAgent.has(asked.agent) ? `agent-${crypto.randomUUID()}` : asked.agent; // of a fork, if it is taken
+  live.row.agentId = name;
   byAgent.set(name, live);
   let [platform, agent] = /** @type {any[]} */ ([]);
   try {
@@ -286,6 +296,7 @@ async function openRun(sdk, asked) {
     live.runs.clear(); // none is active, whatever its row says
     await platform?.deleteAgent(name).catch(() => {}); // else the SDK keeps its blobs for good
     byAgent.delete(name);
+    live.left();
   }
 }
 
@@ -332,6 +343,7 @@ const ORDERS = {
   hold: (_sdk, _frame, live) => live && (live.gate ??= new Promise((go) => (live.open = go))),
   go: (_sdk, _frame, live) => live?.go(),
   doubt: (_sdk, _frame, live) => (live?.source?.session ?? live?.source?.socket)?.destroy(), // the SDK never would
+  forget: (_sdk, { key }) => forget(key),
   cancel: (_sdk, _frame, live) => (live?.run?.cancel().catch(() => {}), live?.end()),
 };
 

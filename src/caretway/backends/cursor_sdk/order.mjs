@@ -64,10 +64,10 @@ export class Order {
     return item ? this.inTurn(item, frame) : !this.lost;
   }
 
-  /** After the words that lead to it. @param {object} frame */
+  /** After the words that lead to it and the calls before it. @param {object} frame */
   async call(frame) {
     const item = /** @type {Item} */ ({ kind: "other" });
-    this.items.splice(this.items.findLastIndex(spoken) + 1, 0, item);
+    this.items.splice(this.items.findLastIndex(({ kind }) => kind !== "checkpoint") + 1, 0, item);
     return this.inTurn(item, frame);
   }
 
