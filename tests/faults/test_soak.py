@@ -25,9 +25,10 @@ async def test_a_bad_network_for_longer(transport: str) -> None:
 
 @pytest.mark.all
 @pytest.mark.timeout(600)
-async def test_a_bad_network_for_the_sdk() -> None:
-    """Its bridge is killed, and so is the gateway. On HTTP/2: docs/reliability.md says what is open on HTTP/1.1."""
-    report = await soak(Orders(200, "suite", "h2", backend="sdk"))
+@pytest.mark.parametrize("transport", ["h2", "http1"])
+async def test_a_bad_network_for_the_sdk(transport: str) -> None:
+    """Its bridge is killed, and so is the gateway."""
+    report = await soak(Orders(200, "suite", transport, backend="sdk"))
     assert report.killed == {"helper": 1, "gateway": 1}, told(report)
     assert not report.complaints(min_right=0.9), told(report)
 
