@@ -1,0 +1,226 @@
+// The frame of the page: who is signed in, which tab is shown, what the event stream says, banners.
+
+import * as api from "./api.js";
+import { announce, badge, code, h, prose, renew } from "./dom.js";
+import { clients } from "./clients.js";
+import { conversations } from "./conversations.js";
+import { health } from "./health.js";
+import { models } from "./models.js";
+import { now } from "./now.js";
+import { record } from "./record.js";
+import { settings } from "./settings.js";
+import { tryIt } from "./try.js";
+import { usage } from "./usage.js";
+import { closed, trouble } from "./view.js";
+import { ago, plain, span, time } from "./words.js";
+
+const TABS = [now, conversations, usage, clients, models, tryIt, health, settings, record];
+const at = (id) => document.getElementById(id);
+
+const app = { now: null, session: null, lost: false, newer: false };
+let shown = closed;
+let view = null;
+
+const events = new api.Events({
+  now(snapshot) {
+    app.now = snapshot;
+    app.lost = false;
+    frame();
+    shown.now?.(snapshot);
+  },
+  changed: (what) => shown.changed?.(what),
+  lost() {
+    if (!app.lost) announce("The gateway does not answer.");
+    app.lost = true;
+    frame();
+  },
+  back(session) {
+    if (app.lost) announce("The gateway is back.");
+    app.newer = app.session !== null && session.version !== app.session.version;
+    app.session = session;
+    app.lost = false;
+    frame();
+    shown.changed?.([]);
+  },
+});
+
+/** `#/conversations/ID?q=text` is {tab, rest, query}. */
+function route() {
+  const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
+  const [name, ...rest] = path.split("/");
+  const tab = TABS.find((one) => one.name === name) ?? now;
+  return { tab, rest: decodeURIComponent(rest.join("/")), query: new URLSearchParams(query ?? "") };
+}
+
+function show() {
+  shown.close?.();
+  shown = closed;
+  const to = route();
+  const other = view !== null && (view.tab !== to.tab || view.rest !== to.rest);
+  view = to;
+  frame();
+  if (!app.session?.signed_in) return;
+  const title = to.rest && to.tab.one ? to.tab.one : to.tab.title;
+  document.title = `${title} – Caretway`;
+  renew(at("view"), h("h1", null, title), h("div", { class: "content", "data-key": to.tab.name + "/" + to.rest }));
+  shown = to.tab.open(at("view").lastChild, to, app);
+  if (app.now) shown.now?.(app.now);
+  if (other) {
+    at("view").focus({ preventScroll: true });
+    scrollTo(0, 0);
+  }
+}
+
+function frame() {
+  const signedIn = Boolean(app.session?.signed_in);
+  renew(at("banners"), banners());
+  renew(at("state"), signedIn ? state() : null);
+  renew(
+    at("tabs"),
+    signedIn &&
+      TABS.map((tab) =>
+        h("a", { href: `#/${tab.name}`, "aria-current": view?.tab === tab ? "page" : null }, tab.title),
+      ),
+  );
+}
+
+function banners() {
+  const { backend, recording } = app.now ?? {};
+  const simulated = app.session?.signed_in && backend?.standing === "simulated";
+  return [
+    simulated &&
+      h(
+        "div",
+        { class: "banner loud", role: "note", "data-key": "simulated" },
+        h("strong", null, "Simulated answers. "),
+        "No model is asked: the built-in simulator makes up every answer. For real ones run ",
+        code("caretway login"),
+        ", then start the gateway again.",
+      ),
+    app.lost &&
+      h(
+        "div",
+        { class: "banner bad", "data-key": "lost" },
+        h("strong", null, "The gateway does not answer. "),
+        "What you see is old. The page tries again by itself; if the gateway was stopped, start it with ",
+        code("caretway serve"),
+        ".",
+      ),
+    app.newer &&
+      h(
+        "div",
+        { class: "banner", "data-key": "newer" },
+        "The gateway was updated. ",
+        h("button", { type: "button", class: "quiet", on: { click: () => location.reload() } }, "Load the new page"),
+      ),
+    recording &&
+      h(
+        "div",
+        { class: "banner", "data-key": "recording" },
+        h("span", { class: "dot bad" }),
+        `Recording with content until ${time(recording.until)}. `,
+        h("a", { href: "#/record" }, "Stop or save"),
+      ),
+  ];
+}
+
+const STANDINGS = { official: "good", unofficial: "warn", simulated: "loud" };
+
+function state() {
+  const { backend } = app.now ?? {};
+  return [
+    backend && badge(`${plain(backend.name)} · ${backend.standing}`, STANDINGS[backend.standing]),
+    h("span", { class: "link" }, h("span", { class: `dot ${app.lost ? "bad" : "good"}` }), app.lost ? "no connection" : "live"),
+    app.session.key_required && h("button", { type: "button", class: "quiet", on: { click: leave } }, "Sign out"),
+  ];
+}
+
+async function leave() {
+  events.close();
+  try {
+    await api.signOut();
+  } catch (failure) {
+    if (failure.status !== 401) {
+      events.open();
+      renew(at("banners"), banners(), trouble(failure));
+      return;
+    }
+  }
+  app.now = null;
+  await start();
+  announce("Signed out.");
+}
+
+function signInForm(said) {
+  const field = h("input", { type: "password", id: "key", autocomplete: "current-password", required: true, "aria-describedby": "about-key" });
+  const answer = h("div", { role: "alert" }, said && h("p", { class: "error" }, said));
+  const form = h(
+    "form",
+    { class: "panel sign-in", on: { submit: enter } },
+    h("h1", null, "Sign in"),
+    h("p", { id: "about-key" }, "This gateway asks for a key: the one that its clients use. It is sent once; a cookie that only opens this page stays, for twelve hours."),
+    h("label", { for: "key" }, "Key"),
+    field,
+    answer,
+    h("button", { type: "submit", class: "main" }, "Sign in"),
+    h("p", { class: "muted" }, "A key with a name opens this page if it was made with ", code("caretway key new --name NAME --page"), "."),
+  );
+  async function enter(event) {
+    event.preventDefault();
+    try {
+      app.session = await api.signIn(field.value.trim());
+    } catch (failure) {
+      renew(answer, h("p", { class: "error" }, prose(failure.message)), failure.hint && h("p", null, prose(failure.hint)));
+      field.select();
+      return;
+    }
+    events.open();
+    show();
+    announce("Signed in.");
+  }
+  document.title = "Sign in – Caretway";
+  at("view").replaceChildren(form);
+  field.focus();
+}
+
+function askForKey() {
+  if (!app.session?.signed_in) return;
+  events.close();
+  app.now = null;
+  start("You were signed out. Sign in again with the gateway's key.");
+}
+
+/** Learn who we are, and show the page or the form. */
+async function start(said) {
+  shown.close?.();
+  shown = closed;
+  try {
+    app.session = await api.session();
+  } catch (failure) {
+    at("view").replaceChildren(trouble(failure));
+    setTimeout(() => start(said), 2000);
+    return;
+  }
+  frame();
+  if (app.session.signed_in) {
+    events.open();
+    show();
+  } else {
+    signInForm(app.session.key_required ? said : "");
+  }
+}
+
+// Times that run. One timer for the page, and only what changed is written.
+function tick() {
+  if (document.hidden) return;
+  for (const element of document.querySelectorAll("time[data-at]")) {
+    const seconds = Date.now() / 1000 - Number(element.dataset.at);
+    const text = element.dataset.kind === "ago" ? ago(seconds) : span(seconds);
+    if (element.textContent !== text) element.textContent = text;
+  }
+}
+
+api.onSignedOut(askForKey);
+addEventListener("hashchange", show);
+setInterval(tick, 1000);
+start();

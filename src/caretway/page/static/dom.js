@@ -1,0 +1,202 @@
+// Makes and renews elements. Everything that is shown passes through here as text: there is no way to give HTML.
+
+import { plain } from "./words.js";
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** An element. `on` holds its listeners; true is an attribute without a value; null and false leave it out. */
+export function h(tag, given, ...children) {
+  return filled(document.createElement(tag), given, children);
+}
+
+export function svg(tag, given, ...children) {
+  return filled(document.createElementNS(SVG, tag), given, children);
+}
+
+function filled(element, given, children) {
+  for (const [name, value] of Object.entries(given ?? {})) {
+    if (name === "on") listen(element, value);
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== false && value != null) element.setAttribute(name, value);
+  }
+  element.append(...nodes(children));
+  return element;
+}
+
+/** Children as nodes: lists are flattened, nothing is left out but null, false and "". */
+export function nodes(children) {
+  return children
+    .flat(Infinity)
+    .filter((child) => child != null && child !== false && child !== "")
+    .map((child) => (child instanceof Node ? child : document.createTextNode(String(child))));
+}
+
+// Listeners are looked up when something happens, so that a renewed element gets the new ones.
+function listen(element, listeners) {
+  element.listeners = listeners;
+  for (const kind of Object.keys(listeners)) element.addEventListener(kind, heard);
+}
+
+function heard(event) {
+  event.currentTarget.listeners?.[event.type]?.(event);
+}
+
+/** Make the children of `parent` like `wanted`, and keep what is alike: focus, selection and open details stay. */
+export function renew(parent, ...wanted) {
+  const list = nodes(wanted);
+  const keyed = new Map();
+  for (const child of parent.childNodes) if (child.dataset?.key) keyed.set(child.dataset.key, child);
+  let here = parent.firstChild;
+  for (const next of list) {
+    const twin = next.dataset?.key ? keyed.get(next.dataset.key) : here;
+    if (twin && alike(twin, next)) {
+      if (twin !== here) parent.insertBefore(twin, here);
+      else here = here.nextSibling;
+      become(twin, next);
+    } else {
+      parent.insertBefore(next, here);
+    }
+  }
+  while (here) {
+    const after = here.nextSibling;
+    here.remove();
+    here = after;
+  }
+}
+
+function alike(old, next) {
+  return old.nodeName === next.nodeName && (old.dataset?.key ?? "") === (next.dataset?.key ?? "");
+}
+
+function become(old, next) {
+  if (old.nodeType === Node.TEXT_NODE) {
+    if (old.data !== next.data) old.data = next.data;
+    return;
+  }
+  for (const { name } of [...old.attributes]) {
+    if (!next.hasAttribute(name) && !(name === "open" && old.nodeName === "DETAILS")) old.removeAttribute(name);
+  }
+  for (const { name, value } of next.attributes) {
+    if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  }
+  if (next.listeners) {
+    for (const kind of Object.keys(next.listeners)) if (!old.listeners?.[kind]) old.addEventListener(kind, heard);
+  }
+  old.listeners = next.listeners;
+  if (old.nodeName === "PROGRESS" || old.nodeName === "METER") old.value = next.value;
+  if (old.nodeName === "TEXTAREA") return;
+  if (next.draw) {
+    old.draw = next.draw;
+    old.fit();
+    return;
+  }
+  renew(old, ...next.childNodes);
+}
+
+export const col = (title, cell) => ({ title, cell });
+export const num = (title, cell) => ({ title, cell, number: true });
+
+/** A table that becomes a list of cards on a narrow screen. Roles are written out: `display` would take them away. */
+export function table(caption, columns, rows, keyOf) {
+  const kind = (column) => (column.number ? "number" : null);
+  return h(
+    "table",
+    { role: "table", class: "cards" },
+    h("caption", { class: "unseen" }, caption),
+    h(
+      "thead",
+      { role: "rowgroup" },
+      h(
+        "tr",
+        { role: "row" },
+        columns.map((column) =>
+          h("th", { role: "columnheader", scope: "col", class: kind(column) }, column.title || h("span", { class: "unseen" }, "Actions")),
+        ),
+      ),
+    ),
+    h(
+      "tbody",
+      { role: "rowgroup" },
+      rows.map((row, index) =>
+        h(
+          "tr",
+          { role: "row", "data-key": keyOf ? keyOf(row) : String(index) },
+          columns.map((column) =>
+            h("td", { role: "cell", class: kind(column), "data-title": column.title || null }, h("div", null, column.cell(row))),
+          ),
+        ),
+      ),
+    ),
+  );
+}
+
+export const code = (text) => h("code", null, plain(text));
+export const small = (...children) => h("p", { class: "muted small" }, children);
+
+/** A sentence of the gateway: what stands in backticks is code. */
+export function prose(text) {
+  return plain(text)
+    .split("`")
+    .map((part, index) => (index % 2 ? code(part) : part));
+}
+
+export function panel(title, ...children) {
+  return h("section", { class: "panel" }, title && h("h2", null, title), children);
+}
+
+/** What to see where there is nothing yet, and how to change that. */
+export function empty(title, ...how) {
+  return h("div", { class: "empty" }, h("p", { class: "lead" }, title), how.length > 0 && h("p", null, how));
+}
+
+export function badge(text, tone) {
+  return h("span", { class: `badge ${tone ?? ""}` }, text);
+}
+
+export function figure(title, value, more) {
+  return h("div", { class: "figure" }, h("dt", null, title), h("dd", null, value), more && h("dd", { class: "more" }, more));
+}
+
+export function figures(...children) {
+  return h("dl", { class: "figures" }, children);
+}
+
+/** Text to copy, with the button for it. */
+export function copyable(text, label) {
+  const button = h("button", { type: "button", class: "quiet", "aria-label": `Copy ${label}`, on: { click: copy } }, "Copy");
+  async function copy() {
+    const done = await navigator.clipboard.writeText(text).then(
+      () => "Copied",
+      () => "Select and copy",
+    );
+    const shown = document.querySelector(`[data-copy="${CSS.escape(label)}"] button`) ?? button;
+    shown.textContent = done;
+    announce(done);
+    setTimeout(() => (shown.textContent = "Copy"), 1500);
+  }
+  return h("div", { class: text.includes("\n") ? "copyable tall" : "copyable", "data-copy": label }, h("pre", { tabindex: "0", "aria-label": label }, text), button);
+}
+
+/** Told to a screen reader. */
+export function announce(text) {
+  document.getElementById("told").textContent = text;
+}
+
+/** Ask before something that cannot be undone. */
+export function sure(question, doIt) {
+  return new Promise((resolve) => {
+    const dialog = h(
+      "dialog",
+      { "aria-labelledby": "question", on: { close: () => (dialog.remove(), resolve(dialog.returnValue === "yes")) } },
+      h("p", { id: "question" }, question),
+      h(
+        "div",
+        { class: "row" },
+        h("button", { type: "button", class: "danger", on: { click: () => dialog.close("yes") } }, doIt),
+        h("button", { type: "button", on: { click: () => dialog.close("no") } }, "No, go back"),
+      ),
+    );
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}

@@ -1,0 +1,94 @@
+// Health: what doctor finds, MCP servers and their tools, refused requests, recoveries, and whether an account answered.
+
+import { change } from "./api.js";
+import { announce, badge, code, col, empty, h, num, panel, prose, small, table } from "./dom.js";
+import { fetched, trouble, when } from "./view.js";
+import { count, plain, plural, UNKNOWN } from "./words.js";
+
+const STATES = { ready: "good", connected: "good", running: "good", failed: "bad", down: "bad" };
+
+export const health = {
+  name: "health",
+  title: "Health",
+  open(root) {
+    let failure = null;
+    const view = fetched(root, { paths: ["/health"], on: ["health"], draw: (told) => [failure && trouble(failure), draw(told, restart)] });
+    async function restart(name) {
+      try {
+        failure = null;
+        await change("POST", `/mcp/${encodeURIComponent(name)}/restart`, {});
+        announce(`${name} is restarting.`);
+      } catch (caught) {
+        failure = caught;
+      }
+      view.load();
+    }
+    return view;
+  },
+};
+
+function draw(told, restart) {
+  const bad = told.findings.filter((one) => !one.ok);
+  return [
+    panel(
+      null,
+      h("p", { class: "lead" }, badge(bad.length ? plural(bad.length, "problem") : "all well", bad.length ? "bad" : "good")),
+      h("ul", { class: "findings" }, [...bad, ...told.findings.filter((one) => one.ok)].map(finding)),
+    ),
+    panel("A live account", h("p", null, badge(told.live.answered ? "has answered" : "never seen", told.live.answered ? "good" : "warn"), " ", prose(told.live.says)), told.live.receipt && small("Last receipt: ", when(told.live.receipt.at), `, backend ${plain(told.live.receipt.backend)}, Caretway ${plain(told.live.receipt.caretway)}`)),
+    panel(
+      "MCP servers",
+      told.mcp.servers.length === 0
+        ? empty(told.mcp.enabled ? "No server is configured." : "MCP servers are off.", "Name a file with ", code("--mcp-config FILE"), "; see docs/mcp.md.")
+        : told.mcp.servers.map((server) =>
+            h(
+              "details",
+              { class: "entry", "data-key": server.name },
+              h("summary", null, h("strong", null, plain(server.name)), " ", badge(plain(server.state), STATES[server.state]), h("span", { class: "muted small" }, ` ${plural(server.tools.length, "tool")}`)),
+              server.detail && h("p", { class: "small" }, prose(server.detail)),
+              server.note && small(prose(server.note)),
+              h("ul", { class: "plainlist" }, server.tools.map((tool) => h("li", null, code(tool.name), h("span", { class: "muted small" }, ` ${plain(tool.description)}`)))),
+              h("button", { type: "button", "aria-label": `Restart ${plain(server.name)}`, on: { click: () => restart(server.name) } }, "Restart"),
+            ),
+          ),
+    ),
+    panel(
+      "Refused requests",
+      told.refused.length === 0
+        ? empty("None since the start.")
+        : table(
+            "Requests that were refused",
+            [
+              col("Request", (row) => code(`${plain(row.method)} ${plain(row.path)}`)),
+              col("Answer", (row) => badge(`${row.status} ${plain(row.code)}`, "bad")),
+              col("Why, and what to do", (row) => [prose(row.message), row.hint && h("div", { class: "muted small" }, prose(row.hint))]),
+              col("Client", (row) => plain(row.client) || UNKNOWN),
+              num("Times", (row) => count(row.count)),
+              num("Last", (row) => when(row.at)),
+            ],
+            told.refused,
+          ),
+    ),
+    panel(
+      "Recoveries",
+      told.recoveries.length === 0
+        ? empty("None since the start.", "When a run is lost, the gateway opens another; that is told here.")
+        : table(
+            "Runs that were lost and recovered",
+            [
+              col("When", (row) => when(row.at)),
+              col("Cause", (row) => plain(row.cause)),
+              col("What was done", (row) => plain(row.rung)),
+              col("Model", (row) => plain(row.model) || UNKNOWN),
+              col("Client", (row) => plain(row.client) || UNKNOWN),
+              col("Conversation", (row) => (row.conversation ? h("a", { href: `#/conversations/${encodeURIComponent(row.conversation)}` }, "its steps") : UNKNOWN)),
+            ],
+            told.recoveries,
+          ),
+    ),
+  ];
+}
+
+function finding(one) {
+  return h("li", { class: one.ok ? "ok" : "not" }, h("span", { class: "mark", "aria-hidden": "true" }, one.ok ? "✓" : "✗"), h("div", null, h("span", { class: "unseen" }, one.ok ? "Well: " : "Problem: "), h("strong", null, plain(one.name)), one.detail && [" ", prose(one.detail)], one.hint && h("div", { class: "muted" }, prose(one.hint))));
+}

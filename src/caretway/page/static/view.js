@@ -1,0 +1,70 @@
+// What the tabs share: a view that is fetched, drawn, and fetched again when something changed; times; failures.
+
+import { get } from "./api.js";
+import { h, prose, renew } from "./dom.js";
+import { ago, moment, span } from "./words.js";
+
+export const closed = {};
+
+/** A failure with what to do. */
+export function trouble(failure, again) {
+  return h(
+    "div",
+    { class: "panel trouble", role: "alert" },
+    h("p", { class: "error" }, prose(failure.message)),
+    failure.hint && h("p", null, prose(failure.hint)),
+    again && h("button", { type: "button", on: { click: again } }, "Try again"),
+  );
+}
+
+/** Show `draw(data)` in `root`. `paths` are fetched together; `on`: the names in `changed` that ask for more. */
+export function fetched(root, { paths, on, draw, now }) {
+  let leaving = new AbortController();
+  let data = null;
+  renew(root, h("p", { class: "muted", "aria-busy": "true" }, "Loading …"));
+
+  async function load() {
+    leaving.abort();
+    leaving = new AbortController();
+    const { signal } = leaving;
+    try {
+      const list = typeof paths === "function" ? paths() : paths;
+      data = await Promise.all(list.map((path) => get(path, signal)));
+      if (!signal.aborted) redraw();
+    } catch (failure) {
+      if (!signal.aborted) renew(root, trouble(failure, load));
+    }
+  }
+
+  function redraw() {
+    if (data) renew(root, draw(...data));
+  }
+
+  load();
+  return {
+    load,
+    redraw,
+    now,
+    changed: (what) => (what.length === 0 || what.some((one) => on.includes(one))) && load(),
+    close: () => leaving.abort(),
+  };
+}
+
+/** A point in time, as "3 min ago"; the clock of the page keeps it current. */
+export function when(t) {
+  if (t == null) return "–";
+  const iso = new Date(t * 1000).toISOString();
+  return h("time", { datetime: iso, "data-at": t, "data-kind": "ago", title: moment(t) }, ago(Date.now() / 1000 - t));
+}
+
+/** How long something has been going on. */
+export function since(t) {
+  const iso = new Date(t * 1000).toISOString();
+  return h("time", { datetime: iso, "data-at": t, title: moment(t) }, span(Date.now() / 1000 - t));
+}
+
+/** A bar of 0 to 1. Its width is set by script: inline styles in markup are refused here. */
+export function bar(share, label, tone) {
+  const percent = Math.round(Math.min(1, Math.max(0, share)) * 100);
+  return h("meter", { class: tone ?? (share >= 1 ? "bad" : share >= 0.8 ? "warn" : "good"), min: 0, max: 100, value: percent, "aria-label": label }, `${percent} %`);
+}
