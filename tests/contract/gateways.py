@@ -146,7 +146,7 @@ async def simulated(manners: Manners = LIVE_AT_ONCE) -> AsyncIterator[tuple[Simu
 
 @asynccontextmanager
 async def gateway_to(
-    simulator: Simulator, port: int, transport: str = "auto", **settings: Any
+    simulator: Simulator, port: int, /, transport: str = "auto", **settings: Any
 ) -> AsyncIterator[Client]:
     known: dict[str, Any] = {
         "port": 0,

@@ -1,0 +1,141 @@
+"""Pictures of every tab, after the scripted day of `contract/test_ledger_day.py`, spread over a week, and with turns
+that wait. `./scripts/screenshots` calls it.
+"""
+
+import argparse
+import asyncio
+import itertools
+import signal
+import sqlite3
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+import httpx
+from playwright.async_api import Page, async_playwright
+
+from browser.chromium import AXE, CHROMIUM, sandbox
+from browser.judging import outside, violations
+from caretway.simulator.manners import LIVE_AT_ONCE
+from contract.gateways import simulated
+from contract.test_ledger_day import KEYS, Day, Talk, command, play, served
+
+ROOT = Path(__file__).parents[2]
+RESPONSES = 260
+DAYS = 7
+TABS = ("now", "conversations", "conversation", "usage", "clients", "models", "try", "health", "settings", "record")
+SETTINGS = """\
+budgets = "runs=400/day, key.tokens=2M/month"
+model_aliases = { fast = "composer-2.5|sim-fast", mine = "sim-think@high" }
+"""
+
+
+async def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--to", type=Path, default=ROOT / "docs" / "dashboard")
+    parser.add_argument("--width", type=int, nargs="+", default=[900])
+    parser.add_argument("--scheme", nargs="+", default=["light"], choices=["light", "dark"])
+    parser.add_argument("--tab", nargs="+", default=TABS, choices=TABS)
+    parser.add_argument("--whole", action="store_true", help="the whole page, however long")
+    asked = parser.parse_args()
+    if CHROMIUM is None:
+        print("no chromium is installed: apt-get install chromium", file=sys.stderr)
+        return 1
+    asked.to.mkdir(parents=True, exist_ok=True)
+    poor = 0
+    async with a_week() as (day, key), async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=sandbox())
+        for width, scheme in itertools.product(asked.width, asked.scheme):
+            context = await browser.new_context(viewport={"width": width, "height": 720}, color_scheme=scheme)
+            await context.add_init_script(AXE)
+            page = await context.new_page()
+            await page.goto(day.url)
+            await page.get_by_label("Key").fill(key)
+            await page.keyboard.press("Enter")
+            await page.get_by_role("heading", name="Now").wait_for()
+            for name in asked.tab:
+                await shown(page, name)
+                found = [*await outside(page), *await violations(page)]
+                poor += len(found)
+                for line in found:
+                    print(f"{name} at {width}: {line}", file=sys.stderr)
+                plain = asked.width == [900] and asked.scheme == ["light"]
+                file = asked.to / (f"{name}.png" if plain else f"{name}-{width}-{scheme}.png")
+                await page.screenshot(path=file, full_page=asked.whole)
+            await context.close()
+        await browser.close()
+    return 1 if poor else 0
+
+
+async def shown(page: Page, name: str) -> None:
+    """The tab, as somebody would look at it."""
+    await page.goto(f"{page.url.partition('#')[0]}#/{'conversations' if name == 'conversation' else name}")
+    await page.locator("main h1").wait_for()
+    await page.locator("[aria-busy=true]").wait_for(state="detached")
+    if name == "conversation":
+        await page.get_by_label("Search").fill("claude-code")
+        await page.locator("tr", has_text="resumed").locator("a").first.click()
+        await page.locator(".timeline > li").first.wait_for()
+    if name == "clients":
+        await page.get_by_text("OpenCode", exact=True).click()
+    if name == "try" and await page.locator(".said").count() == 0:
+        await page.get_by_label("Model").select_option("sim-think")
+        lines = "sim: think The words come one by one.\nsim: say This answer was streamed, and shown as text."
+        await page.get_by_label("Message").fill(lines)
+        await page.get_by_role("button", name="Send").click()
+        await page.get_by_text("done in").wait_for()
+    await page.mouse.move(0, 0)
+    await page.evaluate("scrollTo(0, 0)")
+
+
+@asynccontextmanager
+async def a_week() -> AsyncIterator[tuple[Day, str]]:
+    """A gateway that has a week behind it, and the key that opens its page."""
+    with tempfile.TemporaryDirectory() as folder:
+        day = Day(Path(folder))
+        settings = day.places / ".config" / "caretway" / "caretway.toml"
+        settings.parent.mkdir(parents=True)
+        settings.write_text(SETTINGS)
+        for name in KEYS:
+            day.keys[name] = (await command(day, "key", "new", "--name", name)).split()[-1]
+        key = (await command(day, "key", "new", "--name", "owner", "--page")).split()[-1]
+        async with simulated(LIVE_AT_ONCE) as (_, port):
+            async with served(day, port) as process:
+                await play(day, itertools.count(), RESPONSES)
+                process.send_signal(signal.SIGTERM)
+                await process.wait()
+            spread(day.places / "data" / "ledger.sqlite")
+            async with served(day, port) as process:
+                async with httpx.AsyncClient(timeout=60, trust_env=False) as http:
+                    await lively(day, http)
+                    yield day, key
+                process.send_signal(signal.SIGTERM)
+                await process.wait()
+
+
+def spread(ledger: Path) -> None:
+    """Conversations on the days of a week, fewer on the first of them."""
+    with closing(sqlite3.connect(ledger)) as db, db:
+        known = [row[0] for row in db.execute("SELECT DISTINCT conversation FROM responses ORDER BY conversation")]
+        for number, conversation in enumerate(known):
+            back = min(number % DAYS, number * 3 % (DAYS + 2), DAYS - 1) * 86_400
+            db.execute("UPDATE responses SET at = at - ? WHERE conversation = ?", (back, conversation))
+            db.execute("UPDATE runs SET at = at - ? WHERE conversation = ?", (back, conversation))
+
+
+async def lively(day: Day, http: httpx.AsyncClient) -> None:
+    """Turns that wait, one that runs, and mistakes."""
+    for number in (0, 1, 2):
+        talk = Talk(number)
+        await day.ask(http, talk, talk.body('sim: call lookup {"key": "1"}\nsim: say done', tools=True))
+    talk = Talk(6)
+    await day.ask(http, talk, talk.body("sim: fail usage_limit"))
+    wrong = {"authorization": f"Bearer {day.keys['anna']}", "user-agent": "curl/8.5.0"}
+    await http.post(f"{day.url}/v1/chat/completion", headers=wrong, json={})
+    await http.post(f"{day.url}/v1/chat/completions", headers=wrong | {"authorization": "Bearer cw-old"}, json={})
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))
