@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -110,6 +111,27 @@ def test_signals_pass(tmp_path: Path) -> None:
             assert process.stdout.readline() == f"{line}\n"
         assert process.communicate("\n", timeout=30)[0] == "in all 1 1 1\n"
         assert process.returncode == 5
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has died")
+def test_a_killed_launch_leaves_neither_gateway_nor_client(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        command(tmp_path, "launch", "opencode", "--", "wait"),
+        env=environment(tmp_path),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        address = re.search(r"http://[\d.]+:\d+", process.stderr.readline())
+        assert address is not None
+        assert process.stdout.readline() == "waiting\n"
+        assert answers(address[0])
+        process.kill()
+        assert process.stdout.readline() == "HUP 1\n"
+        assert not answers(address[0])
+        process.communicate("\n", timeout=30)
 
 
 IN_A_TERMINAL = (

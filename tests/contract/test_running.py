@@ -9,7 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
+from caretway.cli.client_gateway import running_gateway
+from caretway.cli.port_owner import listening_users
 from caretway.cli.running import RunningGateway, answers, ask, noted_gateways
+from caretway.config import Settings
 
 
 @contextmanager
@@ -55,3 +60,19 @@ def test_a_killed_one_is_forgotten(tmp_path: Path) -> None:
         process.send_signal(signal.SIGKILL)
         process.wait(30)
         assert noted_gateways(tmp_path / "data") == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells whose a socket is")
+def test_another_user_s_gateway_is_not_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(tmp_path):
+        url = only_one(tmp_path).url
+        port = int(url.rpartition(":")[2])
+        assert listening_users("127.0.0.1", port) == {os.getuid()}
+        assert listening_users("127.0.0.2", port) == frozenset()
+        somebody = frozenset({os.getuid() + 1})
+        for data in ("data", "elsewhere"):  # with a note of it and without
+            settings = Settings(port=port, data_dir=tmp_path / data)
+            found = running_gateway(settings)
+            assert found is not None and found.url == url
+            assert running_gateway(settings, trusted=somebody) is None
+            assert "is another user's" in capsys.readouterr().err

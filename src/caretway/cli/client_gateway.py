@@ -1,6 +1,6 @@
 """The gateway that a client is pointed at: the one that runs, on any port and with any key, or one of its own that ends
-with it. A running one is left alone where it needs TLS, brings its clients' accounts, or has another backend than the
-flags ask for.
+with it. A running one is left alone where it is another user's, needs TLS, brings its clients' accounts, or has another
+backend than the flags ask for.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from ..known_secrets import gateway_keys, secrets_in
 from ..observe.redact import RedactingFormatter, Redactor
 from ..server_factory import key_book
 from ..web.access import new_key
-from .process import CommandFailed
+from .port_owner import strangers_port
+from .process import CommandFailed, remark
 from .running import answers, ask, dialled, noted_gateways
 
 LOG: Final = "launch.log"
@@ -73,7 +74,16 @@ async def client_gateway(settings: Settings, given: Mapping[str, object]) -> Asy
 
 
 def usual_url(settings: Settings) -> str:
-    """Where `caretway serve` would listen with these settings."""
+    """Where `caretway serve` would listen with these settings. Raises where another user listens: what names this
+    address would talk to them."""
+    url = _usual_url(settings)
+    if strangers_port(url):
+        port = settings.port + 1 if settings.port < 65535 else 0
+        raise CommandFailed(f"{url} belongs to another user", f"choose a port of your own: CARETWAY_PORT={port}")
+    return url
+
+
+def _usual_url(settings: Settings) -> str:
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     return dialled(f"http://{host}:{settings.port}")
 
@@ -83,13 +93,16 @@ def requires_key(settings: Settings) -> bool:
     return bool(gateway_keys(settings)) or key_book(settings).current() is not None
 
 
-def running_gateway(settings: Settings) -> ClientGateway | None:
-    """Blocking."""
+def running_gateway(settings: Settings, trusted: frozenset[int] | None = None) -> ClientGateway | None:
+    """Blocking. `trusted`: see `strangers_port`."""
     for note in noted_gateways(settings.data_dir):
-        if not note.passthrough and answers(note.url):
+        if not note.passthrough and not strangers_port(note.url, trusted) and answers(note.url):
             return _looked_at(note.url, note.key, running=True)
-    url = usual_url(settings)
+    url = _usual_url(settings)
     if settings.auth_mode == "passthrough" or not answers(url):
+        return None
+    if strangers_port(url, trusted):
+        remark([f"the gateway at {url} is another user's, so it is not used"])
         return None
     keys = gateway_keys(settings)
     return _looked_at(url, keys[0] if keys else "", running=True)

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -182,7 +182,8 @@ async def _run_child(argv: Sequence[str], environment: Mapping[str, str]) -> int
     for number in numbers:
         loop.add_signal_handler(number, pass_on, number)
     try:
-        process = subprocess.Popen(argv, env=dict(environment))  # noqa: S603, ASYNC220 - no shell; nothing else to do
+        # no shell; there is nothing else to do meanwhile; one call between fork and exec
+        process = subprocess.Popen(argv, env=dict(environment), preexec_fn=_ends_with_us())  # noqa: S603, ASYNC220
         for number in early:
             process.send_signal(number)
         code = await asyncio.to_thread(process.wait)
@@ -192,6 +193,20 @@ async def _run_child(argv: Sequence[str], environment: Mapping[str, str]) -> int
         for number in numbers:
             loop.remove_signal_handler(number)
     return code if code >= 0 else 128 - code
+
+
+def _ends_with_us() -> Callable[[], object] | None:
+    """For the child to call: when this process is killed, which also was its gateway, it gets the signal of a terminal
+    that is closed. Linux only; elsewhere it stays, and cannot reach its gateway any more."""
+    if sys.platform != "linux":
+        return None
+    import ctypes
+
+    prctl = ctypes.CDLL(None).prctl
+    return lambda: prctl(_PR_SET_PDEATHSIG, int(signal.SIGHUP), 0, 0, 0)
+
+
+_PR_SET_PDEATHSIG: Final = 1
 
 
 def _in_foreground() -> bool:

@@ -1,14 +1,17 @@
 """Who has a port that is in use: a gateway of ours (version, backend, process), or another program by its name, where
-the system tells it (Linux, programs of the same user).
+the system tells it (Linux, programs of the same user). Whether its socket is another user's (Linux).
 """
 
 from __future__ import annotations
 
 import http.client
 import os
+import sys
 from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from .running import dialled, noted_gateways
 
@@ -42,9 +45,34 @@ def gateway_there(url: str) -> str:
         connection.close()
 
 
+def strangers_port(url: str, trusted: frozenset[int] | None = None) -> bool:
+    """Another user listens there, who would get to read prompts and keys. Root could read them anyway. False where
+    nobody knows. `trusted`: ids of users instead of this one and root."""
+    if not hasattr(os, "getuid"):
+        return False
+    parts = urlsplit(url)
+    return bool(listening_users(parts.hostname or "", parts.port or 0) - (trusted or {os.getuid(), 0}))
+
+
+def listening_users(host: str, port: int) -> frozenset[int]:
+    """The ids of those who listen on this address; empty where nobody does, or the system does not tell."""
+    meant = _address(host)
+    return frozenset(
+        user for address, user, _ in _sockets(port) if meant is None or address == meant or int(address) == 0
+    )
+
+
+def _address(host: str) -> IPv4Address | IPv6Address | None:
+    """None: a name."""
+    try:
+        return ip_address(host)
+    except ValueError:
+        return None
+
+
 def _listeners(port: int) -> Iterator[tuple[int, str]]:
     """(process, name) of those that listen on the port, as far as this user may see them."""
-    sockets = set(_sockets(port))
+    sockets = {f"socket:[{inode}]" for _, _, inode in _sockets(port)}
     for process in _PROC.glob("[0-9]*") if sockets else ():
         try:
             if any(os.readlink(link) in sockets for link in (process / "fd").iterdir()):
@@ -53,12 +81,22 @@ def _listeners(port: int) -> Iterator[tuple[int, str]]:
             continue  # it is gone, or another user's
 
 
-def _sockets(port: int) -> Iterator[str]:
+def _sockets(port: int) -> Iterator[tuple[IPv4Address | IPv6Address, int, str]]:
+    """(address, user, inode) of the sockets that listen on the port."""
     for table in ("tcp", "tcp6"):
         try:
             lines = (_PROC / "net" / table).read_text().splitlines()[1:]
         except OSError:
             continue
         for fields in (line.split() for line in lines):
-            if fields[3] == _LISTENS and int(fields[1].rpartition(":")[2], 16) == port:
-                yield f"socket:[{fields[9]}]"
+            address, _, listens_on = fields[1].rpartition(":")
+            if fields[3] == _LISTENS and int(listens_on, 16) == port:
+                yield proc_address(address), int(fields[7]), fields[9]
+
+
+def proc_address(text: str) -> IPv4Address | IPv6Address:
+    """As /proc/net/tcp and tcp6 write it: words of four bytes, each in this machine's order."""
+    words = [bytes.fromhex(text[start : start + 8]) for start in range(0, len(text), 8)]
+    packed = b"".join(word[::-1] if sys.byteorder == "little" else word for word in words)
+    address = ip_address(packed)
+    return getattr(address, "ipv4_mapped", None) or address
