@@ -2,18 +2,28 @@
 other byte stays. A file of another form is refused. Pure.
 """
 
+from typing import Final
+
 
 class NotAList(ValueError):
     """The file is not a list with an item on each line that is not indented."""
 
 
+_END: Final = "..."
+"""Ends a document; only comments may follow it here."""
+
+
 def check(text: str) -> None:
-    begun = False
+    begun = ended = False
     for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
         plain = line.rstrip()
-        if not plain or plain.lstrip().startswith("#") or plain == "---":
+        if not plain or plain.lstrip().startswith("#") or (plain == "---" and not begun):
             continue
-        if plain.startswith((" ", "\t")):
+        if ended:
+            raise NotAList(f"line {number} is after the end of the list")
+        if plain == _END:
+            ended = True
+        elif plain.startswith((" ", "\t")):
             if not begun:
                 raise NotAList(f"line {number} is indented, and ours would not be in the same list")
         elif not plain.startswith("- ") and plain != "-":
@@ -27,9 +37,12 @@ def put(text: str, items: str, mark: str) -> str:
     kept = remove(text, mark)
     if "\r\n" in text:
         items = items.replace("\n", "\r\n")
-    if kept and not kept.endswith("\n"):
-        kept += "\r\n" if "\r\n" in text else "\n"
-    return kept + items
+    lines = kept.splitlines(keepends=True)
+    end = next((at for at, line in enumerate(lines) if line.rstrip() == _END), len(lines))
+    before, after = "".join(lines[:end]), "".join(lines[end:])
+    if before and not before.endswith("\n"):
+        before += "\r\n" if "\r\n" in text else "\n"
+    return before + items + after
 
 
 def remove(text: str, mark: str) -> str:

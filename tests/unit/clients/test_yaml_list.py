@@ -32,3 +32,17 @@ def test_a_list_that_is_indented_is_refused() -> None:
     """Ours would end it, and the client could not read the file any more."""
     with pytest.raises(NotAList, match="line 2 is indented"):
         put("# mine\n  - model_id: own\n    model_name: x\n", ITEMS, MARK)
+
+
+def test_items_stand_before_the_end_of_the_document() -> None:
+    before = "---\n" + OWN + "...\n# nothing below\n"
+    after = put(before, ITEMS, MARK)
+    assert after == "---\n" + OWN + ITEMS + "...\n# nothing below\n"
+    assert put(after, ITEMS, MARK) == after
+    assert remove(after, MARK) == before
+
+
+@pytest.mark.parametrize("text", [OWN + "...\n" + OWN, OWN + "---\n" + OWN])
+def test_two_documents_are_refused(text: str) -> None:
+    with pytest.raises(NotAList, match="line"):
+        put(text, ITEMS, MARK)
