@@ -24,7 +24,7 @@ from .doctor_gateways import check_gateways, check_history
 from .findings import as_lines
 from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, settings_from
 from .models import models_for_clients
-from .port_owner import gateway_there, port_owner
+from .port_owner import gateway_there, port_owner, strangers_port
 from .process import CommandFailed, log_to_stderr, remark, say
 from .process import run as run_loop
 from .running import dialled, noted_gateways
@@ -318,7 +318,12 @@ def check_port(data_dir: Path, host: str, port: int) -> Finding:
         if failure.errno != errno.EADDRINUSE:
             return Finding("port", False, f"{host} port {port}: {failure.strerror or failure}", "Use another --port.")
     name = f"[{host}]" if ":" in host else host
-    if backend := gateway_there(dialled(f"http://{name}:{port}")):
+    url = dialled(f"http://{name}:{port}")
+    if backend := gateway_there(url):
+        if strangers_port(url):
+            return Finding(
+                "port", False, f"{host} port {port} is taken by another user's gateway", "Use another --port."
+            )
         return Finding("port", True, f"a gateway is running on {host} port {port}: caretway, backend {backend}")
     whose = port_owner(data_dir, host, port) or "another program"
     return Finding("port", False, f"{host} port {port} is taken by {whose}", "Use another --port.")
