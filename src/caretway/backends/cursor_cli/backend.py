@@ -211,7 +211,9 @@ class CursorCliBackend:
 
         def translate() -> PrintTranslator:
             guard = self._guard(opening, tells=False)
-            return PrintTranslator(showing=self._setup.showing, at=opening.at, resuming=work.resume, guard=guard)
+            return PrintTranslator(
+                showing=self._setup.showing, at=opening.at, resuming=work.resume, guard=guard, prompt=text
+            )
 
         return PrintTurn(
             self.name, launch, translate, slot, self.nursery, self._setup.limits, self._failed, self._chats.keep

@@ -163,6 +163,11 @@ def classify(said: str, at: Circumstances) -> GatewayError:
     return _unknown(said, at)
 
 
+def is_known(said: str) -> bool:
+    """A row of the table says what it means."""
+    return any(words.search(plain(said)) for words, _ in TABLE)
+
+
 def _unknown(said: str, at: Circumstances) -> GatewayError:
     shown = " ".join(said.split())[:_SHOWN_CHARS]
     if at.exit_code is not None and at.exit_code < 0:
@@ -171,6 +176,8 @@ def _unknown(said: str, at: Circumstances) -> GatewayError:
         )
     if at.warm and at.exit_code == 0:
         return GatewayError(ErrorKind.UPSTREAM_DOWN, "cursor-agent ended in the middle of its work.", shown or _AGAIN)
+    if at.exit_code == 0:  # what else it said is no reason
+        return GatewayError(ErrorKind.UPSTREAM_PROTOCOL, "cursor-agent ended without a result.", shown or _AGAIN)
     if shown:
         return GatewayError(ErrorKind.INTERNAL, f"cursor-agent failed: {shown}", _AGAIN)
     if at.exit_code:

@@ -32,7 +32,7 @@ from ...core.events import (
 from ...core.tally import Tally
 from ...loop_guard.live import EndLoop, GuardSettings, LiveGuard, LiveVerdict, Tell
 from ...processes.lines import Line, TooLong
-from .faults import Circumstances, classify
+from .faults import Circumstances, classify, is_known
 from .own_tools import Showing, read_call, shown, told
 
 NOISE_LINES: Final = 64
@@ -42,9 +42,18 @@ _HARMLESS_IN: Final = (b'"type":"tool_call"', b'"type":"user"', b'"type": "tool_
 
 class PrintTranslator:
     def __init__(
-        self, *, showing: Showing, at: Circumstances, resuming: str = "", guard: LiveGuard | None = None
+        self,
+        *,
+        showing: Showing,
+        at: Circumstances,
+        resuming: str = "",
+        guard: LiveGuard | None = None,
+        prompt: str = "",
     ) -> None:
         self.session_id = ""
+        self.misheard = False
+        """The program repeats only the beginning of the prompt: whatever it answers is no answer to it."""
+        self._prompt = prompt.strip()
         self.over = False
         """The terminal event is out."""
         self.succeeded = False
@@ -54,6 +63,8 @@ class PrintTranslator:
         self._resuming = resuming
         self._noise: list[str] = []
         self._started = False
+        self._whole = False
+        """The last thing was a line that has all of its segment: nothing is missing if this is the end."""
         self._said: list[str] = []
         self._segment = ""
         self._last_segment = ""
@@ -76,7 +87,7 @@ class PrintTranslator:
         return bool(self._open_calls)
 
     def feed(self, line: Line) -> list[Event]:
-        if self.over:
+        if self.over or self.misheard:
             return []
         if isinstance(line, TooLong):
             return self._too_long(line)
@@ -96,8 +107,10 @@ class PrintTranslator:
         """The process is gone."""
         if self.over:
             return []
+        if self.misheard:
+            return self._failed(GatewayError(ErrorKind.UPSTREAM_DOWN, "cursor-agent got only a part of the prompt."))
         said = "\n".join([stderr, *self._noise])
-        if exit_code == 0 and self._said and not said.strip() and not self._open_calls:
+        if exit_code == 0 and self._whole and not stderr.strip() and not is_known(said):
             return self._ended_quietly()
         self.over = True
         return [TurnFailed(classify(said, replace(self._at, exit_code=exit_code)))]
@@ -130,7 +143,19 @@ class PrintTranslator:
         self._started = True
         return [TurnStarted()]
 
+    def _user(self, record: Mapping[str, Any]) -> list[Event]:
+        """It repeats what it was asked. The end of its input is the end of the prompt, so that a broken pipe looks like
+        a shorter prompt."""
+        message = record.get("message")
+        content = message.get("content") if isinstance(message, dict) else None
+        parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+        heard = "".join(_text(part.get("text")) for part in parts).strip()
+        self.misheard = bool(parts) and len(heard) < len(self._prompt) and self._prompt.startswith(heard)
+        self._prompt = ""
+        return []
+
     def _thinking(self, record: Mapping[str, Any]) -> list[Event]:
+        self._whole = False
         text = _text(record.get("text"))
         if record.get("subtype") == "completed":
             self._thought = ""
@@ -148,7 +173,8 @@ class PrintTranslator:
         if not text:
             return events
         repeats = record.get("model_call_id") is not None
-        if record.get("timestamp_ms") is not None and not repeats:
+        self._whole = repeats or record.get("timestamp_ms") is None
+        if not self._whole:
             self._deltas += 1
             self._partial = True
             return events + self._say(text)
@@ -208,6 +234,7 @@ class PrintTranslator:
 
     def _tool_call(self, record: Mapping[str, Any]) -> list[Event]:
         call, events = read_call(record), list[Event]()
+        self._whole = False
         if record.get("subtype") == "completed":
             self._open_calls.discard(call.id)
         else:
@@ -268,13 +295,14 @@ class PrintTranslator:
 
 _READERS: Final[Mapping[str, Callable[[PrintTranslator, Mapping[str, Any]], list[Event]]]] = {
     "system": PrintTranslator._system,
+    "user": PrintTranslator._user,
     "thinking": PrintTranslator._thinking,
     "assistant": PrintTranslator._assistant,
     "tool_call": PrintTranslator._tool_call,
     "interaction_query": PrintTranslator._interaction,
     "result": PrintTranslator._result,
 }
-"""Everything else (`user`, `retry`, `connection`, what newer builds add) is a sign of life and no more."""
+"""Everything else (`retry`, `connection`, what newer builds add) is a sign of life and no more."""
 
 
 def _text(value: object) -> str:

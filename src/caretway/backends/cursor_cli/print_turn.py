@@ -28,6 +28,7 @@ from .program import safe_chat_id
 from .slots import Slot
 
 RETRIES: Final = 1
+_WORTH_ANOTHER: Final = (ErrorKind.UPSTREAM_DOWN, ErrorKind.UPSTREAM_PROTOCOL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +147,8 @@ class PrintTurn:
         events: list[Event] = []
         for line in self._lines.feed(data):
             events += self._translator.feed(line)
+        if self._translator.misheard:
+            self._stop()
         if events and self._translator.over:
             self._ending(events[-1])
         self._put(events)
@@ -193,9 +196,9 @@ class PrintTurn:
         self._put(events)
 
     def _again(self, error: GatewayError) -> bool:
-        """Cursor could not be reached, or the program died, and nothing was seen of it: try once more. Not in a chat
-        that may have heard the prompt already: that one is told anew from the beginning."""
-        if self._shown or not self._retries or error.kind is not ErrorKind.UPSTREAM_DOWN:
+        """Cursor could not be reached, or the program died or broke off, and nothing was seen of it: try once more. Not
+        in a chat that may have heard the prompt already: that one is told anew from the beginning."""
+        if self._shown or not self._retries or error.kind not in _WORTH_ANOTHER:
             return False
         if self._launch.chat.id:
             self._leave()

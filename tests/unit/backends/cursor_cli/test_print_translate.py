@@ -328,6 +328,32 @@ def test_a_good_end_without_a_result_keeps_what_was_said() -> None:
     assert told([INIT, assistant("Hi"), assistant("Hi")]).text == "Hi"
 
 
+def test_lines_that_are_none_do_not_spoil_a_good_end() -> None:
+    assert told([INIT, b"A new version is available!", delta("Hi"), assistant("Hi")]).text == "Hi"
+
+
+def test_an_end_in_the_middle_of_a_segment_is_an_error() -> None:
+    """What was cut looks like a good end otherwise: the program itself has seen nothing of it."""
+    thinks = {"type": "thinking", "subtype": "delta", "text": "Hm"}
+    for last in (delta("Hi"), thinks, tool_call("completed"), b'{"type":"assistant","mess'):
+        more = [delta("Two"), last] if isinstance(last, bytes) else [last]
+        assert failure(play([INIT, delta("One"), assistant("One"), *more])) is ErrorKind.UPSTREAM_PROTOCOL, last
+
+
+def test_a_prompt_that_was_heard_in_part_is_not_answered() -> None:
+    def heard(text: str) -> PrintTranslator:
+        reading = PrintTranslator(showing="hidden", at=Circumstances("m"), prompt="\nAll of the prompt. ")
+        echo = {"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": text}]}}
+        for record in (INIT, echo, delta("An answer"), result("An answer")):
+            reading.feed(json.dumps(record).encode())
+        return reading
+
+    for part in ("", "All of", "All of the prompt"):
+        assert failure(heard(part).finish(0, "")) is ErrorKind.UPSTREAM_DOWN
+    for whole in ("All of the prompt.", "\nAll of the prompt. ", "In other words", "All of ..."):
+        assert heard(whole).succeeded, "what it shows of the prompt in other words is its own affair"
+
+
 def test_any_other_end_without_a_result_is_an_error() -> None:
     assert failure(play([])) is ErrorKind.UPSTREAM_PROTOCOL
     assert failure(play([INIT])) is ErrorKind.UPSTREAM_PROTOCOL
