@@ -170,3 +170,21 @@ async def test_what_a_killed_gateway_left_is_cleared_away(tmp_path: Path, home: 
     async with cli_gateway(tmp_path, "acp") as client:
         await loop(client, [user('sim: call lookup {"key": "a"}\nsim: result')])
     assert not left.exists() and not stale.parent.exists()
+
+
+async def test_its_own_shell_is_off_and_the_model_takes_the_clients(tmp_path: Path) -> None:
+    """Cursor's built-in shell is denied where the client has tools, and a rule of the project says what to use."""
+    prompt = 'sim: exec shell {"command": "cat notes"}\nsim: say FINAL\nsim: result'
+    async with cli_gateway(tmp_path, "acp") as client:
+        messages, tools = [user(prompt)], [*TOOLS, tool("bash", "command")]
+        first = await client.chat(messages, tools=tools, stream=True)
+        (call,) = first.calls
+        assert call["function"] == {"name": "bash", "arguments": '{"command":"cat notes"}'}
+        messages += [first.message, result(call, "the notes")]
+        assert (await client.chat(messages, tools=tools)).text.split() == ["FINAL", "the", "notes"]
+        assert client.stand_in.prompts() == 1
+        without = await client.chat([user(prompt)], tools=TOOLS)
+        assert "denies it" in without.text, "there is nothing that it could take instead"
+    async with cli_gateway(tmp_path, "acp", cli_mode="agent", cli_force=True) as client:
+        allowed = await client.chat([user(prompt)], tools=[tool("bash", "command")])
+        assert "simulated shell of cat notes" in allowed.text and not allowed.calls

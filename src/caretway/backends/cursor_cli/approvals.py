@@ -1,6 +1,6 @@
 """What cursor-agent wants on disk before it uses an MCP server: its approval for one project path, below the user's
-home, and the rule that allows its calls, in the project itself. Written for a directory of our own only, and taken away
-again; nothing else in the user's configuration is touched.
+home, and the rule that allows its calls, in the project itself; and what the model is told of its own tools there.
+Written for a directory of our own only, and taken away again; nothing else in the user's configuration is touched.
 
 The approvals are a list of `NAME-HASH`, where the hash is over the project's real path and the server's configuration:
 an approval of ours fits no other project and no other server.
@@ -25,7 +25,16 @@ FILE: Final = "mcp-approvals.json"
 MAX_FILE_BYTES: Final = 2**20
 _ODD: Final = re.compile(r"[^A-Za-z0-9]+")
 _DENIED: Final = ("Shell(*)", "Write(**)")
-"""What the program may not do by itself beside the client's tools, unless the user lets it."""
+"""What the program may not do by itself beside the client's tools, unless the user lets it. It may read: it keeps the
+descriptions of tools, and results that are long, in files of its own."""
+INSTEAD: Final = f"""---
+description: Which tools there are
+alwaysApply: true
+---
+Your own shell and your own edits are off here, and this directory is empty: the user works elsewhere. For commands,
+files and searches call the tools of the MCP server `{SERVER}`. They run where the user works, and are allowed.
+"""
+"""A rule of the project, as Cursor has them. A model that tries its own shell is rejected, and knows why."""
 
 
 def project_slug(path: str) -> str:
@@ -57,6 +66,9 @@ class Approvals:
         folder = self._workspace / ".cursor"
         folder.mkdir(mode=0o700, exist_ok=True)
         write_closed(folder / "cli.json", json.dumps({"permissions": rules}, indent=2).encode())
+        if not own_tools:
+            (folder / "rules").mkdir(mode=0o700, exist_ok=True)
+            write_closed(folder / "rules" / f"{SERVER}.mdc", INSTEAD.encode())
 
     def give(self, url: str) -> None:
         """Before the server is named to the program. Raises OSError."""

@@ -60,7 +60,7 @@ def reply(message: object, tools: Sequence[Mapping[str, Any]], version: str) -> 
                     "protocolVersion": asked if asked in SPOKEN else NEWEST,
                     "capabilities": {"tools": {}},
                     "serverInfo": {"name": SERVER, "version": version},
-                    "instructions": "These tools are run by the user's own program. Use them for all work on files.",
+                    "instructions": "These tools run where the user works. Use them for commands, files and searches.",
                 },
             )
         case "ping":

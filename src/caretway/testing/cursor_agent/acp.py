@@ -28,6 +28,7 @@ from ...simulator.script import (
     ScriptStream,
     Step,
     Think,
+    ToolUse,
     Wait,
     has_script,
 )
@@ -35,6 +36,7 @@ from .chats import Chats, StoredChat
 from .mcp_client import ReachedServer, connected
 from .native_loop import Abandoned, follow
 from .print_mode import FOREVER_S, WORDS, Failed, pictures_seen, typed
+from .project import denied, instead
 from .tools import outcome, tool
 from .words import FAILURES, MODELS, NO_MODEL, SIGNED_OUT, Faults, bad_model, read_faults
 
@@ -324,7 +326,8 @@ class _Doing:
         if self.session.cancelled.wait(milliseconds / 1000) if milliseconds else self.session.cancelled.is_set():
             raise Cancelled
 
-    def step(self, step: Step) -> None:
+    def step(self, step: Step) -> ToolUse | None:
+        """What the model calls in place of a tool of its own that was rejected, if it was told to."""
         match step:
             case Say(text):
                 for word in WORDS.findall(text):
@@ -339,7 +342,8 @@ class _Doing:
             case Wait(delay_ms):
                 self._pause(delay_ms)
             case Exec(kind, args):
-                self._exec(kind, args)
+                if not self._exec(kind, args):
+                    return instead(step, self.cwd, self.servers)
             case Query(kind, _):
                 self._query(kind)
             case Result():
@@ -357,8 +361,10 @@ class _Doing:
                 self._pause(FOREVER_S * 1000)
             case _:
                 pass
+        return None
 
-    def _exec(self, kind: str, args: Mapping[str, Any]) -> None:
+    def _exec(self, kind: str, args: Mapping[str, Any]) -> bool:
+        """False: it was not let."""
         own = tool(kind)
         self.calls += 1
         call = f"call_{self.calls}"
@@ -367,11 +373,14 @@ class _Doing:
         self._pause(self.faults.number("slow-tool", 0.0))
         if own.gated and self.session.mode != "agent":
             self.results, status = [f"rejected: not allowed in {self.session.mode} mode"], "failed"
+        elif denied(self.cwd, own.kind):
+            self.results, status = ["rejected: a rule of the project denies it"], "failed"
         elif own.gated and not self.server.force and not self._allowed(about):
             self.results, status = ["rejected by the client"], "failed"
         else:
             self.results, status = [outcome(kind, args)[1]], "completed"
         self.server.update(self.session, "tool_call_update", toolCallId=call, status=status)
+        return status == "completed"
 
     def _allowed(self, about: Mapping[str, Any]) -> bool:
         options = [

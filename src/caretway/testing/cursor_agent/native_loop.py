@@ -39,7 +39,9 @@ class Prompted(Protocol):
     @property
     def cancelled(self) -> bool: ...
 
-    def step(self, step: Step) -> None: ...
+    def step(self, step: Step) -> ToolUse | None:
+        """What the model calls in place of it, if it was rejected and the model was told what to do then."""
+        ...
 
     def tell(self, kind: str, /, **more: Any) -> None: ...
 
@@ -52,8 +54,10 @@ def follow(doing: Prompted, blocks: Sequence[tuple[Role, str]], *, thinks: bool)
         for step in text_model.native_steps(history, tools, thinks=thinks):
             if isinstance(step, ScriptCall):
                 uses = step.uses
-            else:
-                doing.step(step)
+            elif (use := doing.step(step)) is not None:
+                uses = (use,)
+            if uses:
+                break
         if not uses:
             return
         spoken = "".join(doing.said)
