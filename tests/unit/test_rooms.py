@@ -31,7 +31,7 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
     "builtin_tools": frozenset({"core", "wire", "loop_guard"}),
     "backends": frozenset({"core", "wire", "cursor_transport", "builtin_tools", "loop_guard"}),
     "simulator": frozenset({"wire"}),  # it is the other side: it must not know our core
-    "testing": frozenset({"simulator"}),  # stand-ins are on the other side, too
+    "testing": frozenset({"simulator", "app"}),  # tests start a whole gateway, and hold its other side
     "prove": frozenset({"core", "wire", "cursor_transport", "models", "simulator"}),  # asks both sides the same
     "web": frozenset({"core", "dialects", "sessions", "observe", "keys"}),
     "page": frozenset({"core", "budgets", "clients", "dialects", "ledger", "local_checks", "sessions", "web"}),
