@@ -2,7 +2,7 @@
 
 import caretway
 
-async with caretway.Gateway(caretway.Settings(port=0)) as gateway:
+with caretway.Gateway.simulated() as gateway:
     print(gateway.base_url)
 """
 

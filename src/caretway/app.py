@@ -6,6 +6,7 @@ then connections are cut.
 """
 
 import asyncio
+import logging
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
@@ -14,9 +15,11 @@ from dataclasses import replace
 from functools import partial, reduce
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
 
 from . import server_factory
-from .backend_factory import account_source, build_backend, holder, passes, without_credentials
+from .backend_factory import account_source, build_backend, holder, new_simulator, passes, without_credentials
 from .budget_factory import build_budgets, build_hook
 from .budgets.charges import nobody_listens
 from .budgets.run_limit import run_limit
@@ -51,7 +54,8 @@ from .sessions.write_behind import WriteBehind
 from .stages.output_format import output_format, with_instructions
 from .stages.stop_sequences import stop_sequences
 from .stages.token_cut import honour_max_tokens, token_cut
-from .telemetry_factory import open_telemetry
+from .tasks import LoopThread
+from .telemetry_factory import OpenTelemetry, open_telemetry
 from .text_protocol.think_tags import think_tags
 from .text_protocol.thinking import thinking
 from .text_protocol.tool_strict import demand_tools
@@ -66,6 +70,16 @@ from .web.passthrough import TenantPerKey
 from .web.respond import Responder
 from .web.server import BACKLOG
 from .web.tenant import SingleTenant, Tenant, TenantResolver
+
+if TYPE_CHECKING:
+    from .simulator import Simulator
+
+log = logging.getLogger(__name__)
+
+NO_ACCOUNT: Final = (
+    "these settings name no Cursor account. Settings.from_environment() has yours; Gateway.simulated() says that "
+    "simulated answers are meant"
+)
 
 
 def _preparation(settings: Settings) -> Callable[[TurnRequest], TurnRequest]:
@@ -134,67 +148,98 @@ def _serves_mcp(settings: Settings) -> bool:
 
 
 class Gateway:
-    """The whole gateway: `async with Gateway(settings) as gateway: gateway.base_url`."""
+    """The whole gateway: `async with Gateway(settings) as gateway: gateway.base_url`. `with` does the same for a
+    program without an event loop: the gateway has one, in a thread of its own."""
 
     base_url: str
     backend: Backend
     tenants: TenantResolver
 
-    def __init__(self, settings: Settings | None = None, *, local_key: str = "") -> None:
-        """`local_key`: one more key, for programs of the same user; it counts where a key is required."""
-        self.settings = settings if settings is not None else Settings()
+    def __init__(
+        self, settings: Settings | None = None, *, local_key: str = "", simulator: "Simulator | None" = None
+    ) -> None:
+        """`settings`: without any, those of `caretway serve`. `local_key`: one more key, for programs of the same user;
+        it counts where a key is required. `simulator`: the one that answers, if the backend is the simulator."""
+        self.settings = settings if settings is not None else Settings.from_environment()
         self.local_key = local_key
+        self.simulator = simulator
+        self._isolated = False
+        self._thread: LoopThread | None = None
+
+    @classmethod
+    def simulated(cls, **settings: Any) -> "Gateway":
+        """Answers from a simulator of its own, on a free port. It touches neither home nor network: what it keeps is in
+        a temporary directory that goes with it, unless `data_dir` is given, and no variable is read."""
+        given = {"port": 0, "backend": "simulator", **settings}
+        gateway = cls(Settings(**given), simulator=new_simulator())
+        gateway._isolated = True
+        return gateway
 
     async def __aenter__(self) -> "Gateway":
+        async with AsyncExitStack() as stack:
+            if self._isolated:
+                self._move_in(stack)
+            await self._open(stack)
+            self._stack = stack.pop_all()
+        if self.backend.standing == "simulated" and self.settings.backend == "auto" and not self.settings.origins:
+            log.warning("answers are simulated: %s", NO_ACCOUNT)
+        return self
+
+    def _move_in(self, stack: AsyncExitStack) -> None:
+        """A simulator of its own, and a place that goes with the gateway."""
+        if self.simulator is None or self.simulator.closed:
+            self.simulator = new_simulator()
+        if self.settings.origin("data_dir") == "default":
+            stack.callback(setattr, self, "settings", self.settings)
+            place = stack.enter_context(TemporaryDirectory(prefix="caretway-"))
+            self.settings = replace(self.settings, data_dir=Path(place))
+
+    async def _open(self, stack: AsyncExitStack) -> None:
         settings = self.settings
         close_data_dir(settings.data_dir, settings.origin("data_dir"))
         self._keys = server_factory.key_book(settings)
         access = server_factory.access_rules(settings, self._keys, self.local_key)
-        stack = AsyncExitStack()
-        async with stack:
-            listener = _listen(settings.host, settings.port)
-            stack.callback(listener.close)
-            open_store = partial(
-                SqliteStore,
-                settings.data_dir / "conversations.sqlite",
-                max_bytes=settings.store_max_bytes,
-                max_age_s=settings.store_max_age,
-                clock=time.time,
-            )
-            store = open_store()
-            stack.callback(store.close)
-            self._store = WriteBehind(store, None if store.in_memory else open_store)
-            stack.push_async_callback(self._store.aclose)
-            self._responses = ResponseFile(
-                settings.data_dir / "responses.sqlite",
-                max_bytes=settings.store_max_bytes,
-                max_age_s=settings.store_max_age,
-                clock=time.time,
-            )
-            stack.push_async_callback(asyncio.to_thread, self._responses.close)
-            self._metrics = Metrics()
-            self._notes, self._content = PageNotes(), KeptContent()
-            self._telemetry = open_telemetry(settings, stack)
-            self._observer = Observers(
-                LogObserver(), self._metrics, *self._ledger(stack), self._notes, *self._telemetry.observers
-            )
-            teller = build_hook(settings, stack)
-            self._budgets = build_budgets(settings, self._keys, teller.tell if teller else nobody_listens)
-            stack.push_async_callback(self._budgets.aclose)
-            self._hook_watch = HookWatch(teller.tell) if teller else None
-            if self._hook_watch is not None:
-                stack.callback(self._hook_watch.close)
-                self._observer = Observers(self._observer, self._hook_watch)
-            self._bridge = await stack.enter_async_context(open_mcp_bridge(settings)) if _serves_mcp(settings) else None
-            self.backend, tenant = self._tenant(without_credentials(settings) if passes(settings) else settings, stack)
-            self.tenants = self._per_key(tenant, access, stack) if passes(settings) else SingleTenant(tenant)
-            host, port = listener.getsockname()[:2]
-            scheme = "https" if settings.tls_cert else "http"
-            self.base_url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
-            self._page = None if passes(settings) else self._build_page(access, tenant)
-            await self._serve(access, listener, stack)
-            self._stack = stack.pop_all()
-        return self
+        listener = _listen(settings.host, settings.port)
+        stack.callback(listener.close)
+        open_store = partial(
+            SqliteStore,
+            settings.data_dir / "conversations.sqlite",
+            max_bytes=settings.store_max_bytes,
+            max_age_s=settings.store_max_age,
+            clock=time.time,
+        )
+        store = open_store()
+        stack.callback(store.close)
+        self._store = WriteBehind(store, None if store.in_memory else open_store)
+        stack.push_async_callback(self._store.aclose)
+        self._responses = ResponseFile(
+            settings.data_dir / "responses.sqlite",
+            max_bytes=settings.store_max_bytes,
+            max_age_s=settings.store_max_age,
+            clock=time.time,
+        )
+        stack.push_async_callback(asyncio.to_thread, self._responses.close)
+        self._metrics = Metrics()
+        self._notes, self._content = PageNotes(), KeptContent()
+        self._telemetry = OpenTelemetry() if self._isolated else open_telemetry(settings, stack)
+        self._observer = Observers(
+            LogObserver(), self._metrics, *self._ledger(stack), self._notes, *self._telemetry.observers
+        )
+        teller = build_hook(settings, stack)
+        self._budgets = build_budgets(settings, self._keys, teller.tell if teller else nobody_listens)
+        stack.push_async_callback(self._budgets.aclose)
+        self._hook_watch = HookWatch(teller.tell) if teller else None
+        if self._hook_watch is not None:
+            stack.callback(self._hook_watch.close)
+            self._observer = Observers(self._observer, self._hook_watch)
+        self._bridge = await stack.enter_async_context(open_mcp_bridge(settings)) if _serves_mcp(settings) else None
+        self.backend, tenant = self._tenant(without_credentials(settings) if passes(settings) else settings, stack)
+        self.tenants = self._per_key(tenant, access, stack) if passes(settings) else SingleTenant(tenant)
+        host, port = listener.getsockname()[:2]
+        scheme = "https" if settings.tls_cert else "http"
+        self.base_url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+        self._page = None if passes(settings) else self._build_page(access, tenant)
+        await self._serve(access, listener, stack)
 
     def _build_page(self, access: Access, tenant: Tenant) -> PageApi:
         parts = PageParts(
@@ -225,7 +270,7 @@ class Gateway:
         self, settings: Settings, stack: AsyncExitStack, beside: Backend | None = None
     ) -> tuple[Backend, Tenant]:
         """Everything that belongs to one account. `settings` name its credentials; `beside`: another one's backend."""
-        backend = build_backend(settings, stack, counted=True, beside=beside)
+        backend = build_backend(settings, stack, counted=True, beside=beside, simulator=self.simulator)
         stack.push_async_callback(backend.aclose)
         account = account_source(backend)
         if account is not None and not passes(self.settings):
@@ -349,6 +394,21 @@ class Gateway:
 
     async def __aexit__(self, *exc: object) -> None:
         await self._stack.aclose()
+
+    def __enter__(self) -> "Gateway":
+        self._thread = LoopThread("caretway gateway")
+        try:
+            return self._thread.call(self.__aenter__())
+        except BaseException:
+            self._thread.close()
+            raise
+
+    def __exit__(self, *exc: object) -> None:
+        assert self._thread is not None
+        try:
+            self._thread.call(self.__aexit__())
+        finally:
+            self._thread.close()
 
     async def start(self) -> str:
         """For programs that cannot use `async with`: the base URL of the running gateway. `stop` ends it."""

@@ -48,6 +48,7 @@ from .web.access import SEND_KEY
 
 if TYPE_CHECKING:
     from .backends.cursor_sdk.node import NodeCommand
+    from .simulator import Simulator
 
 REST_URL: Final = "https://api.cursor.com"
 NO_KEY_SENT: Final = ("Here every client brings its own Cursor API key.", SEND_KEY)
@@ -71,11 +72,15 @@ def _agent(settings: Settings, stack: AsyncExitStack, around: Around | None = No
     )
 
 
-def _simulator(settings: Settings, stack: AsyncExitStack) -> Backend:
+def new_simulator() -> "Simulator":
     from .simulator import Simulator
     from .simulator.manners import LIVE_AT_ONCE
 
-    simulator = Simulator(manners=LIVE_AT_ONCE)
+    return Simulator(manners=LIVE_AT_ONCE)
+
+
+def _simulator(settings: Settings, stack: AsyncExitStack, simulator: "Simulator | None" = None) -> Backend:
+    simulator = simulator or new_simulator()
     stack.push_async_callback(simulator.aclose)
     carrier = AutoTransport(socket_dial(simulator.connect), settings.agent_transport, limits=transport_limits(settings))
     transport = _traced(carrier, settings, stack)
@@ -279,16 +284,20 @@ def build_backend(
     *,
     counted: bool = False,
     beside: Backend | None = None,
+    simulator: "Simulator | None" = None,
 ) -> Backend:
     """`around` is for the backend `agent`; others have no transport of ours. `counted`: its runs may have a budget.
-    `beside`: one of another account, whose process may be shared."""
+    `beside`: one of another account, whose process may be shared. `simulator`: the one to use, if it is the backend."""
     name = choose_backend(settings)
-    if name == "agent":
-        backend = _agent(settings, stack, around)
-    elif name == "sdk":
-        backend = _sdk(settings, stack, beside and _inner(beside))
-    else:
-        backend = BACKENDS[name](settings, stack)
+    match name:
+        case "agent":
+            backend = _agent(settings, stack, around)
+        case "sdk":
+            backend = _sdk(settings, stack, beside and _inner(beside))
+        case "simulator":
+            backend = _simulator(settings, stack, simulator)
+        case _:
+            backend = BACKENDS[name](settings, stack)
     native = backend if isinstance(backend, NativeTools) and backend.abilities.client_tools == "either" else None
     if counted:
         backend = CountedBackend(backend)

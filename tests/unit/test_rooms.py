@@ -162,6 +162,8 @@ RULINGS: Final = [
     ("caretway.clients.table", "from . import launching", True),
     ("caretway.clients.table", "from ..config import Settings", False),
     ("caretway.testing.cursor_agent.acp", "from ...simulator import text_model", True),
+    ("caretway.testing.scripted", "from ..app import Gateway", True),
+    ("caretway.testing.scripted", "from ..sessions import plan", False),
     ("caretway.testing.cursor_agent.acp", "from ...backends.cursor_cli import program", False),
     ("caretway.backends.cursor_cli.backend", "from ...testing.cursor_agent import words", False),
     (f"caretway.{NO_ROOM}.strings", "import re", False),

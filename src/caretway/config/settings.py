@@ -7,11 +7,11 @@ modules that use it).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
 from .choices import (
     CLI_ALIASES,
@@ -775,6 +775,16 @@ class Settings:
             value = getattr(self, setting.name)
             if value is not None or setting.default is not None:
                 object.__setattr__(self, setting.name, setting.read(value, self.origin(setting.name)))
+
+    @classmethod
+    def from_environment(cls, **values: Any) -> "Settings":
+        """As `caretway serve` has them: the user's file, and this process's variables (`CURSOR_API_KEY` among them).
+        `values` win over both."""
+        from .loading import load_from_process
+
+        loaded = load_from_process({})
+        origins = MappingProxyType({**loaded.origins, **dict.fromkeys(values, "code")})
+        return replace(loaded, **values, origins=origins)
 
     def origin(self, name: str) -> str:
         """`default`, `file PATH`, `environment NAME`, `flag --NAME`, or `code` for a value given by the program."""

@@ -37,7 +37,16 @@ class Plan:
     """How often a `loop` that is to go on has called already."""
 
 
-def plan(history: Sequence[InputMessage], tools: Sequence[Tool], *, thinks: bool = False) -> Plan:
+def plan(
+    history: Sequence[InputMessage],
+    tools: Sequence[Tool],
+    *,
+    thinks: bool = False,
+    prepared: tuple[Step, ...] | None = None,
+) -> Plan:
+    """`prepared`: the script of this turn, whatever its prompt says."""
+    if prepared is not None:
+        return _resume(prepared, history, turn_start(history), tools)
     at = next((i for i in reversed(range(len(history))) if _is_script(history[i])), None)
     if at is not None:
         todo = _follow(history, at, tools, thinks=thinks)
@@ -78,6 +87,12 @@ def recall(history: Sequence[InputMessage], at: int, new_results: int) -> str:
         f"{turns} earlier user turn{'s' * (turns != 1)} and {results} tool result{'s' * (results != 1)}. "
         f"First user text: {shown}"
     )
+
+
+def turn_start(history: Sequence[InputMessage]) -> int:
+    """The message with which the newest turn began."""
+    pairs = enumerate(zip(history, [None, *history], strict=False))
+    return max((index for index, pair in pairs if _begins_turn(*pair)), default=0)
 
 
 def _begins_turn(message: InputMessage, before: InputMessage | None) -> bool:

@@ -53,10 +53,11 @@ _Answered = tuple[execs.ExecOutcome, pb.ToolCall | None]
 
 @dataclass(slots=True)
 class Given:
-    """What the last calls gave, and how many results came in this turn."""
+    """What the last calls gave, how many results came in this turn, and all that came in this run."""
 
     results: tuple[str, ...] = ()
     new: int = 0
+    told: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -219,6 +220,7 @@ class CallPlayer:
         await self.minutes.record(calls, results, shown)
         self.given.results = tuple(result.text for result in results)
         self.given.new += len(results)
+        self.given.told.extend(self.given.results)
         self.voice.joins = False
         self.meter.model_call()  # the model reads the results: one more call, most of it cached
 

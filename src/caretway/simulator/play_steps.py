@@ -19,6 +19,7 @@ from .minutes import Minutes
 from .model_input import find
 from .pending import Pending
 from .play_calls import CallPlayer, Left
+from .prepared import ModelRequest
 from .script import (
     Abandon,
     Drop,
@@ -96,7 +97,19 @@ class Performance:
 
     async def play(self) -> None:
         conversation = self._conversation
-        plan = brain.plan(self._history, conversation.tools, thinks=models.thinks(conversation.model))
+        plan = brain.plan(
+            self._history,
+            conversation.tools,
+            thinks=models.thinks(conversation.model),
+            prepared=self._shared.prepared.steps_for(self._run_key, self._history, brain.turn_start(self._history)),
+        )
+        seen = ModelRequest(
+            conversation.model,
+            conversation.system,
+            tuple(self._history),
+            tuple(tool.shown for tool in conversation.tools),
+        )
+        self._calls.given.told = self._shared.prepared.note(seen).results
         given = self._calls.given
         given.results, self._voice.joins, self._looped, self._at = plan.results, plan.said, plan.looped, plan.at
         given.new = brain.count_results(self._history[plan.at + 1 :])

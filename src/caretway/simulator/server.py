@@ -17,6 +17,7 @@ from .exchange import Accept
 from .http1 import SimHttp1Connection
 from .http2 import MAX_STREAMS, PREFACE, Http2Connection
 from .manners import LIVE, Manners
+from .prepared import Prepared
 from .service import Service
 from .shared import Prefer, Shared
 from .stats import Stats
@@ -60,6 +61,15 @@ class Simulator:
     def billed(self) -> BilledRuns:
         """What the dashboard tells about runs."""
         return self._shared.billed
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    @property
+    def prepared(self) -> Prepared:
+        """Scripts for the next turns, and what reached the model."""
+        return self._shared.prepared
 
     @property
     def open_runs(self) -> int:

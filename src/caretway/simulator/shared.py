@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 from .billing import BilledRuns
 from .manners import LIVE, Manners
+from .prepared import Prepared
 from .stats import Stats, Steps
 from .tokens import PrefixCache
 
@@ -69,6 +70,8 @@ class Shared:
     billed: BilledRuns = field(default_factory=BilledRuns)
     asked: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=MAX_ASKED))
     """How the last runs asked for their model: the shape, and what ran, empty when nothing did."""
+
+    prepared: Prepared = field(default_factory=Prepared)
 
     def comes_from_home(self, peer: Any) -> bool:
         return self.home is not None and self.home(peer)
