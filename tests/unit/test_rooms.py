@@ -50,6 +50,7 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
             "web",
         }
     ),
+    "service": frozenset(),  # values in, text out
     "config": frozenset({"core"}),
     "clients": frozenset(),  # values in, values out: what clients are told, and edits of their files
     "transport_factory": frozenset({"config", "cursor_transport"}),

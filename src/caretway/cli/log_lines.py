@@ -6,14 +6,22 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import time
 from collections.abc import Callable
+from io import TextIOWrapper
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
 from textwrap import wrap
 from typing import Final
 
+from ..config import ConfigError
 from ..observe.log import AnswerNote, Part, RefusalNote, joined
 from ..observe.redact import Redactor
 from .terminal import Style
+
+LOG_FILE_BYTES: Final = 10_000_000
+LOG_FILES_KEPT: Final = 5
 
 QUIET_S: Final = 60.0
 """A line that is the same as one of so long ago is written again."""
@@ -127,3 +135,19 @@ class NotTwice(logging.Filter):
         if left_out:
             record.repeated = left_out
         return True
+
+
+class _PrivateFile(RotatingFileHandler):
+    """Nobody else can read it, also after it was rotated."""
+
+    def _open(self) -> TextIOWrapper:
+        descriptor = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        return open(descriptor, "a", encoding="utf-8")
+
+
+def log_file(path: Path) -> logging.Handler:
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return _PrivateFile(path, maxBytes=LOG_FILE_BYTES, backupCount=LOG_FILES_KEPT)
+    except OSError as failure:
+        raise ConfigError("log_file", "log_file", f"cannot write {path}: {failure.strerror}") from failure

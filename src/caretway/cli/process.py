@@ -16,11 +16,12 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
 
 from ..observe.redact import Redactor
-from .terminal import style_for, terminal_width
+from .terminal import Style, style_for, terminal_width
 
 if TYPE_CHECKING:
     import asyncio
@@ -127,9 +128,9 @@ def exit_code(stopped_by: signal.Signals | None) -> int:
     return INTERRUPTED if stopped_by is signal.SIGINT else 0
 
 
-def log_to_stderr(level: str, secrets: Iterable[str] = (), form: str = "text") -> None:
-    """Every line is redacted, also those of libraries, which put headers into their messages."""
-    from .log_lines import JsonFormatter, LineFormatter, NotTwice
+def log_to_stderr(level: str, secrets: Iterable[str] = (), form: str = "text", file: Path | None = None) -> None:
+    """Every line is redacted, also those of libraries, which put headers into their messages. `file`: there, too."""
+    from .log_lines import JsonFormatter, LineFormatter, NotTwice, log_file
 
     handler = logging.StreamHandler(sys.stderr)
     width = terminal_width() if sys.stderr.isatty() else 0
@@ -138,7 +139,12 @@ def log_to_stderr(level: str, secrets: Iterable[str] = (), form: str = "text") -
         JsonFormatter(redactor) if form == "json" else LineFormatter(redactor, style_for(sys.stderr), width)
     )
     handler.addFilter(NotTwice())
-    logging.basicConfig(level=level.upper(), handlers=[handler])
+    handlers: list[logging.Handler] = [handler]
+    if file is not None:
+        handlers.append(log_file(file))
+        handlers[-1].setFormatter(JsonFormatter(redactor) if form == "json" else LineFormatter(redactor, Style(), 0))
+        handlers[-1].addFilter(NotTwice())
+    logging.basicConfig(level=level.upper(), handlers=handlers)
     # What no line of ours shows is not looked up for every line: the caller, the thread, the process.
     logging._srcfile = None
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False

@@ -17,7 +17,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Final, Protocol
 
 from .. import __version__
-from ..config import Settings
+from ..config import Settings, take_notify_socket
 from ..keys.key_file import KeyFile
 from ..web.access import reachable_from_outside
 from .flags import add_setting_flags, settings_from
@@ -125,7 +125,7 @@ def run(arguments: argparse.Namespace) -> int:
     from .port_owner import port_owner
     from .running import announced_gateway
 
-    log_to_stderr(settings.log_level, secrets_in(settings), settings.log_format)
+    log_to_stderr(settings.log_level, secrets_in(settings), settings.log_format, settings.log_file)
     raise_soft_limit(settings.max_connections)
     if settings.local_tools == "all":
         hide_from_children()
@@ -147,8 +147,10 @@ async def serve(
 ) -> int:
     import asyncio
 
+    from ..service.readiness import notify
     from ..tasks import spawn
 
+    manager = take_notify_socket()
     haste = Haste()
     late: asyncio.TimerHandle | None = None
     try:
@@ -159,12 +161,14 @@ async def serve(
                     settings, served.base_url, served.backend.name, served.backend.standing, style, terminal_width(80)
                 )
             )
+            notify(manager, "READY=1", f"STATUS=serving {served.base_url} ({served.backend.name})")
             # Beside serving: an unreachable Cursor must delay neither requests nor Ctrl-C.
             rest = spawn(_say_rest(settings, served, style), "banner")
             try:
                 number = await stopped(haste)
             finally:
                 rest.cancel()
+                notify(manager, "STOPPING=1")
             answers = served.tenants.live - served.tenants.parked
             if answers and settings.shutdown_grace:
                 remark([stopping(number, answers, settings.shutdown_grace)])

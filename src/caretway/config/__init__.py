@@ -13,6 +13,7 @@ from .loading import (
     load_from_process,
     process_environment,
     settings_file,
+    take_notify_socket,
     unknown_variables,
     wants_colour,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "process_environment",
     "process_home",
     "settings_file",
+    "take_notify_socket",
     "unknown_variables",
     "user_config_file",
     "wants_colour",

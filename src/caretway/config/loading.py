@@ -146,6 +146,12 @@ def editor_command() -> list[str]:
     return split(named) or ["vi"]
 
 
+def take_notify_socket() -> str:
+    """Where the service manager waits for word (sd_notify); empty if none does. Programs that we start must not see
+    it."""
+    return os.environ.pop("NOTIFY_SOCKET", "")
+
+
 def process_environment() -> dict[str, str]:
     """A copy of this process's environment, for the programs that it starts."""
     return dict(os.environ)

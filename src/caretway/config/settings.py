@@ -144,6 +144,10 @@ class Settings:
         default="text",
         metadata=_server(choice(get_args(LogFormat)), "How log lines are written: for people, or as JSON."),
     )
+    log_file: Path | None = field(
+        default=None,
+        metadata=_server(_FILE, "Write the log to this file, too. At 10 MB it is rotated; five old ones are kept."),
+    )
     trace: Path | None = field(
         default=None,
         metadata=_server(

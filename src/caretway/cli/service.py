@@ -1,0 +1,237 @@
+"""`caretway service install | uninstall | start | stop | status | logs`: the gateway as a service of this user, with
+systemd or launchd. Which settings the service has, which of this shell's it does not see, and what uninstalling leaves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from ..config import SETTINGS, Settings, process_environment, process_home, user_config_file
+from ..service.definition import ServiceDefinition, programs_at_home
+from .flags import add_setting_flags, given, settings_from
+from .process import CommandFailed, remark, say
+from .service_manager import Launchd, Manager, manager_here
+from .terminal import pairs, style_for
+
+NAME: Final = "service"
+SUMMARY: Final = "run the gateway in the background, from login on"
+DESCRIPTION: Final = (
+    "The gateway as a service of yours, with systemd (Linux) or launchd (macOS).\n"
+    "  install      write the service's file, start it now and at every login\n"
+    "  uninstall    stop it, remove its file, and list what is left\n"
+    "  start, stop  until the next login\n"
+    "  status       whether it runs, and where\n"
+    "  logs         its log\n"
+    "Flags of `serve` that are given to install are the service's flags. It reads your\n"
+    "settings file, and none of the variables of this terminal."
+)
+EXAMPLES: Final = """\
+examples:
+  caretway service install
+  caretway service install --port 8080 --backend agent
+  caretway service install --print         show the file, change nothing
+  caretway service logs --follow
+  caretway service uninstall
+"""
+USAGE: Final = "caretway service install|uninstall|start|stop|status|logs [flags]"
+
+_MAIN_FLAGS: Final = ("port", "host", "backend", "config", "data_dir", "log_level")
+_STOP_MARGIN_S: Final = 15.0
+_LOGIN_HINT: Final = "keep the key with: caretway login --api-key-stdin"
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", choices=tuple(_ACTIONS), help="What to do.")
+    parser.add_argument("--print", action="store_true", dest="only_print", help="install: show the file only.")
+    parser.add_argument("--follow", "-f", action="store_true", help="logs: go on with what is written.")
+    parser.add_argument("--lines", "-n", type=int, default=50, metavar="N", help="logs: how many. [default: 50]")
+    parser.add_argument("--json", action="store_true", help="status: as JSON.")
+    add_setting_flags(parser, shown=_MAIN_FLAGS)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    settings, remarks = settings_from(arguments)
+    remark(remarks)
+    return _ACTIONS[arguments.action](arguments, settings)
+
+
+def service_definition(settings: Settings, flags: dict[str, object], manager: type[Manager]) -> ServiceDefinition:
+    """`flags`: setting name -> value, as typed."""
+    from ..backend_factory import choose_backend
+
+    command = [sys.executable, "-m", "caretway", "serve", *flag_words(flags, settings)]
+    log_file = None
+    if manager is Launchd and settings.log_file is None:
+        log_file = settings.data_dir / "log" / "caretway.log"
+        command += ["--log-file", str(log_file)]
+    return ServiceDefinition(
+        command,
+        settings.data_dir,
+        settings.shutdown_grace + _STOP_MARGIN_S,
+        programs_at_home(
+            backend=choose_backend(settings),
+            local_tools=settings.local_tools,
+            mcp=bool(settings.mcp or settings.mcp_config or settings.mcp_import),
+            keyring=settings.token_store == "keyring",  # noqa: S105 - the name of a place
+        ),
+        log_file or settings.log_file,
+    )
+
+
+def flag_words(flags: dict[str, object], settings: Settings) -> list[str]:
+    """The flags of `serve` that mean the same from any directory."""
+    words: list[str] = []
+    for setting in SETTINGS:
+        if setting.name not in flags or setting.flag is None:
+            continue
+        value = flags[setting.name]
+        if isinstance(value, bool):
+            words.append(setting.flag if value else setting.flag.replace("--", "--no-", 1))
+            continue
+        read = getattr(settings, setting.name)
+        for one in read if isinstance(read, tuple) else (read,):
+            words += [setting.flag, str(one.absolute()) if isinstance(one, Path) else setting.kind.show(one)]
+    return words
+
+
+def unseen(settings: Settings) -> list[str]:
+    """What this terminal says and the service will not hear."""
+    told = []
+    for setting in SETTINGS:
+        origin = settings.origin(setting.name)
+        if origin.startswith("environment "):
+            hint = _LOGIN_HINT if setting.secret else f"caretway config set {setting.name} VALUE"
+            told.append(f"the service does not see {origin.removeprefix('environment ')}; {hint}")
+    return told
+
+
+def _install(arguments: argparse.Namespace, settings: Settings) -> int:
+    manager = manager_here(process_environment(), process_home())
+    service = service_definition(settings, given(arguments), type(manager))
+    text = manager.text(service)
+    if arguments.only_print:
+        print(text, end="")
+        return 0
+    manager.check()
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if service.log_file is not None:
+        service.log_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    changed = _write(manager.path, text)
+    remark(unseen(settings))
+    manager.install()
+    say([f"{'Wrote' if changed else 'Kept'} {manager.path}"])
+    say(manager.after_install())
+    return 0
+
+
+def _write(path: Path, text: str) -> bool:
+    if path.is_file() and path.read_text(encoding="utf-8") == text:
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    half = path.with_name(f".{path.name}.{os.getpid()}")
+    half.write_text(text, encoding="utf-8")
+    half.replace(path)
+    return True
+
+
+def _uninstall(_: argparse.Namespace, settings: Settings) -> int:
+    manager = manager_here(process_environment(), process_home())
+    if manager.path.exists():
+        manager.uninstall()
+        manager.path.unlink()
+        manager.reload()
+        say([f"Removed {manager.path}"])
+    else:
+        say(["No service is installed."])
+    say(left_behind(settings))
+    return 0
+
+
+def left_behind(settings: Settings) -> list[str]:
+    """What is still on the machine, and how it is removed."""
+    from .setup_journal import Journal
+
+    rows: list[tuple[str, str]] = []
+    if settings.data_dir.is_dir():
+        size = sum(file.stat().st_size for file in settings.data_dir.rglob("*") if file.is_file())
+        rows.append(("data", f"{settings.data_dir} ({_size(size)}: sign-in, conversations, usage)"))
+        rows.append(("", f"rm -r {settings.data_dir}"))
+    file = settings.config or user_config_file(process_environment())
+    if file.is_file():
+        rows.append(("settings", str(file)))
+    rows += [(client, f"caretway setup {client} --undo") for client in Journal(settings.data_dir).clients()]
+    if settings.log_file is not None and settings.log_file.is_file():
+        rows.append(("log", f"{settings.log_file}*"))
+    return ["What is left:", *pairs(rows, style_for(sys.stdout))] if rows else ["Nothing is left."]
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:.1f} MB" if count >= 1e5 else f"{count / 1e3:.1f} kB"
+
+
+def _start(_: argparse.Namespace, __: Settings) -> int:
+    manager = _installed()
+    manager.start()
+    say(["Started."])
+    return 0
+
+
+def _stop(_: argparse.Namespace, __: Settings) -> int:
+    manager = _installed()
+    manager.stop()
+    say(["Stopped."])
+    return 0
+
+
+def _installed() -> Manager:
+    manager = manager_here(process_environment(), process_home())
+    if not manager.path.exists():
+        raise CommandFailed("no service is installed", "type: caretway service install")
+    manager.check()
+    return manager
+
+
+def _status(arguments: argparse.Namespace, settings: Settings) -> int:
+    from .running import noted_gateways
+
+    manager = manager_here(process_environment(), process_home())
+    installed = manager.path.exists()
+    state, pid = manager.state() if installed else ("not installed", 0)
+    urls = [one.url for one in noted_gateways(settings.data_dir) if pid and one.pid == pid]
+    url = urls[0] if urls else None
+    if arguments.json:
+        told = {"installed": installed, "state": state, "pid": pid or None, "url": url, "file": str(manager.path)}
+        print(json.dumps(told))
+    else:
+        rows = [
+            ("service", state),
+            ("pid", str(pid) if pid else ""),
+            ("address", url or ""),
+            ("file", str(manager.path)),
+        ]
+        say(pairs([row for row in rows if row[1]], style_for(sys.stdout)))
+        if not installed:
+            say(["Type: caretway service install"])
+    return 0 if state == "active" else 3
+
+
+def _logs(arguments: argparse.Namespace, settings: Settings) -> int:
+    manager = _installed()
+    words = manager.log_command(settings, arguments.lines, follow=arguments.follow)
+    os.execvp(words[0], words)  # noqa: S606 - the log's own reader takes over, with its pager and its keys
+
+
+_ACTIONS: Final[dict[str, Callable[[argparse.Namespace, Settings], int]]] = {
+    "install": _install,
+    "uninstall": _uninstall,
+    "start": _start,
+    "stop": _stop,
+    "status": _status,
+    "logs": _logs,
+}
