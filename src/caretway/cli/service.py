@@ -160,7 +160,7 @@ def left_behind(settings: Settings) -> list[str]:
     rows: list[tuple[str, str]] = []
     if settings.data_dir.is_dir():
         size = sum(file.stat().st_size for file in settings.data_dir.rglob("*") if file.is_file())
-        rows.append(("data", f"{settings.data_dir} ({_size(size)}: sign-in, conversations, usage)"))
+        rows.append(("data", f"sign-in, conversations, usage: {_size(size)}"))
         rows.append(("", f"rm -r {settings.data_dir}"))
     file = settings.config or user_config_file(process_environment())
     if file.is_file():
@@ -172,7 +172,7 @@ def left_behind(settings: Settings) -> list[str]:
 
 
 def _size(count: int) -> str:
-    return f"{count / 1e6:.1f} MB" if count >= 1e5 else f"{count / 1e3:.1f} kB"
+    return f"{count / 1e6:.0f} MB" if count >= 1e6 else "less than 1 MB"
 
 
 def _start(_: argparse.Namespace, __: Settings) -> int:
