@@ -37,6 +37,7 @@ from .web.page_door import PageDoor
 from .web.page_files import PageFiles
 from .web.tenant import Tenant
 
+STATIC: Final = Path(page.__file__).parent / "static"
 NOW: Final = "now"
 RESTART: Final = "restart"
 
@@ -92,7 +93,7 @@ def build_page(settings: Settings, parts: PageParts) -> PageApi:
     changes: dict[str, Change] = {"model_aliases": AliasChange(parts.catalogue), "budgets": BudgetChange(parts.budgets)}
     return PageApi(
         tenant=parts.tenant,
-        files=PageFiles(Path(page.__file__).parent / "static"),
+        files=PageFiles(STATIC),
         door=door,
         now=now,
         feed=Feed(look, marks, allowed, lambda: (door.changes, id(keys.current()))),

@@ -4,6 +4,7 @@ stream tells, and that hostile words stay what they are.
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,7 +13,11 @@ from typing import Any
 import httpx
 import pytest
 
+from caretway.keys.key_file import KeyFile
+from caretway.keys.named_key import added, revoked
 from caretway.page.feed import MAX_READERS
+from caretway.page_factory import STATIC
+from caretway.web.page_files import PageFiles
 from contract.gateways import CHAT, Client, gateway, streamed
 
 BASE = "/caretway/v1"
@@ -166,6 +171,56 @@ async def test_programs_get_json_at_the_root_and_files_have_strict_headers() -> 
         assert (await client.http.get("/page/nothing.js")).status_code == 404
         for path in ("/page/..%2fapi.py", "/page/../api.py", "/page/static/index.html"):
             assert (await client.http.get(path)).status_code in (401, 404)
+
+
+async def test_a_browser_gets_the_page_and_nothing_may_be_put_into_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "index.html").write_text("<!doctype html><title>page</title>")
+    (tmp_path / "app.js").write_text("export {}")
+    (tmp_path / "notes.txt").write_text("not of the page")
+    monkeypatch.setattr("caretway.page_factory.STATIC", tmp_path)
+    async with gateway(gateway_key=KEY) as client:
+        html = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+        page = await client.http.get("/", headers=html)
+        assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+        assert "page</title>" in page.text
+        script = await client.http.get("/page/app.js")
+        for answer in (page, script):
+            policy = answer.headers["content-security-policy"]
+            assert "default-src 'none'" in policy and "frame-ancestors 'none'" in policy and "unsafe" not in policy
+            assert answer.headers["x-frame-options"] == "DENY"
+            assert answer.headers["x-content-type-options"] == "nosniff"
+        same = await client.http.get("/page/app.js", headers={"if-none-match": script.headers["etag"]})
+        assert (same.status_code, same.content, "content-length" in same.headers) == (304, b"", False)
+        assert (await client.http.get("/page/app.js", headers={"if-none-match": '"other"'})).status_code == 200
+        assert (await client.http.get("/page/notes.txt")).status_code == 404
+        evil = {"host": "evil.example"}
+        assert (await client.http.get("/", headers=html | evil)).status_code == 403
+
+
+def test_the_page_is_small() -> None:
+    assert PageFiles(STATIC).size < 100_000
+
+
+async def test_which_named_keys_open_the_page(tmp_path: Path) -> None:
+    file = KeyFile(tmp_path)
+    now = time.time()
+    plain, seeing = "cw-" + "a" * 40, "cw-" + "b" * 40
+    file.change(lambda keys: added(keys, plain, "plain", now))
+    file.change(lambda keys: added(keys, seeing, "seeing", now, page=True))
+    async with gateway(data_dir=tmp_path) as client:
+        refused = await client.http.post(f"{BASE}/session", json={"key": plain})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (403, "page_not_allowed")
+        by_header = await client.http.get(f"{BASE}/now", headers={"x-api-key": plain})
+        assert by_header.json()["error"]["code"] == "page_not_allowed"
+        assert (await client.http.get("/v1/models", headers={"x-api-key": plain})).status_code == 200
+        assert (await client.http.post(f"{BASE}/session", json={"key": seeing})).status_code == 200
+        async with events(client) as stream:
+            await stream.until("now")
+            file.change(lambda keys: revoked(keys, "seeing"))  # the cookie ends with its key
+            await stream.until("signed_out")
+        assert (await client.http.get(f"{BASE}/now")).status_code == 401
 
 
 # ---- a tool loop, while it runs and afterwards

@@ -16,12 +16,14 @@ from ..tasks import spawn
 from ..web.tenant import Tenant
 from .notes import PageNotes
 
-MAX_TURNS: Final = 100
-"""Of a snapshot; the others are counted."""
+MAX_TURNS: Final = 40
+"""Of a snapshot; the others are counted. Every page that is open gets it once a second."""
 FRESH_S: Final = 60.0
 PATIENCE_S: Final = 1.0
 """How long the first look waits for Cursor."""
 RECENT_S: Final = 5.0
+AT_ONCE_S: Final = 0.2
+"""Two looks that are closer than this are one."""
 STANDINGS: Final = {
     "official": "An official way to use Cursor.",
     "unofficial": "Cursor's own protocol, used unofficially: it may change at any time.",
@@ -80,8 +82,8 @@ class Now:
             self._asking = None
 
     def snapshot(self) -> dict[str, Any]:
-        turns = self._tenant.sessions.turns()
-        status, parked = self._status, self._tenant.sessions.parked
+        sessions, status = self._tenant.sessions, self._status
+        turns, parked = sessions.turns(MAX_TURNS), sessions.parked
         return {
             "at": time.time(),
             "version": __version__,
@@ -96,25 +98,27 @@ class Now:
             "reachable": None if status is None else status.reachable,
             "detail": "" if status is None else status.detail,
             "account": self._account,
-            "running": len(turns) - parked,
+            "running": sessions.live - parked,
             "parked": parked,
             "tokens_per_second": round(self._speed(turns), 1),
-            "turns": turns[:MAX_TURNS],
-            "turns_left_off": max(0, len(turns) - MAX_TURNS),
+            "turns": turns,
+            "turns_left_off": sessions.live - len(turns),
             "last_error": self._notes.last_error,
             "recording": self._recording(),
         }
 
     def _speed(self, turns: Sequence[TurnView]) -> float:
         """What was said since the last look; without a recent one, what each turn has said since it began."""
-        now, wall = time.monotonic(), time.time()
+        now = time.monotonic()
         passed, before = now - self._said_at, self._said
-        if passed < 0.2:  # two who look at once
+        if passed < AT_ONCE_S:
             return self._rate
-        self._said, self._said_at = {turn.id: turn.tokens for turn in turns if turn.tokens}, now
+        said = self._tenant.sessions.said()
+        self._said, self._said_at = said, now
         if passed > RECENT_S:
-            self._rate = sum(turn.tokens / max(0.2, wall - turn.since) for turn in turns if turn.tokens)
+            wall = time.time()
+            self._rate = sum(turn.tokens / max(AT_ONCE_S, wall - turn.since) for turn in turns if turn.tokens)
         else:
-            said = sum(max(0, turn.tokens - before.get(turn.id, 0)) for turn in turns)
-            self._rate = (self._rate + said / passed) / 2 if before else said / passed
+            more = sum([max(0, tokens - before.get(sid, 0)) for sid, tokens in said.items()])
+            self._rate = (self._rate + more / passed) / 2 if before else more / passed
         return self._rate

@@ -12,6 +12,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -119,9 +120,13 @@ class Sessions:
     def live(self) -> int:
         return len(self._live)
 
-    def turns(self) -> list[TurnView]:
-        """All that are alive, the oldest first."""
-        return [turn_view(live) for live in self._live.values()]
+    def turns(self, limit: int | None = None) -> list[TurnView]:
+        """Those that are alive, the oldest first."""
+        return [turn_view(live) for live in islice(self._live.values(), limit)]
+
+    def said(self) -> dict[str, int]:
+        """Turn -> about how many tokens its response has; of those that have one."""
+        return {sid: live.fold.tokens for sid, live in self._live.items() if live.fold is not None}
 
     def cancel(self, sid: str, why: GatewayError) -> bool:
         """End a turn; whoever reads it is told why. False: there is none."""

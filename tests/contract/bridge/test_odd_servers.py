@@ -41,6 +41,18 @@ async def test_one_that_never_answers_at_all_is_in_nobodys_way(caplog: pytest.Lo
     assert "MCP server gone is not available" in caplog.text
 
 
+async def test_one_is_started_again_from_the_page() -> None:
+    async with bridged({"odd": odd()}) as client:
+        assert "plain says one" in (await client.chat(call("echo", "one"))).text
+        (server,) = (await client.http.get("/caretway/v1/health")).json()["mcp"]["servers"]
+        assert (server["state"], "echo" in {tool["name"] for tool in server["tools"]}) == ("connected", True)
+        csrf = {"x-caretway-csrf": (await client.http.get("/caretway/v1/session")).json()["csrf"]}
+        again = await client.http.post("/caretway/v1/mcp/odd/restart", headers=csrf)
+        assert again.json() == {"restarting": True}
+        await until(client, lambda mcp: mcp["servers"] == 1)
+        assert "plain says two" in (await client.chat(call("echo", "two"))).text
+
+
 async def test_one_that_dies_during_a_call_comes_back() -> None:
     async with bridged({"odd": odd()}, mcp_retry_pause=0.05) as client:
         answer = await client.chat(call("die"))

@@ -65,6 +65,7 @@ PANES: Final = {
     "login-import": Pane(("login", "--import")),
     "logout": Pane(("logout",)),
     "status": Pane(("status", *SIMULATED)),
+    "top": Pane(("top",)),
     "usage": Pane(("usage",)),
     "models": Pane(("models", *SIMULATED)),
     "mcp": Pane(("mcp", "list", "--mcp-config", "nowhere.json")),
