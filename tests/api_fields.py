@@ -244,7 +244,13 @@ SECTIONS: Final = (
                 "repeated in the answer",
                 "unit/dialects/openai_responses/test_encode.py::test_the_request_is_repeated",
             ),
-            Row("background", "refused", True, "use `stream` and stay connected"),
+            Row(
+                "background",
+                "refused",
+                True,
+                "honoured over HTTP: polled, cancelled, its stream taken up again; refused elsewhere",
+                "contract/test_background.py::test_it_is_polled_until_it_is_there",
+            ),
             Row("conversation", "refused", "conv_1", "use `previous_response_id`"),
             Row("prompt", "refused", {"id": "p"}, "send `instructions` and `input`"),
             Row(

@@ -24,7 +24,7 @@ from ..sessions.response import Response
 from .errors import send_error
 from .exchange import Header, ResponseWriter, header_text
 
-_SSE_HEADERS: tuple[Header, ...] = (
+SSE_HEADERS: tuple[Header, ...] = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
@@ -249,7 +249,7 @@ class StreamedAnswer(Answer):
     def _open(self) -> None:
         encoder = self._encoder = self._dialect.encoder(self._response.request, self._names_model())
         self._response.opened()
-        self._writer.start((*_SSE_HEADERS, *self._headers()), one_line(encoder.feed(self._early)))
+        self._writer.start((*SSE_HEADERS, *self._headers()), one_line(encoder.feed(self._early)))
         self._early = []
         self._spoken = self._loop.time()
         if self._response.over:

@@ -66,6 +66,7 @@ class Application:
             ),
             page=page,
         )
+        self._state.answer = self.answer
 
     def dialect(self, path: str) -> Dialect:
         """Whose words belong to this path."""

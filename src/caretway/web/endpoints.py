@@ -7,14 +7,16 @@ What the model is asked for is `respond`'s business; here are the lookups and th
 
 import asyncio
 from collections.abc import Awaitable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Final
 from urllib.parse import parse_qsl
 
 import msgspec
 
-from ..dialects import ServesSockets
+from ..dialects import AnswersLater, ServesSockets
 from ..tasks import aside
+from .exchange import HttpRequest
 from .handshake import OTHER_VERSION, speaks_version, switching
 from .page_files import wants_page
 from .route_table import HttpCall
@@ -31,6 +33,10 @@ _PROMETHEUS: Final = b"text/plain; version=0.0.4; charset=utf-8"
 
 def turn(call: HttpCall) -> Awaitable[None]:
     dialect = call.tenant.dialects[call.matched.route.dialect]
+    if isinstance(dialect, AnswersLater) and dialect.later(call.request.body, call.request.headers):
+        assert call.gateway.answer is not None
+        answering = partial(call.gateway.answer, call.matched)
+        return call.tenant.background.begin(dialect, call.request, answering, call.response, call.headers)
     return call.tenant.responder.answer(dialect, call.request, call.response, call.request_id, call.headers)
 
 
@@ -50,6 +56,11 @@ async def socket(call: HttpCall) -> None:
 async def lookup(call: HttpCall) -> None:
     """What needs no turn: a token count, a stored object."""
     request, matched = call.request, call.matched
+    dialect = call.tenant.dialects[matched.route.dialect]
+    if isinstance(dialect, AnswersLater) and (name := matched.params.get("id")) is not None:
+        background, wanted = call.tenant.background, _query(request)
+        if await background.answer(dialect, matched.operation.id, name, request, wanted, call.response, call.headers):
+            return
     find = call.tenant.dialects[matched.route.dialect].lookups[matched.operation.id]
     body = request.take_body()
 
@@ -67,8 +78,12 @@ async def lookup(call: HttpCall) -> None:
 async def models(call: HttpCall) -> None:
     listed = call.tenant.responder.visible(call.request.caller, await call.tenant.models.models())
     dialect = call.tenant.dialect_of(call.request.headers)
-    wanted = dict(parse_qsl(call.request.query, max_num_fields=_MAX_QUERY_FIELDS)) if call.request.query else _NOTHING
+    wanted = _query(call.request)
     call.response.send(200, dialect.render_models(listed, call.gateway.created, wanted), call.headers)
+
+
+def _query(request: HttpRequest) -> Mapping[str, str]:
+    return dict(parse_qsl(request.query, max_num_fields=_MAX_QUERY_FIELDS)) if request.query else _NOTHING
 
 
 async def model(call: HttpCall) -> None:

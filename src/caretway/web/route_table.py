@@ -49,6 +49,8 @@ class GatewayState:
     index: bytes = b""
     page: PageFiles | None = None
     """What browsers get."""
+    answer: "Answer | None" = None
+    """Answers a request that was let in, whoever reads the answer."""
     running: int = 0
     """Answers that are being made."""
 
@@ -68,6 +70,7 @@ class HttpCall:
 
 
 Handler = Callable[[HttpCall], Awaitable[None]]
+Answer = Callable[["Matched | Refused", HttpRequest, ResponseWriter], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from ..dialects.headers import SOCKET
 from .connection import PendingRequest, ServerState
 from .deadlines import NEVER
 from .exchange import Header, HttpRequest, MakeSuccessor, ResponseWriter
+from .nowhere import NOWHERE
 from .socket import Socket, text_frame
 
 MAX_WAITING: Final = 16
@@ -214,7 +215,7 @@ class MessageWriter(ResponseWriter):
     __slots__ = ("_socket", "_stream", "_wake", "_wake_at", "lane", "pending", "task")
 
     def __init__(self, socket: ResponsesSocket, lane: str) -> None:
-        super().__init__(_NOWHERE, keep_alive=True, chunked=False)
+        super().__init__(NOWHERE, keep_alive=True, chunked=False)
         self._socket = socket
         self.lane = lane
         self._stream = b',"stream_id":' + _json(lane) + b"}" if lane else b""
@@ -320,21 +321,3 @@ def _no_steering(event: _Event) -> bytes:
 
 
 def _nothing() -> None: ...
-
-
-class _Nowhere:
-    """A message writer has no HTTP connection."""
-
-    def write(self, data: bytes) -> None: ...
-
-    def date(self) -> bytes:
-        return b""
-
-    def wake_at(self, when: float, wake: Callable[[], None] | None) -> None: ...
-
-    def answered(self) -> None: ...
-
-    def abort(self) -> None: ...
-
-
-_NOWHERE: Final = _Nowhere()

@@ -16,6 +16,7 @@ from ..core.turn import ModelInfo
 from ..dialects import Dialect
 from ..sessions.manager import Sessions
 from .account import AccountWatch
+from .background import BackgroundResponses
 from .exchange import HttpRequest
 from .health import Health
 from .models import ModelSource
@@ -51,6 +52,7 @@ class Tenant:
         self.models = models
         self.health = health
         self.account = account
+        self.background = BackgroundResponses()
 
     def dialect(self, name: str) -> Dialect:
         return self.dialects.get(name, self._default)

@@ -119,6 +119,7 @@ def decode(body: object, headers: Mapping[str, str], store: ResponseStore) -> Tu
     text, output_format, ignored_text = _text(body.get("text"))
     keep = optional_bool(body, "store") is not False
     repeated = {name: body.get(name) for name in _ECHOED} | {
+        "background": BACKGROUND in headers,
         "instructions": instructions or None,
         "metadata": an_object(body.get("metadata") or {}, "metadata"),
         "parallel_tool_calls": choice.parallel,

@@ -45,6 +45,9 @@ ROUTES: Final = (
     ),
 )
 
+_UNFINISHED: Final = b'"in_progress"'
+_HEAD: Final = 256
+"""The status stands near the beginning."""
 Owners = Sequence[str]
 _json = msgspec.json.Encoder().encode
 
@@ -83,7 +86,13 @@ def _stored(name: str, store: ResponseStore, allowed: Owners) -> Stored:
 
 
 def _show(stored: Stored, store: ResponseStore, allowed: Owners) -> bytes:
-    return stored.body
+    if _UNFINISHED not in stored.body[:_HEAD]:
+        return stored.body
+    response = msgspec.json.decode(stored.body)
+    if response["status"] != "in_progress":
+        return stored.body
+    error = {"code": "server_error", "message": "The gateway was stopped while this response was made. Ask again."}
+    return _json({**response, "status": "failed", "error": error})
 
 
 def _list_input(stored: Stored, store: ResponseStore, allowed: Owners) -> bytes:

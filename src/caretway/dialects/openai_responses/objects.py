@@ -98,7 +98,6 @@ def response_object(
         "object": "response",
         "created_at": meta.created,
         "status": status,
-        "background": False,
         "error": None if error is None else failure(error),
         "incomplete_details": None if incomplete is None else {"reason": incomplete},
         "model": meta.model,
@@ -118,6 +117,7 @@ def response_object(
 
 
 _ASKED_NOTHING: Final[dict[str, object]] = {
+    "background": False,
     "instructions": None,
     "max_output_tokens": None,
     "max_tool_calls": None,

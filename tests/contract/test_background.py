@@ -1,0 +1,87 @@
+"""Responses in the background, asked for with the official SDK: poll, cancel, take up a stream again, and a restart."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import openai
+import pytest
+
+from contract.gateways import Client, gateway
+
+KEY = "cw-key-of-anna-0123456789"
+SLOW = "sim: stream 100000 10 5"
+
+
+@asynccontextmanager
+async def opened() -> AsyncIterator[tuple[Client, openai.AsyncOpenAI]]:
+    async with gateway(gateway_key=KEY, disconnect_grace=0.0) as client:
+        sdk = openai.AsyncOpenAI(api_key=KEY, base_url=f"{client.gateway.base_url}/v1", max_retries=0)
+        async with sdk:
+            yield client, sdk
+
+
+async def over(sdk: openai.AsyncOpenAI, name: str) -> openai.types.responses.Response:
+    async with asyncio.timeout(30):
+        while (found := await sdk.responses.retrieve(name)).status == "in_progress":
+            await asyncio.sleep(0.02)
+    return found
+
+
+async def test_it_is_polled_until_it_is_there() -> None:
+    async with opened() as (client, sdk):
+        asked = await sdk.responses.create(model="sim-auto", input="sim: stream 20 10 10", background=True)
+        assert (asked.background, asked.output) == (True, [])
+        found = await over(sdk, asked.id)
+        assert (found.status, len(found.output_text)) == ("completed", 200)
+        assert client.stats()["runs_opened"] == 1
+        more = await sdk.responses.create(model="sim-auto", input="sim: recall", previous_response_id=asked.id)
+        assert "1 earlier user turn" in more.output_text
+
+
+async def test_a_stream_is_taken_up_where_it_broke() -> None:
+    async with opened() as (client, sdk):
+        whole = []
+        async with await sdk.responses.create(
+            model="sim-auto", input="sim: stream 40 10 10", background=True, stream=True
+        ) as stream:
+            async for event in stream:
+                whole.append(event)
+                if event.type == "response.output_text.delta":
+                    break  # the client is gone
+        name = whole[0].response.id  # type: ignore[union-attr]
+        last = whole[-1].sequence_number
+        for after in (last, 0):
+            rest = []
+            async with await sdk.responses.retrieve(name, stream=True, starting_after=after) as stream:
+                rest = [event async for event in stream]
+            assert [event.sequence_number for event in rest] == list(range(after + 1, after + 1 + len(rest)))
+            assert rest[-1].type == "response.completed"
+            assert len(rest[-1].response.output_text) == 400
+        assert client.stats()["runs_opened"] == 1
+
+
+async def test_it_is_cancelled() -> None:
+    async with opened() as (client, sdk):
+        asked = await sdk.responses.create(model="sim-auto", input=SLOW, background=True)
+        assert asked.status == "in_progress"
+        assert (await sdk.responses.cancel(asked.id)).status == "cancelled"
+        assert (await sdk.responses.retrieve(asked.id)).status == "cancelled"
+        async with asyncio.timeout(20):
+            while client.gateway.tenants.live:
+                await asyncio.sleep(0.01)
+        await sdk.responses.delete(asked.id)
+        with pytest.raises(openai.NotFoundError):
+            await sdk.responses.retrieve(asked.id)
+
+
+async def test_what_does_not_begin_is_told_at_once() -> None:
+    async with opened() as (_, sdk):
+        with pytest.raises(openai.BadRequestError):
+            await sdk.responses.create(model="sim-auto", input="x", background=True, store=False)
+        with pytest.raises(openai.APIStatusError) as spent:
+            await sdk.responses.create(model="sim-auto", input="sim: fail usage_limit", background=True)
+        assert spent.value.status_code == 402
+        done = await sdk.responses.create(model="sim-auto", input="sim: say hello")
+        with pytest.raises(openai.BadRequestError):
+            await sdk.responses.cancel(done.id)
