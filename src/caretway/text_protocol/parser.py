@@ -145,6 +145,13 @@ class Parser:
         self._raw, self._raw_chars, self._state = [], 0, _State.PROSE
         return out
 
+    def break_off(self) -> None:
+        """The answer failed: a call that is not written to its end is nobody's words."""
+        if self._state in (_State.TRIGGERED, _State.ARGUMENTS, _State.CALLED) or (
+            self._trigger and len(self._rest) > 1 and self._trigger.startswith(self._rest)
+        ):
+            self._raw, self._rest = [], ""
+
     # ---- one step: from `at` to where the next one begins, or _MORE with the undecided rest kept
 
     def _prose(self, text: str, at: int, out: list[Piece]) -> int:

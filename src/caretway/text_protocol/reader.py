@@ -103,6 +103,7 @@ class TextReader:
                     self._show_wrong(out)
                     self._end_once(event, out)
             case TurnFailed():
+                self._parser.break_off()
                 self._flush(out)
                 if not self.over:
                     self._show_wrong(out)

@@ -55,7 +55,10 @@ CASES = [
     Case("white space behind a call", [TextDelta(f"{T}{call('add')}\n\n"), TurnEnded()], calls=("add",)),
     Case("as many calls as allowed", [TextDelta(T + call("add") + call("get")), DOWN], calls=("add",), max_calls=1),
     Case("a wrong call is text", [TextDelta(f"a {T}{call('rm')} b"), TurnEnded()], f"a {T}{call('rm')} b"),
-    Case("half a call, then a failure", [TextDelta(f"{T}<invoke na"), DOWN], f"{T}<invoke na", error=DOWN.error),
+    Case("half a call, then a failure", [TextDelta(f"so {T}<invoke na"), DOWN], "so ", error=DOWN.error),
+    Case("half a trigger, then a failure", [TextDelta(f"so {T[:7]}"), DOWN], "so ", error=DOWN.error),
+    Case("half a call, then the end", [TextDelta(f"so {T}<invoke na"), TurnEnded()], f"so {T}<invoke na"),
+    Case("less than a tag, then a failure", [TextDelta("a <"), DOWN], "a <", error=DOWN.error),
     Case("upstream's thinking and work", [ReasoningDelta("hm"), AgentActivity("ran"), TurnEnded()], reasoning="hm"),
     Case("two starts are one", [TurnStarted(), TextDelta("a"), TurnEnded()], "a"),
 ]
