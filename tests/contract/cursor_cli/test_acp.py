@@ -14,7 +14,7 @@ from caretway.core.events import Event, TextDelta, TurnEnded, TurnFailed
 from caretway.core.request import Message, Role, Text, TurnRequest
 from caretway.core.turn import Turn
 from contract.cursor_cli.stand_in import CliClient, StandIn, cli_gateway
-from contract.gateways import CHAT, tool
+from contract.gateways import CHAT, result, tool
 from receiving import receive
 
 LOOK = [tool("look", "what")]
@@ -247,3 +247,64 @@ async def test_an_acp_that_does_not_work(tmp_path: Path, transport: str) -> None
         else:
             assert answer.status == 500
             assert answer.error is not None and "no ACP today" in answer.error["message"]
+
+
+async def test_a_model_is_set_by_its_base_and_its_options(tmp_path: Path) -> None:
+    """The program offers bases and options to a client that knows them, and takes nothing else."""
+    asked = "sim-agent: choices yes\nsim: say ."
+    async with cli_gateway(tmp_path, "acp") as client:
+        await client.http.get("/v1/models")
+        for model, effort, settled in (
+            ("sim-composer", None, "effort=medium fast=false"),
+            ("sim-composer-high", None, "effort=high fast=false"),
+            ("sim-composer-high-fast", None, "effort=high fast=true"),
+            ("sim-composer", "low", "effort=low fast=false"),
+        ):
+            answer = await client.chat(asked, model=model, reasoning_effort=effort)
+            assert answer.text == f"sim-composer {settled}.", (model, effort)
+        kept = json.loads((tmp_path / "data" / "cursor-agent" / "models.json").read_text())["models"]
+        (row,) = [row for row in kept if row["id"] == "sim-composer"]
+        assert row["parameters"] == [["effort", ["low", "medium", "high"]], ["fast", ["true", "false"]]], "learnt"
+        messages = [{"role": "user", "content": asked}]
+        first = await client.chat(messages, model="sim-composer", reasoning_effort="high")
+        messages += [first.message, {"role": "user", "content": asked}]
+        second = await client.chat(messages, model="sim-composer", reasoning_effort="low")
+        assert (second.session, second.text) == ("continued", "sim-composer effort=low fast=false.")
+        tooled = await client.chat(asked, model="sim-composer-high", tools=[tool("lookup", "key")])
+        assert tooled.text == "sim-composer effort=high fast=false."
+
+
+async def test_the_program_is_updated_under_a_running_gateway(tmp_path: Path) -> None:
+    """What runs goes on with the old one; the next turn, also of the same chat, is the new one's, and what the old one
+    could not do is tried again."""
+    tools = [tool("lookup", "key")]
+    prompt = [{"role": "user", "content": 'sim: call lookup {"key": "a"}\nsim: result'}]
+    old = StandIn(tmp_path).install(SIM_AGENT_MCP="old")
+    async with cli_gateway(tmp_path, "acp") as client:
+        first = await client.chat(prompt, tools=tools)
+        assert [call["function"]["name"] for call in first.calls] == ["lookup"]
+        running = asyncio.create_task(client.chat("sim-agent: slow 40\nsim: stream 40 4", stream=True))
+        while not any("session/prompt" in line for line in prompts_of(old)[1:]):
+            await asyncio.sleep(0.01)
+        before = {start["pid"] for start in old.starts("acp")}
+        kept = {"CURSOR_CONFIG_DIR": str(old.config), "SIM_AGENT_JOURNAL": str(old.root / "journal")}
+        fresh = StandIn(tmp_path / "newer").install(**kept)
+        os.replace(fresh.program, old.program)  # as its own updater does
+        messages = [{"role": "user", "content": "sim: say one"}]
+        messages.append((await client.chat(messages)).message)
+        assert {start["pid"] for start in old.starts("acp")} > before, "a process of the new build"
+        assert len((await running).text) == 160, "the old one was left to its work"
+        steps = [await client.chat(prompt, tools=tools)]
+        done = [*prompt, steps[0].message, *[result(call, "ONE") for call in steps[0].calls]]
+        steps.append(await client.chat(done, tools=tools))
+        assert [step.session for step in steps] == ["fresh", "resumed"], "tools are native now"
+        messages.append({"role": "user", "content": "sim: recall"})
+        again = await client.chat(messages)
+        assert again.session == "continued" and again.text.startswith("1 earlier")
+
+
+def prompts_of(stand_in: StandIn) -> list[str]:
+    try:
+        return (stand_in.root / "journal.prompts").read_text().splitlines()
+    except FileNotFoundError:
+        return []

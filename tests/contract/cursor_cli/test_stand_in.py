@@ -14,6 +14,7 @@ from acp import schema
 from pydantic import BaseModel
 
 from caretway.backends.cursor_cli.acp_agent import AcpAgent, AcpSetup
+from caretway.backends.cursor_cli.model_options import ModelWish
 from caretway.backends.cursor_cli.process import AgentNursery
 from caretway.backends.cursor_cli.prompt import Prompt
 from caretway.core.request import Image
@@ -115,7 +116,10 @@ OURS: Final[Mapping[str, type[BaseModel]]] = {
     "authenticate": schema.AuthenticateRequest,
     "session/new": schema.NewSessionRequest,
     "session/load": schema.LoadSessionRequest,
+    "session/resume": schema.ResumeSessionRequest,
+    "session/list": schema.ListSessionsRequest,
     "session/set_mode": schema.SetSessionModeRequest,
+    "session/set_config_option": schema.SetSessionConfigOptionSelectRequest,
     "session/prompt": schema.PromptRequest,
     "session/cancel": schema.CancelNotification,
 }
@@ -123,6 +127,9 @@ ANSWERS: Final[Mapping[str, type[BaseModel]]] = {
     "initialize": schema.InitializeResponse,
     "session/new": schema.NewSessionResponse,
     "session/load": schema.LoadSessionResponse,
+    "session/resume": schema.ResumeSessionResponse,
+    "session/list": schema.ListSessionsResponse,
+    "session/set_config_option": schema.SetSessionConfigOptionResponse,
     "session/prompt": schema.PromptResponse,
 }
 THEIRS: Final[Mapping[str, type[BaseModel]]] = {
@@ -157,7 +164,11 @@ async def test_both_halves_speak_acp_by_its_schema(stand_in: StandIn, tmp_path: 
         session = await agent.new_session(str(tmp_path))
         script = 'sim: think hm\nsim: say hi\nsim: exec read {"path":"a"}'
         await agent.prompt(session, Prompt(script, (Image(b"png", "image/png"),)), lambda _: None)
-        await agent.load_session(session, str(tmp_path))
+        wish = ModelWish("sim-composer-high")
+        await agent.load_session(session, str(tmp_path), wish=wish)
+        assert (await agent.listed_sessions(str(tmp_path)), agent.can_resume) == ((session,), True)
+        agent.can_resume = False  # as builds before June 2026
+        await agent.load_session(session, str(tmp_path), wish=wish)
         other = Overheard(AcpSetup(command, "agent", "auto", False, "test", True, 20, 2**20))
         await other.start(nursery)
         free = await other.new_session(str(tmp_path))

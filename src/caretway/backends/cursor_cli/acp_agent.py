@@ -1,5 +1,5 @@
-"""One warm ACP process: handshake, sign-in, new and loaded sessions, mode and model, prompts with images, cancel; a
-timeout for each call; a line that is too long ends it. Knows nothing of turns.
+"""One warm ACP process: handshake, sign-in, new, resumed, loaded and listed sessions, mode, model and its options,
+prompts with images, cancel; a timeout for each call; a line that is too long ends it. Knows nothing of turns.
 
 Speaks plain ACP, so any agent of that protocol can stand behind it; what is Cursor's own is in `acp_policy` and in the
 name of its sign-in method.
@@ -7,18 +7,33 @@ name of its sign-in method.
 
 import asyncio
 import base64
+import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ...core.errors import ErrorKind, GatewayError
 from ...processes.child import Child, Command, Exit
 from ...processes.lines import LineReader, TooLong
-from .acp_policy import answer, calls_server
+from .acp_policy import EXTENSION, answer, calls_server
 from .acp_rpc import Rpc, RpcError
 from .faults import Circumstances, classify
+from .model_options import (
+    CAPABILITY,
+    MOST_CHOICES,
+    NO_WISH,
+    ModelWish,
+    Parameters,
+    SessionOption,
+    model_option,
+    model_parameters,
+    next_choice,
+    read_options,
+)
 from .process import AgentNursery
 from .prompt import Prompt
+
+log = logging.getLogger(__name__)
 
 PROTOCOL: Final = 1
 LOGIN_METHOD: Final = "cursor_login"
@@ -46,13 +61,15 @@ class AcpSetup:
     """Takes secrets out of what the program says."""
     server: str = ""
     """The MCP server of ours whose calls are allowed all the same; empty: there is none."""
+    learn: Callable[[str, Parameters], None] = lambda model, parameters: None
+    """Told which options a model has."""
 
 
 class AcpAgent:
     def __init__(self, setup: AcpSetup) -> None:
-        self.sessions: set[str] = set()
-        """Sessions that this process holds in memory."""
-        self.can_load = self.takes_images = self.takes_mcp = False
+        self.sessions: dict[str, tuple[SessionOption, ...]] = {}
+        """Sessions that this process holds in memory, and how they are set."""
+        self.can_load = self.can_resume = self.can_list = self.takes_images = self.takes_mcp = False
         self._setup = setup
         self._rpc = Rpc(self._send, self)
         self._lines = LineReader(setup.line_bytes)
@@ -76,9 +93,9 @@ class AcpAgent:
 
     async def _handshake(self) -> None:
         client = {"name": "caretway", "title": "Caretway", "version": self._setup.version}
-        nothing = {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False}
+        ours = {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False, "_meta": {CAPABILITY: True}}
         found = await self._call(
-            "initialize", {"protocolVersion": PROTOCOL, "clientCapabilities": nothing, "clientInfo": client}
+            "initialize", {"protocolVersion": PROTOCOL, "clientCapabilities": ours, "clientInfo": client}
         )
         if found.get("protocolVersion") != PROTOCOL:
             raise GatewayError(
@@ -87,7 +104,9 @@ class AcpAgent:
                 hint="Use --cli-transport print.",
             )
         able = _object(found.get("agentCapabilities"))
+        of_sessions = _object(able.get("sessionCapabilities"))
         self.can_load = able.get("loadSession") is True
+        self.can_resume, self.can_list = "resume" in of_sessions, "list" in of_sessions
         self.takes_images = _object(able.get("promptCapabilities")).get("image") is True
         self.takes_mcp = _object(able.get("mcpCapabilities")).get("http") is True
         methods = found.get("authMethods")
@@ -97,28 +116,40 @@ class AcpAgent:
 
     # ---- sessions
 
-    async def new_session(self, cwd: str, servers: Servers = ()) -> str:
+    async def new_session(self, cwd: str, servers: Servers = (), wish: ModelWish = NO_WISH) -> str:
         made = await self._call("session/new", {"cwd": cwd, "mcpServers": servers})
         session = made.get("sessionId")
         if not isinstance(session, str) or not session:
             raise GatewayError(ErrorKind.UPSTREAM_PROTOCOL, "cursor-agent opened a session without an id.")
         await self._choose_mode(session, _object(made.get("modes")))
         await self._choose_model(session, _object(made.get("models")))
-        self.sessions.add(session)
+        await self._set_options(session, read_options(made), wish)
         return session
 
-    async def load_session(self, session: str, cwd: str, servers: Servers = ()) -> None:
-        """Raises GatewayError(TURN_GONE) when the agent no longer has it."""
-        if not self.can_load:
+    async def load_session(self, session: str, cwd: str, servers: Servers = (), wish: ModelWish = NO_WISH) -> None:
+        """Resumed where the agent can, which does not tell the whole history again. Raises GatewayError(TURN_GONE) when
+        the agent no longer has it."""
+        if not self.can_load and not self.can_resume:
             raise GatewayError(ErrorKind.TURN_GONE, "cursor-agent cannot load an earlier session.")
+        method = "session/resume" if self.can_resume else "session/load"
         try:
-            loaded = await self._call("session/load", {"sessionId": session, "cwd": cwd, "mcpServers": servers})
+            loaded = await self._call(method, {"sessionId": session, "cwd": cwd, "mcpServers": servers})
         except GatewayError as refused:
             if self.alive and refused.kind is not ErrorKind.SIGNED_OUT:
                 raise GatewayError(ErrorKind.TURN_GONE, f"The session cannot be loaded: {refused.message}") from refused
             raise
         await self._choose_mode(session, _object(loaded.get("modes")))
-        self.sessions.add(session)
+        await self._set_options(session, read_options(loaded), wish)
+
+    async def go_on(self, session: str, wish: ModelWish) -> None:
+        """With a session that is in memory, for the model that is wanted now."""
+        await self._set_options(session, self.sessions[session], wish)
+
+    async def listed_sessions(self, cwd: str) -> tuple[str, ...]:
+        """Ids of the sessions that it keeps for a directory, the first page of them."""
+        told = await self._call("session/list", {"cwd": cwd})
+        rows = told.get("sessions")
+        return tuple(str(_object(row).get("sessionId")) for row in rows) if isinstance(rows, list) else ()
 
     async def _choose_mode(self, session: str, modes: Mapping[str, Any]) -> None:
         wanted = self._setup.mode
@@ -136,6 +167,23 @@ class AcpAgent:
         found = next((name for name in ids if name == wanted or _base(name) == wanted), None)
         if found is not None:
             await self._call("session/set_model", {"sessionId": session, "modelId": found})
+
+    async def _set_options(self, session: str, options: tuple[SessionOption, ...], wish: ModelWish) -> None:
+        made: set[str] = set()
+        while len(made) < MOST_CHOICES and (choice := next_choice(wish, options, made)) is not None:
+            made.add(choice[0])
+            params = {"sessionId": session, "configId": choice[0], "value": choice[1]}
+            try:
+                told = read_options(await self._call("session/set_config_option", params))
+            except GatewayError as refused:
+                if not self.alive or choice[0] == getattr(model_option(options), "id", ""):
+                    raise
+                log.info("cursor-agent does not take %s=%s: %s", *choice, refused.message)
+                continue
+            options = told or tuple(replace(one, current=choice[1]) if one.id == choice[0] else one for one in options)
+        self.sessions[session] = options
+        if (model := model_option(options)) is not None:
+            self._setup.learn(model.current, model_parameters(options))
 
     # ---- prompts
 
@@ -185,8 +233,20 @@ class AcpAgent:
     def notified(self, method: str, params: Mapping[str, Any]) -> None:
         if method == "session/update" and (listener := self._listeners.get(str(params.get("sessionId")))) is not None:
             listener(_object(params.get("update")))
+        elif method.startswith(EXTENSION):
+            self._tell(method, params)
+
+    def _tell(self, method: str, params: Mapping[str, Any]) -> None:
+        """Cursor's own news of a prompt (a subagent, a plan, a question), which come with an id or without. One prompt
+        at a time: they need not say which."""
+        session = params.get("sessionId")
+        heard = [update for name, update in self._listeners.items() if session in (None, name)]
+        if len(heard) == 1:
+            heard[0]({**params, "sessionUpdate": method})
 
     def asked(self, method: str, params: Mapping[str, Any]) -> object:
+        if method.startswith(EXTENSION):
+            self._tell(method, params)
         return answer(method, params, allow=self._setup.allow or calls_server(params, self._setup.server))
 
     def _send(self, line: bytes) -> None:

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from .acp_rpc import UNKNOWN_METHOD, RpcError
 
+EXTENSION: Final = "cursor/"
+"""What Cursor's methods begin with that are its own."""
 _ALLOW: Final = ("allow_once", "allow_always")
 _REJECT: Final = ("reject_once", "reject_always")
 
@@ -24,7 +26,7 @@ def answer(method: str, params: Mapping[str, Any], *, allow: bool) -> object:
         return {"outcome": _permission(params.get("options"), _ALLOW if allow else _REJECT)}
     if method in _FIXED:
         return _FIXED[method]
-    if method.startswith("cursor/"):
+    if method.startswith(EXTENSION):
         return {}  # sent like notifications, with an id that wants an answer
     raise RpcError(UNKNOWN_METHOD, f"{method} is not offered by this client")
 

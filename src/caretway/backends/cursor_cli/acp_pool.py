@@ -44,6 +44,8 @@ class AcpPool:
     async def take(self, work: Work, build: object, session: str = "") -> Warm:
         """A process for this work; the one that holds `session`, if there is one. Give it back."""
         key = (build, work.workspace, work.model, work.mode, work.force)
+        for old in [warm for warm in self._idle if warm.key[0] != build]:
+            self._let_go(old)  # the program was updated
         fitting = [warm for warm in self._idle if warm.key == key and warm.agent.alive]
         if fitting:
             warm = next((one for one in fitting if session in one.agent.sessions), fitting[-1])

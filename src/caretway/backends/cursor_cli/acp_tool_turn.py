@@ -160,10 +160,10 @@ class AcpToolTurn(AcpTurn):
         servers = [{"type": "http", "name": SERVER, "url": self._url, "headers": []}]
         resume, workspace = self._launch.work.resume, self._launch.work.workspace
         if resume:  # also where the process holds it: it has to hear of the new address
-            await agent.load_session(resume, workspace, servers)
+            await agent.load_session(resume, workspace, servers, self._launch.wish)
             self._session = resume
         else:
-            self._session = await agent.new_session(workspace, servers)
+            self._session = await agent.new_session(workspace, servers, self._launch.wish)
         looked = spawn(self._looked.wait(), "cursor-agent-tools-looked-at")
         await self._first_of(looked, LOOKED_AT_S)
         looked.cancel()

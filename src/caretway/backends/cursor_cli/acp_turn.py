@@ -23,6 +23,7 @@ from .acp_translate import AcpTranslator
 from .chat import CliChat, write_chat
 from .faults import Circumstances
 from .limits import CliLimits
+from .model_options import NO_WISH, ModelWish
 from .program import Work
 from .prompt import Prompt
 from .slots import Slot
@@ -38,6 +39,7 @@ class AcpLaunch:
     """How many turns that session had."""
     parent: bytes | None
     at: Circumstances
+    wish: ModelWish = NO_WISH
 
 
 class AcpTurn:
@@ -178,13 +180,14 @@ class AcpTurn:
         return None
 
     async def _open_session(self, agent: AcpAgent) -> None:
-        work = self._launch.work
+        work, wish = self._launch.work, self._launch.wish
         if not work.resume:
-            self._session = await agent.new_session(work.workspace)
+            self._session = await agent.new_session(work.workspace, wish=wish)
         elif work.resume in agent.sessions:
+            await agent.go_on(work.resume, wish)
             self._session = work.resume
         else:
-            await agent.load_session(work.resume, work.workspace)
+            await agent.load_session(work.resume, work.workspace, wish=wish)
             self._session = work.resume
 
     async def _answer(self, answered: "asyncio.Future[Any]") -> bool:

@@ -34,6 +34,7 @@ from .faults import Circumstances, classify
 from .limits import CliLimits
 from .mcp_messages import SERVER
 from .model_list import ModelList, read_models, with_aliases
+from .model_options import ModelWish
 from .native_tools import ClientTools, ToolHandover
 from .own_tools import Showing
 from .print_translate import PrintTranslator
@@ -240,7 +241,8 @@ class CursorCliBackend:
 
     def _acp(self, opening: _CliOpening, request: TurnRequest) -> Turn:
         turns = opening.chat.turns if opening.chat else 0
-        launch = AcpLaunch(opening.work, opening.program.build, opening.prompt, turns, opening.parent, opening.at)
+        work, wish = opening.work, self._wish(request)
+        launch = AcpLaunch(work, opening.program.build, opening.prompt, turns, opening.parent, opening.at, wish)
         chars = opening.at.prompt_chars
         translator = AcpTranslator(showing=self._setup.showing, prompt_chars=chars, guard=self._guard(opening))
         slot = self._slots.join()
@@ -249,6 +251,15 @@ class CursorCliBackend:
             return AcpTurn(*parts)
         offer = DeskOffer(request.tools, one_call=not request.tool_choice.parallel)
         return AcpToolTurn(*parts, offer=offer, host=self._client_tools)
+
+    def _wish(self, request: TurnRequest) -> ModelWish:
+        """The name says the most, then what was chosen for it, then what the request says of thinking."""
+        name, said = self._model(request.model), dict[str, str]()
+        if request.effort:
+            said["effort"] = request.effort
+        if request.thinking is not None or f"{name}-thinking" in self._models.known:
+            said["thinking"] = str(bool(request.thinking)).lower()
+        return ModelWish(name, tuple((said | dict(request.parameters)).items()))
 
     def _guard(self, opening: _CliOpening, *, tells: bool = True) -> LiveGuard:
         return LiveGuard(self._setup.guard, time.monotonic, opening.at.prompt_chars, tells=tells)
@@ -290,6 +301,7 @@ class CursorCliBackend:
             line_bytes=limits.line_bytes,
             clean=self._setup.clean,
             server=SERVER if self._client_tools.is_place(work.workspace) else "",
+            learn=self._models.learn,
         )
 
     # ---- the program

@@ -8,6 +8,7 @@ import logging
 import os
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from ...core.errors import GatewayError
 from ...core.turn import ModelInfo
 from ...tasks import spawn
 from .faults import plain
+from .model_options import Parameters
 from .scratch import write_closed
 
 log = logging.getLogger(__name__)
@@ -79,6 +81,13 @@ class ModelList:
     def known(self) -> frozenset[str]:
         return frozenset(model.id for model in self._models)
 
+    def learn(self, model: str, parameters: Parameters) -> None:
+        """What can be set of a model is told only by a session that has it."""
+        if any(one.id == model and one.parameters != parameters for one in self._models):
+            rows = (replace(one, parameters=parameters) if one.id == model else one for one in self._models)
+            self._models = tuple(rows)
+            self._save()
+
     async def _refresh(self) -> None:
         self._fetching = True
         try:
@@ -89,21 +98,24 @@ class ModelList:
         finally:
             self._fetching = False
         if found:
+            known = {one.id: one.parameters for one in self._models}
+            found = tuple(replace(one, parameters=known.get(one.id, ())) for one in found)
             self._models, self._fetched_at = found, self._clock()
             self._save()
 
     def _load(self) -> None:
         try:
             kept: Any = msgspec.json.decode(self._file.read_bytes())
-            self._models = tuple(
-                ModelInfo(row["id"], row["name"], reasoning=row["reasoning"]) for row in kept["models"]
-            )
+            self._models = tuple(_row(row) for row in kept["models"])
             self._fetched_at = float(kept["fetched_at"])
         except (OSError, msgspec.DecodeError, KeyError, TypeError, ValueError):
             self._models = ()  # none yet, or one that another version wrote
 
     def _save(self) -> None:
-        rows = [{"id": model.id, "name": model.name, "reasoning": model.reasoning} for model in self._models]
+        rows = [
+            {"id": one.id, "name": one.name, "reasoning": one.reasoning, "parameters": one.parameters}
+            for one in self._models
+        ]
         beside = self._file.with_name(f"{self._file.name}.{os.getpid()}")
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -111,3 +123,8 @@ class ModelList:
             os.replace(beside, self._file)
         except OSError as failure:
             log.warning("the model list cannot be kept in %s: %s", self._file, failure)
+
+
+def _row(kept: Mapping[str, Any]) -> ModelInfo:
+    parameters = tuple((key, tuple(values)) for key, values in kept.get("parameters", ()))
+    return ModelInfo(kept["id"], kept["name"], reasoning=kept["reasoning"], parameters=parameters)

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from ...simulator import text_model
 from ...simulator.script import (
@@ -32,35 +32,15 @@ from ...simulator.script import (
     Wait,
     has_script,
 )
+from .acp_session import Cancelled, RpcRefused, Session
 from .chats import Chats, StoredChat
+from .choices import Choices, Unknown
 from .mcp_client import ReachedServer, connected
 from .native_loop import Abandoned, follow
 from .print_mode import FOREVER_S, WORDS, Failed, pictures_seen, typed
 from .project import denied, instead
 from .tools import outcome, tool
-from .words import FAILURES, MODELS, NO_MODEL, SIGNED_OUT, Faults, bad_model, read_faults
-
-MODES: Final = ("agent", "plan", "ask")
-
-
-class RpcRefused(Exception):
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-class Cancelled(Exception):
-    """`session/cancel` came."""
-
-
-@dataclass(slots=True)
-class Session:
-    chat: StoredChat
-    mode: str = "agent"
-    model: str = "auto"
-    cwd: str = ""
-    servers: Sequence[ReachedServer] = ()
-    cancelled: threading.Event = field(default_factory=threading.Event)
+from .words import FAILURES, NO_MODEL, SIGNED_OUT, Faults, bad_model, read_faults
 
 
 class AcpServer:
@@ -83,6 +63,7 @@ class AcpServer:
         self._prompted = prompted
         self._signed_in = signed_in
         self._model = model
+        self._picker = False
         self.force = force
         self._sessions: dict[str, Session] = {}
         self._lock = threading.Lock()
@@ -93,8 +74,11 @@ class AcpServer:
             "authenticate": self._authenticate,
             "session/new": self._new,
             "session/load": self._load,
-            "session/set_mode": self._set_mode,
-            "session/set_model": self._set_model,
+            "session/resume": self._resume,
+            "session/list": self._list,
+            "session/set_mode": lambda params: self._set(params, "mode", params.get("modeId")),
+            "session/set_model": lambda params: self._set(params, "model", params.get("modelId")),
+            "session/set_config_option": lambda params: self._set(params, params.get("configId"), params.get("value")),
         }
 
     def serve(self) -> int:
@@ -160,13 +144,15 @@ class AcpServer:
     # ---- methods
 
     def _initialize(self, params: Mapping[str, Any]) -> object:
+        meta = (params.get("clientCapabilities") or {}).get("_meta") or {}
+        self._picker = meta.get("parameterizedModelPicker") is True
         return {
             "protocolVersion": 1,
             "agentCapabilities": {
                 "loadSession": True,
                 "mcpCapabilities": {"http": self.mcp != "old", "sse": self.mcp != "old"},
                 "promptCapabilities": {"image": True, "audio": False, "embeddedContext": False},
-                "sessionCapabilities": {"list": {}},
+                "sessionCapabilities": {"list": {}, **({} if self.mcp == "old" else {"resume": {}})},
             },
             "authMethods": [{"id": "cursor_login", "name": "Cursor login", "description": "Simulated"}],
         }
@@ -185,47 +171,48 @@ class AcpServer:
     def _new(self, params: Mapping[str, Any]) -> object:
         if not self._signed_in:
             raise RpcRefused(-32000, SIGNED_OUT)
-        session = Session(self.chats.new(), model=self._model)
-        self._sessions[session.chat.id] = session
-        self._connect(session, params)
-        return {"sessionId": session.chat.id, **self._about(session)}
+        session = self._opened(self.chats.new(), params)
+        return {"sessionId": session.chat.id, **session.choices.about()}
 
     def _load(self, params: Mapping[str, Any]) -> object:
+        session = self._found(params)
+        for role, text in session.chat.blocks:
+            kind = "agent_message_chunk" if role == "assistant" else "user_message_chunk"
+            self.update(session, kind, content={"type": "text", "text": text})
+        return session.choices.about()
+
+    def _resume(self, params: Mapping[str, Any]) -> object:
+        """Without its history: the client has it."""
+        return self._found(params).choices.about()
+
+    def _found(self, params: Mapping[str, Any]) -> Session:
         chat = self.chats.find(str(params.get("sessionId")))
         if chat is None:
             raise RpcRefused(-32602, "Session not found")
-        session = self._sessions[chat.id] = Session(chat, model=self._model)
+        return self._opened(chat, params)
+
+    def _opened(self, chat: StoredChat, params: Mapping[str, Any]) -> Session:
+        session = self._sessions[chat.id] = Session(chat, Choices(self._picker).start(self._model))
         self._connect(session, params)
-        for role, text in chat.blocks:
-            kind = "agent_message_chunk" if role == "assistant" else "user_message_chunk"
-            self.update(session, kind, content={"type": "text", "text": text})
-        return self._about(session)
+        return session
+
+    def _list(self, params: Mapping[str, Any]) -> object:
+        known = ((session.chat.id, session.cwd) for session in self._sessions.values() if session.chat.blocks)
+        wanted = params.get("cwd")
+        return {"sessions": [{"sessionId": one, "cwd": cwd} for one, cwd in known if wanted in (None, cwd)]}
 
     def _connect(self, session: Session, params: Mapping[str, Any]) -> None:
         session.cwd = str(params.get("cwd") or "")
         if self.mcp in ("used", "rejected"):
             session.servers = connected(self._home, session.cwd, params.get("mcpServers") or ())
 
-    def _about(self, session: Session) -> dict[str, Any]:
-        listed = [{"modelId": f"{model}[]", "name": name} for model, name in MODELS.items()]
-        return {
-            "modes": {"currentModeId": session.mode, "availableModes": [{"id": mode, "name": mode} for mode in MODES]},
-            "models": {"currentModelId": f"{session.model}[]", "availableModels": listed},
-        }
-
-    def _set_mode(self, params: Mapping[str, Any]) -> object:
-        mode = params.get("modeId")
-        if mode not in MODES:
-            raise RpcRefused(-32603, f"Unknown mode {mode}")
-        self._session(params).mode = str(mode)
-        return {}
-
-    def _set_model(self, params: Mapping[str, Any]) -> object:
-        model = str(params.get("modelId")).partition("[")[0]
-        if model not in MODELS:
-            raise RpcRefused(-32603, f"Unknown model {model}")
-        self._session(params).model = model
-        return {}
+    def _set(self, params: Mapping[str, Any], key: object, value: object) -> object:
+        choices = self._session(params).choices
+        try:
+            choices.choose(str(key), str(value))
+        except Unknown as unknown:
+            raise RpcRefused(-32602, str(unknown)) from unknown
+        return {"configOptions": choices.config()}
 
     # ---- prompts
 
@@ -248,8 +235,8 @@ class AcpServer:
         pictures = sum(block.get("type") == "image" for block in blocks)
         new = text_model.split(prompt)
         faults = read_faults(new)
-        if session.model == NO_MODEL:
-            raise Failed(bad_model(session.model))
+        if session.choices.model == NO_MODEL:
+            raise Failed(bad_model(session.choices.model))
         if faults.has("error"):
             raise Failed(FAILURES.get(faults.text("error"), faults.text("error")))
         if faults.has("close-stdout"):
@@ -259,10 +246,12 @@ class AcpServer:
         if faults.has("notice"):
             with self._lock:
                 os.write(1, faults.text("notice").encode() + b"\n")
-        thinks = session.model == "sim-think"
+        thinks = session.choices.model == "sim-think"
         said: list[str] = []
         doing = _Doing(self, session, faults, prompt, said)
         try:
+            if faults.has("choices"):
+                doing.say(session.choices.told)
             if pictures and (faults.has("pictures") or not has_script(prompt)):
                 doing.say(pictures_seen(pictures))
             if session.servers:
@@ -371,8 +360,8 @@ class _Doing:
         about = {"toolCallId": call, "title": f"{kind} {next(iter(args.values()), '')}".strip(), "kind": own.kind}
         self.server.update(self.session, "tool_call", **about, status="pending", rawInput=dict(args))
         self._pause(self.faults.number("slow-tool", 0.0))
-        if own.gated and self.session.mode != "agent":
-            self.results, status = [f"rejected: not allowed in {self.session.mode} mode"], "failed"
+        if own.gated and self.session.choices.mode != "agent":
+            self.results, status = [f"rejected: not allowed in {self.session.choices.mode} mode"], "failed"
         elif denied(self.cwd, own.kind):
             self.results, status = ["rejected: a rule of the project denies it"], "failed"
         elif own.gated and not self.server.force and not self._allowed(about):

@@ -21,6 +21,9 @@ MODELS: Final[Mapping[str, str]] = {
     "sim-auto": "Sim Auto",
     "sim-fast": "Sim Fast",
     "sim-think": "Sim Think",
+    "sim-composer": "Sim Composer",
+    "sim-composer-high": "Sim Composer High",
+    "sim-composer-high-fast": "Sim Composer High Fast",
 }
 NO_MODEL: Final = "no-such-model"
 
