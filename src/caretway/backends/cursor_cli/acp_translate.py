@@ -24,7 +24,7 @@ from ...core.events import (
 from ...loop_guard.live import EndLoop, GuardSettings, LiveGuard, LiveVerdict, Tell
 from ...loop_guard.results import result_words
 from .announced import CLOSED
-from .own_tools import OwnCall, Showing, shown, title
+from .own_tools import PLAN, OwnCall, Showing, plan_text, shown, title
 from .print_translate import read_usage, run_usage
 
 _STOPS: Final[Mapping[str, StopReason]] = {
@@ -80,9 +80,22 @@ class AcpTranslator:
                 events += self._tool(update)
             case "plan":
                 events += self._plan(update.get("entries"))
+            case "cursor/update_todos":
+                events += self._plan(update.get("todos"))
+            case "cursor/create_plan":
+                events += [AgentActivity(title(PLAN, update)), *self._written(plan_text(update))]
+            case "cursor/task" | "cursor/generate_image" | "cursor/ask_question" as asked:
+                name = asked.removeprefix("cursor/")
+                about = {key: value for key, value in update.items() if key not in ("sessionUpdate", "sessionId")}
+                headline = title(name, about | {"description": about.get("description") or about.get("title")})
+                events += shown(OwnCall("", name, about, headline), self._showing, len(self._calls) + 1)
             case _:
                 pass  # its commands, its mode, its title: nothing that an answer shows
         return self._begun(events)
+
+    def _written(self, text: str) -> list[Event]:
+        self._spoken_chars += len(text)
+        return [TextDelta(text)] if text else []
 
     def _plan(self, entries: object) -> list[Event]:
         """What it means to do, told as activity; the newest state of each entry."""

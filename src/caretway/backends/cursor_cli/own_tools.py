@@ -1,5 +1,5 @@
 """Tools that cursor-agent runs itself: their names in one vocabulary, titles, ids that every API takes, how they are
-shown by setting (hidden, reasoning, tool calls), and what the loop guard compares of them. Pure.
+shown by setting (hidden, reasoning, tool calls), what the loop guard compares of them; the words of a plan. Pure.
 
 They are never handed to a client to run. Builds differ in what they call them (`shellToolCall`, `BashToolCall`).
 """
@@ -40,7 +40,9 @@ _SUBJECTS: Final = (
     "searchTerm",
     "description",
     "toolName",
+    "name",
 )
+PLAN: Final = "createPlan"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,12 @@ def shown(call: OwnCall, showing: Showing, number: int) -> list[Event]:
         case "tool_calls":
             arguments = msgspec.json.encode(call.arguments).decode()
             return [AgentActivity(call.title, ToolCall(safe_id(call.id, number), call.name, arguments))]
+
+
+def plan_text(arguments: Mapping[str, Any]) -> str:
+    """A plan that is made for the user, as paragraphs of the answer: nothing else says it."""
+    paragraphs = [part for key in ("name", "overview", "plan") if isinstance(part := arguments.get(key), str) and part]
+    return "\n\n".join(["", *paragraphs, ""]) if paragraphs else ""
 
 
 def told(message: str, showing: Showing) -> list[Event]:

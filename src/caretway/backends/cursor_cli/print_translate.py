@@ -33,8 +33,9 @@ from ...core.tally import Tally
 from ...loop_guard.live import EndLoop, GuardSettings, LiveGuard, LiveVerdict, Tell
 from ...processes.lines import Line, TooLong
 from .faults import Circumstances, classify, is_known
-from .own_tools import Showing, read_call, shown, told
+from .own_tools import PLAN, Showing, plan_text, read_call, shown, told
 
+PLAN_QUERY: Final = "createPlanRequestQuery"
 NOISE_LINES: Final = 64
 NOISE_CHARS: Final = 2000
 _HARMLESS_IN: Final = (b'"type":"tool_call"', b'"type":"user"', b'"type": "tool_call"', b'"type": "user"')
@@ -80,6 +81,7 @@ class PrintTranslator:
         self._open_calls: set[str] = set()
         self._thought = ""
         self._thought_chars = 0
+        self._plan_told = False
 
     @property
     def tool_open(self) -> bool:
@@ -243,6 +245,7 @@ class PrintTranslator:
         if call.id not in self._calls:
             self._calls[call.id] = None
             events = shown(call, self._showing, len(self._calls))
+            events += self._planned(call.arguments) if call.name == PLAN else []
             events += self._judged(self._guard.began(call.name, call.essence))
         if record.get("subtype") == "completed" and not self.over:
             events += self._judged(self._guard.ended(call.name, call.essence, call.result))
@@ -262,7 +265,18 @@ class PrintTranslator:
         """It asks for leave; with its input at an end it takes that for a no."""
         if record.get("subtype") != "request":
             return []
-        return [AgentActivity(f"declined: {_text(record.get('query_type')) or 'a question'}")]
+        kind, query = _text(record.get("query_type")), record.get("query")
+        if kind == PLAN_QUERY and isinstance(query, dict):
+            inside = query.get(kind)
+            arguments = inside.get("args") if isinstance(inside, dict) else None
+            return self._planned(arguments if isinstance(arguments, dict) else {})
+        return [AgentActivity(f"declined: {kind or 'a question'}")]
+
+    def _planned(self, arguments: Mapping[str, Any]) -> list[Event]:
+        """A plan is told once, by its call or by the question whether it is accepted. It is not in the `result`."""
+        text = "" if self._plan_told else plan_text(arguments)
+        self._plan_told = self._plan_told or bool(text)
+        return [TextDelta(text)] if text else []
 
     def _result(self, record: Mapping[str, Any]) -> list[Event]:
         if record.get("is_error") is True or record.get("subtype") not in ("success", None):

@@ -147,3 +147,26 @@ def test_cancelled_by_the_agent_is_no_success() -> None:
     assert isinstance(failed, TurnFailed)
     assert failed.error.kind is ErrorKind.CANCELLED
     assert not reading.succeeded
+
+
+PLAN = {"name": "Two steps", "overview": "Look, then mend.", "plan": "1. look\n2. mend"}
+
+
+def test_subagents_plans_and_questions_are_told() -> None:
+    """Cursor's own messages come as requests or as notes; either way somebody learns of them."""
+    reading = AcpTranslator(showing="reasoning")
+    task = {"sessionUpdate": "cursor/task", "sessionId": "s", "description": "find the cause", "prompt": "Look ..."}
+    assert reading.update(task) == [
+        TurnStarted(),
+        AgentActivity("task find the cause"),
+        ReasoningDelta("\n[cursor-agent ran task find the cause]\n"),
+    ]
+    assert reading.update({"sessionUpdate": "cursor/ask_question", "title": "Which one?"})[0] == AgentActivity(
+        "ask_question Which one?"
+    )
+    assert reading.update({"sessionUpdate": "cursor/create_plan", **PLAN}) == [
+        AgentActivity("createPlan Two steps"),
+        TextDelta("\n\nTwo steps\n\nLook, then mend.\n\n1. look\n2. mend\n\n"),
+    ]
+    todos = {"sessionUpdate": "cursor/update_todos", "todos": [{"content": "look", "status": "completed"}]}
+    assert reading.update(todos)[0] == AgentActivity("plan of 1 steps")

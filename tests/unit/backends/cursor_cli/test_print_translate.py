@@ -308,6 +308,18 @@ def test_a_question_is_declined() -> None:
     assert play([INIT, ask, answer, result("x")])[1] == AgentActivity("declined: shellRequestQuery")
 
 
+def test_a_plan_is_told_once_and_a_subagent_is_named() -> None:
+    args = {"name": "Two steps", "plan": "1. look"}
+    call = tool_call(createPlanToolCall={"args": args})
+    query = {"id": 1, "createPlanRequestQuery": {"args": args}}
+    asks = {"type": "interaction_query", "subtype": "request", "query_type": "createPlanRequestQuery", "query": query}
+    for lines in ([call, asks], [asks, call]):
+        reply = told([INIT, *lines, delta("Done."), result("Done.")])
+        assert reply.text == "\n\nTwo steps\n\n1. look\n\nDone."
+    task = tool_call(taskToolCall={"args": {"description": "find the cause", "prompt": "Look ..."}})
+    assert AgentActivity("task find the cause") in play([INIT, task, result("x")])
+
+
 # ---------------------------------------------------------------------------------------------- ends
 
 
