@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
+from typing import Any
 
 import httpx
 from playwright.async_api import Page, async_playwright
@@ -26,6 +27,11 @@ ROOT = Path(__file__).parents[2]
 RESPONSES = 260
 DAYS = 7
 TABS = ("now", "conversations", "conversation", "usage", "clients", "models", "try", "health", "settings", "record")
+AT_HOME = """(folder) => {
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) texts.currentNode.data = texts.currentNode.data.replaceAll(folder, "/home/you");
+}"""
+"""The folder of the script has another name each time."""
 SETTINGS = """\
 budgets = "runs=400/day, key.tokens=2M/month"
 model_aliases = { fast = "composer-2.5|sim-fast", mine = "sim-think@high" }
@@ -57,6 +63,7 @@ async def main() -> int:
             await page.get_by_role("heading", name="Now").wait_for()
             for name in asked.tab:
                 await shown(page, name)
+                await page.evaluate(AT_HOME, str(day.places))
                 found = [*await outside(page), *await violations(page)]
                 poor += len(found)
                 for line in found:
@@ -95,7 +102,7 @@ async def a_week() -> AsyncIterator[tuple[Day, str]]:
     """A gateway that has a week behind it, and the key that opens its page."""
     with tempfile.TemporaryDirectory() as folder:
         day = Day(Path(folder))
-        settings = day.places / ".config" / "caretway" / "caretway.toml"
+        settings = day.places / ".config" / "caretway" / "config.toml"
         settings.parent.mkdir(parents=True)
         settings.write_text(SETTINGS)
         for name in KEYS:
@@ -108,9 +115,10 @@ async def a_week() -> AsyncIterator[tuple[Day, str]]:
                 await process.wait()
             spread(day.places / "data" / "ledger.sqlite")
             async with served(day, port) as process:
-                async with httpx.AsyncClient(timeout=60, trust_env=False) as http:
-                    await lively(day, http)
+                async with httpx.AsyncClient(timeout=600, trust_env=False) as http:
+                    runs = await lively(day, http)
                     yield day, key
+                    runs.cancel()
                 process.send_signal(signal.SIGTERM)
                 await process.wait()
 
@@ -125,8 +133,8 @@ def spread(ledger: Path) -> None:
             db.execute("UPDATE runs SET at = at - ? WHERE conversation = ?", (back, conversation))
 
 
-async def lively(day: Day, http: httpx.AsyncClient) -> None:
-    """Turns that wait, one that runs, and mistakes."""
+async def lively(day: Day, http: httpx.AsyncClient) -> "asyncio.Future[Any]":
+    """Turns that wait, mistakes, and one turn that runs."""
     for number in (0, 1, 2):
         talk = Talk(number)
         await day.ask(http, talk, talk.body('sim: call lookup {"key": "1"}\nsim: say done', tools=True))
@@ -135,6 +143,8 @@ async def lively(day: Day, http: httpx.AsyncClient) -> None:
     wrong = {"authorization": f"Bearer {day.keys['anna']}", "user-agent": "curl/8.5.0"}
     await http.post(f"{day.url}/v1/chat/completion", headers=wrong, json={})
     await http.post(f"{day.url}/v1/chat/completions", headers=wrong | {"authorization": "Bearer cw-old"}, json={})
+    talk = Talk(3)
+    return asyncio.ensure_future(day.ask(http, talk, talk.body("sim: stream 20000 60 30")))
 
 
 if __name__ == "__main__":
