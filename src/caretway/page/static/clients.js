@@ -1,6 +1,6 @@
 // Clients: how each is started or set up, which were seen lately, and their mistakes.
 
-import { badge, code, col, copyable, empty, h, num, panel, prose, small, table } from "./dom.js";
+import { badge, code, col, copyable, empty, h, num, panel, path, prose, small, table } from "./dom.js";
 import { fetched, when } from "./view.js";
 import { count, plain, UNKNOWN } from "./words.js";
 
@@ -20,7 +20,7 @@ function draw(told) {
           "Requests that clients got wrong",
           [
             col("Client", (row) => plain(row.client) || UNKNOWN),
-            col("Asked for", (row) => code(row.what)),
+            path("Asked for", (row) => code(row.what)),
             col("Got", (row) => badge(`${row.status} ${plain(row.code)}`, "bad")),
             col("What to do", (row) => prose(row.says)),
             num("Times", (row) => count(row.count)),

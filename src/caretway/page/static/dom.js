@@ -94,11 +94,11 @@ function become(old, next) {
 }
 
 export const col = (title, cell) => ({ title, cell });
-export const num = (title, cell) => ({ title, cell, number: true });
+export const path = (title, cell) => ({ title, cell, kind: "path" });
+export const num = (title, cell) => ({ title, cell, kind: "number" });
 
 /** A table that becomes a list of cards on a narrow screen. Roles are written out: `display` would take them away. */
 export function table(caption, columns, rows, keyOf) {
-  const kind = (column) => (column.number ? "number" : null);
   return h(
     "table",
     { role: "table", class: "cards" },
@@ -110,7 +110,7 @@ export function table(caption, columns, rows, keyOf) {
         "tr",
         { role: "row" },
         columns.map((column) =>
-          h("th", { role: "columnheader", scope: "col", class: kind(column) }, column.title || h("span", { class: "unseen" }, "Actions")),
+          h("th", { role: "columnheader", scope: "col", class: column.kind }, column.title || h("span", { class: "unseen" }, "Actions")),
         ),
       ),
     ),
@@ -122,7 +122,7 @@ export function table(caption, columns, rows, keyOf) {
           "tr",
           { role: "row", "data-key": keyOf ? keyOf(row) : String(index) },
           columns.map((column) =>
-            h("td", { role: "cell", class: kind(column), "data-title": column.title || null }, h("div", null, column.cell(row))),
+            h("td", { role: "cell", class: column.kind, "data-title": column.title || null }, h("div", null, column.cell(row))),
           ),
         ),
       ),

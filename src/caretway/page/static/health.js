@@ -1,7 +1,7 @@
 // Health: what doctor finds, MCP servers and their tools, refused requests, recoveries, and whether an account answered.
 
 import { change } from "./api.js";
-import { announce, badge, code, col, empty, h, num, panel, prose, small, table } from "./dom.js";
+import { announce, badge, code, col, empty, h, num, panel, path, prose, small, table } from "./dom.js";
 import { fetched, trouble, when } from "./view.js";
 import { count, plain, plural, UNKNOWN } from "./words.js";
 
@@ -59,7 +59,7 @@ function draw(told, restart) {
         : table(
             "Requests that were refused",
             [
-              col("Request", (row) => code(`${plain(row.method)} ${plain(row.path)}`)),
+              path("Request", (row) => code(`${plain(row.method)} ${plain(row.path)}`)),
               col("Answer", (row) => badge(`${row.status} ${plain(row.code)}`, "bad")),
               col("Why, and what to do", (row) => [prose(row.message), row.hint && h("div", { class: "muted small" }, prose(row.hint))]),
               col("Client", (row) => plain(row.client) || UNKNOWN),

@@ -17,7 +17,10 @@ export const models = {
 };
 
 function draw(told, search) {
-  const rows = told.data.filter((model) => [model.id, model.name, ...model.aliases].some((name) => name?.toLowerCase().includes(search)));
+  const also = Map.groupBy(told.data, (model) => model.stands_for ?? "");
+  const rows = (also.get("") ?? [])
+    .map((model) => ({ ...model, aliases: [...model.aliases, ...(also.get(model.id) ?? []).map((one) => one.id)] }))
+    .filter((model) => [model.id, model.name, ...model.aliases].some((name) => name?.toLowerCase().includes(search)));
   const own = Object.entries(told.aliases);
   return [
     panel(
@@ -56,8 +59,9 @@ function draw(told, search) {
 
 const COLUMNS = [
   col("Model", (row) => [code(row.id), row.name && row.name !== row.id && h("div", { class: "muted small" }, plain(row.name))]),
-  num("Window", (row) => [compact(row.context), row.max_context && row.max_context !== row.context && h("span", { class: "muted" }, ` (max ${compact(row.max_context)})`)]),
+  num("Window", (row) => compact(row.context)),
+  num("Max mode", (row) => compact(row.max_context)),
   col("Takes", (row) => h("span", { class: "row tight" }, row.images && badge("pictures"), row.reasoning && badge("thinks", "good"), !row.images && !row.reasoning && UNKNOWN)),
   col("Parameters", (row) => (row.parameters.length ? row.parameters.map((one) => h("div", { class: "small" }, h("span", { class: "muted" }, `${plain(one.name)}: `), one.values.map(plain).join(", "))) : UNKNOWN)),
-  col("Also called", (row) => (row.stands_for ? `stands for ${plain(row.stands_for)}` : row.aliases.length ? h("span", { class: "small" }, row.aliases.map(plain).join(", ")) : UNKNOWN)),
+  col("Also called", (row) => (row.aliases.length ? h("span", { class: "small" }, row.aliases.map(plain).join(", ")) : UNKNOWN)),
 ];

@@ -82,7 +82,8 @@ export function parts(rows) {
           null,
           svg("title", null, told(row)),
           svg("text", { class: "label", x: 0, y: index * step + 13 }, name.length > room ? `${name.slice(0, room - 1)}…` : name),
-          svg("text", { x: width, y: index * step + 13, "text-anchor": "end" }, `${compact(sum(row))} · ${money(row.cents)}`),
+          svg("text", { x: width - 56, y: index * step + 13, "text-anchor": "end" }, compact(sum(row))),
+          svg("text", { x: width, y: index * step + 13, "text-anchor": "end" }, money(row.cents)),
           KINDS.map((kind) => {
             const length = ((row[kind.name] ?? 0) / top) * width;
             const piece = length > 0 && svg("rect", { class: kind.class, x, y: index * step + 19, width: length, height: 9 });

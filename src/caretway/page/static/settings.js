@@ -12,21 +12,23 @@ export const settings = {
   title: "Settings",
   open(root, route) {
     const field = h("input", { type: "search", id: "search", value: route.query.get("q") ?? "", placeholder: "Name, value or words of the help", on: { input: () => view.redraw() } });
-    const changed = h("input", { type: "checkbox", id: "changed", on: { change: () => view.redraw() } });
+    const only = (id) => h("input", { type: "checkbox", id, on: { change: () => view.redraw() } });
+    const changed = only("changed");
+    const advanced = only("advanced");
     const found = h("div", { class: "stack" });
-    renew(root, h("div", { class: "row" }, h("div", { class: "search" }, h("label", { for: "search" }, "Search"), field), h("span", null, changed, " ", h("label", { for: "changed" }, "Only what is not the default"))), found);
+    renew(root, h("div", { class: "row" }, h("div", { class: "search" }, h("label", { for: "search" }, "Search"), field), h("span", null, changed, " ", h("label", { for: "changed" }, "Only changed ones")), h("span", null, advanced, " ", h("label", { for: "advanced" }, "Advanced ones too"))), found);
     const view = fetched(found, {
       paths: ["/settings"],
       on: ["settings"],
-      draw: (told) => draw(told, field.value.trim().toLowerCase(), changed.checked, view.load),
+      draw: (told) => draw(told, { search: field.value.trim().toLowerCase(), changed: changed.checked, advanced: advanced.checked }, view.load),
     });
     return view;
   },
 };
 
-function draw(told, search, changed, load) {
-  const rows = told.settings.filter((row) => (!changed || row.origin !== "default") && [row.name, row.value, row.help].some((text) => text?.toLowerCase().includes(search)));
-  const groups = Map.groupBy ? Map.groupBy(rows, (row) => row.group) : grouped(rows);
+function draw(told, { search, changed, advanced }, load) {
+  const rows = told.settings.filter((row) => (!changed || row.origin !== "default") && (advanced || search || changed || !row.advanced) && [row.name, row.value, row.help].some((text) => text?.toLowerCase().includes(search)));
+  const groups = Map.groupBy(rows, (row) => row.group);
   return [
     small(told.file ? ["Read from ", code(told.file), "."] : "No settings file is used.", " Flags win over variables, variables over the file."),
     rows.length === 0 && panel(null, empty("No setting fits.")),
@@ -34,18 +36,12 @@ function draw(told, search, changed, load) {
   ];
 }
 
-function grouped(rows) {
-  const groups = new Map();
-  for (const row of rows) groups.set(row.group, [...(groups.get(row.group) ?? []), row]);
-  return groups;
-}
-
 function entry(row, load) {
   return h(
     "li",
     { "data-key": row.name },
     h("div", { class: "row spread" }, code(row.name), h("span", { class: "muted small" }, COUNTS[row.counts] ?? plain(row.counts))),
-    h("p", { class: "value" }, code(row.secret ? "hidden" : plain(row.value) || "not set"), " ", badge(plain(row.origin), row.origin === "default" ? "" : "good")),
+    h("p", { class: "value" }, code(plain(row.value) || "not set"), " ", badge(plain(row.origin), row.origin === "default" ? "" : "good")),
     small(prose(row.help)),
     row.changeable && editor(row, load),
   );

@@ -47,25 +47,28 @@ function draw(period, daily, groups) {
       "div",
       { class: "columns" },
       groups.map((told) => panel(GROUPS[told.by], told.rows.length ? [parts(told.rows), asTable(told.by, told.rows, GROUPS[told.by].slice(3))] : empty("Nothing."))),
-      budgetPanel(daily.budgets),
     ),
-    panel(
-      "Saved by sessions",
-      h("p", null, `${count(total.saved)} tokens were not sent again, because the conversation was still known. `, replayed(daily.replays)),
-      daily.replays.length > 0 &&
-        table(
-          "Why conversations were told again",
-          [
-            col("Why a conversation was told again", (row) => plain(row.reason)),
-            num("Responses", (row) => count(row.responses)),
-            num("Tokens", (row) => compact(row.input)),
-          ],
-          daily.replays,
-          (row) => row.reason,
-        ),
-    ),
+    h("div", { class: "columns" }, savedPanel(total, daily.replays), budgetPanel(daily.budgets)),
     daily.prices?.source && small(`Prices: ${plain(daily.prices.source)}${daily.prices.as_of ? `, as of ${plain(daily.prices.as_of)}` : ""}.`),
   ];
+}
+
+function savedPanel(total, replays) {
+  return panel(
+    "Saved by sessions",
+    h("p", null, `${count(total.saved)} tokens were not sent again, because the conversation was still known. `, replayed(replays)),
+    replays.length > 0 &&
+      table(
+        "Why conversations were told again",
+        [
+          col("Why a conversation was told again", (row) => plain(row.reason)),
+          num("Responses", (row) => count(row.responses)),
+          num("Tokens", (row) => compact(row.input)),
+        ],
+        replays,
+        (row) => row.reason,
+      ),
+  );
 }
 
 function replayed(rows) {
