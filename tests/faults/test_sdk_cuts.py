@@ -46,3 +46,24 @@ async def test_every_word_is_told_once(tmp_path: Path) -> None:
     finally:
         await proxy.aclose()
         await simulator.aclose()
+
+
+@pytest.mark.all
+async def test_an_account_of_which_nothing_is_heard_is_opened_again(tmp_path: Path) -> None:
+    """The SDK waits for its first calls as long as it takes, and every run would wait with it."""
+    simulator = Simulator(prefer="h2", heartbeat_s=0.5, manners=LIVE_AT_ONCE)
+    proxy = Proxy(await simulator.listen("127.0.0.1", 0))
+    address = f"http://127.0.0.1:{await proxy.listen()}"
+    try:
+        async with open_backend(
+            Settings(backend="sdk", api_key="key", agent_url=address, data_dir=tmp_path)
+        ) as backend:
+            proxy.surprise(Fault(Kind.BLACK_HOLE, Direction.UP, 0))
+            turn = await backend.start(ask(f"sim: say {WORDS}"))
+            reply = fold(await response(turn))
+            await turn.aclose()
+        assert (reply.text, reply.error) == (WORDS, None)
+        assert len(proxy.fired) == 1
+    finally:
+        await proxy.aclose()
+        await simulator.aclose()

@@ -12,6 +12,7 @@ import { Order } from "./order.mjs";
 const EXECUTORS = ["Read", "Write", "Grep", "Ls", "Delete", "Shell"];
 const MAX_ACCOUNTS = 64;
 const BEAT_MS = 2000;
+const CALL_MS = 8000; // how long the SDK may take to open an account or an agent; it has no limit of its own
 const LEAVE_MS = 2000; // how long a conversation waits for the end of its last run
 const cwd = process.cwd();
 
@@ -225,10 +226,10 @@ const optionsOf = (/** @type {string} */ apiKey) => ({ apiKey, local: { cwd, set
 
 /** @param {Sdk} sdk @param {string} apiKey */
 async function openAccount(sdk, apiKey) {
-  await sdk.Cursor.me({ apiKey }); // a warm-up that fails spoils the whole process, so the key is tried first
+  await inTime(sdk.Cursor.me({ apiKey })); // a warm-up that fails spoils the whole process, so the key is tried first
   const platform = await platformFor(sdk);
   try {
-    return { platform, release: await platform.prewarmLocalWorkspace(optionsOf(apiKey)) };
+    return { platform, release: await inTime(platform.prewarmLocalWorkspace(optionsOf(apiKey))) };
   } catch (failure) {
     tell({ t: "spoiled" });
     throw failure;
@@ -240,9 +241,18 @@ function accountOf(sdk, apiKey) {
   const account = accounts.get(apiKey) ?? openAccount(sdk, apiKey);
   accounts.delete(apiKey);
   accounts.set(apiKey, account); // the newest is the last
-  account.catch(() => accounts.delete(apiKey));
+  account.catch(() => accounts.get(apiKey) === account && accounts.delete(apiKey));
   if (accounts.size > MAX_ACCOUNTS) forget([...accounts.keys()][0]);
   return account;
+}
+
+/** What hangs in the SDK would hang for all who come later. @template T @param {Promise<T>} call @returns {Promise<T>} */
+function inTime(call) {
+  return new Promise((done, fail) => {
+    const late = () => (tell({ t: "spoiled" }), fail(new Error("Network request failed: no answer in time.")));
+    const timer = setTimeout(late, CALL_MS);
+    call.then(done, fail).finally(() => clearTimeout(timer));
+  });
 }
 
 /** @param {string} apiKey */
@@ -269,7 +279,7 @@ async function openRun(sdk, asked) {
     ({ platform } = await accountOf(sdk, key));
     live.beat();
     const prompt = system ? { systemPrompt: system } : {};
-    agent = await platform.resumeAgent(name, { ...optionsOf(key), model, tools: allowed, ...prompt });
+    agent = await inTime(platform.resumeAgent(name, { ...optionsOf(key), model, tools: allowed, ...prompt }));
     if (live.over) return;
     live.run = await agent.send(images.length ? { text, images } : { text }, {
       model,
