@@ -7,10 +7,8 @@ about what a token is for.
 """
 
 import asyncio
-import errno
 import logging
 import os
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -20,6 +18,7 @@ from typing import Any, Final, Protocol
 
 from ..core.errors import ErrorKind, GatewayError
 from ..installation import install_command
+from ..processes.file_lock import try_lock
 from .account import Account, dump, load
 from .imports import MAX_BYTES, read_import
 
@@ -191,7 +190,7 @@ class SignIns:
             raise _trouble("lock", str(path), failure) from failure
         try:
             give_up = time.monotonic() + self._patience
-            while not _try_lock(handle):
+            while not try_lock(handle):
                 if time.monotonic() >= give_up:
                     raise GatewayError(
                         ErrorKind.TIMEOUT,
@@ -271,29 +270,6 @@ def closed_directory(path: Path) -> None:
     path.mkdir(mode=0o700, exist_ok=True)
     if os.name == "posix" and path.stat().st_mode & 0o077:
         path.chmod(0o700)
-
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _try_lock(handle: int) -> bool:
-        try:
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-
-else:
-    import fcntl
-
-    def _try_lock(handle: int) -> bool:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as failure:
-            if failure.errno in (errno.EAGAIN, errno.EACCES):
-                return False
-            raise
-        return True
 
 
 def _trouble(what: str, place: str, failure: Exception) -> GatewayError:

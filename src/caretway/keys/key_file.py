@@ -5,7 +5,6 @@ Knows nothing of who asks with a key.
 """
 
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from ..core.errors import ErrorKind, GatewayError
+from ..processes.file_lock import try_lock
 from .named_key import Keys, dump, load
 
 FILE: Final = "keys.json"
@@ -86,7 +86,7 @@ class KeyFile:
             raise self._trouble("write", failure.strerror or str(failure)) from failure
         try:
             give_up = time.monotonic() + self._patience
-            while not _try_lock(handle):
+            while not try_lock(handle):
                 if time.monotonic() >= give_up:
                     raise self._trouble("change", f"another process has been changing them for {self._patience:g} s")
                 time.sleep(LOCK_LOOK_S)
@@ -100,24 +100,3 @@ class KeyFile:
             f"Cannot {what} the gateway's keys in {self.path}: {why}.",
             hint="Check its owner and permissions, or move it away and make new keys.",
         )
-
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _try_lock(handle: int) -> bool:
-        try:
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-
-else:
-    import fcntl
-
-    def _try_lock(handle: int) -> bool:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True

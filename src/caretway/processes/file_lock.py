@@ -1,0 +1,29 @@
+"""A lock between processes, on an open file: taken or not, without waiting; what counts as taken by somebody else. The
+end of the process, or of the handle, releases it.
+"""
+
+import errno
+import sys
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def try_lock(handle: int) -> bool:
+        try:
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+else:
+    import fcntl
+
+    def try_lock(handle: int) -> bool:
+        """False: somebody else has it. Raises OSError where the file system has no locks."""
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as failure:
+            if failure.errno in (errno.EAGAIN, errno.EACCES):
+                return False
+            raise
+        return True
