@@ -1,5 +1,6 @@
 """How log lines look: short and coloured on a terminal, with the date in a file, or one JSON object each
-(`--log-format json`); a warning that repeats is counted instead of written again. Every line is redacted.
+(`--log-format json`); a warning that repeats is counted instead of written again, and a lookup that was given
+up is no news. Every line is redacted.
 """
 
 from __future__ import annotations
@@ -7,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import socket
 import time
 from collections.abc import Callable
 from io import TextIOWrapper
@@ -151,3 +153,16 @@ def log_file(path: Path) -> logging.Handler:
         return _PrivateFile(path, maxBytes=LOG_FILE_BYTES, backupCount=LOG_FILES_KEPT)
     except OSError as failure:
         raise ConfigError("log_file", "log_file", f"cannot write {path}: {failure.strerror}") from failure
+
+
+class NotGivenUp(logging.Filter):
+    """Leaves out the failure of a name's lookup that nobody waits for any more, as after Ctrl-C: uvloop does not
+    retrieve it."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        failure = record.exc_info[1] if record.exc_info else None
+        given_up = record.name == "asyncio" and record.getMessage().startswith(_NEVER_RETRIEVED)
+        return not (given_up and isinstance(failure, socket.gaierror))
+
+
+_NEVER_RETRIEVED: Final = "Future exception was never retrieved"

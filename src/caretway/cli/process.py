@@ -130,7 +130,7 @@ def exit_code(stopped_by: signal.Signals | None) -> int:
 
 def log_to_stderr(level: str, secrets: Iterable[str] = (), form: str = "text", file: Path | None = None) -> None:
     """Every line is redacted, also those of libraries, which put headers into their messages. `file`: there, too."""
-    from .log_lines import JsonFormatter, LineFormatter, NotTwice, log_file
+    from .log_lines import JsonFormatter, LineFormatter, NotGivenUp, NotTwice, log_file
 
     handler = logging.StreamHandler(sys.stderr)
     width = terminal_width() if sys.stderr.isatty() else 0
@@ -144,6 +144,8 @@ def log_to_stderr(level: str, secrets: Iterable[str] = (), form: str = "text", f
         handlers.append(log_file(file))
         handlers[-1].setFormatter(JsonFormatter(redactor) if form == "json" else LineFormatter(redactor, Style(), 0))
         handlers[-1].addFilter(NotTwice())
+    for one in handlers:
+        one.addFilter(NotGivenUp())
     logging.basicConfig(level=level.upper(), handlers=handlers)
     # What no line of ours shows is not looked up for every line: the caller, the thread, the process.
     logging._srcfile = None

@@ -281,7 +281,7 @@ def instructions(base_url: str, account: SignInState, style: Style, width: int, 
         ("", f"OPENAI_API_KEY={key}"),
         ("Anthropic", f"ANTHROPIC_BASE_URL={base_url}"),
         ("", f"ANTHROPIC_AUTH_TOKEN={key}"),
-        ("or", "caretway launch       (sets a client up)"),
+        ("or", "caretway launch       (starts your client)"),
         ("try", 'caretway ask "Hello!"'),
     ]
     lines += pairs(rows, style, width=_LABELS)

@@ -141,7 +141,7 @@ def test_instructions_say_how_to_point_a_client_here() -> None:
         "             OPENAI_API_KEY=any-text",
         f"  Anthropic  ANTHROPIC_BASE_URL={URL}",
         "             ANTHROPIC_AUTH_TOKEN=any-text",
-        "  or         caretway launch       (sets a client up)",
+        "  or         caretway launch       (starts your client)",
         '  try        caretway ask "Hello!"',
     ]
     told = SignInState(False, "word " * 40, ("a-rather-long-model-id",) * 9)

@@ -2,10 +2,11 @@
 
 import json
 import logging
+import socket
 
 import pytest
 
-from caretway.cli.log_lines import JsonFormatter, LineFormatter, NotTwice
+from caretway.cli.log_lines import JsonFormatter, LineFormatter, NotGivenUp, NotTwice
 from caretway.cli.terminal import Style
 from caretway.core.caller import Caller
 from caretway.core.events import RunUsage, Usage
@@ -130,6 +131,20 @@ def test_the_same_warning_is_written_once_a_minute_and_counted() -> None:
     for number in range(1000):
         once.filter(log_record(f"{number}", logging.WARNING, 200))
     assert len(once._seen) <= 64
+
+
+@pytest.mark.parametrize(
+    ("name", "failure", "written"),
+    [
+        ("asyncio", socket.gaierror(-2, "Name or service not known"), False),
+        ("asyncio", OSError("something else"), True),
+        ("caretway", socket.gaierror(-2, "Name or service not known"), True),
+    ],
+)
+def test_a_lookup_that_was_given_up_is_no_news(name: str, failure: OSError, written: bool) -> None:
+    line = "Future exception was never retrieved\nfuture: <Future>"
+    record = logging.LogRecord(name, logging.ERROR, "", 0, line, (), (type(failure), failure, None))
+    assert NotGivenUp().filter(record) is written
 
 
 @pytest.mark.parametrize(
