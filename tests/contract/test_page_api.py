@@ -255,7 +255,7 @@ async def test_a_tool_loop_as_the_page_sees_it() -> None:
         assert [step["tools"] for step in told["steps"]] == [["read"], ["bash"], []]
         assert [step["session"] for step in told["steps"]] == ["fresh", "resumed", "resumed"]
         assert all(step["says"].endswith(".") for step in told["steps"])
-        assert told["content"] is None
+        assert (told["client"], told["key"], told["content"]) == ("opencode", "", None)
         assert told["total"]["output"] == one["output"] > 0
         for word in ("opencode", "sim-auto", conversation[:6], "RESUMED"):
             assert len((await get(client, "/conversations", q=word))["data"]) == 1, word

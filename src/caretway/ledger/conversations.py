@@ -27,8 +27,8 @@ _SPENT: Final = """SELECT variant, count(*), sum({fresh}), total(cache_read), to
     total(CASE WHEN cents IS NULL THEN cache_read END), total(CASE WHEN cents IS NULL THEN cache_write END),
     total(CASE WHEN cents IS NULL THEN output END) FROM runs WHERE conversation = ? GROUP BY variant"""
 _STEP: Final = (
-    "at, request_id, dialect, asked, model, variant, stream, session, reason, outcome, error, calls, input, "
-    "cache_read, cache_write, output, reasoning, estimated, first_ms, total_ms, held, run"
+    "at, request_id, client, key, dialect, asked, model, variant, stream, session, reason, outcome, error, calls, "
+    "input, cache_read, cache_write, output, reasoning, estimated, first_ms, total_ms, held, run"
 )
 _RUN: Final = (
     "run, started_at, at, session, reason, outcome, error, responses, input, cache_read, cache_write, output, cents, "

@@ -136,7 +136,15 @@ async def conversation(page: PageApi, call: HttpCall) -> object:
     for step in found.steps:
         step["says"] = explained(step["session"], step["reason"])
     told = msgspec.to_builtins(found)
-    return {"id": name, "live": _live(page).get(name), **told, "content": page.content.told(name)}
+    client, key = (found.steps[-1]["client"], found.steps[-1]["key"]) if found.steps else ("", "")
+    return {
+        "id": name,
+        "client": client,
+        "key": key,
+        "live": _live(page).get(name),
+        **told,
+        "content": page.content.told(name),
+    }
 
 
 async def forget(page: PageApi, call: HttpCall) -> object:
