@@ -1,10 +1,14 @@
 """The pages speak of what exists: links and paths in Markdown lead to files of this repository."""
 
 import re
+import subprocess
 from pathlib import Path
 from typing import Final
 
 import pytest
+
+from caretway.cli.main import parser
+from caretway.cli.parsing import flags_of, subcommands
 
 ROOT: Final = Path(__file__).parents[2]
 SOURCE: Final = ROOT / "src" / "caretway"
@@ -36,3 +40,50 @@ def test_the_pages_were_found() -> None:
 @pytest.mark.parametrize("page", ["opencode", "factory-droid", "pi", "curl", "openai-python", "cline-kilo"])
 def test_the_clients_of_the_seeds_have_their_pages(page: str) -> None:
     assert (ROOT / "docs" / "clients" / f"{page}.md").is_file()
+
+
+_BLOCK: Final = re.compile(r"^ *```(?:sh|bash|shell|console)?\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+_SHELL: Final = re.compile(r"^ *```(?:sh|bash)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+
+
+def commands(page: Path) -> list[list[str]]:
+    """The command lines of a page's blocks that call Caretway, as words from the command's own name on."""
+    found = []
+    for block in _BLOCK.findall(page.read_text(encoding="utf-8")):
+        for line in block.replace("\\\n", " ").splitlines():
+            called = re.search(r"(?:^|[ ;|&(])(?:\./scripts/)?caretway ([a-z][^;|&>)]*)", line)
+            if called and not line.lstrip().startswith("#"):
+                found.append(called[1].partition(" #")[0].split())
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_in_blocks_exist_with_their_flags(page: Path) -> None:
+    known = subcommands(parser())
+    wrong = []
+    for words in commands(page):
+        ours = words[: words.index("--")] if "--" in words else words
+        flags = set(flags_of(known[ours[0]])) if ours[0] in known else set()
+        unknown = [word for word in ours[1:] if word.startswith("--") and word.partition("=")[0] not in flags]
+        wrong += [" ".join(words)] if ours[0] not in known or unknown else []
+    assert wrong == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_shell_blocks_are_shell(page: Path) -> None:
+    """A shell reads them, and runs nothing."""
+    for block in _SHELL.findall(page.read_text(encoding="utf-8")):
+        done = subprocess.run(["bash", "-n"], input=block, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{block}\n{done.stderr}"
+
+
+def test_scripts_in_blocks_exist() -> None:
+    blocks = "".join(block for page in PAGES for block in _BLOCK.findall(page.read_text(encoding="utf-8")))
+    assert [name for name in re.findall(r"\./scripts/([\w-]+)", blocks) if not (ROOT / "scripts" / name).exists()] == []
+
+
+def test_every_page_of_the_site_is_in_its_index() -> None:
+    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    pages = re.findall(r": ([\w/-]+\.md)$", nav, re.MULTILINE)
+    assert [page for page in pages if not (ROOT / "docs" / page).is_file()] == []
+    assert {"index.md", "testing.md", "deploy.md", "dashboard.md"} <= set(pages)
