@@ -1,12 +1,12 @@
-"""Our half of ACP against an agent that is not ours: opencode, itself a client of a gateway on the simulator.
+"""Our half of ACP against agents that are not ours: opencode and goose, each a client of a gateway on the simulator.
 
-The stand-in for cursor-agent and the client that reads it come from one hand; this witness does not.
+The stand-in for cursor-agent and the client that reads it come from one hand; these witnesses do not.
 """
 
 import asyncio
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,10 +23,10 @@ from contract.gateways import gateway
 CLIENTS: Final = Path(os.environ.get("CARETWAY_CLIENTS_DIR", Path.home() / ".cache" / "caretway-clients"))
 OPENCODE: Final = CLIENTS / "opencode" / "node_modules" / ".bin" / "opencode"
 
-pytestmark = pytest.mark.skipif(not OPENCODE.exists(), reason=f"opencode is not installed in {CLIENTS}")
+GOOSE: Final = CLIENTS / "goose" / "node_modules" / "@aaif" / "goose-binary-linux-x64" / "bin" / "goose"
 
 
-def configured(home: Path, base_url: str) -> dict[str, str]:
+def with_opencode(home: Path, base_url: str) -> dict[str, str]:
     """An empty home in which opencode knows one provider: the gateway."""
     model = {"name": "sim-auto", "tool_call": True, "limit": {"context": 200000, "output": 16000}}
     provider = {
@@ -57,10 +57,31 @@ def configured(home: Path, base_url: str) -> dict[str, str]:
     }
 
 
-async def test_opencode_as_the_agent(tmp_path: Path) -> None:
+def with_goose(home: Path, base_url: str) -> dict[str, str]:
+    """An empty home in which goose knows one provider: the gateway."""
+    provider = {"OPENAI_HOST": base_url, "OPENAI_BASE_PATH": "v1/chat/completions", "OPENAI_API_KEY": "x"}
+    quiet = {"GOOSE_DISABLE_KEYRING": "1", "GOOSE_TELEMETRY_OFF": "1", "GOOSE_DISABLE_SESSION_NAMING": "true"}
+    chosen = {"GOOSE_PROVIDER": "openai", "GOOSE_MODEL": "sim-auto", "GOOSE_MODE": "auto"}
+    return {"PATH": os.environ["PATH"], "HOME": str(home), **provider, **quiet, **chosen}
+
+
+def installed(program: Path) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(not program.exists(), reason=f"{program.name} is not installed in {CLIENTS}")
+
+
+AGENTS: Final = [
+    pytest.param(OPENCODE, with_opencode, id="opencode", marks=installed(OPENCODE)),
+    pytest.param(GOOSE, with_goose, id="goose", marks=installed(GOOSE)),
+]
+
+
+@pytest.mark.parametrize(("program", "configured"), AGENTS)
+async def test_another_makers_agent(
+    tmp_path: Path, program: Path, configured: Callable[[Path, str], dict[str, str]]
+) -> None:
     async with gateway() as client:
         nursery = AgentNursery()
-        command = Command((str(OPENCODE), "acp"), str(tmp_path), configured(tmp_path, client.gateway.base_url))
+        command = Command((str(program), "acp"), str(tmp_path), configured(tmp_path, client.gateway.base_url))
         agent = AcpAgent(
             AcpSetup(
                 command,
