@@ -359,11 +359,11 @@ async def whole(turn: Turn) -> list[Event]:
 
 
 async def test_silence_ends_a_turn(tmp_path: Path) -> None:
-    async with cli_gateway(tmp_path, progress_timeout=0.6) as client:
+    async with cli_gateway(tmp_path, progress_timeout=2.0) as client:  # the program's start is silent, too
         answer = await client.chat("sim: mute")
         assert (answer.status, answer.error and answer.error["code"]) == (504, "upstream_timeout")
         await gone(client.stand_in)
-        slow = await client.chat('sim: exec read {"path":"a"}\nsim: say late\nsim-agent: slow-tool 900')
+        slow = await client.chat('sim: exec read {"path":"a"}\nsim: say late\nsim-agent: slow-tool 2500')
         assert slow.text == "late", "while it runs a tool of its own it may be silent for longer"
 
 
