@@ -135,9 +135,28 @@ async def test_nothing_differs_on_the_cli_backend(tmp_path: Path) -> None:
     assert proof.code == 0, proof.output + proof.errors
     held = {row[0] for row in proof.table if row[1] == "holds"}
     assert os.stat(tmp_path / ".local" / "share" / "caretway").st_mode & 0o077 == 0
-    assert held >= {"text", "call", "parallel calls", "ten steps", "instructions", "continuation", "replay", "kill -9"}
+    assert held >= {
+        "text",
+        "call",
+        "native tools",
+        "parallel calls",
+        "ten steps",
+        "instructions",
+        "continuation",
+        "replay",
+        "kill -9",
+    }
     assert proof.differing() == set()
     is_clean(proof, str(tmp_path))
+
+
+async def test_tools_that_travel_as_text_on_the_cli_backend_are_told(tmp_path: Path) -> None:
+    stand_in = StandIn(tmp_path)
+    stand_in.install(SIM_AGENT_MCP="ignored")
+    where = ("--backend", "cli", "--agent-bin", str(stand_in.program))
+    proof = await prove(tmp_path, *where, *only("text", "call", "native tools"))
+    assert proof.row("call")[0] == "holds"
+    assert proof.row("native tools")[:2] == ("differs", "tools travel as text; `caretway serve` logs why")
 
 
 @pytest.mark.parametrize("kind", ["http", "socks5h"])

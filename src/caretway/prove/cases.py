@@ -167,6 +167,19 @@ CASES: Final = (
         runs=1,
     ),
     Case(
+        "native tools",
+        "call",
+        "cursor-agent calls a client's tools on an MCP server of the session, and waits for their results",
+        "call_waits",
+        flag(
+            "call_waits",
+            "a call waits for its result, in one prompt",
+            "tools travel as text; `caretway serve` logs why",
+            "Update cursor-agent; with --cli-transport print or --cli-tools text it is so by choice.",
+        ),
+        backends=("cli",),
+    ),
+    Case(
         "arguments",
         "call",
         "`tool_call_started` before the partial updates; `args_text_delta` holds all so far",

@@ -34,6 +34,8 @@ class Talk:
     """The whole history, as a client holds it."""
     snapshot: Snapshot | None = None
     error: GatewayError | None = None
+    resumed: bool = False
+    """Results were given to the turn that had asked for them."""
 
     @property
     def text(self) -> str:
@@ -68,10 +70,16 @@ async def converse(
     """`hold` is awaited before results are given. Errors of the turn end the talk and are kept in it."""
     talk = Talk(messages=request.messages)
     turn: Turn | None = None
+    anew = False
     try:
         turn = await backend.start(request, snapshot)
         for _ in range(MAX_REPLIES):
             reply = await _reply(turn)
+            if reply.error is not None and reply.error.kind is ErrorKind.TURN_GONE and not anew:
+                anew = True  # as the gateway does: everything is told once more
+                await turn.aclose()
+                turn = await backend.start(replace(request, messages=talk.messages))
+                continue
             talk.replies.append(reply)
             talk.messages = (*talk.messages, _told(reply))
             if reply.error is not None:
@@ -82,7 +90,8 @@ async def converse(
                 await hold()
             results = [ToolResult(call.id, (Text(answer(call)),)) for call in reply.calls]
             talk.messages = (*talk.messages, Message(Role.TOOL, tuple(results)))
-            turn = await _go_on(backend, turn, replace(request, messages=talk.messages), results)
+            before, turn = turn, await _go_on(backend, turn, replace(request, messages=talk.messages), results)
+            talk.resumed = turn is before
         talk.snapshot = turn.snapshot()
     except GatewayError as error:
         talk.error = error

@@ -61,6 +61,7 @@ _FLAGS: Final = frozenset(
         "tokens_in_gaps",
         "asked_in_turn",
         "schema_refused",
+        "call_waits",
     }
 )
 _FIGURES: Final = frozenset(

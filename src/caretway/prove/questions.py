@@ -69,7 +69,7 @@ async def call(desk: Desk) -> None:
         lambda made: value if _key(made) == key else "there is no such key",
         _checkpoint_seen,
     )
-    desk.found({"call": talk.outcome(value)})
+    desk.found({"call": talk.outcome(value)} | ({"call_waits": talk.resumed} if talk.calls_per_step else {}))
     for sight in (sightings.arguments, sightings.call_ids, sightings.checkpoint_after_call):
         desk.found(sight(moments))
 
