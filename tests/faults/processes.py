@@ -32,9 +32,10 @@ class Process:
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
     def memory_mb(self, field: str = "VmRSS") -> float:
-        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith(f"{field}:"):
-                return int(line.split()[1]) / 1024
+        with suppress(FileNotFoundError, ProcessLookupError):
+            for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+                if line.startswith(f"{field}:"):
+                    return int(line.split()[1]) / 1024
         return 0.0  # it was killed just now
 
     def cpu_s(self) -> float:
