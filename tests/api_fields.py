@@ -56,6 +56,7 @@ _BY_WORDS: Final = "asked for in words; the answer is checked and the verdict gi
 _HERE: Final = "named, unless `max_tokens = cut` is set: then the answer is cut by the gateway's own count"
 _ONE: Final = "1; send the request again for another answer"
 _HOSTED: Final = "runs on the owner's servers; not offered to the model"
+_FILES: Final = "text files as base64; the text of PDFs with the extra `pdf` (`test_documents.py`)"
 _HISTORY: Final = "of a history that began elsewhere"
 
 _PIXEL: Final = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -150,7 +151,7 @@ SECTIONS: Final = (
             Row("text", "honoured", {"text": "hi"}, "", f"{CHAT}::test_message"),
             Row("image_url", "honoured", {"image_url": {"url": _PICTURE}}, "`data:` URLs", f"{CHAT}::test_message"),
             Row("input_audio", "refused", {"input_audio": {"data": "", "format": "wav"}}, "send a transcript"),
-            Row("file", "honoured", {"file": {"filename": "a", "file_data": _FILE}}, "text files as base64", FILES),
+            Row("file", "honoured", {"file": {"filename": "a", "file_data": _FILE}}, _FILES, FILES),
         ),
     ),
     Section(
@@ -410,7 +411,7 @@ SECTIONS: Final = (
         (
             Row("input_text", "honoured", {"text": "hi"}, "", ITEMS),
             Row("input_image", "honoured", {"image_url": _PICTURE}, "`data:` URLs", ITEMS),
-            Row("input_file", "honoured", {"filename": "a", "file_data": _FILE}, "text files as base64", FILES),
+            Row("input_file", "honoured", {"filename": "a", "file_data": _FILE}, _FILES, FILES),
         ),
     ),
     Section(
@@ -512,7 +513,7 @@ SECTIONS: Final = (
                 "document",
                 "honoured",
                 {"source": {"type": "text", "media_type": "text/plain", "data": "a"}},
-                "its text",
+                "its text; of PDFs with the extra `pdf` (`test_documents.py`)",
                 f"{MESSAGES}::test_document",
             ),
             Row(

@@ -26,6 +26,8 @@ from ..sessions.response import Response
 from ..tasks import aside
 from .answer import Pace, StreamedAnswer, WholeAnswer, model_headers
 from .decoding import decode_large, decode_parsed
+from .documents import MARK as PDF
+from .documents import inline_pdfs
 from .exchange import Header, HttpRequest, ResponseWriter, header_text
 from .images import ImageFetcher
 from .models import ModelSource
@@ -86,7 +88,7 @@ class Responder:
     ) -> None:
         began, started_at = time.perf_counter(), time.time()
         body = http.take_body()
-        if is_large(body) or self._images is not None or dialect.recalls(body):
+        if is_large(body) or self._images is not None or PDF in body or dialect.recalls(body):
             request = await self._decode(dialect, body, http.headers)
         else:
             request = dialect.decode(read_json(body, self._shape), http.headers)
@@ -175,12 +177,15 @@ class Responder:
         return self._find_key(caller.key) if self._find_key is not None else None
 
     async def _decode(self, dialect: Dialect, body: bytes, headers: Mapping[str, str]) -> TurnRequest:
-        """What is large, or may become it by what is fetched."""
-        if self._images is None:
+        """What is large, or may become it by what is fetched or read out of files."""
+        has_pdf = PDF in body
+        if self._images is None and not has_pdf:
             return await aside(decode_large, dialect, body, headers, self._shape)
         parsed = await aside(read_json, body, self._shape)
-        if await self._images.inline(parsed) or is_large(body) or dialect.recalls(body):
-            return await aside(decode_parsed, dialect, parsed, len(body), headers, self._shape)
+        size = len(body) - (await inline_pdfs(parsed) if has_pdf else 0)
+        fetched = self._images is not None and await self._images.inline(parsed)
+        if fetched or has_pdf or is_large(body) or dialect.recalls(body):
+            return await aside(decode_parsed, dialect, parsed, size, headers, self._shape)
         return dialect.decode(parsed, headers)
 
 

@@ -4,6 +4,7 @@ send `anthropic-version`.
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from typing import Final
 
 import msgspec
@@ -12,6 +13,7 @@ from ...core.turn import ModelInfo
 from ..fields import invalid_value
 
 MAX_PAGE: Final = 1000
+_READS_PDFS: Final = find_spec("pypdf") is not None
 
 
 def render_models(models: Sequence[ModelInfo], created: int, query: Mapping[str, str]) -> bytes:
@@ -72,8 +74,30 @@ def _entry(model: ModelInfo, created: int) -> dict[str, object]:
     if model.context_window is not None:
         entry["max_input_tokens"] = model.context_window
     if model.images is not None or model.reasoning:
-        entry["capabilities"] = {
-            "image_input": {"supported": model.images is not False},
-            "thinking": {"supported": model.reasoning},
-        }
+        entry["capabilities"] = _capabilities(images=model.images is not False, thinks=model.reasoning)
     return entry
+
+
+def _capabilities(*, images: bool, thinks: bool) -> dict[str, object]:
+    """All of them, as the API demands: one that Cursor does not have is not supported."""
+    yes, no, may_think = {"supported": True}, {"supported": False}, {"supported": thinks}
+    return {
+        "batch": no,
+        "citations": no,
+        "code_execution": no,
+        "context_management": {
+            "supported": True,
+            "clear_thinking_20251015": yes,
+            "clear_tool_uses_20250919": no,
+            "compact_20260112": yes,
+        },
+        "effort": {"supported": thinks, "low": may_think, "medium": may_think, "high": may_think, "max": no},
+        "image_input": {"supported": images},
+        "pdf_input": {"supported": _READS_PDFS},
+        "server_tools": {"supported": False, "code_execution": no, "web_search": no},
+        "structured_outputs": yes,
+        "thinking": {
+            "supported": thinks,
+            "types": {"adaptive": may_think, "between_tools": may_think, "disabled": yes, "enabled": may_think},
+        },
+    }

@@ -148,18 +148,18 @@ def failure(error: GatewayError) -> dict[str, object]:
 
 
 def usage_object(usage: Usage | None) -> Mapping[str, object] | None:
-    """The known figures under this API's names. None unless both totals are known: clients need both."""
+    """The known figures under this API's names. None unless both totals are known: clients need both. The API has no
+    way to leave a detail out: one that is not known is zero, as it is for a model that has no such tokens."""
     if usage is None or usage.input_tokens is None or usage.output_tokens is None:
         return None
-    details: dict[str, object] = {
+    return {
         "input_tokens": usage.input_tokens,
+        "input_tokens_details": {
+            "cached_tokens": usage.cache_read_tokens or 0,
+            "cache_write_tokens": usage.cache_write_tokens or 0,
+        },
         "output_tokens": usage.output_tokens,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens or 0},
         "total_tokens": usage.input_tokens + usage.output_tokens,
+        **beside(usage),
     }
-    cached = {"cached_tokens": usage.cache_read_tokens, "cache_write_tokens": usage.cache_write_tokens}
-    inputs = {name: count for name, count in cached.items() if count is not None}
-    if inputs:
-        details["input_tokens_details"] = inputs
-    if usage.reasoning_tokens is not None:
-        details["output_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
-    return details | beside(usage)

@@ -261,7 +261,9 @@ def test_usage_is_what_is_known() -> None:
     }
     assert whole("an estimate")["usage"] == {
         "input_tokens": 1,
+        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
         "output_tokens": 2,
+        "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": 3,
         "estimated": True,
     }

@@ -1,0 +1,120 @@
+"""PDFs in a request, replaced by their text before it is decoded: where they may stand in the three APIs, one at a
+time in a process of its own (`pdf_text.py`), with a time limit. Without the package pypdf: an error with what to
+type.
+
+A PDF without text (a scan) is an error too: a model would answer about nothing.
+"""
+
+import asyncio
+import base64
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+from ..core.errors import ErrorKind, GatewayError
+from ..dialects.images import decode_base64
+from ..installation import install_command
+
+MARK: Final = b"JVBERi0"
+"""How every PDF begins in base64. A body without it has none."""
+MAX_PDFS: Final = 20
+TIMEOUT_S: Final = 60.0
+_PDFS: Final = ThreadPoolExecutor(1, "pdf")
+"""One at a time, whoever asks."""
+
+Read = Callable[[bytes], dict[str, Any]]
+
+
+async def inline_pdfs(body: object, read: Read | None = None) -> int:
+    """Puts the text in the place of each PDF. By how much the body became shorter."""
+    places = pdf_places(body)
+    if len(places) > MAX_PDFS:
+        raise _unreadable(f"At most {MAX_PDFS} PDFs can be read in one request, not {len(places)}.", "Send fewer.")
+    shorter = 0
+    for place in places:
+        loop = asyncio.get_running_loop()
+        text = await loop.run_in_executor(_PDFS, _text, place.data, read or read_aside)
+        shorter += len(place.data) - len(text)
+        place.put(text)
+    return shorter
+
+
+def read_aside(data: bytes) -> dict[str, Any]:
+    """In a process of its own; for a thread."""
+    if find_spec("pypdf") is None:
+        raise _unreadable("PDFs are read with the package pypdf, which is not installed.", install_command("pdf"))
+    command = [sys.executable, "-P", str(Path(__file__).with_name("pdf_text.py"))]
+    try:
+        done = subprocess.run(  # noqa: S603 (our own module; the file is only its input)
+            command, input=data, capture_output=True, timeout=TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return {"failure": f"it took longer than {TIMEOUT_S:g} s"}
+    try:
+        read: dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        return {"failure": "it takes more memory or time than one may"}
+    return read
+
+
+def _text(encoded: str, read: Read) -> str:
+    try:
+        data = decode_base64(encoded)
+    except ValueError as broken:
+        raise _unreadable(f"A PDF is not valid base64 ({str(broken)[:80]}).", "Send the file as base64.") from broken
+    told = read(data)
+    if "failure" in told:
+        raise _unreadable(f"A PDF cannot be read: {told['failure']}.", "Send the document's text.")
+    text = str(told["text"]).strip()
+    if not text:
+        raise _unreadable("A PDF has no text; it may be a scan.", "Send its pages as images, or its text.")
+    return f"{text}\n\n(The document has {told['pages']} pages; the rest is left out.)" if told["cut"] else text
+
+
+def _unreadable(message: str, hint: str) -> GatewayError:
+    return GatewayError(ErrorKind.UNSUPPORTED, message, hint=hint, code="document_not_supported")
+
+
+@dataclass(frozen=True, slots=True)
+class PdfPlace:
+    """Where a PDF stands in a body."""
+
+    holder: dict[str, Any]
+    key: str
+    data: str
+    """In base64."""
+
+    def put(self, text: str) -> None:
+        if self.key == "source":
+            self.holder["source"] = {"type": "text", "media_type": "text/plain", "data": text}
+        else:
+            self.holder[self.key] = base64.b64encode(text.encode("utf-8", "replace")).decode("ascii")
+
+
+def pdf_places(body: object) -> list[PdfPlace]:
+    """Anthropic's `document` blocks, and OpenAI's `file_data`."""
+    found: list[PdfPlace] = []
+    waiting = [body]
+    while waiting:  # no recursion: a body may be nested deeply
+        value = waiting.pop()
+        if isinstance(value, list):
+            waiting.extend(value)
+        elif isinstance(value, dict):
+            source, file = value.get("source"), value.get("file_data")
+            if isinstance(source, dict) and source.get("type") == "base64" and _is_pdf(source.get("data")):
+                found.append(PdfPlace(value, "source", source["data"].strip()))
+            elif isinstance(file, str) and _is_pdf(payload := file.rpartition(",")[2].strip()):
+                found.append(PdfPlace(value, "file_data", payload))
+            else:
+                waiting.extend(value.values())
+    return found
+
+
+def _is_pdf(data: object) -> bool:
+    return isinstance(data, str) and data.lstrip().startswith(MARK.decode())
