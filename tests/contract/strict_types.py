@@ -36,7 +36,10 @@ OURS: Final = {
     "store": "in a response: OpenAI's own API repeats it, its type does not have it",
 }
 """Fields that are not in the SDKs' types, and why they are sent."""
-OF_A_MODEL: Final = {"name", "context_window", "input_modalities", "parameters", "reasoning"}
+OF_A_MODEL: Final = {
+    *("name", "aliases", "stands_for", "reasoning", "input_modalities", "parameters"),
+    *("context_window", "max_context_window"),
+}
 """What else is told of a model in OpenAI's shape: clients look for some of it, and its own type has the id alone."""
 EVENT_STREAM: Final = b"text/event-stream"
 

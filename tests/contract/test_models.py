@@ -105,7 +105,7 @@ async def test_the_list_tells_windows_and_abilities(desk: Client) -> None:
     assert listed["composer-2.5"]["name"] == "Composer 2.5 (simulated)"
     anthropic = await desk.http.get("/v1/models/claude-opus-4-8", headers={"anthropic-version": "2023-06-01"})
     assert anthropic.json()["max_input_tokens"] == 200_000
-    assert anthropic.json()["capabilities"]["thinking"] == {"supported": True}
+    assert anthropic.json()["capabilities"]["thinking"]["supported"] is True
 
 
 async def test_m3_m4_each_flat_id_runs_as_its_base_and_the_whole_variant(desk: Client) -> None:
