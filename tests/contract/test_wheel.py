@@ -31,6 +31,11 @@ def test_the_wheel_serves_outside_the_checkout(tmp_path: Path) -> None:
             url = address(process)
             with urllib.request.urlopen(f"{url}/health", timeout=10) as answer:
                 assert b'"backend":{"name":"simulator"' in answer.read()
+            page = urllib.request.Request(url, headers={"accept": "text/html"})
+            with urllib.request.urlopen(page, timeout=10) as answer:
+                assert b'src="/page/app.js"' in answer.read()
+            with urllib.request.urlopen(f"{url}/page/app.js", timeout=10) as answer:
+                assert answer.headers["content-type"].startswith("text/javascript")
             body = (
                 b'{"model":"sim-auto","stream":true,"messages":[{"role":"user","content":"sim: say from the wheel"}]}'
             )
