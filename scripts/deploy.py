@@ -169,7 +169,11 @@ def through(name: str, base: str, simulator: str) -> None:
         for mode in [one for one in client.modes if one != "budget"]:
             before = runs(simulator)
             done = subprocess.run(
-                [sys.executable, str(RIG / "run"), client.name, base, mode], capture_output=True, text=True, check=False
+                [sys.executable, str(RIG / "run"), client.name, base, mode],
+                capture_output=True,
+                text=True,
+                check=False,
+                env={"CARETWAY_CLIENT_TIMEOUT": "900"} | os.environ,  # long loops on a busy machine
             )
             opened = runs(simulator) - before
             assert done.returncode == 0, f"{client.name} {mode} through {name}: {done.stdout[-1500:]}"

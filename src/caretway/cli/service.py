@@ -16,7 +16,7 @@ from ..config import SETTINGS, Settings, process_environment, process_home, user
 from ..service.definition import ServiceDefinition, programs_at_home
 from .flags import add_setting_flags, given, settings_from
 from .process import CommandFailed, remark, say
-from .service_manager import Launchd, Manager, manager_here
+from .service_manager import ELSEWHERE, Launchd, Manager, manager_here
 from .terminal import pairs, style_for
 
 NAME: Final = "service"
@@ -118,7 +118,7 @@ def _install(arguments: argparse.Namespace, settings: Settings) -> int:
     if arguments.only_print:
         print(text, end="")
         return 0
-    manager.check()
+    _require(manager)
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     if service.log_file is not None:
         service.log_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -143,9 +143,14 @@ def _write(path: Path, text: str) -> bool:
 def _uninstall(_: argparse.Namespace, settings: Settings) -> int:
     manager = manager_here(process_environment(), process_home())
     if manager.path.exists():
-        manager.uninstall()
+        problem = manager.problem()
+        if not problem:
+            manager.uninstall()
         manager.path.unlink()
-        manager.reload()
+        if problem:
+            remark([f"{problem}, so only the file was removed"])
+        else:
+            manager.reload()
         say([f"Removed {manager.path}"])
     else:
         say(["No service is installed."])
@@ -193,8 +198,13 @@ def _installed() -> Manager:
     manager = manager_here(process_environment(), process_home())
     if not manager.path.exists():
         raise CommandFailed("no service is installed", "type: caretway service install")
-    manager.check()
+    _require(manager)
     return manager
+
+
+def _require(manager: Manager) -> None:
+    if problem := manager.problem():
+        raise CommandFailed(problem, ELSEWHERE)
 
 
 def _status(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -202,7 +212,12 @@ def _status(arguments: argparse.Namespace, settings: Settings) -> int:
 
     manager = manager_here(process_environment(), process_home())
     installed = manager.path.exists()
-    state, pid = manager.state() if installed else ("not installed", 0)
+    if not installed:
+        state, pid = "not installed", 0
+    elif problem := manager.problem():
+        state, pid = problem, 0
+    else:
+        state, pid = manager.state()
     urls = [one.url for one in noted_gateways(settings.data_dir) if pid and one.pid == pid]
     url = urls[0] if urls else None
     if arguments.json:

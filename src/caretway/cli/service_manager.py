@@ -19,15 +19,17 @@ from ..service.definition import LABEL, NAME, ServiceDefinition
 from .process import CommandFailed
 
 _PATIENCE_S: Final = 90.0
-_ELSEWHERE: Final = "run `caretway serve` under your own supervisor (docs/deploy.md)"
+_ANSWERING: Final = ("initializing", "starting", "running", "degraded", "maintenance", "stopping")
+ELSEWHERE: Final = "run `caretway serve` under your own supervisor (docs/deploy.md)"
 
 
 class Manager(Protocol):
     path: Path
 
     def text(self, service: ServiceDefinition) -> str: ...
-    def check(self) -> None:
-        """Raises CommandFailed when the manager does not answer here."""
+    def problem(self) -> str:
+        """Why the manager cannot be used here; empty if it can."""
+        ...
 
     def install(self) -> None:
         """Start it now and at every login; one that runs is started anew."""
@@ -49,7 +51,7 @@ def manager_here(environ: Mapping[str, str], home: Path, platform: str = sys.pla
         return Launchd(home)
     if platform == "linux":
         return Systemd(environ, home)
-    raise CommandFailed(f"there is no service manager for {platform} here", _ELSEWHERE)
+    raise CommandFailed(f"there is no service manager for {platform} here", ELSEWHERE)
 
 
 class Systemd:
@@ -59,12 +61,11 @@ class Systemd:
     def text(self, service: ServiceDefinition) -> str:
         return systemd.unit_text(service)
 
-    def check(self) -> None:
+    def problem(self) -> str:
         if shutil.which("systemctl") is None:
-            raise CommandFailed("this machine has no systemd", _ELSEWHERE)
-        done = _run(["systemctl", "--user", "is-system-running"])
-        if done.returncode and not done.stdout.strip():
-            raise CommandFailed(f"systemd's user manager does not answer: {_said(done)}", _ELSEWHERE)
+            return "this machine has no systemd"
+        state = _run(["systemctl", "--user", "is-system-running"]).stdout.strip()
+        return "" if state in _ANSWERING else "systemd's user manager does not run here"
 
     def install(self) -> None:
         self.reload()
@@ -107,9 +108,8 @@ class Launchd:
     def text(self, service: ServiceDefinition) -> str:
         return launchd.plist_bytes(service).decode()
 
-    def check(self) -> None:
-        if shutil.which("launchctl") is None:
-            raise CommandFailed("this machine has no launchctl", _ELSEWHERE)
+    def problem(self) -> str:
+        return "this machine has no launchctl" if shutil.which("launchctl") is None else ""
 
     def install(self) -> None:
         _run(["launchctl", "bootout", f"{self._domain}/{LABEL}"])  # fails where none is loaded

@@ -68,3 +68,30 @@ def test_print_and_status_change_nothing(
     assert main(["service", "status", "--json"]) == 3
     assert json.loads(capsys.readouterr().out)["state"] == "not installed"
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("state", ["offline", ""])
+def test_without_a_user_manager_nothing_is_written_and_a_file_can_be_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], state: str
+) -> None:
+    """A container, or `su`: there is a systemctl, and nobody who answers it."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    (tools / "systemctl").write_text(f"#!/bin/sh\necho {state}\nexit 1\n")
+    (tools / "systemctl").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "cfg"))
+    monkeypatch.setenv("CARETWAY_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setattr("sys.platform", "linux")
+    assert main(["service", "install", "--backend", "simulator"]) == 1
+    assert "does not run here; run `caretway serve`" in capsys.readouterr().err
+    unit = tmp_path / "cfg" / "systemd" / "user" / "caretway.service"
+    assert not unit.exists()
+    unit.parent.mkdir(parents=True)
+    unit.write_text("[Unit]")
+    assert main(["service", "status"]) == 3
+    assert "does not run here" in capsys.readouterr().out
+    assert main(["service", "uninstall"]) == 0
+    assert "only the file was removed" in capsys.readouterr().err
+    assert not unit.exists()
