@@ -17,6 +17,7 @@ const soon = () => new Promise((go) => setTimeout(go, 20));
 
 const BEGIN = {
   h2(stream) {
+    stream.session = {};
     const headers = { ":path": "/agent.v1.AgentService/Run", "x-original-request-id": REQUEST };
     channel.channel("http2.client.stream.start").publish({ stream, headers });
   },

@@ -51,7 +51,8 @@ export function watchAttempts(runOf) {
         else if (JSON.parse(String(plain) || "{}").error) run.refused(JSON.parse(String(plain)));
       } catch {} // nothing that can be read: the SDK says what it makes of it
     });
-    source.once("close", () => whole || run.source !== source || run.order.broke());
+    // Over HTTP/2 the SDK still stores what has come, and goes on from there: the next attempt tells when it has.
+    if (!source.session) source.once("close", () => whole || run.source !== source || run.order.broke());
     const { push } = source;
     source.push = function (/** @type {any} */ chunk, /** @type {any} */ encoding) {
       if (chunk) take(chunk);
