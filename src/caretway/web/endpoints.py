@@ -33,7 +33,11 @@ _PROMETHEUS: Final = b"text/plain; version=0.0.4; charset=utf-8"
 
 def turn(call: HttpCall) -> Awaitable[None]:
     dialect = call.tenant.dialects[call.matched.route.dialect]
-    if isinstance(dialect, AnswersLater) and dialect.later(call.request.body, call.request.headers):
+    if (
+        b'"background"' in call.request.body
+        and isinstance(dialect, AnswersLater)
+        and dialect.later(call.request.body, call.request.headers)
+    ):
         assert call.gateway.answer is not None
         answering = partial(call.gateway.answer, call.matched)
         return call.tenant.background.begin(dialect, call.request, answering, call.response, call.headers)
