@@ -25,7 +25,6 @@ JUDGED = {
     "test_models",
     "test_passthrough",
     "test_public_threads",
-    "test_routes",
     "test_steps",
     "test_text_tools",
 }
