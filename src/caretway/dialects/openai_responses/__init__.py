@@ -14,7 +14,7 @@ from ...core.fold import Reply
 from ...core.request import TurnRequest
 from ...core.turn import ModelInfo
 from .. import Dialect, Encoder, ResponseMeta
-from ..headers import BACKGROUND
+from ..headers import BACKGROUND, SOCKET
 from ..openai_chat.errors import encode_error
 from ..openai_chat.models import render_model, render_models
 from ..routes import DialectRoute, Lookup, Operation
@@ -85,7 +85,9 @@ class OpenAIResponses:
         return self._store.bytes > MUCH and any(mark in body for mark in _NAMING)
 
     def later(self, body: bytes, headers: Mapping[str, str]) -> bool:
-        return b'"background"' in body and BACKGROUND not in headers and wishes(body).background is True
+        if BACKGROUND in headers or SOCKET in headers:
+            return False
+        return b'"background"' in body and wishes(body).background is True
 
     def streams(self, body: bytes) -> bool:
         return wishes(body).stream is True
