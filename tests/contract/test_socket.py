@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import random
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -233,3 +235,46 @@ async def test_a_gateway_that_stops_lets_the_response_end() -> None:
             await socket.wait_closed()
             assert socket.close_code == 1001
         await stopping
+
+
+# ---- messages made by chance
+
+ODD: list[Any] = [None, True, 0, -1, 1e308, "", "x", "\u2028\u0000", [], {}, [[]], {"type": {}}, "a" * 5000, [{"role": 7}]]
+FIELDS = (
+    ["type", "model", "input", "store", "tools", "tool_choice", "previous_response_id", "generate", "stream_id"]
+    + ["instructions", "reasoning", "text", "include", "metadata", "background", "stream", "parallel_tool_calls"]
+)  # fmt: skip
+
+
+def by_chance(chance: random.Random) -> str:
+    """A `response.create` with some fields gone, and some that hold what they should not."""
+    message: dict[str, Any] = {"type": "response.create", "model": "sim-auto", "input": "sim: say hello", "store": False}
+    for name in chance.sample(FIELDS, chance.randint(0, 3)):
+        if chance.random() < 0.3:
+            message.pop(name, None)
+        else:
+            message[name] = chance.choice(ODD)
+    text = json.dumps(message)
+    if chance.random() < 0.2:  # cut somewhere
+        text = text[: chance.randrange(len(text))]
+    return text
+
+
+async def test_messages_made_by_chance_get_one_end_each() -> None:
+    """Whatever a message holds: it gets a response or an error that has a status and a code, and the next is served."""
+    chance = random.Random(24)
+    async with gateway(gateway_key=KEY) as client, opened(client) as socket:
+        ends: Counter[str] = Counter()
+        for _ in range(300):
+            message = by_chance(chance)
+            await socket.send(message)
+            async with asyncio.timeout(30):
+                event = (await answer(socket))[-1]
+            ends[event["type"]] += 1
+            if event["type"] == "error":
+                assert 400 <= event["status"] < 500, (message[:300], event)
+                assert event["error"]["code"], (message[:300], event)
+        assert ends["response.completed"] > 20, ends
+        assert ends["error"] > 100, ends
+        await ask(socket, "sim: say still here")
+        assert text_of(await answer(socket)) == "still here"
