@@ -48,6 +48,18 @@ class CommandFailed(Exception):
         return f"{self.message}; {self.hint}" if self.hint else self.message
 
 
+def open_missing_streams() -> None:
+    """A program that is started without standard streams (`>&-`, some supervisors) gets the null device for them, or
+    the next file or socket would take the number of one, and uvloop would end the process."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)  # the lowest free number, so this one
+            os.set_inheritable(opened, True)
+            setattr(sys, name, os.fdopen(opened, mode))
+
+
 def run(work: Coroutine[Any, Any, Result]) -> Result:
     """Run on uvloop where it is installed, on asyncio's own loop otherwise."""
     import asyncio
