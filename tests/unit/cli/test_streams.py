@@ -1,4 +1,4 @@
-"""The commands where standard streams are missing or full: real processes."""
+"""The commands where standard streams are missing or full, and Ctrl-C while they are being loaded: real processes."""
 
 import os
 import subprocess
@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+import caretway.__main__ as program
 
 
 @pytest.mark.parametrize("missing", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
@@ -38,3 +40,14 @@ def test_output_to_a_full_disk_is_one_sentence(words: tuple[str, ...], tmp_path:
             check=False,
         )
     assert (done.returncode, done.stderr) == (1, "caretway: the output cannot be written: No space left on device\n")
+
+
+def test_ctrl_c_while_it_is_being_loaded_ends_it_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "caretway.cli.main":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "caretway.cli.main", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
+    assert program.main() == 130
