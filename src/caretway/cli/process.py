@@ -184,6 +184,15 @@ def remark(lines: Iterable[str]) -> None:
         print(folded_between_words(f"caretway: {line}", shown_width(sys.stderr)), file=sys.stderr, flush=True)
 
 
+def asked(ask: Callable[[str], str], question: str) -> str:
+    """What somebody typed; nothing after Ctrl-D."""
+    try:
+        return ask(question).strip()
+    except EOFError:
+        print(file=sys.stderr, flush=True)  # the shell goes on in a line of its own
+        return ""
+
+
 def shown_width(stream: TextIO) -> int:
     """Of the terminal; 0 where there is none, and lines may have any length."""
     return terminal_width() if stream.isatty() else 0

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import caretway.__main__ as program
+from caretway.cli.process import asked
 
 
 @pytest.mark.parametrize("missing", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
@@ -51,3 +52,11 @@ def test_ctrl_c_while_it_is_being_loaded_ends_it_quietly(monkeypatch: pytest.Mon
     monkeypatch.delitem(sys.modules, "caretway.cli.main", raising=False)
     monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
     assert program.main() == 130
+
+
+def test_ctrl_d_at_a_question_is_no_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    def ended(_question: str) -> str:
+        raise EOFError
+
+    assert asked(ended, "Write this? [y/N] ") == ""
+    assert capsys.readouterr().err == "\n"
