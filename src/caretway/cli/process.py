@@ -145,7 +145,7 @@ def log_to_stderr(level: str, secrets: Iterable[str] = (), form: str = "text", f
     from .log_lines import JsonFormatter, LineFormatter, NotGivenUp, NotTwice, log_file
 
     handler = logging.StreamHandler(sys.stderr)
-    width = terminal_width() if sys.stderr.isatty() else 0
+    width = shown_width(sys.stderr)
     redactor = Redactor(secrets)
     handler.setFormatter(
         JsonFormatter(redactor) if form == "json" else LineFormatter(redactor, style_for(sys.stderr), width)
@@ -194,8 +194,8 @@ def asked(ask: Callable[[str], str], question: str) -> str:
 
 
 def shown_width(stream: TextIO) -> int:
-    """Of the terminal; 0 where there is none, and lines may have any length."""
-    return terminal_width() if stream.isatty() else 0
+    """Of its terminal, which need not be where standard output goes; 0: it is none, and lines may have any length."""
+    return terminal_width(os.get_terminal_size(stream.fileno()).columns) if stream.isatty() else 0
 
 
 def folded_between_words(line: str, width: int) -> str:
