@@ -121,6 +121,12 @@ def test_a_link_to_nothing_is_a_link_to_nothing_again(tmp_path: Path) -> None:
     assert link.is_symlink() and not link.exists()
 
 
+def test_the_variables_lack_a_key_that_only_a_client_knows(tmp_path: Path) -> None:
+    assert caretway(tmp_path, "key", "new", "--name", "ci").returncode == 0
+    told = caretway(tmp_path, "env", "openai")
+    assert "OPENAI_API_KEY=local" in told.stdout and "it asks for a key: put one in place of local" in told.stderr
+
+
 def test_the_variables_of_a_running_gateway(tmp_path: Path) -> None:
     nobody = caretway(tmp_path, "env", "anthropic", "--shell", "fish")
     assert nobody.stdout == (
