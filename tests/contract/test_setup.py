@@ -27,7 +27,7 @@ def test_in_and_out_byte_for_byte(tmp_path: Path) -> None:
     real = tmp_path / "dotfiles" / "opencode.jsonc"
     real.parent.mkdir()
     real.write_text(MINE)
-    real.chmod(0o640)
+    real.chmod(0o664)
     link = tmp_path / ".config" / "opencode" / "opencode.jsonc"
     link.parent.mkdir(parents=True)
     link.symlink_to(real)
@@ -37,7 +37,7 @@ def test_in_and_out_byte_for_byte(tmp_path: Path) -> None:
     assert (refused.returncode, tree(tmp_path)) == (2, before)
     assert "caretway setup opencode --yes" in refused.stderr
     assert "+++ ~/.config/opencode/opencode.jsonc" in refused.stdout
-    assert caretway(tmp_path, "setup", "opencode", "--print").returncode == 1 and tree(tmp_path) == before
+    assert caretway(tmp_path, "setup", "opencode", "--print").returncode == 0 and tree(tmp_path) == before
 
     done = caretway(tmp_path, "setup", "opencode", "--yes")
     assert done.returncode == 0, done.stderr
@@ -45,7 +45,7 @@ def test_in_and_out_byte_for_byte(tmp_path: Path) -> None:
     text = real.read_text()
     assert text.startswith('{\n\t// mine\n\t"model": "anthropic/x", // dear\n\t"provider": {\n\t\t"caretway": {')
     assert '"baseURL": "http://127.0.0.1:32124/v1"' in text
-    assert link.is_symlink() and stat.S_IMODE(real.stat().st_mode) == 0o640
+    assert link.is_symlink() and stat.S_IMODE(real.stat().st_mode) == 0o664
     assert "opencode  " in caretway(tmp_path, "setup").stdout
     assert "set up already" in caretway(tmp_path, "setup", "opencode").stdout
 
@@ -119,6 +119,12 @@ def test_a_link_to_nothing_is_a_link_to_nothing_again(tmp_path: Path) -> None:
     assert link.is_symlink() and link.exists()
     assert caretway(tmp_path, "setup", "opencode", "--undo", "--yes").returncode == 0
     assert link.is_symlink() and not link.exists()
+
+
+def test_the_variables_lack_a_key_that_only_a_client_knows(tmp_path: Path) -> None:
+    assert caretway(tmp_path, "key", "new", "--name", "ci").returncode == 0
+    told = caretway(tmp_path, "env", "openai")
+    assert "OPENAI_API_KEY=local" in told.stdout and "it asks for a key: put one in place of local" in told.stderr
 
 
 def test_the_variables_of_a_running_gateway(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from ..config import (
 )
 from ..config.editing import NotEditable, file_value, with_setting
 from ..config.settings import setting_named
-from .process import CommandFailed, remark, say
+from .process import CommandFailed, asked, remark, say
 
 ACTIONS: Final = ("path", "get", "set", "unset", "edit")
 _SEE: Final = "see: caretway config --help"
@@ -79,7 +79,7 @@ def _get(settings: Settings, setting: Setting) -> int:
 
 
 def secret_text(setting: Setting, ask: Callable[[str], str] = getpass) -> str:
-    return (ask(f"{setting.name}: ") if sys.stdin.isatty() else sys.stdin.readline()).strip()
+    return asked(ask, f"{setting.name}: ") if sys.stdin.isatty() else sys.stdin.readline().strip()
 
 
 def _write(file: Path, setting: Setting, text: str | None, flags: Mapping[str, object]) -> int:

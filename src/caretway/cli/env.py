@@ -72,11 +72,13 @@ def lines(api: str | None, url: str, key: str, shell: str) -> list[str]:
 
 def _address(settings: Settings) -> tuple[str, str]:
     from ..known_secrets import gateway_keys
-    from .client_gateway import running_gateway, usual_url
+    from .client_gateway import requires_key, running_gateway, usual_url
 
     found = running_gateway(settings)
     if found is not None:
         return found.url, found.key
     remark(["no gateway is running; start it: caretway serve"])
     keys = gateway_keys(settings)
+    if not keys and requires_key(settings):
+        remark([f"it asks for a key: put one in place of {NO_KEY}; make one: caretway key new --name NAME"])
     return usual_url(settings), keys[0] if keys else NO_KEY

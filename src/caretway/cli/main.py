@@ -3,6 +3,7 @@ command line, 1 others, 130 Ctrl-C, 0 when the reader of a pipe is gone).
 """
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -35,7 +36,7 @@ from . import (
 )
 from .flags import HelpFormatter
 from .parsing import PROGRAM, CommandParser, flags_of, unknown
-from .process import INTERRUPTED, CommandFailed, remark
+from .process import INTERRUPTED, CommandFailed, open_missing_streams, remark
 
 _COMMANDS: Final = (
     serve,
@@ -112,6 +113,7 @@ def apart(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    open_missing_streams()
     top = parser()
     typed, rest = apart(sys.argv[1:] if argv is None else argv)
     if typed[:1] and typed[0].startswith("-") and typed[0] not in flags_of(top):
@@ -137,7 +139,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         return problem.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
-        # The reader of a pipe (`caretway models | head`) has seen enough. Python would complain again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader of a pipe (`caretway models | head`) has seen enough
+        _give_up_output()
         return 0
+    except OSError as failure:
+        if failure.errno not in _FULL or failure.filename is not None:
+            raise
+        _give_up_output()
+        remark([f"the output cannot be written: {failure.strerror}"])
+        return 1
+
+
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def _give_up_output() -> None:
+    """What is still buffered goes nowhere; Python would complain again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

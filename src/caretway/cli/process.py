@@ -48,6 +48,18 @@ class CommandFailed(Exception):
         return f"{self.message}; {self.hint}" if self.hint else self.message
 
 
+def open_missing_streams() -> None:
+    """A program that is started without standard streams (`>&-`, some supervisors) gets the null device for them, or
+    the next file or socket would take the number of one, and uvloop would end the process."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)  # the lowest free number, so this one
+            os.set_inheritable(opened, True)
+            setattr(sys, name, os.fdopen(opened, mode))
+
+
 def run(work: Coroutine[Any, Any, Result]) -> Result:
     """Run on uvloop where it is installed, on asyncio's own loop otherwise."""
     import asyncio
@@ -133,7 +145,7 @@ def log_to_stderr(level: str, secrets: Iterable[str] = (), form: str = "text", f
     from .log_lines import JsonFormatter, LineFormatter, NotGivenUp, NotTwice, log_file
 
     handler = logging.StreamHandler(sys.stderr)
-    width = terminal_width() if sys.stderr.isatty() else 0
+    width = shown_width(sys.stderr)
     redactor = Redactor(secrets)
     handler.setFormatter(
         JsonFormatter(redactor) if form == "json" else LineFormatter(redactor, style_for(sys.stderr), width)
@@ -172,9 +184,18 @@ def remark(lines: Iterable[str]) -> None:
         print(folded_between_words(f"caretway: {line}", shown_width(sys.stderr)), file=sys.stderr, flush=True)
 
 
+def asked(ask: Callable[[str], str], question: str) -> str:
+    """What somebody typed; nothing after Ctrl-D."""
+    try:
+        return ask(question).strip()
+    except EOFError:
+        print(file=sys.stderr, flush=True)  # the shell goes on in a line of its own
+        return ""
+
+
 def shown_width(stream: TextIO) -> int:
-    """Of the terminal; 0 where there is none, and lines may have any length."""
-    return terminal_width() if stream.isatty() else 0
+    """Of its terminal, which need not be where standard output goes; 0: it is none, and lines may have any length."""
+    return terminal_width(os.get_terminal_size(stream.fileno()).columns) if stream.isatty() else 0
 
 
 def folded_between_words(line: str, width: int) -> str:

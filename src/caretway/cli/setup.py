@@ -19,7 +19,7 @@ from ..clients.values import FilePlan, Target
 from ..config import Settings, process_home
 from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, given, settings_from
 from .launch import client_named, surroundings
-from .process import CommandFailed, remark, say, shown_width, tell
+from .process import CommandFailed, asked, remark, say, shown_width, tell
 from .process import run as run_loop
 from .setup_journal import (
     FileRecord,
@@ -126,6 +126,8 @@ def _set_up(
         tell([f"{client.title} is set up already. Use it: {used(client, target)}"])
         return 0
     say(diff(changes, style, shown_width(sys.stdout)))
+    if arguments.print:
+        return 0
     if not _agreed(arguments, f"caretway setup {client.name} --yes"):
         return 1
     paths = [change.path for change in changes]
@@ -174,6 +176,8 @@ def _undo(client: ClientProgram, journal: Journal, arguments: argparse.Namespace
     if touched:
         remark([f"changed since it was set up, so only our entries are taken out: {', '.join(touched)}"])
     say(diff(changes, style, shown_width(sys.stdout)))
+    if arguments.print:
+        return 0
     if not _agreed(arguments, f"caretway setup {client.name} --undo --yes"):
         return 1
     _write(changes)
@@ -197,13 +201,11 @@ def _write(changes: Sequence[FileChange]) -> None:
 
 
 def _agreed(arguments: argparse.Namespace, otherwise: str) -> bool:
-    if arguments.print:
-        return False
     if arguments.yes:
         return True
     if not sys.stdin.isatty():
         raise CommandFailed("nobody can be asked here", f"to do it without a question: {otherwise}", exit_code=2)
-    return input("Write this? [y/N] ").strip().lower() in ("y", "yes")
+    return asked(input, "Write this? [y/N] ").lower() in ("y", "yes")
 
 
 def _by_hand(plan: FilePlan) -> str:

@@ -94,11 +94,14 @@ def write_text(path: Path, text: str, mode: int = 0o644) -> None:
     """Whole or not at all. A link stays a link, an existing file keeps its mode."""
     target = path.resolve()
     half = target.with_name(f".{target.name}.{os.getpid()}.new")
+    kept: int | None = None
     try:
         with suppress(FileNotFoundError):
-            mode = target.stat().st_mode & 0o7777
+            kept = target.stat().st_mode & 0o7777
         try:
-            with os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as opened:
+            with os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, kept or mode), "wb") as opened:
+                if kept is not None:
+                    os.fchmod(opened.fileno(), kept)  # the umask is for new files
                 opened.write(text.encode("utf-8"))
                 opened.flush()
                 os.fsync(opened.fileno())

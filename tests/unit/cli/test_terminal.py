@@ -1,9 +1,17 @@
 """Colour, columns and the line that cannot be missed."""
 
+import fcntl
+import os
+import struct
+import sys
+import termios
+from pathlib import Path
+
 import pytest
 
 from caretway.cli.flags import narrowed
 from caretway.cli.mcp import servers_table
+from caretway.cli.process import shown_width
 from caretway.cli.terminal import Style, columns, fitted, folded, pairs, wrapped
 
 COLOUR = Style(colour=True)
@@ -119,3 +127,14 @@ def test_mcp_servers_stand_in_a_table_where_it_fits_and_below_each_other_elsewhe
     listed = {"servers": [server | {"origin": "mcp.json"}]}
     assert servers_table(listed, Style()) == servers_table(listed, Style(), 60) == wide
     assert servers_table(listed, Style(), 50) == narrow
+
+
+def test_the_width_is_that_of_the_terminal_a_stream_goes_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of errors on a narrow terminal, too, while standard output goes to a file."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, 60, 0, 0))
+    with os.fdopen(theirs, "w") as terminal, Path(os.devnull).open("w") as file:
+        monkeypatch.setattr(sys, "__stdout__", file)
+        assert (shown_width(terminal), shown_width(file)) == (60, 0)
+    os.close(ours)

@@ -1,0 +1,62 @@
+"""The commands where standard streams are missing or full, and Ctrl-C while they are being loaded: real processes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import caretway.__main__ as program
+from caretway.cli.process import asked
+
+
+@pytest.mark.parametrize("missing", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_command_without_a_standard_stream_does_its_work(missing: str, tmp_path: Path) -> None:
+    """Some supervisors start programs so: the next file or socket would get the stream's number."""
+    line = f'exec "$0" -m caretway models --backend simulator {missing}'
+    done = subprocess.run(
+        ["/bin/sh", "-c", line, sys.executable],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=os.environ | {"HOME": str(tmp_path)},
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (">&-" in missing.replace("2>&-", "")) or "sim-auto" in done.stdout
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
+@pytest.mark.parametrize("words", [("models", "--backend", "simulator"), ("config",)])
+def test_output_to_a_full_disk_is_one_sentence(words: tuple[str, ...], tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "caretway", *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            env=os.environ | {"HOME": str(tmp_path)},
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (1, "caretway: the output cannot be written: No space left on device\n")
+
+
+def test_ctrl_c_while_it_is_being_loaded_ends_it_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "caretway.cli.main":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "caretway.cli.main", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
+    assert program.main() == 130
+
+
+def test_ctrl_d_at_a_question_is_no_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    def ended(_question: str) -> str:
+        raise EOFError
+
+    assert asked(ended, "Write this? [y/N] ") == ""
+    assert capsys.readouterr().err == "\n"
