@@ -19,6 +19,7 @@ from .config.replacing import replace_file
 from .config.settings import BY_NAME
 from .core.errors import ErrorKind, GatewayError, bad_request
 from .keys.key_book import KeyBook
+from .ledger.ledger import Ledger
 from .ledger.ledger_file import FILE_NAME
 from .ledger.prices import PriceList, read_prices
 from .local_checks import Finding, check_data_dir, check_ledger, check_space
@@ -56,6 +57,7 @@ class PageParts:
     notes: PageNotes
     content: KeptContent
     forget_stored: Callable[[str], Awaitable[int]]
+    ledger: Ledger | None
 
 
 def build_page(settings: Settings, parts: PageParts) -> PageApi:
@@ -97,7 +99,7 @@ def build_page(settings: Settings, parts: PageParts) -> PageApi:
         door=door,
         now=now,
         feed=Feed(look, marks, allowed, lambda: (door.changes, id(keys.current()))),
-        books=LedgerBooks(ledger, PriceList(read_prices(settings.prices or {})).find),
+        books=LedgerBooks(ledger, PriceList(read_prices(settings.prices or {})).find, parts.ledger),
         notes=notes,
         content=content,
         forget_stored=parts.forget_stored,

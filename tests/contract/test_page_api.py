@@ -283,6 +283,32 @@ async def test_a_running_turn_is_cancelled_and_its_client_is_told(stream: bool) 
         await seen.until("now", lambda now: not now["turns"])
 
 
+async def test_a_live_conversation_that_is_forgotten_leaves_nothing() -> None:
+    """Neither the step that ended a moment ago nor the one that is cut off comes back when it is written."""
+    async with gateway() as client:
+        csrf = await token(client)
+        await client.http.put(f"{BASE}/content", json={"keep": True}, headers=csrf)
+        history: list[dict[str, Any]] = [{"role": "user", "content": "sim: call read {}\nsim: hang"}]
+        answer = await client.chat(history, tools=TOOLS)
+        results = [{"role": "tool", "tool_call_id": call["id"], "content": "ok"} for call in answer.calls]
+        asking = asyncio.create_task(client.chat([*history, answer.message, *results], tools=TOOLS, stream=True))
+        while not (now := await get(client, "/now"))["running"]:
+            await asyncio.sleep(0.01)
+        (turn,) = now["turns"]
+        path = f"{BASE}/conversations/{turn['conversation']}"
+        forgotten = (await client.http.delete(path, headers=csrf)).json()["forgotten"]
+        assert (forgotten["turns"], forgotten["responses"], forgotten["kept"]) == (1, 1, 1)
+        cut = await asking
+        assert cut.error is not None and cut.error["code"] == "cancelled_by_owner"
+        await client.chat("sim: say the last row of the ledger")
+        while not (listed := (await get(client, "/conversations"))["data"]):
+            await asyncio.sleep(0.05)
+        assert turn["conversation"] not in [one["id"] for one in listed]
+        assert (await client.http.get(path)).status_code == 404
+        page = client.gateway._page
+        assert page is not None and turn["conversation"] not in page.content and "" not in page.content
+
+
 async def test_the_last_error_says_what_to_do() -> None:
     async with gateway() as client:
         await client.chat("sim: fail usage_limit")
