@@ -4,6 +4,7 @@ stream tells, and that hostile words stay what they are.
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,6 +16,7 @@ import pytest
 
 from caretway.keys.key_file import KeyFile
 from caretway.keys.named_key import added, revoked
+from caretway.page import feed
 from caretway.page.feed import MAX_READERS
 from caretway.page_factory import STATIC
 from caretway.web.page_files import PageFiles
@@ -359,6 +361,56 @@ async def test_readers_are_bounded_and_cost_nothing_when_they_are_gone() -> None
         while page.feed.readers:
             await asyncio.sleep(0.01)
         assert page.feed._timer is None
+
+
+async def test_a_head_of_the_stream_is_no_reader() -> None:
+    async with gateway() as client:
+        request = f"HEAD {BASE}/events HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n"
+        url = httpx.URL(client.gateway.base_url)
+        reader, writer = await asyncio.open_connection(url.host, url.port)
+        writer.write(request.encode())
+        async with asyncio.timeout(30):
+            head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+        writer.close()
+        assert b"text/event-stream" in head
+        assert body == b""
+
+
+async def test_a_reader_that_takes_nothing_is_owed_one_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "TICK_S", 0.001)
+    looks, changes = 0, True
+
+    def look() -> dict[str, Any]:
+        nonlocal looks
+        looks += changes
+        return {"at": 1.0, "look": looks, "much": "x" * 500_000}
+
+    async with gateway() as client:
+        page = client.gateway._page
+        assert page is not None
+        page.feed._look = look
+        url = httpx.URL(client.gateway.base_url)
+        slow, writer = await asyncio.open_connection(url.host, url.port, limit=1)
+        writer.write(f"GET {BASE}/events HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".encode())
+        while not page.feed.readers:
+            await asyncio.sleep(0.001)
+        (reader,) = page.feed._readers
+        while reader._late is None:
+            await asyncio.sleep(0.001)
+        before = looks
+        connection: Any = reader._writer._transport
+        unsent = connection._transport.get_write_buffer_size()
+        while looks < before + 50:
+            await asyncio.sleep(0.001)
+        changes = False
+        assert connection._transport.get_write_buffer_size() <= unsent, "nothing more waits for it"
+        told = b""
+        async with asyncio.timeout(60):
+            while f'"look":{looks},'.encode() not in told:
+                told += await slow.read(1 << 20)
+        seen = [int(number) for number in re.findall(rb'"look":(\d+),', told)]
+        assert seen == sorted(seen) and len(seen) <= looks - 49
+        writer.close()
 
 
 async def test_an_open_page_does_not_hold_up_the_end() -> None:

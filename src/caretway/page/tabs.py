@@ -94,6 +94,9 @@ async def now(page: PageApi, call: HttpCall) -> object:
 
 
 async def events(page: PageApi, call: HttpCall) -> None:
+    if call.request.method == "HEAD":  # a head, and no reader
+        call.response.send(200, b"", [*call.headers, NOT_KEPT], content_type=b"text/event-stream; charset=utf-8")
+        return
     page.now.look()
     await page.feed.serve(call)
 
