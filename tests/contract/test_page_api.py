@@ -540,6 +540,22 @@ async def test_changes_that_are_refused_change_nothing(tmp_path: Path) -> None:
         assert answer.json()["error"]["code"] == "set_elsewhere"
 
 
+@pytest.mark.parametrize(
+    "content", [b"[budgets]\n# mine\n", b"# mine\nport = = 1\n", b"# \xff\n"], ids=["table", "broken", "not UTF-8"]
+)
+async def test_a_file_that_cannot_be_changed_is_left_alone(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "config.toml"
+    file.write_bytes(content)
+    async with gateway(config=file) as client:
+        answer = await client.http.put(
+            f"{BASE}/settings/budgets", json={"value": "runs=5"}, headers=await token(client)
+        )
+        error = answer.json()["error"]
+        assert (answer.status_code, error["code"]) == (409, "file_not_changed"), answer.text
+        assert str(file) in error["message"] and "caretway config edit" in error["message"]
+        assert file.read_bytes() == content
+
+
 async def test_secrets_are_in_no_answer() -> None:
     async with gateway(gateway_key=KEY) as client:
         client.http.headers["authorization"] = f"Bearer {KEY}"
