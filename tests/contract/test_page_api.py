@@ -121,15 +121,23 @@ FOREIGN = [
     ({"origin": "http://trusted.example"}, 403),  # may use models, may not see the page
     ({"host": "evil.example"}, 403),
     ({"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}, 403),
+    ({"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "iframe"}, 403),
+    ({"sec-fetch-site": "none", "sec-fetch-mode": "navigate"}, 200),  # typed by the user
     ({"sec-fetch-site": "same-origin"}, 200),
 ]
 
 
-@pytest.mark.parametrize(("headers", "status"), FOREIGN, ids=[next(iter(row[0])) + str(row[1]) for row in FOREIGN])
+@pytest.mark.parametrize(("headers", "status"), FOREIGN, ids=[" ".join(row[0].values()) for row in FOREIGN])
 async def test_other_pages_see_nothing(headers: dict[str, str], status: int) -> None:
     async with gateway(allowed_origins=("http://trusted.example",)) as client:
         for path in ("/now", "/session", "/conversations"):
             assert (await client.http.get(BASE + path, headers=headers)).status_code == status
+
+
+async def test_a_link_from_elsewhere_opens_the_page() -> None:
+    headers = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "accept": "text/html"}
+    async with gateway() as client:
+        assert "<html" in (await client.http.get("/", headers=headers)).text
 
 
 async def test_forged_and_odd_cookies() -> None:

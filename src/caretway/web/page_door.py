@@ -27,6 +27,7 @@ CSRF_HEADER: Final = "x-caretway-csrf"
 SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 MAX_SIGNED_OUT: Final = 1000
 _MAX_TOKEN: Final = 200
+_ELSEWHERE: Final = ("cross-site", "same-site")
 _OPEN: Final = "open"
 """What a visitor without a cookie has, where no key is asked for."""
 
@@ -58,6 +59,13 @@ class PageDoor:
     def admit(self, request: HttpRequest, *, keyless: bool) -> Admitted:
         """Let a request to the page or its API in, or raise GatewayError."""
         admitted = admit(self._access, request.scheme, request.headers, keyless=True)
+        if request.headers.get("sec-fetch-site") in _ELSEWHERE:  # also in a frame or a window that another page opens
+            raise GatewayError(
+                ErrorKind.FORBIDDEN,
+                "Other web pages may not open the page's API.",
+                hint="Type the gateway's address into the browser.",
+                code="origin_not_allowed",
+            )
         if keyless:
             return admitted
         visitor = self.visitor(request.headers)
