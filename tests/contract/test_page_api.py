@@ -140,6 +140,15 @@ async def test_a_link_from_elsewhere_opens_the_page() -> None:
         assert "<html" in (await client.http.get("/", headers=headers)).text
 
 
+@pytest.mark.parametrize("key", ["", "wrong", KEY[:-1]])
+async def test_a_wrong_key_says_which_one_is_wanted(key: str) -> None:
+    async with gateway(gateway_key=KEY) as client:
+        answer = await client.http.post(f"{BASE}/session", json={"key": key})
+        assert (answer.status_code, "set-cookie" in answer.headers) == (401, False)
+        said = answer.json()["error"]["message"]
+        assert "Sign in with the value of CARETWAY_API_KEY" in said and "Give the client" not in said
+
+
 async def test_forged_and_odd_cookies() -> None:
     async with gateway(gateway_key=KEY) as client:
         signed_in = await client.http.post(f"{BASE}/session", json={"key": KEY})
