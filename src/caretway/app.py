@@ -222,9 +222,9 @@ class Gateway:
         self._metrics = Metrics()
         self._notes, self._content = PageNotes(), KeptContent()
         self._telemetry = OpenTelemetry() if self._isolated else open_telemetry(settings, stack)
-        self._observer = Observers(
-            LogObserver(), self._metrics, *self._ledger(stack), self._notes, *self._telemetry.observers
-        )
+        self._ledger = self._open_ledger(stack)
+        kept = (self._ledger,) if self._ledger is not None else ()
+        self._observer = Observers(LogObserver(), self._metrics, *kept, self._notes, *self._telemetry.observers)
         teller = build_hook(settings, stack)
         self._budgets = build_budgets(settings, self._keys, teller.tell if teller else nobody_listens)
         stack.push_async_callback(self._budgets.aclose)
@@ -253,18 +253,19 @@ class Gateway:
             notes=self._notes,
             content=self._content,
             forget_stored=self._store.forget,
+            ledger=self._ledger,
         )
         return build_page(self.settings, parts)
 
-    def _ledger(self, stack: AsyncExitStack) -> tuple[Ledger, ...]:
+    def _open_ledger(self, stack: AsyncExitStack) -> Ledger | None:
         """One for all accounts: it names keys, not accounts."""
         settings = self.settings
         if not settings.ledger_max_age:
-            return ()
+            return None
         path = settings.data_dir / FILE_NAME
         ledger = Ledger(path, max_age_s=settings.ledger_max_age, max_bytes=settings.ledger_max_bytes)
         stack.push_async_callback(asyncio.to_thread, ledger.close)
-        return (ledger,)
+        return ledger
 
     def _tenant(
         self, settings: Settings, stack: AsyncExitStack, beside: Backend | None = None

@@ -19,6 +19,7 @@ from .config.replacing import replace_file
 from .config.settings import BY_NAME
 from .core.errors import ErrorKind, GatewayError, bad_request
 from .keys.key_book import KeyBook
+from .ledger.ledger import Ledger
 from .ledger.ledger_file import FILE_NAME
 from .ledger.prices import PriceList, read_prices
 from .local_checks import Finding, check_data_dir, check_ledger, check_space
@@ -56,6 +57,7 @@ class PageParts:
     notes: PageNotes
     content: KeptContent
     forget_stored: Callable[[str], Awaitable[int]]
+    ledger: Ledger | None
 
 
 def build_page(settings: Settings, parts: PageParts) -> PageApi:
@@ -97,7 +99,7 @@ def build_page(settings: Settings, parts: PageParts) -> PageApi:
         door=door,
         now=now,
         feed=Feed(look, marks, allowed, lambda: (door.changes, id(keys.current()))),
-        books=LedgerBooks(ledger, PriceList(read_prices(settings.prices or {})).find),
+        books=LedgerBooks(ledger, PriceList(read_prices(settings.prices or {})).find, parts.ledger),
         notes=notes,
         content=content,
         forget_stored=parts.forget_stored,
@@ -191,16 +193,22 @@ class RunningSettings:
         try:
             value = setting.default if text is None else setting.read(text, "the page")
             self._changes[name].check(value)
+            given = None if text is None else file_value(setting, text, Path.cwd())
+        except (ConfigError, ValueError) as wrong:
+            raise bad_request(str(wrong).rstrip(".") + ".", param="value") from wrong
+        try:
             before = file.read_text(encoding="utf-8") if file.exists() else ""
-            written = with_setting(before, setting, None if text is None else file_value(setting, text, Path.cwd()))
+            written = with_setting(before, setting, given)
             if written != before:
                 replace_file(file, written)
         except NotEditable as failure:
             raise _not_written(file, "it is written in a way that a program cannot change") from failure
         except OSError as failure:
             raise _not_written(file, failure.strerror or str(failure)) from failure
-        except (ConfigError, ValueError) as wrong:
-            raise bad_request(str(wrong).rstrip(".") + ".", param="value") from wrong
+        except UnicodeError as failure:
+            raise _not_written(file, "it is not UTF-8") from failure
+        except ValueError as broken:
+            raise _not_written(file, f"it is not TOML ({broken})") from broken
         await self._changes[name].use(value)
         self._changed[name] = value, "default" if text is None else f"file {file}"
 

@@ -4,6 +4,7 @@ stream tells, and that hostile words stay what they are.
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,6 +16,7 @@ import pytest
 
 from caretway.keys.key_file import KeyFile
 from caretway.keys.named_key import added, revoked
+from caretway.page import feed
 from caretway.page.feed import MAX_READERS
 from caretway.page_factory import STATIC
 from caretway.web.page_files import PageFiles
@@ -119,15 +121,32 @@ FOREIGN = [
     ({"origin": "http://trusted.example"}, 403),  # may use models, may not see the page
     ({"host": "evil.example"}, 403),
     ({"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}, 403),
+    ({"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "iframe"}, 403),
+    ({"sec-fetch-site": "none", "sec-fetch-mode": "navigate"}, 200),  # typed by the user
     ({"sec-fetch-site": "same-origin"}, 200),
 ]
 
 
-@pytest.mark.parametrize(("headers", "status"), FOREIGN, ids=[next(iter(row[0])) + str(row[1]) for row in FOREIGN])
+@pytest.mark.parametrize(("headers", "status"), FOREIGN, ids=[" ".join(row[0].values()) for row in FOREIGN])
 async def test_other_pages_see_nothing(headers: dict[str, str], status: int) -> None:
     async with gateway(allowed_origins=("http://trusted.example",)) as client:
         for path in ("/now", "/session", "/conversations"):
             assert (await client.http.get(BASE + path, headers=headers)).status_code == status
+
+
+async def test_a_link_from_elsewhere_opens_the_page() -> None:
+    headers = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "accept": "text/html"}
+    async with gateway() as client:
+        assert "<html" in (await client.http.get("/", headers=headers)).text
+
+
+@pytest.mark.parametrize("key", ["", "wrong", KEY[:-1]])
+async def test_a_wrong_key_says_which_one_is_wanted(key: str) -> None:
+    async with gateway(gateway_key=KEY) as client:
+        answer = await client.http.post(f"{BASE}/session", json={"key": key})
+        assert (answer.status_code, "set-cookie" in answer.headers) == (401, False)
+        said = answer.json()["error"]["message"]
+        assert "Sign in with the value of CARETWAY_API_KEY" in said and "Give the client" not in said
 
 
 async def test_forged_and_odd_cookies() -> None:
@@ -141,7 +160,7 @@ async def test_forged_and_odd_cookies() -> None:
             "x",
             "...",
             f"{who}.{int(expires) + 9}.{nonce}.{mac}",
-            f"{who}.{expires}.{nonce}.{mac[:-1]}0",
+            f"{who}.{expires}.{nonce}.{mac[:-1]}{'1' if mac.endswith('0') else '0'}",
             "é" * 9,
         ]
         for forged in odd:
@@ -283,6 +302,32 @@ async def test_a_running_turn_is_cancelled_and_its_client_is_told(stream: bool) 
         await seen.until("now", lambda now: not now["turns"])
 
 
+async def test_a_live_conversation_that_is_forgotten_leaves_nothing() -> None:
+    """Neither the step that ended a moment ago nor the one that is cut off comes back when it is written."""
+    async with gateway() as client:
+        csrf = await token(client)
+        await client.http.put(f"{BASE}/content", json={"keep": True}, headers=csrf)
+        history: list[dict[str, Any]] = [{"role": "user", "content": "sim: call read {}\nsim: hang"}]
+        answer = await client.chat(history, tools=TOOLS)
+        results = [{"role": "tool", "tool_call_id": call["id"], "content": "ok"} for call in answer.calls]
+        asking = asyncio.create_task(client.chat([*history, answer.message, *results], tools=TOOLS, stream=True))
+        while not (now := await get(client, "/now"))["running"]:
+            await asyncio.sleep(0.01)
+        (turn,) = now["turns"]
+        path = f"{BASE}/conversations/{turn['conversation']}"
+        forgotten = (await client.http.delete(path, headers=csrf)).json()["forgotten"]
+        assert (forgotten["turns"], forgotten["responses"], forgotten["kept"]) == (1, 1, 1)
+        cut = await asking
+        assert cut.error is not None and cut.error["code"] == "cancelled_by_owner"
+        await client.chat("sim: say the last row of the ledger")
+        while not (listed := (await get(client, "/conversations"))["data"]):
+            await asyncio.sleep(0.05)
+        assert turn["conversation"] not in [one["id"] for one in listed]
+        assert (await client.http.get(path)).status_code == 404
+        page = client.gateway._page
+        assert page is not None and turn["conversation"] not in page.content and "" not in page.content
+
+
 async def test_the_last_error_says_what_to_do() -> None:
     async with gateway() as client:
         await client.chat("sim: fail usage_limit")
@@ -333,6 +378,56 @@ async def test_readers_are_bounded_and_cost_nothing_when_they_are_gone() -> None
         while page.feed.readers:
             await asyncio.sleep(0.01)
         assert page.feed._timer is None
+
+
+async def test_a_head_of_the_stream_is_no_reader() -> None:
+    async with gateway() as client:
+        request = f"HEAD {BASE}/events HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n"
+        url = httpx.URL(client.gateway.base_url)
+        reader, writer = await asyncio.open_connection(url.host, url.port)
+        writer.write(request.encode())
+        async with asyncio.timeout(30):
+            head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+        writer.close()
+        assert b"text/event-stream" in head
+        assert body == b""
+
+
+async def test_a_reader_that_takes_nothing_is_owed_one_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "TICK_S", 0.001)
+    looks, changes = 0, True
+
+    def look() -> dict[str, Any]:
+        nonlocal looks
+        looks += changes
+        return {"at": 1.0, "look": looks, "much": "x" * 500_000}
+
+    async with gateway() as client:
+        page = client.gateway._page
+        assert page is not None
+        page.feed._look = look
+        url = httpx.URL(client.gateway.base_url)
+        slow, writer = await asyncio.open_connection(url.host, url.port, limit=1)
+        writer.write(f"GET {BASE}/events HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".encode())
+        while not page.feed.readers:
+            await asyncio.sleep(0.001)
+        (reader,) = page.feed._readers
+        while reader._late is None:
+            await asyncio.sleep(0.001)
+        before = looks
+        connection: Any = reader._writer._transport
+        unsent = connection._transport.get_write_buffer_size()
+        while looks < before + 50:
+            await asyncio.sleep(0.001)
+        changes = False
+        assert connection._transport.get_write_buffer_size() <= unsent, "nothing more waits for it"
+        told = b""
+        async with asyncio.timeout(60):
+            while f'"look":{looks},'.encode() not in told:
+                told += await slow.read(1 << 20)
+        seen = [int(number) for number in re.findall(rb'"look":(\d+),', told)]
+        assert seen == sorted(seen) and len(seen) <= looks - 49
+        writer.close()
 
 
 async def test_an_open_page_does_not_hold_up_the_end() -> None:
@@ -460,6 +555,22 @@ async def test_changes_that_are_refused_change_nothing(tmp_path: Path) -> None:
             f"{BASE}/settings/budgets", json={"value": "runs=1"}, headers=await token(client)
         )
         assert answer.json()["error"]["code"] == "set_elsewhere"
+
+
+@pytest.mark.parametrize(
+    "content", [b"[budgets]\n# mine\n", b"# mine\nport = = 1\n", b"# \xff\n"], ids=["table", "broken", "not UTF-8"]
+)
+async def test_a_file_that_cannot_be_changed_is_left_alone(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "config.toml"
+    file.write_bytes(content)
+    async with gateway(config=file) as client:
+        answer = await client.http.put(
+            f"{BASE}/settings/budgets", json={"value": "runs=5"}, headers=await token(client)
+        )
+        error = answer.json()["error"]
+        assert (answer.status_code, error["code"]) == (409, "file_not_changed"), answer.text
+        assert str(file) in error["message"] and "caretway config edit" in error["message"]
+        assert file.read_bytes() == content
 
 
 async def test_secrets_are_in_no_answer() -> None:

@@ -16,6 +16,7 @@ import sys
 import termios
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +25,7 @@ import pytest
 
 from caretway import __version__
 from caretway.app import Gateway
-from caretway.cli.running import announced_gateway
+from caretway.cli.running import FOLDER, RunningGateway, announced_gateway
 from caretway.config import Settings
 from contract.gateways import CHAT
 
@@ -195,10 +196,21 @@ def test_without_a_gateway_it_says_what_to_type(tmp_path: Path) -> None:
     assert (done.returncode, "caretway serve" in done.stderr) == (1, True)
 
 
-@pytest.mark.parametrize("size", [(1, 1), (10, 5), (80, 24), (200, 60)])
+def test_a_gateway_with_tls_is_named_and_not_watched(tmp_path: Path) -> None:
+    note = RunningGateway("https://127.0.0.1:1", os.getpid(), "0", "simulator", False, "", 1.0)
+    folder = tmp_path / FOLDER
+    folder.mkdir()
+    (folder / f"{note.pid}-1.json").write_text(json.dumps(asdict(note)))
+    words = [*command(tmp_path), "--port", "1"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "TLS" in done.stderr and "open https://127.0.0.1:1 in a browser" in done.stderr
+
+
+@pytest.mark.parametrize("size", [(1, 1), (10, 5), (60, 20), (80, 24), (200, 60)])
 def test_every_size_is_filled_and_not_exceeded(size: tuple[int, int]) -> None:
     from caretway.cli.terminal import Style
-    from caretway.cli.top_view import TopState, screen
+    from caretway.cli.top_view import TopState, listing, screen
 
     turn = {
         "id": "t",
@@ -212,8 +224,8 @@ def test_every_size_is_filled_and_not_exceeded(size: tuple[int, int]) -> None:
     }
     now = {
         "at": 1e6,
-        "version": "1",
-        "address": "http://x:1",
+        "version": "0.1.0",
+        "address": "http://127.0.0.1:32124",
         "started_at": 0.0,
         "signed_in": True,
         "detail": "",
@@ -230,5 +242,5 @@ def test_every_size_is_filled_and_not_exceeded(size: tuple[int, int]) -> None:
     lines = screen(now, TopState(chosen="99"), Style(), width, height)
     assert len(lines) <= height
     assert "\x1b" not in "".join(lines)
-    if width >= 80:
-        assert max(map(len, lines)) <= width
+    assert max(map(len, lines)) <= width
+    assert max(map(len, listing(now, Style(), width))) <= max(width, 60)

@@ -86,8 +86,8 @@ class WatchedGateway:
 
     def cancel(self, turn: str) -> str:
         """What came of it, in words."""
-        self._csrf = self._ask("GET", "/caretway/v1/session")["csrf"] or ""
         try:
+            self._csrf = self._ask("GET", "/caretway/v1/session")["csrf"] or ""
             self._ask("DELETE", f"/caretway/v1/turns/{quote(turn, safe='')}")
         except CommandFailed as failure:
             return failure.message
@@ -117,13 +117,19 @@ def find_gateway(settings: Settings) -> WatchedGateway:
     from .client_gateway import usual_url
     from .running import answers, noted_gateways
 
-    for note in noted_gateways(settings.data_dir):
+    notes = noted_gateways(settings.data_dir)
+    for note in notes:
         if answers(note.url):
             if note.passthrough:
                 raise CommandFailed("every client of this gateway has an account of its own: there is nothing to watch")
             return WatchedGateway(note.url, note.key)
     url = usual_url(settings)
     if not answers(url):
+        if behind_tls := next((note.url for note in notes if note.url.startswith("https:")), None):
+            raise CommandFailed(
+                f"the gateway at {behind_tls} speaks TLS, and `caretway top` does not",
+                f"open {behind_tls} in a browser",
+            )
         raise CommandFailed(f"no gateway is running at {url}", "start one: caretway serve")
     keys = gateway_keys(settings)
     return WatchedGateway(url, keys[0] if keys else "")

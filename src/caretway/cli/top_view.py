@@ -69,11 +69,13 @@ def _about(now: dict[str, Any], style: Style, width: int) -> list[str]:
     standing = backend["standing"]
     mark = {"official": style.good, "unofficial": style.careful}.get(standing, style.bad)
     name = f"{backend['name']} ({standing})"
-    head = f"caretway {now['version']}{GAP}{now['address']}{GAP}"
+    heads = (f"caretway {now['version']}{GAP}{now['address']}{GAP}", f"{now['address']}{GAP}")
+    head = next((one for one in heads if len(one + name) <= width), "")
     up = f"up {age(now['at'] - now['started_at'])}"
-    gap = " " * max(1, width - len(head) - len(name) - len(up))
+    room = width - len(head + name + up)
+    since = " " * room + up if room > 0 else ""
     counts = f"{now['running']} running{GAP}{now['parked']} parked{GAP}{now['tokens_per_second']:g} tokens/s"
-    return [cut(head, width) + mark(name) + gap + up, cut(_account(now), width), style.bold(cut(counts, width))]
+    return [head + mark(cut(name, width)) + since, cut(_account(now), width), style.bold(cut(counts, width))]
 
 
 def _account(now: dict[str, Any]) -> str:

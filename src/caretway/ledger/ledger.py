@@ -54,6 +54,9 @@ class Ledger(Observer):
         self._waiting: deque[LedgerRecord] = deque()
         self._lost = 0
         """Records that found no room."""
+        self._gone = 0
+        """Records that wait no more."""
+        self._progress = threading.Condition()
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._db: sqlite3.Connection | None = None
@@ -87,6 +90,12 @@ class Ledger(Observer):
             self._wake.set()
 
     run_ended = response_ended
+
+    def settle(self, patience: float) -> None:
+        """Wait until what was told so far is written, so many seconds at most. Blocks."""
+        due = len(self._waiting) + self._gone
+        with self._progress:
+            self._progress.wait_for(lambda: self._gone >= due or not self._waiting, patience)
 
     def close(self) -> None:
         """Write what waits, once more at least, and end the thread. Blocks."""
@@ -148,6 +157,9 @@ class Ledger(Observer):
                     log.warning("a row of the ledger cannot be kept: %s", odd)
         for _ in range(count):  # not before they are safe
             self._waiting.popleft()
+        with self._progress:
+            self._gone += count
+            self._progress.notify_all()
 
     def _failed(self, failure: Exception) -> None:
         if self._db is not None:

@@ -5,20 +5,26 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from ..core.errors import ErrorKind, GatewayError
 from ..ledger.conversations import ConversationList, ConversationQueries, Timeline, forget_conversation
+from ..ledger.ledger import Ledger
 from ..ledger.ledger_file import LedgerUnusable, open_ledger, read_ledger, transaction
 from ..ledger.prices import FindPrice
 
 Answer = TypeVar("Answer")
 
 
+SETTLES_S: Final = 3.0
+"""How long a conversation that is to be forgotten waits for rows that are not written yet."""
+
+
 class LedgerBooks:
-    def __init__(self, path: Path | None, price: FindPrice) -> None:
-        """`path` None: no ledger is kept."""
+    def __init__(self, path: Path | None, price: FindPrice, ledger: Ledger | None = None) -> None:
+        """`path` None: no ledger is kept. `ledger`: whoever writes it."""
         self._path = path
+        self._ledger = ledger
         self.price = price
         self._one_at_a_time = asyncio.Lock()
 
@@ -51,12 +57,16 @@ class LedgerBooks:
         return await self._run(work)
 
     async def forget(self, name: str) -> tuple[int, int]:
-        """Delete a conversation's rows; (responses, runs)."""
-        path = self._path
-        if path is None or not path.exists():
+        """Delete a conversation's rows, also those that are about to be written; (responses, runs)."""
+        path, ledger = self._path, self._ledger
+        if path is None:
             return 0, 0
 
         def work() -> tuple[int, int]:
+            if ledger is not None:
+                ledger.settle(SETTLES_S)
+            if not path.exists():
+                return 0, 0
             with closing(open_ledger(path)) as db:
                 db.execute("PRAGMA secure_delete = ON")
                 with transaction(db):

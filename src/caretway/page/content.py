@@ -16,6 +16,8 @@ MAX_CONVERSATIONS: Final = 100
 MAX_STEPS: Final = 500
 MAX_CHARS: Final = 64 * 1024
 """Of one step, what was said and what was answered each."""
+MAX_SCRIPT_CHARS: Final = 4 * MAX_CHARS
+"""Of one step as a script, about."""
 MAX_ALL_CHARS: Final = 16 * 2**20
 MAX_RECORD_S: Final = 3600.0
 _CUT: Final = " ... (cut)"
@@ -96,10 +98,10 @@ class KeptContent:
         step = _step(request, reply, at)
         kept.steps.append(step)
         self._chars += step.chars
-        if len(kept.steps) > MAX_STEPS:
-            self._chars -= kept.steps.pop(0).chars
         while len(self._kept) > MAX_CONVERSATIONS or (self._chars > MAX_ALL_CHARS and len(self._kept) > 1):
             self.forget(next(iter(self._kept)))
+        while len(kept.steps) > MAX_STEPS or (self._chars > MAX_ALL_CHARS and len(kept.steps) > 1):
+            self._chars -= kept.steps.pop(0).chars
 
     def forget(self, conversation: str) -> int:
         """How many steps of it were kept."""
@@ -167,11 +169,17 @@ def _lines(reply: Reply) -> list[str]:
     lines: list[str] = []
     calls: list[str] = []
     for part in reply.parts:
+        if sum(map(len, lines)) + sum(map(len, calls)) > MAX_SCRIPT_CHARS:
+            lines.append("# Here it was cut: the step was too long to be kept whole.")
+            break
         match part:
             case Text(text=text) if text:
                 lines.append(f"sim: say {_escaped(text)}")
             case Reasoning(text=text) if text:
                 lines.append(f"sim: think {_escaped(text)}")
+            case ToolCall(name=name, arguments=arguments) if len(arguments) > MAX_CHARS:
+                lines.append(f"# The arguments of {name} were too long to be kept.")
+                calls.append(f"{name} {{}}")
             case ToolCall(name=name, arguments=arguments):
                 calls.append(f"{name} {_compact(arguments)}")
             case _:

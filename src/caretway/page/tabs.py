@@ -94,6 +94,9 @@ async def now(page: PageApi, call: HttpCall) -> object:
 
 
 async def events(page: PageApi, call: HttpCall) -> None:
+    if call.request.method == "HEAD":  # a head, and no reader
+        call.response.send(200, b"", [*call.headers, NOT_KEPT], content_type=b"text/event-stream; charset=utf-8")
+        return
     page.now.look()
     await page.feed.serve(call)
 
@@ -149,13 +152,11 @@ async def conversation(page: PageApi, call: HttpCall) -> object:
 
 async def forget(page: PageApi, call: HttpCall) -> object:
     name = call.matched.params["id"]
-    turns = [turn.id for turn in page.tenant.sessions.turns() if turn.conversation == name]
-    for turn in turns:
-        page.tenant.sessions.cancel(turn, CANCELLED)
+    turns = page.tenant.sessions.forget(name, CANCELLED)
     kept = page.content.forget(name)
     stored = await page.forget_stored(name)
     responses, runs = await page.books.forget(name)
-    told = {"responses": responses, "runs": runs, "turns": len(turns), "stored": stored, "kept": kept}
+    told = {"responses": responses, "runs": runs, "turns": turns, "stored": stored, "kept": kept}
     return {"forgotten": told}
 
 

@@ -136,6 +136,14 @@ class Sessions:
             self._finish(live, Happening.CANCELLED)
         return live is not None
 
+    def forget(self, conversation: str, why: GatewayError) -> int:
+        """End its turns, how many there are. What is still told of them names no conversation."""
+        turns = [sid for sid, live in self._live.items() if live.account.conversation == conversation]
+        for sid in turns:
+            self._live[sid].account.conversation = ""
+            self.cancel(sid, why)
+        return len(turns)
+
     async def open(self, request: TurnRequest, origin: RequestOrigin = FROM_NOWHERE) -> Response:
         """A response for this request; raises GatewayError when there is none to be had. `request` is what the client
         said, `model_request` what the model is told: the loop guard may have added a word."""

@@ -17,7 +17,7 @@ from typing import Final
 from ..core.errors import ErrorKind, GatewayError
 from ..keys.key_book import KeyBook
 from ..keys.named_key import NamedKey, digest_of
-from .access import Access, Admitted, admit, sent_keys
+from .access import OWN_KEY, Access, Admitted, admit, sent_keys
 from .exchange import HttpRequest
 
 LASTS_S: Final = 12 * 3600
@@ -25,8 +25,10 @@ COOKIE: Final = "caretway_page"
 COOKIE_PATH: Final = "/caretway/"
 CSRF_HEADER: Final = "x-caretway-csrf"
 SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+SIGN_IN: Final = "Sign in with the value of CARETWAY_API_KEY, or with a key from `caretway key new --page`."
 MAX_SIGNED_OUT: Final = 1000
 _MAX_TOKEN: Final = 200
+_ELSEWHERE: Final = ("cross-site", "same-site")
 _OPEN: Final = "open"
 """What a visitor without a cookie has, where no key is asked for."""
 
@@ -58,6 +60,13 @@ class PageDoor:
     def admit(self, request: HttpRequest, *, keyless: bool) -> Admitted:
         """Let a request to the page or its API in, or raise GatewayError."""
         admitted = admit(self._access, request.scheme, request.headers, keyless=True)
+        if request.headers.get("sec-fetch-site") in _ELSEWHERE:  # also in a frame or a window that another page opens
+            raise GatewayError(
+                ErrorKind.FORBIDDEN,
+                "Other web pages may not open the page's API.",
+                hint="Type the gateway's address into the browser.",
+                code="origin_not_allowed",
+            )
         if keyless:
             return admitted
         visitor = self.visitor(request.headers)
@@ -84,7 +93,7 @@ class PageDoor:
         raise GatewayError(
             ErrorKind.ACCESS_DENIED,
             "The page needs the gateway's key." if not token else "You are signed out of the page.",
-            hint="Sign in with the value of CARETWAY_API_KEY, or with a key from `caretway key new --page`.",
+            hint=SIGN_IN,
         )
 
     def csrf(self, visitor: Visitor) -> str:
@@ -96,7 +105,12 @@ class PageDoor:
         """For one who typed this key. Raises GatewayError."""
         if not self.key_required:
             return Visitor()
-        caller, who, digest = self._key_of((key.strip(),))
+        try:
+            caller, who, digest = self._key_of((key.strip(),))
+        except GatewayError as wrong:
+            if wrong.hint != OWN_KEY:
+                raise
+            raise GatewayError(wrong.kind, wrong.message, hint=SIGN_IN) from wrong  # nobody sets up a client here
         body = f"{who}.{int(self._clock()) + LASTS_S}.{secrets.token_urlsafe(12)}"
         return Visitor(caller, f"{body}.{_mac(digest, body)}")
 

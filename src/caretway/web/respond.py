@@ -125,7 +125,7 @@ class Responder:
             upstream = response.request  # it may be another model of the same alias by now
             reply = response.reply()
             error = reply.error
-            if self._listener is not None and self._listener.on:
+            if self._listener is not None and self._listener.on and response.conversation:
                 self._listener.hear(response.conversation, request, reply, started_at)
             self._observer.response_ended(
                 TurnRecord(
