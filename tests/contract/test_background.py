@@ -13,6 +13,7 @@ from caretway.web.background import MAX_PER_KEY
 from contract.gateways import Client, gateway
 
 KEY = "cw-key-of-anna-0123456789"
+STAYS = "sim: say hello\nsim: hang"
 SLOW = "sim: stream 100000 10 5"
 
 
@@ -121,16 +122,17 @@ async def test_one_key_does_not_take_all_places(tmp_path: Path) -> None:
         )
         async with anna, bert:
             for _ in range(MAX_PER_KEY):
-                await anna.responses.create(model="sim-auto", input=SLOW, background=True)
+                await anna.responses.create(model="sim-auto", input=STAYS, background=True)
             with pytest.raises(openai.RateLimitError, match=f"{MAX_PER_KEY} responses"):
-                await anna.responses.create(model="sim-auto", input=SLOW, background=True)
+                await anna.responses.create(model="sim-auto", input=STAYS, background=True)
             assert (await bert.responses.create(model="sim-auto", input="sim: say x", background=True)).background
 
 
 async def test_what_nobody_can_find_is_not_made() -> None:
     """Its client hung up before it was told a name."""
     async with opened() as (client, sdk):
-        asking = asyncio.create_task(sdk.responses.create(model="sim-auto", input="sim: ponder 60000\nsim: say x", background=True))
+        slow = "sim: ponder 60000\nsim: say x"
+        asking = asyncio.create_task(sdk.responses.create(model="sim-auto", input=slow, background=True))
         async with asyncio.timeout(20):
             while not client.gateway.tenants.live:
                 await asyncio.sleep(0.01)

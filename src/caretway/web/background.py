@@ -16,10 +16,11 @@ import msgspec
 from ..core.errors import ErrorKind, GatewayError, bad_request
 from ..dialects import AnswersLater, sse
 from ..dialects.headers import BACKGROUND, OWNER
-from ..tasks import spawn
+from ..tasks import aside, spawn
 from .answer import SSE_HEADERS
 from .exchange import Header, HttpRequest, ResponseWriter
 from .nowhere import NOWHERE
+from .shape import is_large
 
 MAX_RUNNING: Final = 32
 """Responses that are made at once for one account."""
@@ -180,6 +181,8 @@ class BackgroundResponses:
         headers: list[Header],
     ) -> None:
         """Answer with what is there as soon as it has begun, or with its stream; it goes on without the client."""
+        body = request.take_body()
+        streamed = await aside(dialect.streams, body) if is_large(body) else dialect.streams(body)
         owner = request.headers.get(OWNER, "")
         own = sum(made.owner == owner for made in self._running) if owner else 0
         if len(self._running) >= MAX_RUNNING or own >= MAX_PER_KEY:
@@ -193,8 +196,8 @@ class BackgroundResponses:
         given = {name: value for name, value in request.headers.items() if name not in _DROPPED}
         inner = HttpRequest(request.method, request.path, {**given, BACKGROUND: "1"}, request.scheme)
         inner.caller = request.caller
-        inner.body = request.take_body()
-        streamed = dialect.streams(inner.body)
+        inner.body = body
+        del body
         writer = BackgroundWriter()
         task = spawn(self._make(writer, answering(inner, writer)), "a response in the background")
         made = _Response(owner, writer, task)
