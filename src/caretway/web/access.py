@@ -60,8 +60,8 @@ class Admitted:
     headers: tuple[Header, ...] = ()
     """What the answer needs besides, so that a browser hands it to its page."""
     owner: str = ""
-    """Whose the stored responses are: as `caller`, but a key with a name is meant by its id. One that is made later under
-    the same name is another key, and one that is renamed is not."""
+    """Whose the stored responses are: as `caller`, but a key with a name is meant by its id. One that is made later
+    under the same name is another key, and one that is renamed is not."""
 
 
 _ANYBODY: Final = Admitted()
