@@ -22,7 +22,9 @@ from caretway.web.socket import Socket
 
 
 class EchoSocket(Socket):
-    def message(self, data: bytes) -> None:
+    def look(self, data: bytes) -> None: ...
+
+    def message(self, data: bytes, seen: None) -> None:
         self.say(data)
 
     def binary(self, data: bytes) -> None:

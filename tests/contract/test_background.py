@@ -3,13 +3,17 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
 
 import openai
 import pytest
 
+from caretway.web.background import MAX_PER_KEY
 from contract.gateways import Client, gateway
 
 KEY = "cw-key-of-anna-0123456789"
+STAYS = "sim: say hello\nsim: hang"
 SLOW = "sim: stream 100000 10 5"
 
 
@@ -73,6 +77,68 @@ async def test_it_is_cancelled() -> None:
         await sdk.responses.delete(asked.id)
         with pytest.raises(openai.NotFoundError):
             await sdk.responses.retrieve(asked.id)
+
+
+async def test_whoever_follows_a_cancelled_response_is_told() -> None:
+    """Also when several cancel it at once, and again later."""
+    async with opened() as (_, sdk):
+        asked = await sdk.responses.create(model="sim-auto", input=SLOW, background=True)
+        seen: list[Any] = []
+        async with await sdk.responses.retrieve(asked.id, stream=True) as stream:
+            async for event in stream:
+                if not seen:
+                    both = await asyncio.gather(*(sdk.responses.cancel(asked.id) for _ in range(2)))
+                    assert [one.status for one in both] == ["cancelled", "cancelled"]
+                seen.append(event)
+        assert (seen[-1].type, seen[-1].response.status) == ("response.incomplete", "cancelled")
+        assert [event.sequence_number for event in seen] == list(range(len(seen)))
+        assert (await sdk.responses.cancel(asked.id)).status == "cancelled"
+        async with await sdk.responses.retrieve(asked.id, stream=True, starting_after=len(seen) - 2) as stream:
+            assert [event.type async for event in stream] == ["response.incomplete"]
+
+
+@pytest.mark.parametrize(
+    ("after", "status"),
+    [("--5", 400), ("x", 400), ("9" * 10, 400), ("-1", 200), ("-7", 200), ("999999", 200)],
+)
+async def test_where_a_stream_is_taken_up(after: str, status: int) -> None:
+    async with opened() as (client, sdk):
+        asked = await sdk.responses.create(model="sim-auto", input="sim: say hello", background=True)
+        await over(sdk, asked.id)
+        sent = {"Authorization": f"Bearer {KEY}"}
+        path = f"/v1/responses/{asked.id}?stream=true&starting_after={after}"
+        answer = await client.http.get(path, headers=sent)
+        assert answer.status_code == status, answer.text
+        assert status == 400 or ("response.completed" in answer.text) == after.startswith("-")
+
+
+async def test_one_key_does_not_take_all_places(tmp_path: Path) -> None:
+    other = "cw-key-of-bert-0123456789"
+    (tmp_path / "keys").write_text(f"{KEY}\n{other}\n")
+    async with gateway(api_key_file=tmp_path / "keys") as client:
+        anna, bert = (
+            openai.AsyncOpenAI(api_key=key, base_url=f"{client.gateway.base_url}/v1", max_retries=0)
+            for key in (KEY, other)
+        )
+        async with anna, bert:
+            for _ in range(MAX_PER_KEY):
+                await anna.responses.create(model="sim-auto", input=STAYS, background=True)
+            with pytest.raises(openai.RateLimitError, match=f"{MAX_PER_KEY} responses"):
+                await anna.responses.create(model="sim-auto", input=STAYS, background=True)
+            assert (await bert.responses.create(model="sim-auto", input="sim: say x", background=True)).background
+
+
+async def test_what_nobody_can_find_is_not_made() -> None:
+    """Its client hung up before it was told a name."""
+    async with opened() as (client, sdk):
+        slow = "sim: ponder 60000\nsim: say x"
+        asking = asyncio.create_task(sdk.responses.create(model="sim-auto", input=slow, background=True))
+        async with asyncio.timeout(20):
+            while not client.gateway.tenants.live:
+                await asyncio.sleep(0.01)
+            asking.cancel()
+            while client.gateway.tenants.live:
+                await asyncio.sleep(0.01)
 
 
 async def test_what_does_not_begin_is_told_at_once() -> None:

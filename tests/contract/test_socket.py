@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import openai
@@ -13,6 +14,8 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus
 
+from caretway.keys.key_file import KeyFile
+from caretway.keys.named_key import added, revoked
 from caretway.web.socket_responses import MAX_WAITING
 from contract.gateways import Client, gateway
 
@@ -181,6 +184,57 @@ async def test_messages_wait_in_order_and_not_without_end() -> None:
         assert [text_of(await answer(socket)) for _ in range(MAX_WAITING)] == [str(n) for n in range(MAX_WAITING)]
 
 
+async def test_what_comes_behind_a_large_message_waits_for_it() -> None:
+    """Large ones are looked at beside the event loop, and refused there where a decoder would hold it."""
+    filling = "é" * 2**20
+    async with gateway(gateway_key=KEY) as client, opened(client) as socket:
+        crowd = '{"type": "response.create", "model": "sim-auto", "input": [' + "[]," * 600_000 + "[]]}"
+        await socket.send(crowd)
+        await socket.send(crowd)
+        await ask(socket, "sim: say one", instructions=filling)
+        await ask(socket, "sim: say two")
+        await ask(socket, "sim: say three", instructions=filling)
+        await ask(socket, "sim: say four")
+        for _ in range(2):
+            [refused] = await answer(socket)
+            assert (refused["status"], refused["error"]["code"]) == (413, "too_many_values")
+        assert [text_of(await answer(socket)) for _ in range(4)] == ["one", "two", "three", "four"]
+        await socket.send(filling.encode() + b"\xff", text=True)
+        await socket.wait_closed()
+        assert socket.close_code == 1007
+
+
+async def test_a_message_in_crumbs() -> None:
+    async with gateway(gateway_key=KEY) as client, opened(client) as socket:
+        text = json.dumps({"type": "response.create", "model": "sim-auto", "input": "sim: say " + "x" * 500})
+
+        async def crumbs() -> AsyncIterator[str]:
+            for letter in text:
+                yield letter
+                yield ""
+
+        await socket.send(crumbs())
+        assert text_of(await answer(socket)) == "x" * 500
+
+
+async def test_a_key_that_is_revoked_asks_no_more(tmp_path: Path) -> None:
+    """Nor does one that is made later under its name see what it stored."""
+    file = KeyFile(tmp_path)
+    file.change(lambda keys: added(keys, KEY, "anna", 0.0))
+    other = KEY + "-another"
+    async with gateway(data_dir=tmp_path) as client:
+        async with opened(client) as socket:
+            await ask(socket, "sim: say hello", store=True)
+            ended = (await answer(socket))[-1]["response"]["id"]
+            file.change(lambda keys: added(revoked(keys, "anna"), other, "anna", 0.0))
+            await ask(socket, "sim: say hello")
+            [refused] = await answer(socket)
+            assert (refused["status"], refused["error"]["code"]) == (401, "invalid_api_key")
+        async with opened(client, key=other) as socket:
+            await ask(socket, "sim: recall", previous_response_id=ended)
+            assert (await answer(socket))[-1]["error"]["code"] == "previous_response_not_found"
+
+
 async def test_lanes_run_side_by_side() -> None:
     async with gateway(gateway_key=KEY) as client, opened(client) as socket:
         await ask(socket, "sim: hang", stream_id="slow")
@@ -230,7 +284,11 @@ async def test_a_gateway_that_stops_lets_the_response_end() -> None:
         await ask(busy, "sim: stream 50 10 10")
         json.loads(await busy.recv())
         stopping = asyncio.create_task(client.gateway.stop())
-        assert (await answer(busy))[-1]["type"] == "response.completed"
+        await idle.wait_closed()
+        await ask(busy, "sim: say late", stream_id="late")
+        events = await answer(busy)
+        assert events[-1]["type"] == "response.completed"
+        assert not any("stream_id" in event for event in events), "nothing new is begun"
         for socket in (idle, busy):
             await socket.wait_closed()
             assert socket.close_code == 1001

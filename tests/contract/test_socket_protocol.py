@@ -172,6 +172,9 @@ async def test_a_message_that_drips_is_given_up() -> None:
     async with echo_server(limits=limits, bodies=bodies) as (_, port), peer(port) as judge:
         judge.writer.write(frame(TEXT, b"x" * 100)[:20])
         assert await judge.close_code() == 1008
+    async with echo_server(limits=limits, bodies=bodies) as (_, port), peer(port) as judge:
+        judge.writer.write(frame(TEXT, b"", fin=False) + frame(CONT, b"", fin=False) * 1000)  # and never a byte
+        assert await judge.close_code() == 1008
 
 
 async def test_a_silent_client_is_asked_and_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,6 +188,23 @@ async def test_a_silent_client_is_asked_and_given_up(monkeypatch: pytest.MonkeyP
         while (await judge.frame())[0] == PING:
             pass  # not answered any more
         assert await judge.frame() == (ENDED, b"")
+
+
+async def test_a_client_that_reads_slowly_is_there() -> None:
+    """Nothing is heard of it, and it cannot be asked, while it takes what is written little by little."""
+    async with echo_server() as (server, port), peer(port) as judge:
+        judge.writer.write(frame(TEXT, b"hello"))
+        assert await judge.frame() == (TEXT, b"hello")
+        [ours] = server._connections
+        assert isinstance(ours, our_socket.Socket)
+        later = asyncio.get_running_loop().time() + 2 * our_socket.GONE_AFTER_S
+        ours.pause_writing()
+        ours.check(later)
+        judge.writer.write(frame(TEXT, b"again"))
+        assert await judge.frame() == (TEXT, b"again")
+        ours.resume_writing()
+        ours.check(later)
+        assert await judge.frame() == (ENDED, b""), "it is silent, and takes everything"
 
 
 async def test_an_idle_connection_is_closed_with_a_word(monkeypatch: pytest.MonkeyPatch) -> None:

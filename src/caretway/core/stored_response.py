@@ -8,7 +8,7 @@ from msgspec import Struct
 class StoredResponse(Struct, frozen=True, gc=False):
     id: str
     owner: str
-    """The name of a key, or of a connection."""
+    """The id of a key, or the name of a connection."""
     body: bytes
     """The response object as it was sent."""
     input: bytes

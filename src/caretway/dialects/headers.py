@@ -12,7 +12,7 @@ from ..core.request import SessionMode
 from .fields import invalid_value
 
 OWNER: Final = ":owner"
-"""Whose request it is: the name of its key. Absent where no key is asked for."""
+"""Whose request it is: its key, by an id that no other key will have. Absent where no key is asked for."""
 SOCKET: Final = ":socket"
 """The request is a message on this WebSocket."""
 BACKGROUND: Final = ":background"

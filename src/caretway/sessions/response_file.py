@@ -61,11 +61,13 @@ class ResponseFile:
         with self._lock:
             if self._closed or response.size > self._max_bytes:
                 return
-            if self._bytes + response.size > MAX_WAITING_BYTES:
+            before = self._waiting.get(response.id)
+            more = response.size - (before[1].size if before is not None else 0)
+            if self._bytes + more > MAX_WAITING_BYTES:
                 log.info("the response store cannot keep up: a response is not kept")
                 return
             self._waiting[response.id] = scope, response
-            self._bytes += response.size
+            self._bytes += more
             if self._thread is None:
                 self._thread = ThreadPoolExecutor(1, "responses")
             self._thread.submit(self._write)
@@ -80,13 +82,13 @@ class ResponseFile:
     def holder(self, scope: str, owner: str, item_id: str) -> StoredResponse | None:
         return self._read(_HOLDER, (scope, owner, item_id))
 
-    def remove(self, response_id: str) -> None:
+    def remove(self, response_id: str) -> bool:
         with self._using:  # what is just being written is written by then
             with self._lock:
                 waits = self._waiting.pop(response_id, None)
                 if waits is not None:
                     self._bytes -= waits[1].size
-            self._work("forget a response", lambda db: _drop(db, response_id))
+            return self._work("forget a response", lambda db: _drop(db, response_id))
 
     def close(self) -> None:
         """When everything is written."""
@@ -112,7 +114,7 @@ class ResponseFile:
                 for _, response in batch:
                     if (waits := self._waiting.get(response.id)) is not None and waits[1] is response:
                         del self._waiting[response.id]
-                    self._bytes -= response.size
+                        self._bytes -= response.size
 
     def _keep(self, db: sqlite3.Connection, batch: list[tuple[str, StoredResponse]]) -> None:
         now = self._clock()
@@ -145,7 +147,8 @@ class ResponseFile:
                 return  # due to be pruned
             if now - used_at > TOUCH_AFTER_S:
                 db.execute("UPDATE responses SET used_at = ? WHERE id = ?", (now, name))
-            found.append(StoredResponse(name, owner, body, given, previous, tuple(json.loads(items))))
+            with suppress(ValueError):  # SQLite does not notice every byte that a disk has lost
+                found.append(StoredResponse(name, owner, body, given, previous, tuple(json.loads(items))))
 
         with self._using:
             if self._closed or (self._db is None and not self._path.exists()):
@@ -153,8 +156,8 @@ class ResponseFile:
             self._work("look a response up", work, write=False)
         return found[0] if found else None
 
-    def _work(self, what: str, work: Callable[[sqlite3.Connection], None], *, write: bool = True) -> None:
-        """All of `work` or nothing of it. What goes wrong with the file is not the request's business."""
+    def _work(self, what: str, work: Callable[[sqlite3.Connection], None], *, write: bool = True) -> bool:
+        """All of `work`, or nothing of it and False. What goes wrong with the file is not the request's business."""
         seen = stat_of(self._path)
         try:
             if self._db is None:
@@ -178,8 +181,9 @@ class ResponseFile:
             elif not self._warned:  # one line for each time of trouble, not for each request
                 self._warned = True
                 log.warning("the response store could not %s: %s", what, error)
-        else:
-            self._warned = False
+            return is_broken(error)  # then there is nothing left of it
+        self._warned = False
+        return True
 
 
 def _drop(db: sqlite3.Connection, response_id: str) -> None:
@@ -203,5 +207,5 @@ class ResponseShelf:
     def holder(self, owner: str, item_id: str) -> StoredResponse | None:
         return self._file.holder(self._scope, owner, item_id)
 
-    def remove(self, response_id: str) -> None:
-        self._file.remove(response_id)
+    def remove(self, response_id: str) -> bool:
+        return self._file.remove(response_id)

@@ -59,6 +59,9 @@ class Admitted:
     for."""
     headers: tuple[Header, ...] = ()
     """What the answer needs besides, so that a browser hands it to its page."""
+    owner: str = ""
+    """Whose the stored responses are: as `caller`, but a key with a name is meant by its id. One that is made later
+    under the same name is another key, and one that is renamed is not."""
 
 
 _ANYBODY: Final = Admitted()
@@ -112,7 +115,8 @@ def admit(
     answer = _cors(access, scheme, headers)
     if keyless or (not access.keys and named is None):
         return Admitted("", answer) if answer else _ANYBODY
-    return Admitted(_caller((*access.keys, *access.local), named or {}, headers, now), answer)
+    caller, owner = _caller((*access.keys, *access.local), named or {}, headers, now)
+    return Admitted(caller, answer, owner)
 
 
 def preflight(access: Access, scheme: str, headers: Mapping[str, str]) -> tuple[Header, ...] | None:
@@ -250,16 +254,17 @@ def is_key(access: Access, key: str, named: Named | None = None) -> bool:
     return bool(_match((*access.keys, *access.local), digest)) or digest in (named or {})
 
 
-def _caller(known: tuple[bytes, ...], named: Named, headers: Mapping[str, str], now: float) -> str:
+def _caller(known: tuple[bytes, ...], named: Named, headers: Mapping[str, str], now: float) -> tuple[str, str]:
+    """Its name and whose its responses are."""
     sent = sent_keys(headers)
     old: NamedKey | None = None
     for key in sent:
         digest = digest_of(key)
         if match := _match(known, digest):
-            return match.hex()[:12]
+            return match.hex()[:12], match.hex()[:12]
         if (found := named.get(digest)) is not None:
             if not found.expired(now):
-                return found.name
+                return found.name, found.id
             old = found
     if old is not None:
         raise GatewayError(

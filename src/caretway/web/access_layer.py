@@ -65,8 +65,8 @@ class AccessLayer:
             now=time.time() if named is not None else 0.0,
         )
         request.caller = caller_of(admitted.caller, request.headers.get("user-agent", ""))
-        if admitted.caller:
-            request.headers = {**request.headers, OWNER: admitted.caller}
+        if admitted.owner:
+            request.headers = {**request.headers, OWNER: admitted.owner}
         if admitted.headers:
             response.add_headers(admitted.headers)
         self._admission.ask(admitted.caller)

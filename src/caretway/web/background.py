@@ -14,21 +14,29 @@ from typing import Any, Final
 import msgspec
 
 from ..core.errors import ErrorKind, GatewayError, bad_request
-from ..dialects import AnswersLater
+from ..dialects import AnswersLater, sse
 from ..dialects.headers import BACKGROUND, OWNER
-from ..tasks import spawn
+from ..tasks import aside, spawn
 from .answer import SSE_HEADERS
 from .exchange import Header, HttpRequest, ResponseWriter
 from .nowhere import NOWHERE
+from .shape import is_large
 
 MAX_RUNNING: Final = 32
 """Responses that are made at once for one account."""
+MAX_PER_KEY: Final = 16
+"""Of those, for one key: none can take all places."""
+EVENTS_AT_ONCE: Final = 64
+"""That are written to whoever follows a stream before looking whether they are taken."""
 MAX_KEPT: Final = 256
 MAX_KEPT_BYTES: Final = 64 * 2**20
 """Of events of responses that are over; the oldest go first. Their objects stay in the store."""
 _DATA: Final = b"data: "
 _END: Final = b"\n\n"
 _DROPPED: Final = frozenset({"content-length", "transfer-encoding", "connection", "expect"})
+_CUT_OFF: Final = frozenset({"cancelled", "failed"})
+"""Ends that the answer did not store itself."""
+_FAILED: Final = {"code": "server_error", "message": "The answer failed; the gateway's log has the details."}
 
 Answering = Callable[[HttpRequest, ResponseWriter], Any]
 
@@ -86,6 +94,16 @@ class BackgroundWriter(ResponseWriter):
         self.over()
 
     def abort(self) -> None:
+        self.end("response.failed", status="failed", error=_FAILED)
+
+    def end(self, kind: str, **changed: object) -> None:
+        """The last event, where the answer cannot give one any more."""
+        if self.complete:
+            return
+        if self.response:
+            self.response = {**self.response, **changed}
+            told = {"type": kind, "sequence_number": len(self.events), "response": self.response}
+            self._add(sse.event(kind, msgspec.json.encode(told)))
         self.over()
 
     def over(self) -> None:
@@ -123,15 +141,15 @@ class BackgroundWriter(ResponseWriter):
         self._followers.add(news)
         response.on_writable(news.set)
         try:
-            response.start((*SSE_HEADERS, *headers), b"".join(self.events[at:]))
-            at = max(at, len(self.events))
+            response.start((*SSE_HEADERS, *headers), b"")
             while not self.complete or at < len(self.events):
                 if response.blocked or at >= len(self.events):
                     news.clear()
                     await news.wait()
                 else:
-                    response.write(b"".join(self.events[at:]))
-                    at = len(self.events)
+                    some = self.events[at : at + EVENTS_AT_ONCE]
+                    response.write(b"".join(some))
+                    at += len(some)
             response.finish()
         finally:
             self._followers.discard(news)
@@ -163,10 +181,14 @@ class BackgroundResponses:
         headers: list[Header],
     ) -> None:
         """Answer with what is there as soon as it has begun, or with its stream; it goes on without the client."""
-        if len(self._running) >= MAX_RUNNING:
+        body = request.take_body()
+        streamed = await aside(dialect.streams, body) if is_large(body) else dialect.streams(body)
+        owner = request.headers.get(OWNER, "")
+        own = sum(made.owner == owner for made in self._running) if owner else 0
+        if len(self._running) >= MAX_RUNNING or own >= MAX_PER_KEY:
             raise GatewayError(
                 ErrorKind.RATE_LIMITED,
-                f"{MAX_RUNNING} responses are being made in the background already.",
+                f"{own if own >= MAX_PER_KEY else MAX_RUNNING} responses are being made in the background already.",
                 hint="Wait for one to end, or cancel one.",
                 code="too_many_background_responses",
                 retry_after=5.0,
@@ -174,15 +196,18 @@ class BackgroundResponses:
         given = {name: value for name, value in request.headers.items() if name not in _DROPPED}
         inner = HttpRequest(request.method, request.path, {**given, BACKGROUND: "1"}, request.scheme)
         inner.caller = request.caller
-        inner.body = request.take_body()
-        streamed = dialect.streams(inner.body)
+        inner.body = body
+        del body
         writer = BackgroundWriter()
-        owner = request.headers.get(OWNER, "")
         task = spawn(self._make(writer, answering(inner, writer)), "a response in the background")
         made = _Response(owner, writer, task)
         self._running.add(made)
-        task.add_done_callback(lambda _: self._ended(made))
-        await writer.begun()
+        task.add_done_callback(lambda _: self._ended(made, dialect))
+        try:
+            await writer.begun()
+        except asyncio.CancelledError:  # the client is gone and knows no name to ask for: nobody could ever find it
+            task.cancel()
+            raise
         if writer.refusal is not None:
             status, body, told = writer.refusal
             response.send(status, body, [header for header in told if header[0] != b"content-type"])
@@ -201,10 +226,12 @@ class BackgroundResponses:
         try:
             await answer
         finally:
-            writer.over()
+            writer.end("response.incomplete", status="cancelled")
 
-    def _ended(self, made: _Response) -> None:
+    def _ended(self, made: _Response, dialect: AnswersLater) -> None:
         self._running.discard(made)
+        if made.writer.response.get("status") in _CUT_OFF:
+            dialect.remember(made.writer.response, made.owner)
         over = [name for name, one in self._known.items() if one.writer.complete]
         held = sum(self._known[name].writer.size for name in over)
         for index, name in enumerate(over):
@@ -232,7 +259,7 @@ class BackgroundResponses:
             return True
         if writer.complete:
             if operation == "deleteResponse":
-                del self._known[name]
+                self._known.pop(name, None)
             return False
         if operation == "getResponse":
             response.send(200, msgspec.json.encode(writer.response), headers)
@@ -240,16 +267,12 @@ class BackgroundResponses:
         if operation in ("cancelResponse", "deleteResponse"):
             made.task.cancel()
             await asyncio.wait([made.task])
-            cancelled = {**writer.response, "status": "cancelled"}
-            dialect.remember(cancelled, made.owner)
-            del self._known[name]
-            if operation == "cancelResponse":
-                response.send(200, msgspec.json.encode(cancelled), headers)
-                return True
+            if operation == "deleteResponse":
+                self._known.pop(name, None)
         return False
 
 
 def _number(text: str) -> int:
-    if not text.lstrip("-").isdecimal() or len(text) > 9:
+    if not text.removeprefix("-").isdecimal() or len(text) > 9:
         raise bad_request("starting_after is the number of an event.", param="starting_after")
     return max(-1, int(text))

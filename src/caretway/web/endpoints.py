@@ -14,13 +14,13 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from ..dialects import AnswersLater, ServesSockets
+from ..dialects import AnswersLater, Dialect, ServesSockets
 from ..tasks import aside
 from .exchange import HttpRequest
 from .handshake import OTHER_VERSION, speaks_version, switching
 from .page_files import wants_page
 from .route_table import HttpCall
-from .shape import is_large, read_json
+from .shape import check_count, is_large, read_json
 
 _MAX_QUERY_FIELDS: Final = 100
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
@@ -33,15 +33,24 @@ _PROMETHEUS: Final = b"text/plain; version=0.0.4; charset=utf-8"
 
 def turn(call: HttpCall) -> Awaitable[None]:
     dialect = call.tenant.dialects[call.matched.route.dialect]
-    if (
-        b'"background"' in call.request.body
-        and isinstance(dialect, AnswersLater)
-        and dialect.later(call.request.body, call.request.headers)
-    ):
+    if b'"background"' in call.request.body and isinstance(dialect, AnswersLater):
+        return _now_or_later(call, dialect, dialect)
+    return call.tenant.responder.answer(dialect, call.request, call.response, call.request_id, call.headers)
+
+
+async def _now_or_later(call: HttpCall, dialect: Dialect, maker: AnswersLater) -> None:
+    request = call.request
+
+    def later() -> bool:
+        check_count(request.body, call.gateway.shape.values)
+        return maker.later(request.body, request.headers)
+
+    if await aside(later) if is_large(request.body) else maker.later(request.body, request.headers):
         assert call.gateway.answer is not None
         answering = partial(call.gateway.answer, call.matched)
-        return call.tenant.background.begin(dialect, call.request, answering, call.response, call.headers)
-    return call.tenant.responder.answer(dialect, call.request, call.response, call.request_id, call.headers)
+        await call.tenant.background.begin(maker, request, answering, call.response, call.headers)
+    else:
+        await call.tenant.responder.answer(dialect, request, call.response, call.request_id, call.headers)
 
 
 async def socket(call: HttpCall) -> None:

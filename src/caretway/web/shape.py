@@ -56,7 +56,7 @@ def read_json(body: bytes, limits: ShapeLimits) -> object:
         if len(body) <= SMALL:
             parsed: object = msgspec.json.decode(body)
         else:
-            _check_count(body, limits.values)
+            check_count(body, limits.values)
             parsed = _decoded(_without_margin(body), limits)
     except RecursionError as broken:
         raise _too_deep(limits) from broken
@@ -82,7 +82,7 @@ def read_json(body: bytes, limits: ShapeLimits) -> object:
 # ---- how much there is
 
 
-def _check_count(body: bytes, limit: int) -> None:
+def check_count(body: bytes, limit: int) -> None:
     """The bound that costs nothing first; most bodies need no other."""
     if most_values(body) > limit or has_long_numbers(body):
         count = 1

@@ -6,18 +6,21 @@ is two to ten bytes in front of it, for every delta of a stream. What a message 
 """
 
 import asyncio
+import codecs
 import logging
 from abc import abstractmethod
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from websockets.frames import CloseCode, Frame, Opcode
 from websockets.protocol import Protocol as Frames
 from websockets.protocol import Side, State
 
 from ..core.errors import GatewayError
+from ..tasks import aside, spawn
 from .connection import ServerState
 from .deadlines import NEVER, Deadlines
 from .exchange import Successor
+from .shape import is_large
 
 MAX_MESSAGE: Final = 16 * 2**20
 """Bytes. Unmasking more would hold up everybody else."""
@@ -41,6 +44,10 @@ _POLITE: Final = frozenset({CloseCode.NORMAL_CLOSURE, CloseCode.GOING_AWAY})
 _TEXT: Final = 0x81
 _SHORT: Final = 126
 _MEDIUM: Final = 2**16
+_NO_TEXT: Final = object()
+_UTF8: Final = codecs.getincrementaldecoder("utf-8")
+_PIECE: Final = 256 * 2**10
+"""Bytes of text that are looked at in one step."""
 _DATA: Final = frozenset({Opcode.TEXT, Opcode.BINARY, Opcode.CONT})
 
 
@@ -52,6 +59,16 @@ def text_frame(payload: bytes) -> bytes:
     if size < _MEDIUM:
         return b"%c\x7e%b%b" % (_TEXT, size.to_bytes(2, "big"), payload)
     return b"%c\x7f%b%b" % (_TEXT, size.to_bytes(8, "big"), payload)
+
+
+def _is_utf8(data: bytes) -> bool:
+    decoder = _UTF8()
+    try:
+        for at in range(0, len(data), _PIECE):
+            decoder.decode(data[at : at + _PIECE], at + _PIECE >= len(data))
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 class _Frames(Frames):
@@ -70,8 +87,14 @@ class Socket(Successor):
         self._max = min(MAX_MESSAGE, server.bodies.limits.size)
         self._frames = _Frames(Side.SERVER, state=State.OPEN, max_size=self._max, logger=_LIBRARY)
         self._deadlines = Deadlines(server.limits.send_timeout)
-        self._parts: list[bytes | bytearray | memoryview] = []
+        self._parts = bytearray()
         """Of a message that is not complete."""
+        self._partial = False
+        """There is such a message, though it may have no byte yet."""
+        self._looking: asyncio.Task[None] | None = None
+        """At a large message; what comes behind it waits."""
+        self._behind: list[Frame] = []
+        """The rest of a slice."""
         self._text = True
         self._held = 0
         """Bytes of it that were asked for at `bodies`."""
@@ -88,7 +111,11 @@ class Socket(Successor):
     # ---- for the subclass
 
     @abstractmethod
-    def message(self, data: bytes) -> None:
+    def look(self, data: bytes) -> Any:
+        """What a whole text message says, for `message`. Pure: it runs beside the event loop where there is much."""
+
+    @abstractmethod
+    def message(self, data: bytes, seen: Any) -> None:
         """A whole text message; it is UTF-8."""
 
     @abstractmethod
@@ -146,7 +173,7 @@ class Socket(Successor):
 
     def data_received(self, data: bytes) -> None:
         self._heard = self._loop.time()
-        if self._unread:  # reading was paused a moment too late
+        if self._unread or self._looking is not None:  # reading was paused a moment too late
             self._unread += data
         else:
             self._unread = data
@@ -160,7 +187,7 @@ class Socket(Successor):
     def _read(self) -> None:
         """Some of what came; the rest in a moment."""
         data, at, handled = self._unread, 0, 0
-        while at < len(data) and handled < FRAMES_AT_ONCE:
+        while at < len(data) and handled < FRAMES_AT_ONCE and self._looking is None:
             self._frames.receive_data(data[at : at + SLICE])
             at += SLICE
             if self._frames.state is State.OPEN:
@@ -172,19 +199,22 @@ class Socket(Successor):
             self._flush()
             self._account()
         self._unread = data[at:]
-        if self._unread:
+        if self._looking is not None:
+            self._transport.pause_reading()
+        elif self._unread:
             self._transport.pause_reading()
             self._loop.call_soon(self._read_on)
 
     def _read_on(self) -> None:
-        if self.gone or not self._unread:
+        if self.gone or not self._unread or self._looking is not None:
             return
         self._read()
         if not self._unread:
             self._may_read()
 
     def _may_read(self) -> None:
-        if not self.gone and not self._unread and self._transport.get_write_buffer_size() <= MAX_UNSENT:
+        idle = not self._unread and self._looking is None
+        if not self.gone and idle and self._transport.get_write_buffer_size() <= MAX_UNSENT:
             self._transport.resume_reading()
 
     def _flush(self) -> None:
@@ -213,41 +243,72 @@ class Socket(Successor):
     def _take(self, frame: Frame) -> None:
         if frame.opcode not in _DATA:
             return
+        if self._looking is not None:
+            self._behind.append(frame)
+            return
         if frame.opcode is not Opcode.CONT:
             self._text = frame.opcode is Opcode.TEXT
-        self._parts.append(frame.data)
-        if not frame.fin:
-            return
-        data = bytes(self._parts[0]) if len(self._parts) == 1 else b"".join(self._parts)
+        if frame.fin and not self._parts:
+            data = bytes(frame.data)
+        else:
+            self._partial = True
+            self._parts += frame.data
+            if not frame.fin:
+                return
+            data = bytes(self._parts)
         self._drop_parts()
         self._asked = self._loop.time()
         if not self._text:
             self.binary(data)
             return
-        try:
-            data.decode()
-        except UnicodeDecodeError:
-            self.close(CloseCode.INVALID_DATA, "The text is not UTF-8.")
+        if is_large(data):
+            self._looking = spawn(self._look_aside(data), "a large message")
+        else:
+            self._tell(data, self._read_text(data))
+
+    async def _look_aside(self, data: bytes) -> None:
+        """Then what came behind it: also where that is large again."""
+        seen = await aside(self._read_text, data)
+        self._looking = None
+        if self._closing:
             return
-        self.message(data)
+        self._tell(data, seen)
+        behind, self._behind = self._behind, []
+        for frame in behind:
+            if not self._closing:
+                self._take(frame)
+        self._account()
+        if self._looking is None:
+            if self._unread:
+                self._read_on()
+            else:
+                self._may_read()
+
+    def _read_text(self, data: bytes) -> Any:
+        return self.look(data) if _is_utf8(data) else _NO_TEXT
+
+    def _tell(self, data: bytes, seen: Any) -> None:
+        if seen is _NO_TEXT:
+            self.close(CloseCode.INVALID_DATA, "The text is not UTF-8.")
+        else:
+            self.message(data, seen)
 
     def _account(self) -> None:
         """What is held of a message that is not complete counts among the bodies that are arriving."""
         if self._closing:
             return
-        held = len(self._frames.reader.buffer) + sum(map(len, self._parts))
-        if held == self._held:
-            return
+        held = len(self._frames.reader.buffer) + len(self._parts)
         more, self._held = held - self._held, held
         if more < 0:
             self._server.bodies.give_back(-more)
-        if not held:
+        if not held and not self._partial:
             self._begun = self._deadlines.due = NEVER
             return
         now = self._loop.time()
         limits = self._server.bodies.limits
         self._begun = min(self._begun, now)
-        self._deadlines.due = min(now + limits.idle, self._begun + limits.total)
+        if more or self._deadlines.due == NEVER:
+            self._deadlines.due = min(now + limits.idle, self._begun + limits.total)
         if more > 0:
             try:
                 self._server.bodies.take(more, 0)
@@ -255,7 +316,8 @@ class Socket(Successor):
                 self.close(CloseCode.TRY_AGAIN_LATER, full.message)
 
     def _drop_parts(self) -> None:
-        self._parts = []
+        self._parts = bytearray()
+        self._partial = False
         self._server.bodies.give_back(self._held)
         self._held = 0
         self._begun = NEVER
@@ -264,7 +326,8 @@ class Socket(Successor):
 
     def check(self, now: float) -> None:
         deadlines = self._deadlines
-        if deadlines.stuck(now, self._transport.get_write_buffer_size()) or now - self._heard >= GONE_AFTER_S:
+        silent = now - self._heard >= GONE_AFTER_S and not self.paused  # while it takes little by little, it is there
+        if deadlines.stuck(now, self._transport.get_write_buffer_size()) or silent:
             self._transport.abort()
         elif now >= deadlines.due:
             if self._closing:
@@ -298,5 +361,6 @@ class Socket(Successor):
 
     def resume_writing(self) -> None:
         self.paused = False
+        self._heard = self._loop.time()  # it took something
         self._may_read()
         self.writable(True)

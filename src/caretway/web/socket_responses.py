@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from os import urandom
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from websockets.frames import CloseCode
@@ -22,6 +22,7 @@ from .connection import PendingRequest, ServerState
 from .deadlines import NEVER
 from .exchange import Header, HttpRequest, MakeSuccessor, ResponseWriter
 from .nowhere import NOWHERE
+from .shape import SMALL, check_count
 from .socket import Socket, text_frame
 
 MAX_WAITING: Final = 16
@@ -30,6 +31,8 @@ MAX_WAITING_BYTES: Final = 32 * 2**20
 MAX_LANES: Final = 16
 """Streams of one connection at the same time."""
 MAX_LANE_CHARS: Final = 128
+MAX_VALUES: Final = 500_000
+"""Of the JSON of a message, at most, whatever is allowed over HTTP: more could not be skipped in a few milliseconds."""
 _DROPPED: Final = frozenset({"connection", "upgrade", "x-request-id", "content-length", "content-encoding"})
 _TOLD: Final = frozenset({b"retry-after", b"x-should-retry", b"x-request-id"})
 """Headers of an error that clients act on."""
@@ -43,7 +46,7 @@ class _Event(msgspec.Struct):
 
     type: str
     stream_id: str | None = None
-    previous_response_id: Any = None
+    previous_response_id: msgspec.Raw = msgspec.Raw(b"null")
     input: msgspec.Raw = msgspec.Raw(b"null")
 
 
@@ -85,10 +88,18 @@ class ResponsesSocket(Socket):
 
     # ---- messages
 
-    def message(self, data: bytes) -> None:
-        lane = ""
+    def look(self, data: bytes) -> "_Event | GatewayError":
         try:
-            event = _read(data)
+            return _read(data)
+        except GatewayError as error:
+            return error
+
+    def message(self, data: bytes, seen: "_Event | GatewayError") -> None:
+        if isinstance(seen, GatewayError):
+            self._refuse("", seen)
+            return
+        lane, event = "", seen
+        try:
             lane = event.stream_id or ""
             if event.type == "response.steer":
                 self.say(_no_steering(event))
@@ -102,7 +113,7 @@ class ResponsesSocket(Socket):
             elif len(lane) > MAX_LANE_CHARS:
                 lane = ""
                 raise bad_request(f"A stream_id has at most {MAX_LANE_CHARS} characters.", param="stream_id")
-            elif lane in self._running or len(self._running) >= MAX_LANES:
+            elif self._retires or lane in self._running or len(self._running) >= MAX_LANES:
                 self._wait(lane, data)
             else:
                 self._begin(lane, data)
@@ -297,6 +308,8 @@ def frames_of(data: bytes, stream: bytes) -> bytes:
 
 def _read(data: bytes) -> _Event:
     try:
+        if len(data) > SMALL:
+            check_count(data, MAX_VALUES)
         return _EVENT.decode(data)
     except msgspec.ValidationError as wrong:
         raise bad_request(f"The message is no event: {wrong}.", code="invalid_event") from wrong

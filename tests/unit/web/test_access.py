@@ -164,7 +164,8 @@ def test_a_browser_that_asks_first() -> None:
 def test_a_named_key_is_its_name_and_may_expire() -> None:
     named = {digest_of(KEY): NamedKey("k1", "anna", digest_of(KEY).hex(), 0.0, expires_at=100.0)}
     sent = {"authorization": f"Bearer {KEY}"}
-    assert admit(OPEN, "http", sent, named=named, now=99.0).caller == "anna"
+    admitted = admit(OPEN, "http", sent, named=named, now=99.0)
+    assert (admitted.caller, admitted.owner) == ("anna", "k1"), "a key of the same name that is made later is another"
     with pytest.raises(GatewayError) as caught:
         admit(OPEN, "http", sent, named=named, now=100.0)
     assert (caught.value.kind, caught.value.code) == (ErrorKind.ACCESS_DENIED, "key_expired")

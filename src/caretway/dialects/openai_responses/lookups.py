@@ -108,7 +108,10 @@ def _forget(stored: Stored, store: ResponseStore, allowed: Owners) -> bytes:
 
 
 def _cancel(stored: Stored, store: ResponseStore, allowed: Owners) -> bytes:
-    """One that is not being made any more: it is over, or never was in the background."""
+    """One that is not being made any more. Cancelling twice is no mistake, nor is coming too late."""
+    response = msgspec.json.decode(stored.body)
+    if response.get("background") is True:
+        return _show(stored, store, allowed)
     raise unsupported("id", "Only a response that is being made in the background can be cancelled.")
 
 

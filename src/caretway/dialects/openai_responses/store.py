@@ -5,7 +5,8 @@ with a missing link.
 A response belongs to the key that asked for it, or to one WebSocket when its client wants nothing stored: then it is
 gone with that connection. They are stored as JSON bytes, which cannot be changed by accident and have a known size. A
 response holds its own input and output and the id of the one before it, so a chain stores each item once. Large
-requests are decoded in another thread, hence the lock. Does not know what an item means, and does no I/O of its own.
+requests are decoded in another thread, hence the lock; nobody holds it while the shelf is asked. Does not know what an
+item means, and does no I/O of its own.
 """
 
 from collections import OrderedDict
@@ -44,8 +45,8 @@ class ResponseArchive(Protocol):
         """The newest response of this owner that holds the item."""
         ...
 
-    def remove(self, response_id: str) -> None:
-        """Gone for good when this returns."""
+    def remove(self, response_id: str) -> bool:
+        """Whether it is gone for good."""
         ...
 
 
@@ -138,8 +139,8 @@ class ResponseStore:
             found = self._kept.get(response_id)
             if found is not None:
                 self._kept.move_to_end(response_id)
-            elif self._shelf is not None and (found := self._shelf.get(response_id)) is not None:
-                self._remember(found)
+        if found is None and self._shelf is not None and (found := self._shelf.get(response_id)) is not None:
+            self._recall(found)
         return Stored(found) if found is not None and found.owner in owners else None
 
     def chain(self, response_id: str, owners: Sequence[str] = ANYBODY) -> list[Stored] | None:
@@ -160,21 +161,32 @@ class ResponseStore:
             for owner in owners:
                 if (name := self._holder.get((owner, item_id))) is not None:
                     return self.find(name, owners)
-            if self._shelf is not None:
-                for owner in owners:
-                    if (found := self._shelf.holder(owner, item_id)) is not None:
-                        self._remember(found)
-                        return Stored(found)
+        if self._shelf is not None:
+            for owner in owners:
+                if (found := self._shelf.holder(owner, item_id)) is not None:
+                    self._recall(found)
+                    return Stored(found)
         return None
 
-    def discard(self, response_id: str, owners: Sequence[str] = ANYBODY) -> bool:
+    def _recall(self, found: StoredResponse) -> None:
+        """From the shelf; what was kept since then is newer."""
         with self._lock:
-            if self.find(response_id, owners) is None:
-                return False
+            if found.id not in self._kept:
+                self._remember(found)
+
+    def discard(self, response_id: str, owners: Sequence[str] = ANYBODY) -> bool:
+        """False: there is none. Raises GatewayError when it is there and cannot be deleted."""
+        if self.find(response_id, owners) is None:
+            return False
+        if self._shelf is not None and not self._shelf.remove(response_id):
+            raise GatewayError(
+                ErrorKind.OVERLOADED,
+                "The response could not be deleted from the gateway's file.",
+                hint="Try again soon; the gateway's log says why.",
+            )
+        with self._lock:
             self._forget(response_id)
-            if self._shelf is not None:
-                self._shelf.remove(response_id)
-            return True
+        return True
 
     def drop_connection(self, owner: str) -> None:
         """A connection is closed, and what it held with it."""
