@@ -104,7 +104,9 @@ def only(*names: str) -> list[str]:
 async def test_everything_holds_on_the_agent_backend(tmp_path: Path) -> None:
     proof = await prove_at(LIVE, tmp_path)
     assert (proof.code, proof.errors) == (0, "")
-    states = {case.name: "holds" if "agent" in case.backends else "not tried" for case in CASES} | {"proxy": "not tried"}
+    states = {case.name: "holds" if "agent" in case.backends else "not tried" for case in CASES} | {
+        "proxy": "not tried"
+    }
     assert {row[0]: row[1] for row in proof.table} == states
     assert all(len(line) <= 80 for line in proof.output.splitlines() if not line.startswith("receipt: "))
     assert "\x1b" not in proof.output

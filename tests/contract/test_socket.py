@@ -297,16 +297,36 @@ async def test_a_gateway_that_stops_lets_the_response_end() -> None:
 
 # ---- messages made by chance
 
-ODD: list[Any] = [None, True, 0, -1, 1e308, "", "x", "\u2028\u0000", [], {}, [[]], {"type": {}}, "a" * 5000, [{"role": 7}]]
+ODD: list[Any] = [
+    None,
+    True,
+    0,
+    -1,
+    1e308,
+    "",
+    "x",
+    "\u2028\u0000",
+    [],
+    {},
+    [[]],
+    {"type": {}},
+    "a" * 5000,
+    [{"role": 7}],
+]
 FIELDS = (
-    ["type", "model", "input", "store", "tools", "tool_choice", "previous_response_id", "generate", "stream_id"]
-    + ["instructions", "reasoning", "text", "include", "metadata", "background", "stream", "parallel_tool_calls"]
-)  # fmt: skip
+    "type model input store tools tool_choice previous_response_id generate stream_id instructions reasoning text "
+    "include metadata background stream parallel_tool_calls"
+).split()
 
 
 def by_chance(chance: random.Random) -> str:
     """A `response.create` with some fields gone, and some that hold what they should not."""
-    message: dict[str, Any] = {"type": "response.create", "model": "sim-auto", "input": "sim: say hello", "store": False}
+    message: dict[str, Any] = {
+        "type": "response.create",
+        "model": "sim-auto",
+        "input": "sim: say hello",
+        "store": False,
+    }
     for name in chance.sample(FIELDS, chance.randint(0, 3)):
         if chance.random() < 0.3:
             message.pop(name, None)
