@@ -313,10 +313,25 @@ ODD: list[Any] = [
     "a" * 5000,
     [{"role": 7}],
 ]
-FIELDS = (
-    "type model input store tools tool_choice previous_response_id generate stream_id instructions reasoning text "
-    "include metadata background stream parallel_tool_calls"
-).split()
+FIELDS = [
+    "type",
+    "model",
+    "input",
+    "store",
+    "tools",
+    "tool_choice",
+    "previous_response_id",
+    "generate",
+    "stream_id",
+    "instructions",
+    "reasoning",
+    "text",
+    "include",
+    "metadata",
+    "background",
+    "stream",
+    "parallel_tool_calls",
+]
 
 
 def by_chance(chance: random.Random) -> str:
