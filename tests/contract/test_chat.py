@@ -97,7 +97,7 @@ async def test_failure_before_the_first_byte(
     assert answer.error is not None
     assert (answer.error["code"], answer.error["status"]) == (name, status)
     assert answer.error["message"]
-    assert ("retry-after" in answer.headers) == (code in ("rate_limit", "unavailable", "usage_limit"))
+    assert ("retry-after" in answer.headers) == (code in ("rate_limit", "unavailable"))
 
 
 @pytest.mark.seed("C14")

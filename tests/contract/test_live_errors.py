@@ -222,7 +222,7 @@ async def test_u5_an_empty_pool_is_told_as_such(transport: str, stream: bool, to
         answer = await client.chat("sim: fail bare", model=model, stream=stream)
         message = told(answer, 402, "insufficient_quota")
         assert "It resets on 20" in message and "cursor.com/dashboard" in message
-        assert int(answer.headers["retry-after"]) > 1
+        assert "retry-after" not in answer.headers, "Codex would wait for weeks, without a word"
         assert answer.headers["x-should-retry"] == "false"
         assert (client.stats()["runs_opened"], client.stats()["usage_asked"]) == (1, 1)
 
@@ -233,7 +233,7 @@ async def test_u5_a_refusal_for_quota_says_when_it_comes_back(transport: str, co
     async with gateway(transport, manners=LIVE, access_token="spent=40") as client:
         answer = await client.chat(f"sim: fail {code}", model=MODEL)
         assert "Your usage resets on 20" in told(answer, 402, "insufficient_quota")
-        assert int(answer.headers["retry-after"]) > 1
+        assert "retry-after" not in answer.headers, "Codex would wait for weeks, without a word"
         assert answer.headers["x-should-retry"] == "false"
         assert (client.stats()["runs_opened"], client.stats()["usage_asked"]) == (1, 1)
 

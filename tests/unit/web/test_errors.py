@@ -17,6 +17,7 @@ AGAIN: list[tuple[GatewayError, bytes, bytes | None]] = [
     (GatewayError(K.OVERLOADED, "no"), b"true", b"1"),
     (GatewayError(K.UPSTREAM_DOWN, "no"), b"true", b"1"),
     (GatewayError(K.UPSTREAM_DOWN, "no", repeatable=False), b"false", None),
+    (GatewayError(K.QUOTA, "no", retry_after=1_314_830.0), b"false", None),
     (GatewayError(K.WRONG_PROTOCOL, "no"), b"false", None),
 ]
 
