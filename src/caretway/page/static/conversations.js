@@ -1,7 +1,7 @@
 // Conversations: the list with a search, and one of them as a timeline of its steps.
 
 import { change, get } from "./api.js";
-import { announce, badge, code, col, empty, figure, figures, h, name, num, panel, prose, renew, small, sure, table } from "./dom.js";
+import { announce, badge, code, col, empty, figure, figures, h, num, panel, prose, renew, small, sure, table, who } from "./dom.js";
 import { bar, fetched, since, trouble, when } from "./view.js";
 import { compact, count, DIALECTS, lasted, moment, money, plain, plural, time, TONES, UNKNOWN } from "./words.js";
 
@@ -64,7 +64,7 @@ function list(root, query) {
 
 const COLUMNS = [
   col("Last step", (row) => [h("a", { href: `#/conversations/${encodeURIComponent(row.id)}` }, when(row.last_at)), row.live && [" ", badge(row.live, LIVE[row.live])]]),
-  name("Client", (row) => [plain(row.client) || UNKNOWN, row.key && h("div", { class: "muted small" }, plain(row.key))]),
+  who("Client", (row) => [plain(row.client) || UNKNOWN, row.key && h("div", { class: "muted small" }, plain(row.key))]),
   col("Model", (row) => plain(row.model) || UNKNOWN),
   col("Sessions", (row) => h("div", { class: "row tight" }, Object.entries(row.sessions).map(([name, n]) => badge(`${n} ${name}`, TONES[name])))),
   num("Failed", (row) => (row.failed ? badge(count(row.failed), "bad") : UNKNOWN)),

@@ -95,7 +95,7 @@ function become(old, next) {
 
 export const col = (title, cell) => ({ title, cell });
 export const path = (title, cell) => ({ title, cell, kind: "path" });
-export const name = (title, cell) => ({ title, cell, kind: "name" });
+export const who = (title, cell) => ({ title, cell, kind: "who" });
 export const num = (title, cell) => ({ title, cell, kind: "number" });
 
 /** A table that becomes a list of cards on a narrow screen. Roles are written out: `display` would take them away. */
