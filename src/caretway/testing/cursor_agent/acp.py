@@ -312,6 +312,9 @@ class _Doing:
         self.server.update(self.session, kind, content={"type": "text", "text": text})
 
     def _pause(self, milliseconds: float) -> None:
+        if self.faults.has("ignore-cancel"):
+            time.sleep(milliseconds / 1000)
+            return
         if self.session.cancelled.wait(milliseconds / 1000) if milliseconds else self.session.cancelled.is_set():
             raise Cancelled
 
