@@ -183,7 +183,7 @@ async def _run_child(argv: Sequence[str], environment: Mapping[str, str]) -> int
         loop.add_signal_handler(number, pass_on, number)
     try:
         # no shell; there is nothing else to do meanwhile; one call between fork and exec
-        process = subprocess.Popen(argv, env=dict(environment), preexec_fn=_ends_with_us())  # noqa: S603, ASYNC220
+        process = subprocess.Popen(argv, env=dict(environment), preexec_fn=_ends_with_us())  # noqa: S603, ASYNC220 (the user's own client)
         for number in early:
             process.send_signal(number)
         code = await asyncio.to_thread(process.wait)
