@@ -8,7 +8,7 @@ with caretway.Gateway.simulated() as gateway:
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from .app import Gateway
