@@ -24,7 +24,7 @@ DEPLOY = ROOT / "deploy"
 PATIENCE_S = 120.0
 sys.path[:0] = [str(ROOT / "scripts")]
 
-from clients import QUICK, runs, started  # noqa: E402
+from clients import QUICK, SLOW, runs, spent_key, started  # noqa: E402
 
 
 def main(names: list[str]) -> int:
@@ -135,17 +135,44 @@ def proxies() -> None:
         where = ("--agent-url", simulator, "--data-dir", f"{place}/data")
         flags = ("--backend", "agent", "--port", "0", "--log-level", "error", *where)
         gateway = stack.enter_context(started("serve", *flags))
-        upstream = gateway.removeprefix("http://")
+        spent, key = stack.enter_context(spent_key(simulator, []))
         for name, start in PROXIES.items():
             if shutil.which(name) is None:
                 tell("proxies", f"{name}: not tried, it is not installed")
                 continue
-            folder = Path(place) / name
+            folder, other = Path(place) / name, Path(place) / f"{name}-spent"
             folder.mkdir()
-            with start(folder, upstream) as base:
+            other.mkdir()
+            with start(folder, upstream(gateway)) as base, start(other, upstream(spent)) as poor:
                 first_token(base)
                 tell("proxies", f"{name}: the first token came while the answer went on")
-                through(name, base, simulator)
+                upgrade(base)
+                tell("proxies", f"{name}: a WebSocket was opened, and its tokens came while the answer went on")
+                through(name, base, (poor, key), simulator)
+
+
+def upstream(address: str) -> str:
+    return address.removeprefix("http://")
+
+
+def upgrade(base: str) -> None:
+    """One connection: a whole response, the next one by its id, and one that never ends, of which a word must come."""
+    from websockets.sync.client import connect
+
+    with connect(f"ws{base.removeprefix('http')}/v1/responses", open_timeout=20) as connection:
+
+        def ask(words: str, until: str, **more: str) -> dict[str, Any]:
+            connection.send(json.dumps({"type": "response.create", "model": "sim-auto", "input": words} | more))
+            for message in iter(lambda: json.loads(connection.recv(timeout=20)), None):
+                if message["type"] == until or message["type"] in ("error", "response.failed"):
+                    assert message["type"] == until, f"over a WebSocket: {message}"
+                    return message
+            raise AssertionError
+
+        first = ask("sim: say ONE", "response.completed")["response"]
+        second = ask("sim: say TWO", "response.completed", previous_response_id=first["id"])["response"]
+        assert [part["text"] for one in second["output"] for part in one["content"]] == ["TWO"], second
+        assert "FIRST" in ask("sim: say FIRST\nsim: hang", "response.output_text.delta")["delta"]
 
 
 def first_token(base: str) -> None:
@@ -163,22 +190,24 @@ def first_token(base: str) -> None:
                 raise AssertionError("the stream ended without a word")
 
 
-def through(name: str, base: str, simulator: str) -> None:
-    """All rigs of `scripts/clients --quick`, in every mode that needs no key of its own."""
+def through(name: str, base: str, spent: tuple[str, str], simulator: str) -> None:
+    """What `scripts/clients --quick` runs, and Codex over a WebSocket."""
     for client in rig_clients():
-        for mode in [one for one in client.modes if one != "budget"]:
-            before = runs(simulator)
+        for mode in [one for one in client.modes if one not in SLOW]:
+            before, began = runs(simulator), time.monotonic()
+            address, key = spent if mode == "budget" else (base, "sk-test")
+            more = {"CARETWAY_CLIENT_TIMEOUT": "900", "CARETWAY_KEY": key}  # long loops on a busy machine
             done = subprocess.run(
-                [sys.executable, str(RIG / "run"), client.name, base, mode],
+                [sys.executable, str(RIG / "run"), client.name, address, mode],
                 capture_output=True,
                 text=True,
                 check=False,
-                env={"CARETWAY_CLIENT_TIMEOUT": "900"} | os.environ,  # long loops on a busy machine
+                env=os.environ | more,
             )
             opened = runs(simulator) - before
             assert done.returncode == 0, f"{client.name} {mode} through {name}: {done.stdout[-1500:]}"
             assert opened <= client.runs.get(mode, opened), f"{client.name} {mode} through {name}: {opened} runs"
-            tell("proxies", f"{name}: {client.name} {mode} passed")
+            tell("proxies", f"{name}: {client.name} {mode} passed, {time.monotonic() - began:.1f} s, {opened} runs")
 
 
 def rig_clients() -> list[Any]:
@@ -189,7 +218,7 @@ def rig_clients() -> list[Any]:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return [client for client in module.CLIENTS if client.name in QUICK]
+    return [client for client in module.CLIENTS if client.name in (*QUICK, "codex-websocket")]
 
 
 @contextmanager
