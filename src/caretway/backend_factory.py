@@ -63,7 +63,7 @@ def _agent(settings: Settings, stack: AsyncExitStack, around: Around | None = No
         transport = around(transport)
     tokens = _tokens(settings, transport)
     return AgentBackend(
-        _setup(settings, "agent", "unofficial"),
+        _setup(settings, "agent", STANDING_OF["agent"]),
         transport,
         tokens,
         time.time,
@@ -86,7 +86,7 @@ def _simulator(settings: Settings, stack: AsyncExitStack, simulator: "Simulator 
     transport = _traced(carrier, settings, stack)
     tokens = FixedToken("simulated")
     return AgentBackend(
-        _setup(settings, "simulator", "simulated"),
+        _setup(settings, "simulator", STANDING_OF["simulator"]),
         transport,
         tokens,
         time.time,
@@ -95,12 +95,8 @@ def _simulator(settings: Settings, stack: AsyncExitStack, simulator: "Simulator 
 
 
 def _sdk(settings: Settings, stack: AsyncExitStack, beside: Backend | None = None) -> Backend:
-    if not _sdk_installed():
-        raise GatewayError(
-            ErrorKind.UNSUPPORTED,
-            "The sdk backend needs Cursor's own package, which is not installed.",
-            hint=f"Run `{install_command('sdk')}`, or use --backend agent.",
-        )
+    if (missing := sdk_missing()) is not None:
+        raise missing
     from .backends.cursor_sdk.backend import CursorSdkBackend, SdkSetup, find_sdk
     from .backends.cursor_sdk.bridge import BridgeSetup
     from .backends.cursor_sdk.node import egress, node_command
@@ -173,6 +169,16 @@ def _sdk_installed() -> bool:
     return importlib.util.find_spec("cursor_sdk") is not None
 
 
+def sdk_missing() -> GatewayError | None:
+    if _sdk_installed():
+        return None
+    return GatewayError(
+        ErrorKind.UNSUPPORTED,
+        "The sdk backend needs Cursor's own package, which is not installed.",
+        hint=f"Run `{install_command('sdk')}`, or use --backend agent.",
+    )
+
+
 def _cli(settings: Settings, stack: AsyncExitStack) -> Backend:
     from .backends.cursor_cli.backend import CliSetup, CursorCliBackend
     from .backends.cursor_cli.limits import CliLimits
@@ -236,6 +242,14 @@ BACKENDS: Final[dict[str, Callable[[Settings, AsyncExitStack], Backend]]] = {
 }
 
 
+STANDING_OF: Final[Mapping[str, Standing]] = {
+    "sdk": "official",
+    "cli": "official",
+    "agent": "unofficial",
+    "legacy-chat": "unofficial",
+    "simulator": "simulated",
+}
+"""What each says of itself, known without opening it."""
 PASSTHROUGH: Final = ("agent", "sdk")
 """Backends that can use a client's API key; the first one is the default."""
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 import pytest
 
 from caretway import __version__
+from caretway.cli.doctor import check_port
 from caretway.cli.running import FOLDER
 from caretway.local_checks import check_space
 
@@ -100,7 +101,10 @@ STATES: Final = (
         environ={"ANTHROPIC_BASE_URL": "http://127.0.0.1:32124/v1"},
     ),
 )
-IN_WORDS: Final = {"the disk is full": "cannot be kept"}
+IN_WORDS: Final = {
+    "the disk is full": "cannot be kept",
+    "another user's gateway has the port": "is taken by another user's gateway",
+}
 """States that a test does not put this machine into."""
 
 
@@ -131,6 +135,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
         (old / "note.json").write_text(json.dumps(note | {"key": "", "started": time.time()}))
         yield {
             "SIMULATOR": cursor,
+            "GATEWAY": gateway,
             "STAND-IN": str(stand_in),
             "SIGNED-OUT": str(signed_out),
             "TAKEN": str(taken.getsockname()[1]),
@@ -177,6 +182,14 @@ def test_a_full_disk_is_told(tmp_path: Path) -> None:
     (found,) = check_space(tmp_path / "not" / "there", low=2**80)
     assert not found.ok and IN_WORDS["the disk is full"] in found.detail and found.hint
     assert check_space(tmp_path, low=0) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells whose socket it is")
+def test_a_gateway_of_another_user_is_told(places: dict[str, str], tmp_path: Path) -> None:
+    port = int(places["GATEWAY"].rpartition(":")[2])
+    found = check_port(tmp_path, "127.0.0.1", port, trusted=frozenset({os.getuid() + 1}))
+    assert not found.ok and IN_WORDS["another user's gateway has the port"] in found.detail and found.hint
+    assert check_port(tmp_path, "127.0.0.1", port).ok
 
 
 def test_the_page_has_the_same_table() -> None:

@@ -93,9 +93,9 @@ def _takes(metavar: str) -> Literal["text", "file", "directory"]:
 
 
 def _brief(text: str) -> str:
-    """The first sentence, without what shells or argparse would take for their own."""
+    """The first sentence, without what shells or argparse would take for their own; apostrophes are quoted later."""
     first = text.replace("%%", "%").partition(". ")[0].partition(" [")[0].rstrip(".")
-    return "".join(" " if letter in "'\"`$\\[]:\n" else letter for letter in first).strip()
+    return "".join(" " if letter in '"`$\\[]:\n' else letter for letter in first).strip()
 
 
 def bash(commands: list[CommandWords]) -> str:
@@ -162,7 +162,7 @@ def zsh(commands: list[CommandWords]) -> str:
         f"    {one.name}) _arguments -s : {' '.join([*_zsh_flags(one), *_zsh_actions(one)])} ;;" for one in commands
     ]
     return _ZSH.format(
-        commands=" ".join(f"'{one.name}:{one.help}'" for one in commands),
+        commands=" ".join(f"'{one.name}:{_in_quotes(one.help)}'" for one in commands),
         parts="\n".join(parts),
     )
 
@@ -173,7 +173,12 @@ def _zsh_flags(command: CommandWords) -> Iterator[str]:
         if flag.values:
             after = f":value:({' '.join(flag.values)})"
         for name in flag.names:
-            yield f"'*{name}[{flag.help}]{after}'"
+            yield f"'*{name}[{_in_quotes(flag.help)}]{after}'"
+
+
+def _in_quotes(text: str) -> str:
+    """Between single quotes, in zsh and fish alike: out of them for an apostrophe, and in again."""
+    return text.replace("'", "'\\''")
 
 
 def _zsh_actions(command: CommandWords) -> Iterator[str]:
@@ -204,7 +209,7 @@ if [ "$funcstack[1]" = _caretway ]; then _caretway "$@"; else compdef _caretway 
 def fish(commands: list[CommandWords]) -> str:
     lines = ["# fish completion for caretway; made by `caretway completion fish`"]
     first = "complete -c caretway -f -n __fish_use_subcommand"
-    lines += [f"{first} -a {one.name} -d '{one.help}'" for one in commands]
+    lines += [f"{first} -a {one.name} -d '{_in_quotes(one.help)}'" for one in commands]
     for one in commands:
         here = f"complete -c caretway -n '__fish_seen_subcommand_from {one.name}'"
         lines += [f"{here} -f -a '{' '.join(one.actions)}'"] if one.actions else []
@@ -217,7 +222,7 @@ def _fish_flag(flag: FlagWords) -> str:
     takes = {"": "", "text": " -x", "file": " -r -F", "directory": " -x -a '(__fish_complete_directories)'"}[flag.takes]
     if flag.values:
         takes = f" -x -a '{' '.join(flag.values)}'"
-    return f"{names}{takes} -d '{flag.help}'"
+    return f"{names}{takes} -d '{_in_quotes(flag.help)}'"
 
 
 _SHELLS: Final = {"bash": bash, "zsh": zsh, "fish": fish}

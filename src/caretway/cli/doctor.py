@@ -306,8 +306,8 @@ def _failed(name: str, failure: GatewayError) -> Finding:
     return Finding(name, False, failure.message, failure.hint)
 
 
-def check_port(data_dir: Path, host: str, port: int) -> Finding:
-    """The port is fine when it is free, or when a gateway answers on it."""
+def check_port(data_dir: Path, host: str, port: int, trusted: frozenset[int] | None = None) -> Finding:
+    """The port is fine when it is free, or when a gateway answers on it. `trusted`: see `strangers_port`."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_STREAM) as probe:
@@ -320,7 +320,7 @@ def check_port(data_dir: Path, host: str, port: int) -> Finding:
     name = f"[{host}]" if ":" in host else host
     url = dialled(f"http://{name}:{port}")
     if backend := gateway_there(url):
-        if strangers_port(url):
+        if strangers_port(url, trusted):
             return Finding(
                 "port", False, f"{host} port {port} is taken by another user's gateway", "Use another --port."
             )

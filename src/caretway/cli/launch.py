@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise CommandFailed("which client?", f"one of: {', '.join(BY_NAME)}", exit_code=2)
         from .setup_journal import Journal
 
-        set_up, seen = Journal(settings.data_dir).clients(), _seen_lately(settings.data_dir)
+        set_up, seen = Journal(settings.data_dir).clients(), seen_lately(settings.data_dir)
         say(overview(surroundings(), set_up, seen, style, terminal_width()))
         return 0
     client = client_named(arguments.client)
@@ -286,7 +286,7 @@ def overview(
     ]
 
 
-def _seen_lately(data_dir: Path) -> dict[str, str]:
+def seen_lately(data_dir: Path) -> dict[str, str]:
     """By the ledger's name of a client: how long ago it asked last. Nothing where no ledger can be read."""
     import sqlite3
     from contextlib import closing

@@ -14,6 +14,7 @@ from ..config import ConfigError
 from ..core.errors import GatewayError
 from . import (
     ask,
+    capabilities,
     completion,
     config,
     doctor,
@@ -57,6 +58,7 @@ _COMMANDS: Final = (
     key,
     config,
     simulate,
+    capabilities,
     completion,
     help_command,
 )

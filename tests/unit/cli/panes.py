@@ -82,6 +82,7 @@ PANES: Final = {
     "config": Pane(("config", "--changed", "--port", "8080", "--thinking", "hide")),
     "config-path": Pane(("config", "path")),
     "simulate": Pane(("simulate", "--port", "0"), until="--agent-url http"),
+    "capabilities": Pane(("capabilities",), first=(("setup", "codex", "--yes", *SIMULATED),)),
     "completion": Pane(("completion",)),
 }
 
@@ -179,6 +180,9 @@ def plain(text: str, home: Path) -> str:
     """Without what differs from machine to machine, or from run to run; nothing else becomes shorter or longer."""
     text = text.replace("\x1b", "<ESC>").replace(str(home), "HOME").replace(__version__, "VERSION")
     text = re.sub(r"VERSION in .*?(?=\n\S|\Z)", "VERSION in ...", text, count=1, flags=re.DOTALL)
+    dim, plain_again = r"(?:<ESC>\[2m)?", r"(?:<ESC>\[0m)?"
+    text = re.sub(rf"(?m)^(  {dim}extras *{plain_again}  ).*$", r"\1...", text)  # what is installed here
+    text = re.sub(rf"({dim}  sdk *{plain_again}  )\S.*?(?=\n[^\n]*  cli )", r"\1...", text, flags=re.DOTALL)
     text = re.sub(r"port \d+ is free", "port N is free", text)
     text = re.sub(r"127\.0\.0\.1:\d{5}", "127.0.0.1:NNNNN", text)
     text = re.sub(r"\d{4}-\d\d-\d\d", "YYYY-MM-DD", text)

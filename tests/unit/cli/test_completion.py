@@ -69,6 +69,15 @@ def test_fish(typed: list[str], offered: set[str], not_offered: set[str], tmp_pa
 
 
 @pytest.mark.all
+@pytest.mark.parametrize("shell", [FISH] if FISH else [])
+def test_descriptions_keep_their_apostrophes(shell: str, tmp_path: Path) -> None:
+    file = tmp_path / "caretway.fish"
+    file.write_text(fish(COMMANDS) + "\n")
+    told = _lines([shell, "--no-config", "-c", f"source {file}; complete -C 'caretway set'"])
+    assert "setup\twrite the gateway into a client's own files" in told
+
+
+@pytest.mark.all
 @pytest.mark.parametrize(("typed", "offered", "not_offered"), ASKED if ZSH else [])
 def test_zsh(typed: list[str], offered: set[str], not_offered: set[str], tmp_path: Path) -> None:
     """zsh completes on a terminal only."""
