@@ -72,6 +72,7 @@ from .web.server import BACKLOG
 from .web.tenant import SingleTenant, Tenant, TenantResolver
 
 if TYPE_CHECKING:
+    from .cluster_factory import Cluster
     from .simulator import Simulator
 
 log = logging.getLogger(__name__)
@@ -201,6 +202,10 @@ class Gateway:
         access = server_factory.access_rules(settings, self._keys, self.local_key)
         listener = _listen(settings.host, settings.port)
         stack.callback(listener.close)
+        host, port = listener.getsockname()[:2]
+        scheme = "https" if settings.tls_cert else "http"
+        self.base_url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+        self._cluster = await self._join_cluster(stack)
         open_store = partial(
             SqliteStore,
             settings.data_dir / "conversations.sqlite",
@@ -235,11 +240,16 @@ class Gateway:
         self._bridge = await stack.enter_async_context(open_mcp_bridge(settings)) if _serves_mcp(settings) else None
         self.backend, tenant = self._tenant(without_credentials(settings) if passes(settings) else settings, stack)
         self.tenants = self._per_key(tenant, access, stack) if passes(settings) else SingleTenant(tenant)
-        host, port = listener.getsockname()[:2]
-        scheme = "https" if settings.tls_cert else "http"
-        self.base_url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
         self._page = None if passes(settings) else self._build_page(access, tenant)
         await self._serve(access, listener, stack)
+
+    async def _join_cluster(self, stack: AsyncExitStack) -> "Cluster | None":
+        """None: this gateway is alone, and nothing of a cluster is imported."""
+        if self.settings.cluster is None:
+            return None
+        from .cluster_factory import open_cluster
+
+        return await open_cluster(self.settings, self.base_url, stack)
 
     def _build_page(self, access: Access, tenant: Tenant) -> PageApi:
         parts = PageParts(

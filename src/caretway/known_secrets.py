@@ -6,6 +6,7 @@
 """
 
 from contextlib import AsyncExitStack
+from urllib.parse import unquote, urlsplit
 
 from .config import SETTINGS, ConfigError, Settings
 from .observe.trace import Trace
@@ -37,6 +38,38 @@ def _bad_file(settings: Settings, problem: str) -> ConfigError:
     return ConfigError("api_key_file", settings.origin("api_key_file"), text)
 
 
+def cluster_key(settings: Settings) -> str:
+    """The secret that the gateways of a cluster share; raises ConfigError when there is none that protects."""
+    named, key = "cluster_key", settings.cluster_key
+    if key is None and settings.cluster_key_file is not None:
+        named = "cluster_key_file"
+        try:
+            key = settings.cluster_key_file.read_text("ascii").strip()
+        except (OSError, UnicodeDecodeError) as failure:
+            problem = f"cluster_key_file: {settings.cluster_key_file} cannot be used: {failure}"
+            raise ConfigError(named, settings.origin(named), problem) from None
+    if key is None:
+        problem = (
+            "cluster is set, and there is no cluster_key: the gateways of a cluster share one. `caretway key new` "
+            "makes one; give it to all of them as CARETWAY_CLUSTER_KEY, or in a file (--cluster-key-file)"
+        )
+        raise ConfigError(named, settings.origin("cluster"), problem)
+    try:
+        return check_key(key)
+    except ValueError as problem:
+        raise ConfigError(named, settings.origin(named), f"{named}: {problem}") from None
+
+
+def _cluster_secrets(settings: Settings) -> tuple[str, ...]:
+    if settings.cluster is None:
+        return ()
+    password = unquote(urlsplit(settings.cluster).password or "")
+    try:
+        return (password, cluster_key(settings))
+    except ConfigError:
+        return (password,)
+
+
 def secrets_in(settings: Settings) -> tuple[str, ...]:
     """Every text that must not be written anywhere. (MCP servers hide the values in their own tables.)"""
     named = [getattr(settings, setting.name) for setting in SETTINGS if setting.secret]
@@ -44,7 +77,8 @@ def secrets_in(settings: Settings) -> tuple[str, ...]:
         keys = gateway_keys(settings)
     except ConfigError:
         keys = ()
-    return (*(value for value in named if isinstance(value, str) and value), *keys)
+    found = (*named, *_cluster_secrets(settings))
+    return (*(value for value in found if isinstance(value, str) and value), *keys)
 
 
 def open_trace(settings: Settings, side: str, stack: AsyncExitStack) -> Trace | None:

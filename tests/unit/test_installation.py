@@ -70,6 +70,6 @@ def test_where_pip_says_it_came_from(told: dict[str, object] | None, source: str
 def test_this_copy_knows_its_extras_and_its_checkout() -> None:
     here = this_installation()
     assert (
-        set(here.extras) == {"sdk", "mcp", "keyring", "otel", "pdf", "testing", "tls"}
+        set(here.extras) == {"cluster", "sdk", "mcp", "keyring", "otel", "pdf", "testing", "tls"}
         and here.checkout == Path(__file__).parents[2]
     )

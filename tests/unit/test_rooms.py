@@ -26,6 +26,7 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
     "keys": frozenset({"core"}),
     "ledger": frozenset({"core"}),
     "budgets": frozenset({"core"}),
+    "cluster": frozenset({"core"}),
     "hooks": frozenset({"core"}),
     "cursor_transport": frozenset({"core", "wire"}),
     "builtin_tools": frozenset({"core", "wire", "loop_guard"}),
@@ -41,6 +42,7 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
     "installation": frozenset(),
     "known_secrets": frozenset({"config", "observe", "web"}),
     "server_factory": frozenset({"config", "keys", "known_secrets", "web"}),
+    "cluster_factory": frozenset({"cluster", "config", "core", "known_secrets"}),
     "budget_factory": frozenset(
         {"config", "core", "budgets", "keys", "hooks", "ledger", "cursor_transport", "transport_factory"}
     ),

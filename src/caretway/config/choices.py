@@ -12,7 +12,8 @@ CURSOR: Final = "Cursor"
 SESSIONS: Final = "sessions and tools"
 MCP: Final = "MCP servers"
 LIMITS: Final = "limits"
-GROUPS: Final = (SERVER, CURSOR, SESSIONS, MCP, LIMITS)
+CLUSTER: Final = "several gateways"
+GROUPS: Final = (SERVER, CURSOR, SESSIONS, MCP, LIMITS, CLUSTER)
 
 BackendName = Literal["auto", "sdk", "cli", "agent", "legacy-chat", "simulator"]
 TransportName = Literal["auto", "h2", "http1"]

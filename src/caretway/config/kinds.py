@@ -286,3 +286,36 @@ URL: Final = ValueKind("an http:// or https:// address", "URL", _url)
 URL_OR_NONE: Final = ValueKind(
     "an http:// or https:// address, or nothing", "URL", lambda given: _url(given) if _text(given) else ""
 )
+
+
+def _redis_url(given: object) -> str:
+    text = _filled(given)
+    parts = urlsplit(text)
+    if parts.scheme not in ("redis", "rediss", "unix") or parts.fragment:
+        raise ValueError
+    if not (parts.path if parts.scheme == "unix" else parts.hostname):
+        raise ValueError
+    _ = parts.port
+    return text
+
+
+def show_redis_url(url: str) -> str:
+    """Without its password."""
+    parts = urlsplit(url)
+    user, at, host = parts.netloc.rpartition("@")
+    return parts._replace(
+        netloc=f"{user.partition(':')[0]}:...@{host}" if at and ":" in user else parts.netloc
+    ).geturl()
+
+
+REDIS_URL: Final = ValueKind("a redis://, rediss:// or unix:// address", "URL", _redis_url, show_redis_url)
+
+
+def _name(given: object) -> str:
+    text = _text(given)
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", text):
+        raise ValueError
+    return text
+
+
+NAME: Final = ValueKind("up to 64 letters, digits, dots, dashes and underscores", "NAME", _name)

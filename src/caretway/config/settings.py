@@ -15,6 +15,7 @@ from typing import Any, Final, get_args
 
 from .choices import (
     CLI_ALIASES,
+    CLUSTER,
     CURSOR,
     LIMITS,
     MCP,
@@ -53,8 +54,10 @@ from .kinds import (
     FILES,
     FILLED_TEXT,
     MILLISECONDS,
+    NAME,
     PAIRS,
     PATHS,
+    REDIS_URL,
     SWITCH,
     TEXT,
     TREE,
@@ -72,7 +75,7 @@ from .row import ConfigError, Setting, declared, nearest, rows
 
 _server, _cursor = partial(declared, SERVER), partial(declared, CURSOR)
 _sessions, _limit = partial(declared, SESSIONS), partial(declared, LIMITS)
-_mcp = partial(declared, MCP)
+_mcp, _cluster = partial(declared, MCP), partial(declared, CLUSTER)
 _TIME: Final = duration()
 _GRACE: Final = duration(zero=True)
 _FILE: Final = path("a file")
@@ -769,6 +772,53 @@ class Settings:
     )
     response_timeout: float = field(
         default=7200.0, metadata=_limit(_TIME, "Time limit for one response, waiting for its first event included.")
+    )
+
+    cluster: str | None = field(
+        default=None,
+        repr=False,
+        metadata=_cluster(
+            REDIS_URL,
+            "Redis or Valkey that several gateways share: redis://host:6379/0, or rediss:// for TLS. A URL with a "
+            "password belongs into the variable or the file (docs/cluster.md).",
+        ),
+    )
+    cluster_name: str = field(
+        default="default",
+        metadata=_cluster(NAME, "Begins the names of all its rows, so that two clusters can share one Redis."),
+    )
+    cluster_key: str | None = field(
+        default=None,
+        repr=False,
+        metadata=_cluster(
+            FILLED_TEXT, "The secret that all gateways of a cluster share; `caretway key new` makes one.", secret=True
+        ),
+    )
+    cluster_key_file: Path | None = field(
+        default=None, metadata=_cluster(_FILE, "File with the cluster's key in its only line.", exists="file")
+    )
+    cluster_address: str | None = field(
+        default=None,
+        metadata=_cluster(
+            URL,
+            "How the other gateways reach this one: https://10.0.0.7:32124.",
+            default_text="the address that it listens on",
+        ),
+    )
+    cluster_ca: Path | None = field(
+        default=None,
+        metadata=_cluster(
+            _FILE,
+            "PEM file with the authority that signed the certificates of Redis and of the other gateways.",
+            default_text="those that the system trusts",
+            exists="file",
+        ),
+    )
+    cluster_plaintext: bool = field(
+        default=False,
+        metadata=_cluster(
+            SWITCH, "Let gateways on other machines be reached without TLS: their network is encrypted by other means."
+        ),
     )
 
     origins: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)

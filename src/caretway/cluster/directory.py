@@ -1,0 +1,229 @@
+"""Who belongs to the cluster: a replica's id (claimed in Redis, not given again while a ticket with it could live), its
+address, a heartbeat, who is alive as far as is known here, who is leaving; for how long that is believed without Redis.
+
+The list is read with the heartbeat, so a request asks Redis about a replica only when it has never heard of it.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+from redis.asyncio import Redis
+
+from ..tasks import spawn
+from .link import RedisAway, RedisLink
+
+log = logging.getLogger(__name__)
+
+SCHEMA: Final = 1
+"""Of rows and hops. A replica with another one is not passed anything; its turns are replayed."""
+BEAT_S: Final = 2.0
+ALIVE_S: Final = 8
+"""How long a replica is listed after its last heartbeat."""
+BELIEVED_S: Final = 60.0
+"""How long the last list counts while Redis is away."""
+ROWS_PER_S: Final = 25
+"""A large directory is read less often: at most about this many rows a second."""
+TRIES: Final = 64
+"""Ids that are tried before the start fails."""
+_LIST: Final = "replicas"
+
+
+class Replica(msgspec.Struct, frozen=True):
+    """A row of the directory."""
+
+    id: str
+    address: str
+    version: str
+    started: float
+    """Unix seconds."""
+    schema: int = SCHEMA
+    draining: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Me:
+    """What a replica says of itself."""
+
+    address: str
+    version: str
+    ticket_life: float
+    """Seconds for which a ticket may live after its last use."""
+    schema: int = SCHEMA
+
+
+def new_id() -> str:
+    return secrets.token_hex(2)
+
+
+class Directory:
+    def __init__(
+        self,
+        link: RedisLink,
+        me: Me,
+        *,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
+        make_id: Callable[[], str] = new_id,
+    ) -> None:
+        self._link = link
+        self._me = me
+        self._clock = clock
+        self._make_id = make_id
+        self.own = Replica(make_id(), me.address, me.version, wall_clock(), me.schema)
+        """This one. Its id changes if it turns out to be somebody else's."""
+        self._claimed = False
+        self._known: dict[str, Replica] = {}
+        self._read_at = -BELIEVED_S
+        self._next_list = 0.0
+        self._beating: asyncio.Task[None] | None = None
+        self._gone: dict[str, float] = {}
+
+    # ---- for requests
+
+    @property
+    def id(self) -> str:
+        return self.own.id
+
+    def alive(self) -> list[Replica]:
+        """As far as is known, this one included; by their start."""
+        others = self._known.values() if self._believed() else ()
+        return sorted((self.own, *others), key=lambda replica: (replica.started, replica.id))
+
+    def find(self, replica_id: str) -> Replica | None:
+        """Another one that is alive, as far as is known here. No I/O."""
+        return self._known.get(replica_id) if self._believed() else None
+
+    async def ask(self, replica_id: str) -> Replica | None:
+        """The same; Redis is asked about one that was never heard of. Redis away: it is not found."""
+        found = self.find(replica_id)
+        if found is not None or self._clock() < self._gone.get(replica_id, 0.0):
+            return found
+        try:
+            row = await self._link.do(lambda redis: redis.get(self._link.row("replica", replica_id)))
+        except RedisAway:
+            return None
+        found = _read(row)
+        if found is not None:
+            self._known[replica_id] = found
+        return found
+
+    def not_there(self, replica_id: str) -> None:
+        """It did not answer as itself. It is asked about again when its next heartbeat could have come."""
+        self._known.pop(replica_id, None)
+        if len(self._gone) > 1000:
+            self._gone.clear()
+        self._gone[replica_id] = self._clock() + ALIVE_S
+
+    def _believed(self) -> bool:
+        return self._clock() - self._read_at < BELIEVED_S
+
+    # ---- its own life
+
+    async def join(self) -> None:
+        """Claims an id, and begins to beat. Redis away: the heartbeat makes up for it."""
+        try:
+            await self._beat()
+        except RedisAway as away:
+            log.warning("this gateway is alone until Redis is there: %s", away)
+        self._beating = spawn(self._live(), "heartbeat of the cluster")
+
+    async def drain(self) -> None:
+        """No new turns for this one, as far as others can choose. What it holds stays here until it leaves."""
+        self.own = msgspec.structs.replace(self.own, draining=True)
+        try:
+            await self._beat()
+        except RedisAway as away:
+            log.info("the others do not know that this gateway stops: %s", away)
+
+    async def leave(self) -> None:
+        if self._beating is not None:
+            self._beating.cancel()
+            await asyncio.wait([self._beating])
+        try:
+            await self._link.do(self._remove)
+        except RedisAway:
+            return  # its row ends by itself
+
+    async def _live(self) -> None:
+        while True:
+            await asyncio.sleep(BEAT_S)
+            try:
+                await self._beat()
+            except RedisAway:
+                continue  # the link has said so, once
+
+    async def _beat(self) -> None:
+        if not self._claimed:
+            await self._claim()
+        await self._link.do(self._say)
+        if self._clock() >= self._next_list:
+            rows = await self._link.do(self._list)
+            self._learn(rows)
+
+    async def _claim(self) -> None:
+        """An id of its own. A ticket's life later it may be another's."""
+        for _ in range(TRIES):
+            if await self._link.do(self._take_id):
+                self._claimed = True
+                return
+            self.own = msgspec.structs.replace(self.own, id=self._make_id())
+        raise RedisAway(f"{TRIES} ids of replicas are taken")
+
+    async def _take_id(self, redis: Redis) -> bool:
+        row = self._link.row("id", self.own.id)
+        return bool(await redis.set(row, self.own.address, nx=True, ex=self._id_life()))
+
+    def _id_life(self) -> int:
+        return int(self._me.ticket_life) + ALIVE_S
+
+    async def _say(self, redis: Redis) -> None:
+        own = self.own
+        async with redis.pipeline(transaction=False) as pipe:
+            pipe.set(self._link.row("replica", own.id), msgspec.json.encode(own), ex=ALIVE_S)
+            pipe.sadd(self._link.row(_LIST), own.id)
+            pipe.set(self._link.row("id", own.id), own.address, ex=self._id_life())
+            await pipe.execute()
+
+    async def _list(self, redis: Redis) -> list[Replica]:
+        ids = [_text(one) for one in await redis.smembers(self._link.row(_LIST))]
+        if not ids:
+            return []
+        rows = await redis.mget([self._link.row("replica", one) for one in ids])
+        gone = [one for one, row in zip(ids, rows, strict=True) if row is None]
+        if gone:
+            await redis.srem(self._link.row(_LIST), *gone)
+        return [replica for row in rows if (replica := _read(row)) is not None]
+
+    def _learn(self, replicas: Iterable[Replica]) -> None:
+        now = self._clock()
+        self._known = {replica.id: replica for replica in replicas if replica.id != self.own.id}
+        self._gone = {one: until for one, until in self._gone.items() if until > now}
+        for one in self._gone:
+            self._known.pop(one, None)
+        self._read_at = now
+        self._next_list = now + max(BEAT_S, len(self._known) / ROWS_PER_S) - BEAT_S / 2
+
+    async def _remove(self, redis: Redis) -> None:
+        async with redis.pipeline(transaction=False) as pipe:
+            pipe.delete(self._link.row("replica", self.own.id))
+            pipe.srem(self._link.row(_LIST), self.own.id)
+            await pipe.execute()
+
+
+def _read(row: bytes | str | None) -> Replica | None:
+    """None: there is none, or it is of a version that writes other rows."""
+    if row is None:
+        return None
+    try:
+        return msgspec.json.decode(row, type=Replica)
+    except msgspec.DecodeError:
+        return None
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode() if isinstance(value, bytes) else value

@@ -1,0 +1,83 @@
+"""Opens the cluster from settings: its key, how the others reach this gateway (TLS or loopback, unless the owner says
+otherwise), the link to Redis, the directory. Imported only where the setting `cluster` is there.
+"""
+
+import time
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Final
+from urllib.parse import urlsplit
+
+from . import __version__
+from .config import ConfigError, Settings
+from .installation import install_command
+from .known_secrets import cluster_key
+
+try:
+    from .cluster.directory import Directory, Me
+    from .cluster.link import LinkOptions, RedisLink
+except ImportError as missing:
+    _problem = f"cluster: {missing}. Type: {install_command('cluster')}"
+    raise ConfigError("cluster", "default", _problem) from None
+
+TICKET_SLACK_S: Final = 3600.0
+"""A ticket outlives the longest parking by the response that runs before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What a gateway of a cluster has beside a single one."""
+
+    link: RedisLink
+    directory: Directory
+    key: str
+    """The secret that its gateways share."""
+
+
+async def open_cluster(settings: Settings, base_url: str, stack: AsyncExitStack) -> Cluster:
+    """`base_url`: where this gateway listens. The stack ends it: out of the directory, then the link."""
+    assert settings.cluster is not None
+    key = cluster_key(settings)
+    address = own_address(settings, base_url)
+    link = RedisLink(LinkOptions(settings.cluster, settings.cluster_name, settings.cluster_ca), time.monotonic)
+    stack.push_async_callback(link.aclose)
+    me = Me(address, __version__, settings.parked_timeout + settings.response_timeout + TICKET_SLACK_S)
+    directory = Directory(link, me, clock=time.monotonic, wall_clock=time.time)
+    await directory.join()
+    stack.push_async_callback(directory.leave)
+    return Cluster(link, directory, key)
+
+
+def own_address(settings: Settings, base_url: str) -> str:
+    """Raises ConfigError where the others could not reach it, or only in the clear."""
+    address = settings.cluster_address or base_url
+    parts = urlsplit(address)
+    host = parts.hostname or ""
+    if settings.cluster_address is None and _is_any(host):
+        problem = (
+            f"cluster_address is not set, and {host} is no address that other gateways can reach. Say it: "
+            f"--cluster-address {parts.scheme}://NAME:{parts.port}"
+        )
+        raise ConfigError("cluster_address", settings.origin("host"), problem)
+    if parts.scheme != "https" and not _is_loopback(host) and not settings.cluster_plaintext:
+        problem = (
+            f"cluster_address: {address} is not encrypted, and requests hold prompts. Give it a certificate "
+            "(--tls-cert, --tls-key), or say --cluster-plaintext on where the network encrypts"
+        )
+        raise ConfigError("cluster_address", settings.origin("cluster_address"), problem)
+    return address
+
+
+def _is_any(host: str) -> bool:
+    try:
+        return ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
