@@ -95,6 +95,12 @@ ECHOED = {
     "medium": ([frame(TEXT, b"x" * 126)], [(TEXT, b"x" * 126)]),
     "medium, the longest": ([frame(TEXT, b"x" * 65535)], [(TEXT, b"x" * 65535)]),
     "long": ([frame(TEXT, b"x" * 65536)], [(TEXT, b"x" * 65536)]),
+    "several pieces": ([frame(TEXT, b"xyz" * 100_000)], [(TEXT, b"xyz" * 100_000)]),
+    "large, in fragments": (
+        [frame(TEXT, b"a" * 700_000, fin=False), frame(PING, b"p"), frame(CONT, b"b" * 700_000)],
+        [(PONG, b"p"), (TEXT, b"a" * 700_000 + b"b" * 700_000)],
+    ),
+    "large binary": ([frame(BINARY, bytes(range(256)) * 5000)], [(BINARY, bytes(range(256)) * 5000)]),
     "binary": ([frame(BINARY, bytes(range(256)))], [(BINARY, bytes(range(256)))]),
     "zero mask": ([frame(TEXT, b"hi", mask=b"\0\0\0\0")], [(TEXT, b"hi")]),
     "fragments": ([frame(TEXT, b"a", fin=False), frame(CONT, b"b", fin=False), frame(CONT, b"c")], [(TEXT, b"abc")]),

@@ -9,6 +9,7 @@ import asyncio
 import codecs
 import logging
 from abc import abstractmethod
+from io import BytesIO
 from typing import Any, Final, cast
 
 from websockets.frames import CloseCode, Frame, Opcode
@@ -20,10 +21,11 @@ from ..tasks import aside, spawn
 from .connection import ServerState
 from .deadlines import NEVER, Deadlines
 from .exchange import Successor
-from .shape import is_large
+from .frame_pieces import PIECE, FramePieces
+from .shape import LARGE, is_large
 
 MAX_MESSAGE: Final = 16 * 2**20
-"""Bytes. Unmasking more would hold up everybody else."""
+"""Bytes."""
 PING_AFTER_S: Final = 20.0
 """Silence of the client after which it is asked whether it is there: shorter than proxies wait."""
 GONE_AFTER_S: Final = 80.0
@@ -61,6 +63,14 @@ def text_frame(payload: bytes) -> bytes:
     return b"%c\x7f%b%b" % (_TEXT, size.to_bytes(8, "big"), payload)
 
 
+def _joined(parts: list[bytearray]) -> bytes:
+    """In small steps: memory that is new costs the most, and is touched piece by piece here."""
+    whole = BytesIO(bytes(sum(map(len, parts))))
+    for part in parts:
+        whole.write(part)
+    return whole.getvalue()
+
+
 def _is_utf8(data: bytes) -> bool:
     decoder = _UTF8()
     try:
@@ -87,8 +97,11 @@ class Socket(Successor):
         self._max = min(MAX_MESSAGE, server.bodies.limits.size)
         self._frames = _Frames(Side.SERVER, state=State.OPEN, max_size=self._max, logger=_LIBRARY)
         self._deadlines = Deadlines(server.limits.send_timeout)
-        self._parts = bytearray()
-        """Of a message that is not complete."""
+        self._pieces = FramePieces(self._max)
+        self._parts: list[bytearray] = []
+        """Of a message that is not complete: few large ones, whatever its fragments were."""
+        self._size = 0
+        """Bytes of those."""
         self._partial = False
         """There is such a message, though it may have no byte yet."""
         self._looking: asyncio.Task[None] | None = None
@@ -188,7 +201,7 @@ class Socket(Successor):
         """Some of what came; the rest in a moment."""
         data, at, handled = self._unread, 0, 0
         while at < len(data) and handled < FRAMES_AT_ONCE and self._looking is None:
-            self._frames.receive_data(data[at : at + SLICE])
+            self._frames.receive_data(self._pieces.feed(data[at : at + SLICE]))
             at += SLICE
             if self._frames.state is State.OPEN:
                 self._flush()  # a pong goes before the answer to what came after its ping
@@ -248,31 +261,38 @@ class Socket(Successor):
             return
         if frame.opcode is not Opcode.CONT:
             self._text = frame.opcode is Opcode.TEXT
-        if frame.fin and not self._parts:
-            data = bytes(frame.data)
-        else:
-            self._partial = True
-            self._parts += frame.data
-            if not frame.fin:
-                return
-            data = bytes(self._parts)
+        self._partial = True
+        if not self._parts or len(self._parts[-1]) >= PIECE:
+            self._parts.append(bytearray())
+        self._parts[-1] += frame.data
+        self._size += len(frame.data)
+        if not frame.fin:
+            return
+        parts, size = self._parts, self._size
         self._drop_parts()
         self._asked = self._loop.time()
+        if size > LARGE:
+            self._looking = spawn(self._look_aside(parts), "a large message")
+            return
+        data = b"".join(parts)
         if not self._text:
             self.binary(data)
-            return
-        if is_large(data):
-            self._looking = spawn(self._look_aside(data), "a large message")
+        elif is_large(data):
+            self._looking = spawn(self._look_aside(parts), "a large message")
         else:
             self._tell(data, self._read_text(data))
 
-    async def _look_aside(self, data: bytes) -> None:
+    async def _look_aside(self, parts: list[bytearray]) -> None:
         """Then what came behind it: also where that is large again."""
-        seen = await aside(self._read_text, data)
+        data = await aside(_joined, parts)
+        seen = await aside(self._read_text, data) if self._text else None
         self._looking = None
         if self._closing:
             return
-        self._tell(data, seen)
+        if self._text:
+            self._tell(data, seen)
+        else:
+            self.binary(data)
         behind, self._behind = self._behind, []
         for frame in behind:
             if not self._closing:
@@ -297,7 +317,7 @@ class Socket(Successor):
         """What is held of a message that is not complete counts among the bodies that are arriving."""
         if self._closing:
             return
-        held = len(self._frames.reader.buffer) + len(self._parts)
+        held = len(self._frames.reader.buffer) + self._size
         more, self._held = held - self._held, held
         if more < 0:
             self._server.bodies.give_back(-more)
@@ -316,7 +336,8 @@ class Socket(Successor):
                 self.close(CloseCode.TRY_AGAIN_LATER, full.message)
 
     def _drop_parts(self) -> None:
-        self._parts = bytearray()
+        self._parts = []
+        self._size = 0
         self._partial = False
         self._server.bodies.give_back(self._held)
         self._held = 0
