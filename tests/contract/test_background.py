@@ -128,6 +128,44 @@ async def test_one_key_does_not_take_all_places(tmp_path: Path) -> None:
             assert (await bert.responses.create(model="sim-auto", input="sim: say x", background=True)).background
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_it_takes_a_place_of_its_key_until_it_is_over(stream: bool, tmp_path: Path) -> None:
+    """Another one of the key is refused meanwhile, in either manner; asking for it and cancelling it are not."""
+    other = "cw-key-of-bert-0123456789"
+    (tmp_path / "keys").write_text(f"{KEY}\n{other}\n")
+    async with gateway(api_key_file=tmp_path / "keys", max_concurrent_per_key=1, disconnect_grace=0.0) as client:
+        url = f"{client.gateway.base_url}/v1"
+        anna, bert = (openai.AsyncOpenAI(api_key=key, base_url=url, max_retries=0) for key in (KEY, other))
+        async with anna, bert:
+            asked: Any = await anna.responses.create(model="sim-auto", input=SLOW, background=True, stream=stream)
+            name = (await anext(aiter(asked))).response.id if stream else asked.id
+            for background in (True, False):
+                with pytest.raises(openai.RateLimitError, match="1 of them in the background") as refused:
+                    await anna.responses.create(model="sim-auto", input="sim: say x", background=background)
+                assert refused.value.code == "too_many_concurrent_requests"
+            assert (await bert.responses.create(model="sim-auto", input="sim: say x")).output_text == "x"
+            assert (await anna.responses.retrieve(name)).status == "in_progress"
+            assert (await anna.responses.cancel(name)).status == "cancelled"
+            if stream:
+                await asked.close()
+            assert (await anna.responses.create(model="sim-auto", input="sim: say x")).output_text == "x"
+            later = await anna.responses.create(model="sim-auto", input="sim: say x", background=True)
+            await over(anna, later.id)
+            assert (await anna.responses.create(model="sim-auto", input="sim: say y")).output_text == "y"
+
+
+async def test_it_takes_a_place_of_the_gateway_until_it_is_over() -> None:
+    async with gateway(max_concurrent=1, disconnect_grace=0.0) as client:
+        sdk = openai.AsyncOpenAI(api_key="none", base_url=f"{client.gateway.base_url}/v1", max_retries=0)
+        async with sdk:
+            asked = await sdk.responses.create(model="sim-auto", input=SLOW, background=True)
+            with pytest.raises(openai.APIStatusError, match="1 responses are being made already") as refused:
+                await sdk.responses.create(model="sim-auto", input="sim: say x")
+            assert refused.value.status_code == 429
+            await sdk.responses.cancel(asked.id)
+            assert (await sdk.responses.create(model="sim-auto", input="sim: say x")).output_text == "x"
+
+
 async def test_what_nobody_can_find_is_not_made() -> None:
     """Its client hung up before it was told a name."""
     async with opened() as (client, sdk):

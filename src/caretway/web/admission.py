@@ -1,5 +1,5 @@
-"""Rate limits of one gateway key: a token bucket for requests a minute, a count of responses at once, and the
-`retry-after` of a 429. The gateway's own total is in `application`. Pure; time is handed in.
+"""Rate limits of one gateway key: a token bucket for requests a minute, a count of responses at once, those in the
+background among them, and the `retry-after` of a 429. The gateway's own total is in `application`. Pure.
 
 Time is handed in. Callers are named by `access.Admitted.caller`; whoever has no name (no key is asked for) is not
 counted here, the gateway's total limits are all there is then. Names come from configured keys, so the table is small.
@@ -23,6 +23,9 @@ class _Account:
     tokens: float
     at: float
     running: int = 0
+    """Requests that are being answered."""
+    background: int = 0
+    """Responses that are being made after their request was answered."""
 
 
 class Admission:
@@ -31,7 +34,7 @@ class Admission:
         self._clock = clock
         self._accounts: dict[str, _Account] = {}
 
-    def ask(self, caller: str) -> None:
+    def ask(self, caller: str, *, turn: bool) -> None:
         """One more request of this caller; GatewayError when it comes too early. It takes no place yet."""
         if not caller:
             return
@@ -45,22 +48,26 @@ class Admission:
                 code="too_many_requests",
                 retry_after=(1 - account.tokens) * 60 / limits.per_minute,
             )
-        self._check_place(account)
+        self._check_place(account, turn)
         account.tokens -= 1
 
-    def enter(self, caller: str) -> None:
+    def enter(self, caller: str, *, turn: bool) -> None:
         """It is whole and to be answered: it takes a place until it leaves. GatewayError when there is none."""
         if caller:
             account = self._refill(caller)
-            self._check_place(account)
+            self._check_place(account, turn)
             account.running += 1
 
-    def _check_place(self, account: _Account) -> None:
-        if account.running >= self._limits.concurrent:
+    def _check_place(self, account: _Account, turn: bool) -> None:
+        """Responses in the background take places, too; but they can always be asked for and cancelled."""
+        background = account.background if turn else 0
+        if account.running + background >= self._limits.concurrent:
+            among = f", {background} of them in the background" if background else ""
+            cancel = " or cancel one," if background else ""
             raise GatewayError(
                 ErrorKind.RATE_LIMITED,
-                f"{self._limits.concurrent} requests of this key are being answered already.",
-                hint="Wait for one to end, or raise `max_concurrent_per_key`.",
+                f"{self._limits.concurrent} requests of this key are being answered already{among}.",
+                hint=f"Wait for one to end,{cancel} or raise `max_concurrent_per_key`.",
                 code="too_many_concurrent_requests",
                 retry_after=1.0,
             )
@@ -68,6 +75,17 @@ class Admission:
     def leave(self, caller: str) -> None:
         if caller:
             self._accounts[caller].running -= 1
+
+    def stay(self, caller: str) -> None:
+        """Its request is as good as answered; the response goes on in the background, in the same place."""
+        if caller:
+            account = self._accounts[caller]
+            account.running -= 1
+            account.background += 1
+
+    def leave_background(self, caller: str) -> None:
+        if caller:
+            self._accounts[caller].background -= 1
 
     def _refill(self, caller: str) -> _Account:
         now, full = self._clock(), float(self._limits.per_minute)

@@ -21,7 +21,7 @@ from ..dialects import Dialect
 from ..observe.log import one_line
 from ..observe.metrics import Metrics
 from .errors import send_error
-from .exchange import Header, HttpRequest, ResponseWriter
+from .exchange import Header, HttpRequest, ResponseWriter, Stay, no_places
 from .openapi import document
 from .page_files import PageFiles
 from .route_table import GatewayState, HttpCall, Matched, Refused, Route, paths_of
@@ -91,7 +91,9 @@ class Application:
 
     # ---- answers
 
-    async def answer(self, matched: Matched | Refused, request: HttpRequest, response: ResponseWriter) -> None:
+    async def answer(
+        self, matched: Matched | Refused, request: HttpRequest, response: ResponseWriter, stay: Stay = no_places
+    ) -> None:
         given = request.headers.get("x-request-id")
         request_id = given if given and _REQUEST_ID.fullmatch(given) else f"req_{urandom(16).hex()}"
         headers: list[Header] = [(b"x-request-id", request_id.encode()), self._backend]
@@ -100,7 +102,8 @@ class Application:
                 if isinstance(matched, Refused):
                     headers += matched.headers
                     raise matched.error
-                await matched.handler(HttpCall(self._state, tenant, matched, request, response, request_id, headers))
+                call = HttpCall(self._state, tenant, matched, request, response, request_id, headers, stay)
+                await matched.handler(call)
         except GatewayError as error:
             self._refuse(matched, request, response, error, request_id, headers)
         except Exception:  # the last net: logged whole, and the client gets a number to look for

@@ -18,7 +18,7 @@ from ..dialects import AnswersLater, sse
 from ..dialects.headers import BACKGROUND, OWNER
 from ..tasks import aside, spawn
 from .answer import SSE_HEADERS
-from .exchange import Header, HttpRequest, ResponseWriter
+from .exchange import Header, HttpRequest, ResponseWriter, Stay
 from .nowhere import NOWHERE
 from .shape import is_large
 
@@ -179,8 +179,10 @@ class BackgroundResponses:
         answering: Answering,
         response: ResponseWriter,
         headers: list[Header],
+        stay: Stay,
     ) -> None:
-        """Answer with what is there as soon as it has begun, or with its stream; it goes on without the client."""
+        """Answer with what is there as soon as it has begun, or with its stream; it goes on without the client, in the
+        places that `stay` keeps."""
         body = request.take_body()
         streamed = await aside(dialect.streams, body) if is_large(body) else dialect.streams(body)
         owner = request.headers.get(OWNER, "")
@@ -202,7 +204,8 @@ class BackgroundResponses:
         task = spawn(self._make(writer, answering(inner, writer)), "a response in the background")
         made = _Response(owner, writer, task)
         self._running.add(made)
-        task.add_done_callback(lambda _: self._ended(made, dialect))
+        leave = stay()
+        task.add_done_callback(lambda _: self._ended(made, dialect, leave))
         try:
             await writer.begun()
         except asyncio.CancelledError:  # the client is gone and knows no name to ask for: nobody could ever find it
@@ -228,7 +231,8 @@ class BackgroundResponses:
         finally:
             writer.end("response.incomplete", status="cancelled")
 
-    def _ended(self, made: _Response, dialect: AnswersLater) -> None:
+    def _ended(self, made: _Response, dialect: AnswersLater, leave: Callable[[], None]) -> None:
+        leave()
         self._running.discard(made)
         if made.writer.response.get("status") in _CUT_OFF:
             dialect.remember(made.writer.response, made.owner)

@@ -48,7 +48,7 @@ async def _now_or_later(call: HttpCall, dialect: Dialect, maker: AnswersLater) -
     if await aside(later) if is_large(request.body) else maker.later(request.body, request.headers):
         assert call.gateway.answer is not None
         answering = partial(call.gateway.answer, call.matched)
-        await call.tenant.background.begin(maker, request, answering, call.response, call.headers)
+        await call.tenant.background.begin(maker, request, answering, call.response, call.headers, call.stay)
     else:
         await call.tenant.responder.answer(dialect, request, call.response, call.request_id, call.headers)
 

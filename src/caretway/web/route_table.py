@@ -15,7 +15,7 @@ from typing import Final
 from ..core.errors import ErrorKind, GatewayError
 from ..dialects.routes import Operation
 from ..observe.metrics import Metrics
-from .exchange import Header, HttpRequest, ResponseWriter
+from .exchange import Header, HttpRequest, ResponseWriter, Stay
 from .hints import ServedPaths, not_found
 from .page_files import PageFiles
 from .shape import ShapeLimits
@@ -67,6 +67,7 @@ class HttpCall:
     request_id: str
     headers: list[Header]
     """Of whatever answer is given."""
+    stay: Stay
 
 
 Handler = Callable[[HttpCall], Awaitable[None]]
