@@ -15,7 +15,7 @@ from typing import Final
 from faults.rigs import Rig
 
 TESTS: Final = Path(__file__).resolve().parents[1]
-START_S: Final = 30.0
+START_S: Final = 90.0
 STOP_S: Final = 15.0
 ORPHAN_S: Final = 10.0
 """How long what a killed gateway started may live on."""
