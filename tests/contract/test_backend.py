@@ -184,10 +184,17 @@ async def test_one_call_at_a_time(subject: Subject) -> None:
 
 @for_all("client_tools", "parks")
 async def test_a_failed_tool_and_words_beside_it(subject: Subject) -> None:
-    turn = await subject.backend.start(ask('sim: call left {"k": "1"}\nsim: result', tools=TOOLS))
-    (call,) = fold(await response(turn)).calls
-    await turn.submit([answer(call, "it broke", is_error=True)], [Text("never mind")])
-    assert "it broke" in fold(await response(turn)).text
+    """Steering: what the user says while the tools run reaches the model in the same run, with the last result."""
+    before = subject.stats() if subject.stats else {}
+    script = 'sim: call left {"k": "1"} & right {"k": "2"}\nsim: result'
+    turn = await subject.backend.start(ask(script, tools=TOOLS))
+    one, other = fold(await response(turn)).calls
+    await turn.submit([answer(one, "it broke", is_error=True), answer(other, "fine")], [Text("never mind")])
+    steered = fold(await response(turn))
+    assert "it broke" in steered.text and "never mind" in steered.text
+    assert steered.error is None
+    if subject.stats:
+        assert subject.stats()["runs_opened"] - before["runs_opened"] == 1
     await turn.aclose()
 
 

@@ -429,6 +429,19 @@ async def test_a_chat_costs_what_it_costs_on_the_agent_api(tmp_path: Path) -> No
     assert spent["sdk"] <= 1.05 * spent["agent"]
 
 
+async def test_a_run_is_steered_by_words_beside_the_results(tmp_path: Path) -> None:
+    """As on `agent`: the client's user speaks while a tool runs, and the same run hears it."""
+    asked: list[dict[str, Any]] = [{"role": "user", "content": CALL}]
+    mine: dict[str, Any] = {"backend": "sdk", "api_key": "key", "access_token": None}
+    async with simulated() as (simulator, port), gateway_to(simulator, port, **mine, data_dir=tmp_path) as client:
+        first = await client.chat(asked, tools=[tool("left", "k")])
+        asked += [first.message, result(first.calls[0], "ONE"), {"role": "user", "content": "and be quick"}]
+        steered = await client.chat(asked, tools=[tool("left", "k")])
+        assert steered.session == "resumed"
+        assert "ONE" in steered.text and "and be quick" in steered.text
+        assert simulator.stats.runs_opened == 1
+
+
 async def test_two_accounts_share_a_process_and_nothing_in_it(tmp_path: Path) -> None:
     """Passthrough: each client sends its own key."""
     ada, bob = ({"authorization": f"Bearer crsr_{name}_model=sim-{name}"} for name in ("ada", "bob"))
