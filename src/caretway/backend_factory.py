@@ -41,13 +41,13 @@ from .installation import install_command
 from .known_secrets import open_trace, secrets_in
 from .loop_guard.live import GuardSettings
 from .observe.redact import Redactor
+from .processes.child import Command
 from .tasks import spawn
 from .text_protocol.backend import TextToolBackend
 from .transport_factory import dialler, open_api, open_runs, transport_limits
 from .web.access import SEND_KEY
 
 if TYPE_CHECKING:
-    from .backends.cursor_sdk.node import NodeCommand
     from .simulator import Simulator
 
 REST_URL: Final = "https://api.cursor.com"
@@ -105,7 +105,8 @@ def _sdk(settings: Settings, stack: AsyncExitStack, beside: Backend | None = Non
     agent = _setup(settings, CursorSdkBackend.name, CursorSdkBackend.standing)
     root = settings.data_dir.resolve() / "sdk"
 
-    def command() -> "NodeCommand":
+    def command() -> Command:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
         return node_command(
             find_sdk(),
             root,
@@ -120,19 +121,16 @@ def _sdk(settings: Settings, stack: AsyncExitStack, beside: Backend | None = Non
             api_key=_sdk_key(settings),
             bridge=BridgeSetup(
                 command=command,
-                cwd=root,
                 start_timeout=settings.sdk_start_timeout,
                 call_timeout=settings.call_timeout,
                 memory_limit=settings.sdk_memory_limit,
                 idle_timeout=None if settings.warm else settings.sdk_idle_timeout,
                 frame_bytes=settings.max_frame_bytes // 3 * 4 + 65536,
             ),
-            limits=agent.limits,
-            surroundings=replace(agent.surroundings, system_delivery="rule", history_carrier="root"),
-            buffer_bytes=agent.buffer_bytes,
-            tools=agent.tools,
+            agent=replace(
+                agent, surroundings=replace(agent.surroundings, system_delivery="rule", history_carrier="root")
+            ),
             custom_system=settings.sdk_system_delivery == "custom",
-            check_limits=agent.check_limits,
         ),
         beside if isinstance(beside, CursorSdkBackend) else None,
     )

@@ -48,8 +48,10 @@ async def told(play: str) -> list[str]:
         bridge.stdin.write(msgspec.json.encode(OPEN | {"text": play}) + b"\n")
         async for line in bridge.stdout:
             match msgspec.json.decode(line):
-                case {"t": "text" | "again" | "state" | "ended" as kind}:
+                case {"t": "again" | "state" as kind}:
                     said.append(kind)
+                case {"t": "update", "kind": "text-delta" | "turn-ended" as kind}:
+                    said.append({"text-delta": "text", "turn-ended": "ended"}[kind])
                 case {"t": "call", "call": call, "id": number}:
                     said.append(call)
                     answer = {"op": "answer", "n": 1, "id": number, "value": {"content": []}}

@@ -13,6 +13,7 @@ from email.utils import parsedate_to_datetime
 from typing import Final
 
 from ..core.errors import RETRYABLE, ErrorKind, GatewayError, bounded_wait, gateway_stops, said
+from ..core.turn import BackendStatus
 from ..wire.errors import ConnectError, read_unary
 from .refusals import EMPTY_STREAM, VERSION_HINT, AskedRun, Refusal, call_hint, refusal_of
 
@@ -122,11 +123,17 @@ BY_WORDS: Final[tuple[tuple[re.Pattern[str], ErrorKind], ...]] = (
     ),
     (
         re.compile(
-            r"(outdated|deprecated|unsupported) client|update required|(update|upgrade) (your )?(client|cursor)\b"
+            r"(outdated|deprecated|unsupported) client|client (is )?too old|update required|"
+            r"(update|upgrade) (your )?(client|cursor)\b"
         ),
         ErrorKind.UPSTREAM_DEPRECATED,
     ),
-    (re.compile(r"not logged in|\bunauthori[sz]ed\b|\bunauthenticated\b"), ErrorKind.SIGNED_OUT),
+    (
+        re.compile(
+            r"not logged in|\bunauthori[sz]ed\b|\bunauthenticated\b|invalid api key|api key (is )?(not|invalid)"
+        ),
+        ErrorKind.SIGNED_OUT,
+    ),
 )
 """Last resort, in this order: a quota must never look like an overflow (clients would compact) nor the reverse."""
 
@@ -343,3 +350,9 @@ def unhandled(bug: Exception) -> GatewayError:
 
 def stopping() -> GatewayError:
     return replace(gateway_stops(), message="The connection to Cursor is being closed: the gateway stops.")
+
+
+def unusable(failure: GatewayError) -> BackendStatus:
+    """What is said of an account that could not be asked about."""
+    there = failure.kind not in (ErrorKind.UPSTREAM_DOWN, ErrorKind.TIMEOUT)
+    return BackendStatus(signed_in=False, detail=str(failure), reachable=there)

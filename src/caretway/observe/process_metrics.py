@@ -5,12 +5,11 @@ descriptors; on macOS without memory, which only /proc tells cheaply.
 import os
 import resource
 import time
-from pathlib import Path
 from typing import Final
 
+from ..processes.memory import resident_bytes
 from .families import Family, gauge_lines, number
 
-_PAGES: Final = Path("/proc/self/statm")
 _STARTED: Final = time.time()
 _CPU: Final = Family("process_cpu_seconds_total", "Seconds of CPU time that the gateway has used, user and system.")
 _START: Final = Family("process_start_time_seconds", "When the gateway started, in seconds since 1970.")
@@ -25,8 +24,8 @@ def process_lines() -> list[str]:
     gauges: list[tuple[Family, float]] = [(_START, _STARTED), (_OPEN, len(os.listdir("/dev/fd")))]
     if soft != resource.RLIM_INFINITY:
         gauges.append((_MOST, soft))
-    if _PAGES.exists():
-        gauges.append((_MEMORY, int(_PAGES.read_text().split()[1]) * resource.getpagesize()))
+    if (held := resident_bytes()) is not None:
+        gauges.append((_MEMORY, held))
     for family, value in gauges:
         lines += gauge_lines(family, {(): value})
     return lines

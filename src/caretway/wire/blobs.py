@@ -1,14 +1,23 @@
-"""Blob ids (sha256) and the canonical JSON of root messages (sorted keys, no spaces), so that the same history has the
-same ids and Cursor's cache stays warm: text, tool call, result and image parts.
+"""Blob ids (sha256), which blobs a state leads to, and the canonical JSON of root messages (sorted keys, no spaces), so
+that the same history has the same ids and Cursor's cache stays warm: text, tool call, result and image parts.
 
 Every `bytes` in a conversation state is the sha256 of a blob, never inline data.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
+from google.protobuf.empty_pb2 import Empty
+from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+ID_BYTES: Final = 32
+MAX_DEPTH: Final = 4
+LENGTH_DELIMITED: Final = 2
+
+Lookup = Callable[[bytes], bytes | None]
 
 
 def blob_id(data: bytes) -> bytes:
@@ -38,3 +47,30 @@ def tool_result_part(call_id: str, name: str, result: str, *, is_error: bool = F
 def image_part(mime_type: str, base64_data: str) -> dict[str, Any]:
     """A data URI: bare base64 with `mimeType` was refused ("Unable to parse image")."""
     return {"type": "image", "mediaType": mime_type, "image": f"data:{mime_type};base64,{base64_data}"}
+
+
+def reachable(state: bytes, lookup: Lookup) -> dict[bytes, bytes]:
+    """A state and every blob that it leads to, also through fields that nobody here knows. Those that are gone are
+    left out: when Cursor asks for one, it says so."""
+    found = {blob_id(state): state} if state else {}
+    waiting = [state]
+    while waiting:
+        for key in ids_in(waiting.pop()):
+            if key not in found and (data := lookup(key)) is not None:
+                found[key] = data
+                if not data.startswith(b"{"):  # a message as JSON leads nowhere
+                    waiting.append(data)
+    return found
+
+
+def ids_in(data: bytes, depth: int = 0) -> list[bytes]:
+    """What may be a blob's id in a serialised message: every field of 32 bytes, at any depth."""
+    try:
+        told: Any = UnknownFieldSet(Empty.FromString(data))
+    except DecodeError:
+        return []  # it is no message
+    fields = [each.data for each in told if each.wire_type == LENGTH_DELIMITED]
+    ids = [value for value in fields if len(value) == ID_BYTES]
+    if depth < MAX_DEPTH:
+        ids += [key for value in fields if len(value) > ID_BYTES for key in ids_in(value, depth + 1)]
+    return ids

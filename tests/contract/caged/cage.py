@@ -19,7 +19,7 @@ def installed() -> SdkInstall:
     import cursor_sdk
 
     vendor = (Path(cursor_sdk.__file__).parent / "_vendor" / "bridge").resolve()
-    return SdkInstall(vendor / "bin" / "node", vendor / "node_modules" / "@cursor" / "sdk")
+    return SdkInstall(vendor / "bin" / "node", vendor / "node_modules")
 
 
 @dataclass(slots=True)

@@ -4,8 +4,19 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from caretway.wire.blobs import blob_id, image_part, text_part, tool_call_part, tool_result_part, write_message
+from caretway.wire.blobs import (
+    blob_id,
+    ids_in,
+    image_part,
+    reachable,
+    text_part,
+    tool_call_part,
+    tool_result_part,
+    write_message,
+)
 from caretway.wire.messages import pb
 
 from .recordings import messages
@@ -92,3 +103,30 @@ def test_the_same_history_gives_the_same_ids() -> None:
         "assistant", [dict(reversed(tool_call_part("c", "t", {"y": {"a": 2, "b": 1}, "x": 1}).items()))]
     )
     assert blob_id(one) == blob_id(two)
+
+
+# ---- what a state leads to
+
+
+def kept(store: dict[bytes, bytes], data: bytes) -> bytes:
+    store[blob_id(data)] = data
+    return blob_id(data)
+
+
+def test_every_blob_that_a_state_leads_to() -> None:
+    store: dict[bytes, bytes] = {}
+    user = kept(store, pb.UserMessage(text="hello " * 40).SerializeToString())
+    step = kept(store, b"step")
+    inner = pb.AgentConversationTurnStructure(user_message=user, steps=[step, b"g" * 32], request_id="r" * 32)
+    turn = kept(store, pb.ConversationTurnStructure(agent_conversation_turn=inner).SerializeToString())
+    root = kept(store, b'{"content":"%b"}' % step)
+    newer = kept(store, b"of a field that nobody knows")
+    state = pb.ConversationStateStructure(root_prompt_messages_json=[root], turns=[turn]).SerializeToString()
+    state += b"\xfa\x3e\x20" + newer
+    assert reachable(state, store.get) == {blob_id(state): state, **store}
+    assert reachable(b"", store.get) == {}
+
+
+@given(st.binary(max_size=200))
+def test_bytes_that_are_no_message_lead_nowhere_and_break_nothing(data: bytes) -> None:
+    assert all(len(key) == 32 for key in ids_in(data))

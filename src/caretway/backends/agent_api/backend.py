@@ -12,10 +12,10 @@ from typing import Literal
 
 from ...builtin_tools.policy import ToolPolicy
 from ...builtin_tools.queries import WebSearch
-from ...core.errors import ErrorKind, GatewayError
+from ...core.errors import GatewayError
 from ...core.request import TurnRequest
 from ...core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Standing
-from ...cursor_transport.faults import fault_from_status
+from ...cursor_transport.faults import fault_from_status, unusable
 from ...cursor_transport.heads import REQUEST_ID
 from ...cursor_transport.identity import Identity, TokenSource, checksum, new_id
 from ...cursor_transport.ports import RunHandler, RunStream, Transport, UnaryResponse
@@ -24,17 +24,15 @@ from ...cursor_transport.usage_api import UsageApi
 from ...tasks import aside
 from ...wire import paths
 from ...wire.messages import pb
-from .compose import Composer, Opening, RunContext
-from .conversation import Conversation
+from .compose import Opening, RunContext
 from .model_lists import ASK_BASES, BaseSource, base_models, joined, read_usable
 from .model_shapes import AccountMemory, ModelShape, shapes_for
+from .new_conversations import NewConversations
 from .period_usage import UsageCheck
-from .snapshots import blob_source, no_blobs, read_snapshot
-from .step_end import StepPaces
+from .snapshots import read_snapshot
 from .tool_schemas import rules_for
 from .turn import AgentTurn
 from .turn_clock import ConversationLimits
-from .unseen_tokens import UnseenTokens
 
 log = logging.getLogger(__name__)
 
@@ -76,9 +74,7 @@ class AgentBackend:
         self.name = setup.name
         self.standing = setup.standing
         self._setup = setup
-        self._composer = Composer(setup.surroundings, setup.limits.max_message_bytes, check_limits=setup.check_limits)
-        self._unseen = UnseenTokens()
-        self._paces = StepPaces(setup.limits.sibling_quiet, setup.limits.sibling_cap)
+        self._new = NewConversations(setup.limits, setup.surroundings, check_limits=setup.check_limits)
         self._transport = transport
         self._tokens = tokens
         self._memory = AccountMemory()
@@ -94,9 +90,9 @@ class AgentBackend:
         rules = setup.tools(request)
         run_id = new_id()
         shapes = self._fixed_shape or shapes_for(request, self._memory.known(request.model))
-        unseen = self._unseen.expected(request)
+        unseen = self._new.unseen.expected(request)
         compose = partial(
-            self._composer.compose,
+            self._new.compose,
             request,
             conversation_id=conversation_id,
             run_id=run_id,
@@ -112,21 +108,9 @@ class AgentBackend:
             elif not rules_for(request.model).any:
                 simplify = partial(_simplified, compose, large=request.large)
         opening = await aside(compose) if request.large else compose()
-        conversation = Conversation(
-            opening,
-            request,
-            policy=rules.policy,
-            limits=setup.limits,
-            fetch_blob=blob_source(snapshot) if snapshot else no_blobs,
-            parent=snapshot.parent if snapshot else None,
-            unseen=unseen,
-            learn=self._unseen.learner(request) if snapshot is None else None,
-            pace=self._paces.of(request.model),
-            web=setup.web_search,
-        )
         turn = AgentTurn(
             self.name,
-            conversation,
+            self._new.begin(opening, request, rules, snapshot, unseen, setup.web_search),
             _Opener(self._caller, run_id, rules.allowed),
             renewable=self._tokens.renewable,
             buffer_bytes=setup.buffer_bytes,
@@ -162,8 +146,7 @@ class AgentBackend:
         try:
             await self.models()
         except GatewayError as error:
-            there = error.kind not in (ErrorKind.UPSTREAM_DOWN, ErrorKind.TIMEOUT)
-            return BackendStatus(signed_in=False, detail=str(error), reachable=there)
+            return unusable(error)
         return BackendStatus(signed_in=True, detail=f"over {self._transport.name}")
 
     async def aclose(self) -> None:

@@ -22,8 +22,10 @@ def no_blobs(_: bytes) -> bytes | None:
     return None
 
 
-def blob_source(snapshot: Snapshot) -> Callable[[bytes], bytes | None]:
+def blob_source(snapshot: Snapshot | None) -> Callable[[bytes], bytes | None]:
     """Where the pieces of an earlier turn are found."""
+    if snapshot is None:
+        return no_blobs
     known: Mapping[bytes, bytes] = snapshot.blobs
     fetch = snapshot.fetch
     return lambda key: known[key] if key in known else fetch(key)

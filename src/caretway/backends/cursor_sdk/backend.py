@@ -13,27 +13,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
-from ...builtin_tools.policy import ToolPolicy
 from ...core.errors import KEYS_PAGE, ErrorKind, GatewayError
-from ...core.model_parameters import THOUGHT_IDS
 from ...core.request import TurnRequest
-from ...core.turn import Abilities, BackendStatus, ModelInfo, ModelVariant, Snapshot, Standing
+from ...core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Standing
+from ...cursor_transport.faults import unusable
 from ...cursor_transport.identity import new_id
 from ...tasks import aside
-from ..agent_api.compose import Composer, RunContext
-from ..agent_api.conversation import Conversation
-from ..agent_api.snapshots import blob_source, no_blobs, read_snapshot
-from ..agent_api.step_end import StepPaces
+from ..agent_api.backend import AgentSetup
+from ..agent_api.model_lists import read_rest
+from ..agent_api.new_conversations import NewConversations
+from ..agent_api.snapshots import blob_source, read_snapshot
 from ..agent_api.turn import AgentTurn
-from ..agent_api.turn_clock import ConversationLimits
-from ..agent_api.unseen_tokens import UnseenTokens
 from .bridge import Bridges, BridgeSetup
-from .carrier import AskedOfSdk, CarriedOpening, SdkAccount, SdkOpener
+from .carrier import SdkOpener
 from .faults import sdk_unfit
 from .node import SdkInstall
-from .opening import SdkOpening, sdk_opening
+from .opening import SdkAccount, SdkOpening, sdk_opening
 
 log = logging.getLogger(__name__)
 
@@ -49,13 +44,10 @@ class SdkSetup:
     api_key: Callable[[], Awaitable[str]]
     """The key to use now; empty when there is none."""
     bridge: BridgeSetup
-    limits: ConversationLimits
-    surroundings: RunContext
-    buffer_bytes: int
-    tools: ToolPolicy
+    agent: AgentSetup
+    """Its turns are those of the Agent API."""
     custom_system: bool = True
     """A system prompt replaces Cursor's own, where the account may have one."""
-    check_limits: bool = True
 
 
 class CursorSdkBackend:
@@ -68,9 +60,8 @@ class CursorSdkBackend:
         self._setup = setup
         self._beside = beside
         self.bridges: Bridges = Bridges(setup.bridge) if beside is None else beside.bridges
-        self._composer = Composer(setup.surroundings, setup.limits.max_message_bytes, check_limits=setup.check_limits)
-        self._unseen = UnseenTokens()
-        self._paces = StepPaces(setup.limits.sibling_quiet, setup.limits.sibling_cap)
+        agent = setup.agent
+        self._new = NewConversations(agent.limits, agent.surroundings, check_limits=agent.check_limits)
         self._account = SdkAccount("", setup.custom_system)
         self._status: BackendStatus | None = None
 
@@ -84,53 +75,40 @@ class CursorSdkBackend:
     # ---- Backend
 
     async def start(self, request: TurnRequest, snapshot: Snapshot | None = None) -> AgentTurn:
-        setup = self._setup
+        agent = self._setup.agent
         if (key := await self._key()) != self._account.api_key:
-            self._account = SdkAccount(key, setup.custom_system)
+            self._forget()
+            self._account = SdkAccount(key, self._setup.custom_system)
         kept, checkpoint = read_snapshot(snapshot) if snapshot is not None else (f"agent-{new_id()}", None)
         name, _, blob_key = kept.partition("/")
-        blob_key = blob_key or secrets.token_hex(32)
-        rules = setup.tools(request)
-        place, unseen = rules.workspace, self._unseen.expected(request)
+        rules = agent.tools(request)
+        unseen = self._new.unseen.expected(request)
 
-        def compose() -> tuple[CarriedOpening, SdkOpening]:
-            composed = self._composer.compose(
-                request, conversation_id=name, run_id=new_id(), checkpoint=checkpoint, workspace=place, unseen=unseen
+        def compose() -> SdkOpening:
+            composed = self._new.compose(
+                request,
+                conversation_id=name,
+                run_id=new_id(),
+                checkpoint=checkpoint,
+                workspace=rules.workspace,
+                unseen=unseen,
             )
-            opening = CarriedOpening(**msgspec.structs.asdict(composed), blob_key=blob_key)
-            return opening, sdk_opening(opening, request, rules.allowed, place)
+            return sdk_opening(composed, request, rules, blob_key or secrets.token_hex(32), blob_source(snapshot))
 
-        opening, carried = await aside(compose) if request.large else compose()
-        older = blob_source(snapshot) if snapshot is not None else no_blobs
-
-        def lookup(blob: bytes) -> bytes | None:
-            return opening.blobs[blob] if blob in opening.blobs else older(blob)
-
-        conversation = Conversation(
-            opening,
-            request,
-            policy=rules.policy,
-            limits=setup.limits,
-            fetch_blob=older,
-            parent=snapshot.parent if snapshot is not None else None,
-            unseen=unseen,
-            learn=self._unseen.learner(request) if snapshot is None else None,
-            pace=self._paces.of(request.model),
-        )
+        opening = await aside(compose) if request.large else compose()
         turn = AgentTurn(
             self.name,
-            conversation,
-            SdkOpener(self.bridges, AskedOfSdk(carried, name, blob_key, lookup, self._account)),
+            self._new.begin(opening, request, rules, snapshot, unseen),
+            SdkOpener(self.bridges, opening, self._account),
             renewable=False,
-            buffer_bytes=setup.buffer_bytes,
+            buffer_bytes=agent.buffer_bytes,
             jobs=rules.jobs,
         )
         turn.start()
         return turn
 
     async def models(self) -> Sequence[ModelInfo]:
-        listed = msgspec.convert(await self._call("models"), list[ListedModel], strict=False)
-        return [model.info() for model in listed]
+        return read_rest({"items": await self._call("models")})
 
     async def status(self) -> BackendStatus:
         try:
@@ -139,8 +117,7 @@ class CursorSdkBackend:
                 return self._status  # whoever watches /health starts no process that was stopped for want of work
             me = await self._call("me")
         except GatewayError as failure:
-            there = failure.kind not in (ErrorKind.UPSTREAM_DOWN, ErrorKind.TIMEOUT)
-            self._status = BackendStatus(signed_in=False, detail=str(failure), reachable=there)
+            self._status = unusable(failure)
             return self._status
         name = me.get("apiKeyName") if isinstance(me, dict) else None
         self._status = BackendStatus(signed_in=True, detail=f"API key {name}" if name else "")
@@ -149,10 +126,15 @@ class CursorSdkBackend:
     async def aclose(self) -> None:
         if self._beside is None:
             await self.bridges.aclose()
-        elif (bridge := self.bridges.current) is not None and self._account.api_key:
-            bridge.tell({"op": "forget", "key": self._account.api_key})
+        else:
+            self._forget()
 
     # ---- within
+
+    def _forget(self) -> None:
+        """The process keeps an executor for each account."""
+        if (bridge := self.bridges.current) is not None and self._account.api_key:
+            bridge.tell({"op": "forget", "key": self._account.api_key})
 
     async def _call(self, operation: str) -> Any:
         key = await self._key()
@@ -175,32 +157,7 @@ def find_sdk() -> SdkInstall:
 
     vendor = (Path(cursor_sdk.__file__).parent / "_vendor" / "bridge").resolve()
     node = "node.exe" if sys.platform == "win32" else "node"
-    install = SdkInstall(vendor / "bin" / node, vendor / "node_modules/@cursor/sdk")
+    install = SdkInstall(vendor / "bin" / node, vendor / "node_modules")
     if missing := [path for path in (install.node, install.entry) if not path.is_file()]:
         raise sdk_unfit(f"it has nothing for this platform: {missing[0]} is missing")
     return install
-
-
-class ListedModel(msgspec.Struct, rename="camel"):
-    """A model as the SDK lists it, with its parameters and the variants that may be asked for."""
-
-    id: str
-    display_name: str = ""
-    aliases: list[str] = []
-    parameters: list[dict[str, Any]] = []
-    variants: list[dict[str, Any]] = []
-
-    def info(self) -> ModelInfo:
-        parameters = tuple((row["id"], tuple(each["value"] for each in row["values"])) for row in self.parameters)
-        variants = tuple(
-            ModelVariant(
-                tuple((row["id"], row["value"]) for row in variant["params"]),
-                max_mode=variant.get("isMaxMode") is True,
-                default=variant.get("isDefault") is True,
-                name=variant.get("displayName") or "",
-            )
-            for variant in self.variants
-        )
-        thinks = any(name in THOUGHT_IDS for name, _ in parameters)
-        name, aliases = self.display_name or self.id, tuple(self.aliases)
-        return ModelInfo(self.id, name, aliases, thinks, parameters=parameters, variants=variants)

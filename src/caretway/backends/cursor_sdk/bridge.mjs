@@ -10,7 +10,6 @@ import { Order } from "./order.mjs";
 /** @typedef {typeof import("@cursor/sdk")} Sdk */
 
 const EXECUTORS = ["Read", "Write", "Grep", "Ls", "Delete", "Shell"];
-const MAX_ACCOUNTS = 64;
 const BEAT_MS = 2000;
 const CALL_MS = 8000; // how long the SDK may take to open an account or an agent; it has no limit of its own
 const LEAVE_MS = 2000; // how long a conversation waits for the end of its last run
@@ -40,7 +39,6 @@ const base64 = (data) => Buffer.from(data).toString("base64");
 
 const byNumber = /** @type {Map<number, Live>} */ (new Map());
 const byAgent = /** @type {Map<string, Live>} */ (new Map());
-const byRequest = /** @type {Map<string, Live>} */ (new Map());
 
 /** One run, with its rows of the store. */
 export class Live {
@@ -59,13 +57,12 @@ export class Live {
     this.blobs = new Map(asked.blobs.map((/** @type {any} */ [id, data]) => [id, Buffer.from(data, "base64")]));
     this.newest = this.aside = /** @type {[string, Uint8Array] | null} */ (null); // blobs that may be a checkpoint's root
     this.waiting = /** @type {Map<number, (value: any) => void>} */ (new Map());
-    this.gate = /** @type {Promise<void> | null} */ (null);
-    this.open = this.left = /** @type {(value?: any) => void} */ (() => {});
+    this.gate = /** @type {PromiseWithResolvers<void> | null} */ (null);
     this.run = this.refusal = this.source = /** @type {any} */ (null);
     this.execs = this.attempts = this.beaten = 0;
     this.over = this.ended = false;
-    this.gone = new Promise((go) => (this.left = go));
-    this.order = new Order((frame) => this.tell(frame), () => this.gate ?? full);
+    this.gone = /** @type {PromiseWithResolvers<void>} */ (Promise.withResolvers());
+    this.order = new Order((frame) => this.tell(frame), () => this.gate?.promise ?? full);
   }
 
   /** @param {object} frame */
@@ -76,11 +73,12 @@ export class Live {
   /** What the run says; it goes on when that is told. @param {any} update */
   async hear(update) {
     this.beaten = Date.now();
-    const frame = FRAMES[update.type]?.(update) ?? { t: "other" };
-    if (WORDS.has(update.type) && update.text) await this.order.heard("word", frame);
-    else if (update.type === "turn-ended") this.ended = await this.order.heard("end", frame);
+    const { type: kind, text, tokens, callCount, callId: call, usage } = update;
+    const frame = { t: "update", kind, s: text, c: tokens ?? callCount, call, usage };
+    if (WORDS.has(kind) && text) await this.order.heard("word", frame);
+    else if (kind === "turn-ended") this.ended = await this.order.heard("end", frame);
     else this.tell(frame);
-    while ((this.gate || full) && !this.over) await (this.gate ?? full);
+    while ((this.gate || full) && !this.over) await (this.gate?.promise ?? full);
   }
 
   // ---- as a listener to the attempts on the wire
@@ -109,8 +107,8 @@ export class Live {
   // ---- as the gateway wants it
 
   go() {
+    this.gate?.resolve();
     this.gate = null;
-    this.open();
   }
 
   /** The gateway does it, and answers when it can. @param {object} frame @returns {Promise<any>} */
@@ -137,7 +135,7 @@ export class Live {
   /** The row of a run, with the id that its attempts have on the wire. @param {any} run */
   keep(run) {
     this.runs.set(run.runId, run);
-    if (run.requestId) byRequest.set((this.request = run.requestId), this);
+    this.request = run.requestId ?? this.request;
   }
 
   /** @param {any} row */
@@ -164,23 +162,10 @@ export class Live {
     this.order.end();
     for (const answer of this.waiting.values()) answer(null);
     byNumber.delete(this.asked.n);
-    byRequest.delete(this.request);
   }
 }
 
 const WORDS = new Set(["text-delta", "thinking-delta"]);
-
-/** @type {Record<string, (update: any) => object>} */
-const FRAMES = {
-  "text-delta": ({ text }) => ({ t: "text", s: text }),
-  "thinking-delta": ({ text }) => ({ t: "think", s: text }),
-  "token-delta": ({ tokens }) => ({ t: "tokens", c: tokens }),
-  "tool-call-started": () => ({ t: "start" }),
-  "partial-tool-call": () => ({ t: "more" }),
-  "tool-call-completed": ({ callId }) => ({ t: "done", call: callId }),
-  "tool-requests-listed": ({ callCount }) => ({ t: "listed", c: callCount }),
-  "turn-ended": ({ usage }) => ({ t: "ended", usage: usage ?? null }),
-};
 
 // ---- what the SDK stores: rows live as long as their run, blobs go to the gateway
 
@@ -239,10 +224,8 @@ async function openAccount(sdk, apiKey) {
 /** @param {Sdk} sdk @param {string} apiKey */
 function accountOf(sdk, apiKey) {
   const account = accounts.get(apiKey) ?? openAccount(sdk, apiKey);
-  accounts.delete(apiKey);
-  accounts.set(apiKey, account); // the newest is the last
+  accounts.set(apiKey, account);
   account.catch(() => accounts.get(apiKey) === account && accounts.delete(apiKey));
-  if (accounts.size > MAX_ACCOUNTS) forget([...accounts.keys()][0]);
   return account;
 }
 
@@ -269,7 +252,7 @@ async function openRun(sdk, asked) {
   const live = new Live(asked);
   byNumber.set(asked.n, live);
   const last = byAgent.get(asked.agent); // under its own name Cursor has the conversation cached
-  if (last?.ended || last?.over) await Promise.race([last.gone, new Promise((go) => setTimeout(go, LEAVE_MS))]);
+  if (last?.ended || last?.over) await Promise.race([last.gone.promise, new Promise((go) => setTimeout(go, LEAVE_MS))]);
   if (live.over) return;
   const name = byAgent.has(asked.agent) ? `agent-${crypto.randomUUID()}` : asked.agent; // of a fork, if it is taken
   live.row.agentId = name;
@@ -306,7 +289,7 @@ async function openRun(sdk, asked) {
     live.runs.clear(); // none is active, whatever its row says
     await platform?.deleteAgent(name).catch(() => {}); // else the SDK keeps its blobs for good
     byAgent.delete(name);
-    live.left();
+    live.gone.resolve();
   }
 }
 
@@ -335,25 +318,20 @@ function revived(/** @type {any} */ value) {
 
 // ---- in
 
-/** @type {Record<string, (sdk: Sdk, apiKey: string) => Promise<unknown>>} */
-const QUESTIONS = {
-  models: (sdk, apiKey) => sdk.Cursor.models.list({ apiKey }),
-  me: (sdk, apiKey) => sdk.Cursor.me({ apiKey }),
-  ping: async () => null,
-};
-
-/** @param {Sdk} sdk @param {any} frame */
-const answer = async (sdk, { op, id, key }) =>
-  tell({ t: "reply", id, ...(await QUESTIONS[op](sdk, key).then((value) => ({ value }), faultOf)) });
+/** @param {number} n @param {Promise<unknown>} asked */
+const reply = async (n, asked) => tell({ t: "reply", n, ...(await asked.then((value) => ({ value }), faultOf)) });
 
 /** @type {Record<string, (sdk: Sdk, frame: any, live: Live | undefined) => unknown>} */
 const ORDERS = {
   open: openRun,
   answer: (_, { id, value }, live) => (live?.waiting.get(id)?.(value), live?.waiting.delete(id)),
-  hold: (_sdk, _frame, live) => live && (live.gate ??= new Promise((go) => (live.open = go))),
+  hold: (_sdk, _frame, live) => live && (live.gate ??= Promise.withResolvers()),
   go: (_sdk, _frame, live) => live?.go(),
   doubt: (_sdk, _frame, live) => (live?.source?.session ?? live?.source?.socket)?.destroy(), // the SDK never would
   forget: (_sdk, { key }) => forget(key),
+  models: (sdk, { n, key: apiKey }) => reply(n, sdk.Cursor.models.list({ apiKey })),
+  me: (sdk, { n, key: apiKey }) => reply(n, sdk.Cursor.me({ apiKey })),
+  ping: (_sdk, { n }) => reply(n, nothing()),
   cancel: (_sdk, _frame, live) => (live?.run?.cancel().catch(() => {}), live?.end()),
 };
 
@@ -376,13 +354,13 @@ async function unfit(sdk) {
   return missing.join(", ");
 }
 
-watchAttempts((request) => byRequest.get(request));
+watchAttempts((request) => [...byNumber.values()].find((live) => request && live.request === request));
 const sdk = /** @type {Sdk} */ (await import(String(process.env.CARETWAY_SDK)));
 const wanting = await unfit(sdk);
 createInterface({ input: process.stdin, crlfDelay: Infinity })
   .on("close", () => process.exit(0)) // the gateway is gone, however it ended
   .on("line", (line) => {
     const frame = JSON.parse(line);
-    (ORDERS[frame.op] ?? answer)(sdk, frame, byNumber.get(frame.n));
+    ORDERS[frame.op](sdk, frame, byNumber.get(frame.n));
   });
 tell({ t: "ready", s: wanting });

@@ -7,28 +7,24 @@ gets no more turns and ends with its last one, while a new one takes its place.
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from ...core.errors import ErrorKind, GatewayError, gateway_stops
 from ...installation import install_command
-from ...processes.child import CannotStart, Child, Command, Exit, start_child
+from ...processes.child import CannotStart, Child, Command, Exit
 from ...processes.lines import LineReader, TooLong
+from ...processes.memory import resident_bytes
+from ...processes.nursery import Nursery
 from ...tasks import spawn
-from .faults import fault_of, sdk_unfit
+from .faults import bridge_lost, fault_of, sdk_unfit
 from .frames import Frame
-from .node import NodeCommand
 
 log = logging.getLogger(__name__)
 
-PAGE: Final = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
-GOODBYE_S: Final = 2.0
-"""Between the end of its input and its own end."""
 EARLY_S: Final = 10.0
 """A process that ends by itself sooner than this died of how it was started."""
 MAX_REST_S: Final = 60.0
@@ -37,9 +33,8 @@ _DECODER: Final = msgspec.json.Decoder(Frame)
 
 @dataclass(frozen=True, slots=True)
 class BridgeSetup:
-    command: Callable[[], NodeCommand]
+    command: Callable[[], Command]
     """Raises GatewayError when the SDK is not there."""
-    cwd: Path
     start_timeout: float = 60.0
     call_timeout: float = 30.0
     memory_limit: int = 600 * 2**20
@@ -67,7 +62,6 @@ class SdkBridge:
         self._lines = LineReader(setup.frame_bytes)
         self._ready: asyncio.Future[str] = loop.create_future()
         self._runs: dict[int, Hear] = {}
-        self._calls: dict[int, asyncio.Future[Any]] = {}
         self._last = 0
 
     @property
@@ -78,18 +72,10 @@ class SdkBridge:
     def alive(self) -> bool:
         return not self.gone.done() and not self.spoiled
 
-    def memory(self) -> int | None:
-        """Resident bytes; None where the system does not say."""
-        try:
-            return int(Path(f"/proc/{self.pid}/statm").read_text(encoding="ascii").split()[1]) * PAGE
-        except (OSError, ValueError, IndexError):
-            return None
-
-    async def start(self) -> None:
+    async def start(self, nursery: Nursery) -> None:
         """Raises GatewayError; then no process is left behind."""
-        command = self._setup.command()
         try:
-            self._child = await start_child(Command(command.argv, str(self._setup.cwd), command.environment), self)
+            self._child = await nursery.start(self._setup.command(), self)
             async with asyncio.timeout(self._setup.start_timeout):
                 unfit = await asyncio.shield(self._ready)
         except (CannotStart, TimeoutError) as failure:
@@ -124,16 +110,19 @@ class SdkBridge:
 
     async def call(self, operation: str, api_key: str = "") -> Any:
         """One question about an account. Raises GatewayError."""
-        number = self._last = self._last + 1
-        answer = self._calls[number] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Frame | None] = asyncio.get_running_loop().create_future()
+        number = self.listen(lambda told: None if answer.done() else answer.set_result(told[0] if told else None))
         try:
-            self.tell({"op": operation, "id": number, "key": api_key})
+            self.tell({"op": operation, "n": number, "key": api_key})
             async with asyncio.timeout(self._setup.call_timeout):
-                return await answer
+                frame = await answer
         except TimeoutError as late:
             raise GatewayError(ErrorKind.TIMEOUT, "The Cursor SDK did not answer in time.") from late
         finally:
-            self._calls.pop(number, None)
+            self.forget(number)
+        if frame is None or frame.thrown:
+            raise bridge_lost() if frame is None else fault_of(frame)
+        return frame.value
 
     async def prove(self) -> None:
         """A run has heard nothing for long: the process answers now, or is ended."""
@@ -161,41 +150,27 @@ class SdkBridge:
                 break
             if frame.n >= 0:
                 told.setdefault(frame.n, []).append(frame)
-            else:
-                self._take(frame)
+            elif frame.t == "spoiled":
+                self.spoiled = True  # it gets no more turns
+            elif not self._ready.done():
+                self._ready.set_result(frame.s)
         for run, frames in told.items():
             if (hear := self._runs.get(run)) is not None:
                 hear(frames)
 
-    def _take(self, frame: Frame) -> None:
-        match frame.t:
-            case "ready" if not self._ready.done():
-                self._ready.set_result(frame.s)
-            case "spoiled":
-                self.spoiled = True  # it gets no more turns
-            case "reply" if (answer := self._calls.get(frame.id)) is not None and not answer.done():
-                if frame.thrown:
-                    answer.set_exception(fault_of(frame))
-                else:
-                    answer.set_result(frame.value)
-
     def ended(self, exit_: Exit) -> None:
         self.gone.set_result(exit_)
-        words = " ".join(exit_.stderr.split())[-500:]
-        lost = _not_started(f"it ended with code {exit_.code}: {words}")
-        for waiting in (self._ready, *self._calls.values()):
-            if not waiting.done():
-                waiting.set_exception(lost)
-                waiting.exception()  # whoever waits hears of it; when nobody does, it is no news
+        if not self._ready.done():
+            words = " ".join(exit_.stderr.split())[-500:]
+            self._ready.set_exception(_not_started(f"it ended with code {exit_.code}: {words}"))
+            self._ready.exception()  # whoever waits hears of it; when nobody does, it is no news
         runs, self._runs = self._runs, {}
         for hear in runs.values():
             hear(None)
 
     async def aclose(self) -> None:
-        if (child := self._child) is not None:
-            child.close_stdin()
-            await asyncio.wait({spawn(child.wait(), "sdk-bridge-end")}, timeout=GOODBYE_S)
-            await child.aclose()
+        if self._child is not None:
+            await self._child.aclose()
 
 
 def _not_started(why: str) -> GatewayError:
@@ -210,7 +185,7 @@ class Bridges:
     def __init__(self, setup: BridgeSetup) -> None:
         self._setup = setup
         self._current: SdkBridge | None = None
-        self._all: set[SdkBridge] = set()
+        self._nursery = Nursery()
         self._starting: asyncio.Task[SdkBridge | GatewayError] | None = None
         self._idle: asyncio.TimerHandle | None = None
         self._closed = False
@@ -243,7 +218,8 @@ class Bridges:
 
     def release(self, bridge: SdkBridge) -> None:
         bridge.leases -= 1
-        if bridge is self._current and (memory := bridge.memory()) is not None and memory > self._setup.memory_limit:
+        memory = resident_bytes(bridge.pid) or 0
+        if bridge is self._current and memory > self._setup.memory_limit:
             log.info("the SDK's bridge has grown to %d MB and is replaced", memory // 2**20)
             self._retire()
         self._end_unused(bridge)
@@ -256,7 +232,7 @@ class Bridges:
         if self._starting is not None:
             await asyncio.shield(self._starting)
         self._retire()
-        await asyncio.gather(*(self._end(bridge) for bridge in list(self._all)))
+        await self._nursery.aclose()
 
     # ---- within
 
@@ -296,25 +272,19 @@ class Bridges:
 
     def _end_unused(self, bridge: SdkBridge) -> None:
         if bridge is not self._current and not bridge.leases:
-            spawn(self._end(bridge), "end-sdk-bridge")
-
-    async def _end(self, bridge: SdkBridge) -> None:
-        await bridge.aclose()
-        self._all.discard(bridge)
+            spawn(bridge.aclose(), "end-sdk-bridge")
 
     async def _start(self) -> SdkBridge | GatewayError:
         """A failure is given to all who wait for the bridge, and so is a value here."""
         bridge = SdkBridge(self._setup)
         try:
-            self._setup.cwd.mkdir(mode=0o700, parents=True, exist_ok=True)
-            await bridge.start()
+            await bridge.start(self._nursery)
         except GatewayError as failure:
             self._died(bridge)
             return failure
         finally:
             self._starting = None
         self._current = bridge
-        self._all.add(bridge)
         self.started += 1
         log.info("the SDK's bridge runs as process %d", bridge.pid)
         bridge.gone.add_done_callback(lambda gone: self._gone(bridge, gone.result()))

@@ -15,54 +15,19 @@ from ...core.errors import ErrorKind, GatewayError
 from ...cursor_transport.ports import RunHandler, RunStream
 from ...tasks import spawn
 from ...wire.envelope import End
-from ..agent_api.compose import Opening
 from ..agent_api.turn_ports import RunGone
 from .bridge import Bridges, SdkBridge
 from .faults import bridge_lost, fault_of
 from .frames import Frame, end_of, exec_answer, server_message
-from .opening import Lookup, SdkOpening
+from .opening import OPENING, SdkAccount, SdkOpening
 
 log = logging.getLogger(__name__)
 
-OPENING: Final = b"{}"
-"""Stands for the first message of an attempt, which the SDK writes by itself."""
 DETACHED_S: Final = 5.0
 """How long a run that heals waits for its turn: longer than any pause between two attempts."""
-HEARD: Final = frozenset({"text", "think", "call", "exec", "start", "more"})
+HEARD: Final = frozenset({"text-delta", "thinking-delta", "tool-call-started", "partial-tool-call"})
 NO_SYSTEM: Final = "system prompt"
 """What the refusal speaks of when an account may not have one of its own."""
-
-
-class CarriedOpening(Opening, frozen=True):
-    """An opening that is not written out: the SDK does it."""
-
-    blob_key: str = ""
-    """With it Cursor encrypts the blobs of the conversation on its side. Nobody else is told."""
-
-    @property
-    def kept_as(self) -> str:
-        return f"{self.conversation_id}/{self.blob_key}"
-
-    def run_request(self, checkpoint: bytes | None = None, model: int = 0) -> bytes:
-        return OPENING
-
-
-@dataclass(slots=True)
-class SdkAccount:
-    api_key: str
-    custom_system: bool
-    """It may have a system prompt of its own, as far as is known."""
-
-
-@dataclass(frozen=True, slots=True)
-class AskedOfSdk:
-    """What a turn wants to have run, and for whom."""
-
-    opening: SdkOpening
-    agent: str
-    blob_key: str
-    lookup: Lookup
-    account: SdkAccount
 
 
 @dataclass(slots=True)
@@ -70,7 +35,8 @@ class SdkOpener:
     """Opens the attempts of one turn."""
 
     bridges: Bridges
-    asked: AskedOfSdk
+    opening: SdkOpening
+    account: SdkAccount
     run: "SdkRun | None" = None
 
     def open_now(self, handler: RunHandler) -> RunStream | None:
@@ -81,7 +47,7 @@ class SdkOpener:
             return self.run
         if self.run is not None and self.run.heard:
             raise RunGone(self.run.lost)
-        self.run = SdkRun(self.bridges, await self.bridges.lease(), self.asked, handler)
+        self.run = SdkRun(self, await self.bridges.lease(), handler)
         return self.run
 
     async def move(self, *, sure: bool) -> bool:
@@ -91,16 +57,15 @@ class SdkOpener:
 class SdkRun:
     """One run of the SDK; a RunStream for each of its attempts."""
 
-    def __init__(self, bridges: Bridges, bridge: SdkBridge, asked: AskedOfSdk, handler: RunHandler) -> None:
+    def __init__(self, opener: SdkOpener, bridge: SdkBridge, handler: RunHandler) -> None:
         self.heard = False
         """The model was."""
         self.lost = bridge_lost()
         """Why it cannot go on."""
-        self._bridges = bridges
+        self._opener = opener
         self._bridge = bridge
-        self._asked = asked
         self._handler: RunHandler | None = handler
-        self._custom = bool(asked.opening.system) and asked.account.custom_system
+        self._custom = False  # a system prompt of its own was sent
         self._number = -1
         self._opened = self._paused = False
         self._leased = True
@@ -151,10 +116,11 @@ class SdkRun:
     # ---- within
 
     def _open(self) -> None:
-        asked, self._opened = self._asked, True
+        self._opened = True
         self._number = self._bridge.listen(self._hear)
-        frame = asked.opening.frame(custom=self._custom, lookup=asked.lookup)
-        self._tell("open", key=asked.account.api_key, agent=asked.agent, blobKey=asked.blob_key, **frame)
+        frame = self._opener.opening.frame(self._opener.account)
+        self._custom = bool(frame.get("system"))
+        self._tell("open", **frame)
 
     def _tell(self, operation: str, **fields: object) -> None:
         if self._number >= 0:
@@ -166,7 +132,7 @@ class SdkRun:
         self._stop(operation)
         if self._leased:
             self._leased = False
-            self._bridges.release(self._bridge)
+            self._opener.bridges.release(self._bridge)
 
     def _stop(self, operation: str) -> None:
         if operation:
@@ -187,7 +153,7 @@ class SdkRun:
                 self._held = frames[at:]
                 return
             if (message := server_message(frame)) is not None:
-                self.heard = self.heard or frame.t in HEARD
+                self.heard = self.heard or frame.kind in HEARD or frame.t in ("call", "exec")
                 messages.append(message)
                 continue
             if messages:
@@ -228,7 +194,7 @@ class SdkRun:
         if self.heard or not self._custom or NO_SYSTEM not in end_of(refusal).decode().lower():
             return False
         log.info("the account may not have a system prompt of its own; it is sent with the message")
-        self._asked.account.custom_system = self._custom = False
+        self._opener.account.custom_system = False
         self._end = None
         self._stop("cancel")
         self._open()
@@ -247,11 +213,8 @@ class SdkRun:
     def _closed(self, error: GatewayError | None, end: End | None = None, operation: str = "") -> None:
         handler, self._handler = self._handler, None
         self._over(operation)
-        if error is not None:
-            self.lost = error
-        if handler is None:
-            return
-        if end is not None:
+        self.lost = error or self.lost
+        if handler is not None and end is not None:
             handler.on_messages([end])
-        else:
+        elif handler is not None:
             handler.on_closed(error)

@@ -9,24 +9,16 @@ from collections.abc import Mapping
 from typing import Final
 
 from ...core.errors import KEYS_PAGE, ErrorKind, GatewayError, said
-from ...cursor_transport.faults import BY_CODE, HINTS, fault_from_connect
+from ...cursor_transport.faults import BY_CODE, BY_STATUS, HINTS, fault_from_connect
 from ...cursor_transport.refusals import AskedRun
 from ...installation import install_command
 from ...wire.errors import ConnectError
 from .frames import Frame, code_and_words
 
-SDK_WORDS: Final[tuple[tuple[re.Pattern[str], ErrorKind], ...]] = (
-    (re.compile(r"invalid api key|api key (is )?(not (accepted|valid|found)|invalid)"), ErrorKind.SIGNED_OUT),
-    (re.compile(r"client (is )?too old|version of the client is no longer"), ErrorKind.UPSTREAM_DEPRECATED),
-    (
-        re.compile(r"(cannot use|unknown|invalid|no such) model|model .* (not found|is not available)"),
-        ErrorKind.MODEL_UNKNOWN,
-    ),
-    (
-        re.compile(r"network request failed|fetch failed|socket hang up|^terminated$|econn|enotfound|eai_again"),
-        ErrorKind.UPSTREAM_DOWN,
-    ),
+BROKEN: Final = re.compile(
+    r"network request failed|fetch failed|socket hang up|^terminated$|econn|enotfound|eai_again", re.IGNORECASE
 )
+"""How Node tells of a connection."""
 
 BY_NAME: Final[Mapping[str, ErrorKind]] = {
     "usage_limit_exceeded": ErrorKind.QUOTA,
@@ -39,8 +31,7 @@ BY_NAME: Final[Mapping[str, ErrorKind]] = {
     "AuthenticationError": ErrorKind.SIGNED_OUT,
     "NetworkError": ErrorKind.UPSTREAM_DOWN,
 }
-"""The SDK's own codes and classes; Connect's codes are looked up where they always are."""
-BY_STATUS: Final = {401: ErrorKind.SIGNED_OUT, 403: ErrorKind.FORBIDDEN, 429: ErrorKind.RATE_LIMITED}
+"""The SDK's own codes and classes; Connect's codes and words are looked up where they always are."""
 
 _HINTS: Final[Mapping[ErrorKind, str]] = {
     **HINTS,
@@ -53,8 +44,8 @@ _HINTS: Final[Mapping[ErrorKind, str]] = {
 def fault_of(frame: Frame) -> GatewayError:
     """An exception of the SDK, told by its fields."""
     code, message = code_and_words(frame)
-    kind = BY_NAME.get(frame.code or "") or BY_STATUS.get(frame.http) or _by_words(message)
-    kind = kind or BY_NAME.get(frame.name) or _by_code(code, message)
+    kind = BY_NAME.get(frame.code or "") or BY_STATUS.get(frame.http) or BY_NAME.get(frame.name)
+    kind = kind or (ErrorKind.UPSTREAM_DOWN if BROKEN.search(message) else _by_code(code, message))
     return GatewayError(kind, f"Cursor: {said(' '.join(message.split()))}", hint=_HINTS.get(kind, ""))
 
 
@@ -72,11 +63,6 @@ def sdk_unfit(what: str) -> GatewayError:
         f"The installed cursor-sdk cannot be used: {said(what)}.",
         hint=f"Reinstall it with `{install_command('sdk', again=True)}`, or use --backend agent.",
     )
-
-
-def _by_words(message: str) -> ErrorKind | None:
-    words = message.lower()
-    return next((kind for pattern, kind in SDK_WORDS if pattern.search(words)), None)
 
 
 def _by_code(code: str, message: str) -> ErrorKind:

@@ -13,13 +13,11 @@ import msgspec
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from ...wire.deltas import TEXT, THINKING
 from ...wire.messages import pb
 from ...wire.write_values import write_value
 
 PROVIDER: Final = "custom-user-tools"
 """The MCP server as which the SDK offers custom tools."""
-_SHORT: Final = 122
 _WIDE: Final = frozenset({FieldDescriptor.CPPTYPE_INT64, FieldDescriptor.CPPTYPE_UINT64})
 _COUNTS: Final = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
 _BRACKETED: Final = re.compile(r"^\[(\w+)\]\s*(.*)$", re.DOTALL)
@@ -51,34 +49,15 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
 
 def server_message(frame: Frame) -> bytes | None:
     """The AgentServerMessage that says the same; None: it is none of a run's own."""
-    match frame.t:
-        case "text":
-            return _delta(TEXT, frame.s)
-        case "think":
-            return _delta(THINKING, frame.s)
-        case "call":
-            return _call(frame)
-        case _:
-            say = _UPDATES.get(frame.t)
-            return None if say is None else say(frame).SerializeToString()
+    say = _UPDATES.get(frame.kind, _other) if frame.t == "update" else _MESSAGES.get(frame.t)
+    return None if say is None else say(frame).SerializeToString()
 
 
-def _delta(kind: int, words: str) -> bytes:
-    data = words.encode()
-    if len(data) < _SHORT:  # as `wire.deltas` reads them
-        size = len(data)
-        return bytes((0x0A, size + 4, kind, size + 2, 0x0A, size)) + data
-    update = pb.InteractionUpdate()
-    (update.text_delta if kind == TEXT else update.thinking_delta).text = words
-    return pb.AgentServerMessage(interaction_update=update).SerializeToString()
-
-
-def _call(frame: Frame) -> bytes:
+def _call(frame: Frame) -> pb.AgentServerMessage:
     args = pb.McpArgs(name=frame.name, tool_call_id=frame.call, provider_identifier=PROVIDER, tool_name=frame.name)
     for name, value in (frame.args or {}).items():
         args.args[name].MergeFromString(write_value(value))
-    exec_ = pb.ExecServerMessage(id=frame.id, mcp_args=args)
-    return pb.AgentServerMessage(exec_server_message=exec_).SerializeToString()
+    return pb.AgentServerMessage(exec_server_message=pb.ExecServerMessage(id=frame.id, mcp_args=args))
 
 
 def _update(**fields: Any) -> pb.AgentServerMessage:
@@ -98,6 +77,11 @@ def _ended(frame: Frame) -> pb.AgentServerMessage:
     return _update(turn_ended=pb.TurnEndedUpdate(**told))
 
 
+def _other(_: Frame) -> pb.AgentServerMessage:
+    """Something that needs no answer: the run is alive."""
+    return _update(step_started=pb.StepStartedUpdate())
+
+
 def _set(frame: Frame) -> pb.AgentServerMessage:
     blob = pb.SetBlobArgs(blob_id=bytes.fromhex(frame.key), blob_data=frame.data)
     return pb.AgentServerMessage(kv_server_message=pb.KvServerMessage(id=0, set_blob_args=blob))
@@ -108,14 +92,19 @@ def _state(frame: Frame) -> pb.AgentServerMessage:
 
 
 _UPDATES: Final[Mapping[str, Callable[[Frame], pb.AgentServerMessage]]] = {
-    "tokens": lambda frame: _update(token_delta=pb.TokenDeltaUpdate(tokens=frame.c)),
-    "start": lambda _: _update(tool_call_started=pb.ToolCallStartedUpdate()),
-    "more": lambda _: _update(tool_call_delta=pb.ToolCallDeltaUpdate()),
-    "done": lambda frame: _update(tool_call_completed=pb.ToolCallCompletedUpdate(call_id=frame.call)),
-    "listed": lambda frame: _update(tool_requests_listed=pb.ToolRequestsListedUpdate(call_count=frame.c)),
-    "other": lambda _: _update(step_started=pb.StepStartedUpdate()),
+    "text-delta": lambda frame: _update(text_delta=pb.TextDeltaUpdate(text=frame.s)),
+    "thinking-delta": lambda frame: _update(thinking_delta=pb.ThinkingDeltaUpdate(text=frame.s)),
+    "token-delta": lambda frame: _update(token_delta=pb.TokenDeltaUpdate(tokens=frame.c)),
+    "tool-call-started": lambda _: _update(tool_call_started=pb.ToolCallStartedUpdate()),
+    "partial-tool-call": lambda _: _update(tool_call_delta=pb.ToolCallDeltaUpdate()),
+    "tool-call-completed": lambda frame: _update(tool_call_completed=pb.ToolCallCompletedUpdate(call_id=frame.call)),
+    "tool-requests-listed": lambda frame: _update(tool_requests_listed=pb.ToolRequestsListedUpdate(call_count=frame.c)),
+    "turn-ended": _ended,
+}
+"""By the SDK's own names."""
+_MESSAGES: Final[Mapping[str, Callable[[Frame], pb.AgentServerMessage]]] = {
     "beat": lambda _: _update(heartbeat=pb.HeartbeatUpdate()),
-    "ended": _ended,
+    "call": _call,
     "exec": _exec,
     "set": _set,
     "state": _state,

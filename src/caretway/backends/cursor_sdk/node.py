@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from ...processes.child import Command
+
 HERE: Final = Path(__file__).resolve().parent
 GUARD: Final = HERE / "guard.mjs"
 BRIDGE: Final = HERE / "bridge.mjs"
@@ -26,30 +28,20 @@ SMALL: Final = ("--optimize-for-size", "--max-semi-space-size=2", "--no-maglev",
 @dataclass(frozen=True, slots=True)
 class SdkInstall:
     node: Path
-    package: Path
-    """The folder `@cursor/sdk`, in the `node_modules` that holds what it needs. Without symbolic links: permissions are
-    given by path."""
+    modules: Path
+    """The `node_modules` with the SDK and what it needs. Without symbolic links: permissions are given by path."""
 
     @property
     def entry(self) -> Path:
-        return self.package / "dist" / "esm" / "index.js"
-
-
-@dataclass(frozen=True, slots=True)
-class NodeCommand:
-    argv: tuple[str, ...]
-    environment: Mapping[str, str]
+        return self.modules / "@cursor" / "sdk" / "dist" / "esm" / "index.js"
 
 
 def egress(urls: Iterable[str], *, stand_in: bool) -> dict[str, list[str]]:
     """What may be connected to: the addresses in the settings, and Cursor's domains if the API is Cursor's own: it may
     name further hosts of those."""
-    own = []
-    for url in urls:
-        parts = urlsplit(url)
-        if parts.hostname:
-            own.append(f"{parts.hostname.rstrip('.')}:{parts.port or PORTS.get(parts.scheme, 443)}")
-    return {"own": sorted(set(own)), "domains": [] if stand_in else list(CURSOR_DOMAINS)}
+    places = map(urlsplit, urls)
+    own = {f"{at.hostname.rstrip('.')}:{at.port or PORTS.get(at.scheme, 443)}" for at in places if at.hostname}
+    return {"own": sorted(own), "domains": [] if stand_in else list(CURSOR_DOMAINS)}
 
 
 def node_command(
@@ -62,16 +54,15 @@ def node_command(
     script: Path = BRIDGE,
     platform: str = sys.platform,
     system_root: str | None = None,
-) -> NodeCommand:
+) -> Command:
     """`root` is where the process is started: a directory of its own, empty. `backend_url` is for stand-ins; without
     one the SDK knows its own address. `system_root` is what Windows needs to open a socket."""
     # Nobody makes this: home, working directory, temporary files, and programs, which are looked for upwards from here.
     top = Path(root.anchor)
     absent = top / "caretway-absent" / "here"
-    modules = next(each for each in (install.package, *install.package.parents) if each.name == "node_modules")
     # Where it believes to be it also looks for a repository, and takes a refusal to look for a failure.
     looked_at = [absent.parent / "*", top / "node_modules" / "@cursor" / "*", top / ".git"]
-    readable = [modules / "*", GUARD, script, *PARTS, *looked_at]
+    readable = [install.modules / "*", GUARD, script, *PARTS, *looked_at]
     argv = [
         str(install.node),
         "--permission",
@@ -95,4 +86,4 @@ def node_command(
         environment |= {"CURSOR_BACKEND_URL": backend_url, "CURSOR_WEBSITE_URL": backend_url}
     if ca_file is not None:
         environment["NODE_EXTRA_CA_CERTS"] = ca_file
-    return NodeCommand(tuple(argv), environment)
+    return Command(argv, str(root), environment)

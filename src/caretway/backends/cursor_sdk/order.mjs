@@ -65,16 +65,14 @@ export class Order {
   }
 
   /** After the words that lead to it and the calls before it. @param {object} frame */
-  async call(frame) {
-    const item = /** @type {Item} */ ({ kind: "other" });
-    this.items.splice(this.items.findLastIndex(({ kind }) => kind !== "checkpoint") + 1, 0, item);
-    return this.inTurn(item, frame);
+  call(frame) {
+    return this.atLast(frame, this.items.findLastIndex(({ kind }) => kind !== "checkpoint") + 1);
   }
 
-  /** @param {object} frame */
-  async atLast(frame) {
+  /** @param {object} frame @param {number} at */
+  atLast(frame, at = this.items.length) {
     const item = /** @type {Item} */ ({ kind: "other" });
-    this.items.push(item);
+    this.items.splice(at, 0, item);
     return this.inTurn(item, frame);
   }
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from caretway.backends.cursor_sdk.bridge import Bridges, BridgeSetup
-from caretway.backends.cursor_sdk.node import NodeCommand
 from caretway.core.errors import ErrorKind, GatewayError
+from caretway.processes.child import Command
 
 READY = """print('{"t": "ready"}', flush=True)"""
 ECHO = READY + "\nimport sys, json\nfor line in sys.stdin:\n    frame = json.loads(line)\n    "
@@ -18,8 +18,8 @@ ECHO = READY + "\nimport sys, json\nfor line in sys.stdin:\n    frame = json.loa
 
 @asynccontextmanager
 async def bridges(tmp_path: Path, program: str, **more: Any) -> AsyncIterator[Bridges]:
-    command = NodeCommand((sys.executable, "-c", program), {})
-    made = Bridges(BridgeSetup(lambda: command, tmp_path / "cwd", **more))
+    command = Command((sys.executable, "-c", program), str(tmp_path), {})
+    made = Bridges(BridgeSetup(lambda: command, **more))
     try:
         yield made
     finally:
@@ -48,8 +48,8 @@ async def test_one_that_is_never_ready(tmp_path: Path) -> None:
 
 
 async def test_a_program_that_is_not_there(tmp_path: Path) -> None:
-    command = NodeCommand((str(tmp_path / "nothing"),), {})
-    made = Bridges(BridgeSetup(lambda: command, tmp_path))
+    command = Command((str(tmp_path / "nothing"),), str(tmp_path), {})
+    made = Bridges(BridgeSetup(lambda: command))
     assert "cannot be started" in (await failure(made)).message
     await made.aclose()
 
@@ -63,7 +63,7 @@ async def test_an_sdk_that_does_not_do_what_it_must(tmp_path: Path) -> None:
 async def test_one_that_cannot_be_understood_is_ended(tmp_path: Path, line: str) -> None:
     async with bridges(tmp_path, f"{ECHO}print({line!r}, flush=True)", frame_bytes=4096) as made:
         bridge = await made.lease()
-        with pytest.raises(GatewayError, match=r"did not start"):
+        with pytest.raises(GatewayError, match=r"process ended"):
             await bridge.call("ping")
         await bridge.gone
         assert made.current is None
@@ -71,7 +71,7 @@ async def test_one_that_cannot_be_understood_is_ended(tmp_path: Path, line: str)
 
 
 async def test_answers_and_failures_of_questions(tmp_path: Path) -> None:
-    reply = """print(json.dumps({"t": "reply", "id": frame["id"], **json.loads(frame["key"])}), flush=True)"""
+    reply = """print(json.dumps({"t": "reply", "n": frame["n"], **json.loads(frame["key"])}), flush=True)"""
     async with bridges(tmp_path, ECHO + reply) as made:
         bridge = await made.lease()
         assert await bridge.call("me", '{"value": {"a": 1}}') == {"a": 1}
@@ -93,9 +93,7 @@ async def test_a_question_that_is_not_answered(tmp_path: Path) -> None:
 
 
 async def test_a_spoiled_one_gets_no_more_turns(tmp_path: Path) -> None:
-    spoil = (
-        """print('{"t": "spoiled"}', flush=True); print(json.dumps({"t": "reply", "id": frame["id"]}), flush=True)"""
-    )
+    spoil = """print('{"t": "spoiled"}', flush=True); print(json.dumps({"t": "reply", "n": frame["n"]}), flush=True)"""
     async with bridges(tmp_path, ECHO + spoil) as made:
         first = await made.lease()
         await first.call("me")

@@ -25,7 +25,7 @@ def read(frame: Frame) -> pb.AgentServerMessage:
 @given(st.text(), st.booleans())
 def test_words_are_what_any_encoder_would_write(words: str, thinks: bool) -> None:
     words = words.encode("utf-8", "replace").decode()
-    message = server_message(Frame("think" if thinks else "text", s=words))
+    message = server_message(Frame("update", kind="thinking-delta" if thinks else "text-delta", s=words))
     assert message is not None
     update = pb.AgentServerMessage.FromString(message).interaction_update
     assert (update.thinking_delta if thinks else update.text_delta).text == words
@@ -35,14 +35,14 @@ def test_words_are_what_any_encoder_would_write(words: str, thinks: bool) -> Non
 @pytest.mark.parametrize(
     ("frame", "kind"),
     [
-        (Frame("tokens", c=7), "token_delta"),
-        (Frame("start"), "tool_call_started"),
-        (Frame("more"), "tool_call_delta"),
-        (Frame("done", call="c"), "tool_call_completed"),
-        (Frame("listed", c=2), "tool_requests_listed"),
-        (Frame("other"), "step_started"),
+        (Frame("update", kind="token-delta", c=7), "token_delta"),
+        (Frame("update", kind="tool-call-started"), "tool_call_started"),
+        (Frame("update", kind="partial-tool-call"), "tool_call_delta"),
+        (Frame("update", kind="tool-call-completed", call="c"), "tool_call_completed"),
+        (Frame("update", kind="tool-requests-listed", c=2), "tool_requests_listed"),
+        (Frame("update", kind="something-new"), "step_started"),
         (Frame("beat"), "heartbeat"),
-        (Frame("ended"), "turn_ended"),
+        (Frame("update", kind="turn-ended"), "turn_ended"),
     ],
 )
 def test_updates(frame: Frame, kind: str) -> None:
@@ -56,7 +56,7 @@ def test_what_is_no_message_of_a_run(kind: str) -> None:
 
 def test_the_end_with_its_counts() -> None:
     usage: dict[str, Any] = {"inputTokens": 9, "outputTokens": 2, "cacheReadTokens": 0, "totalTokens": 11, "new": "x"}
-    ended = read(Frame("ended", usage=usage)).interaction_update.turn_ended
+    ended = read(Frame("update", kind="turn-ended", usage=usage)).interaction_update.turn_ended
     assert (ended.input_tokens, ended.output_tokens, ended.cache_read_tokens) == (9, 2, 0)
     assert ended.HasField("cache_read_tokens") and not ended.HasField("cache_write_tokens")
 

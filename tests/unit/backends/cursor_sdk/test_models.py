@@ -2,14 +2,12 @@
 
 from typing import Any
 
-import msgspec
-
-from caretway.backends.cursor_sdk.backend import ListedModel
+from caretway.backends.agent_api.model_lists import read_rest
 from caretway.core.turn import ModelInfo
 
 
 def listed(*models: dict[str, Any]) -> list[ModelInfo]:
-    return [model.info() for model in msgspec.convert(list(models), list[ListedModel])]
+    return read_rest({"items": list(models)})
 
 
 def test_a_plain_model() -> None:

@@ -1,17 +1,19 @@
 """What the SDK is asked to send, and which blobs go with it."""
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
-from hypothesis import given
-from hypothesis import strategies as st
 
 from caretway.backends.agent_api.compose import Composer, RunContext
-from caretway.backends.cursor_sdk.opening import SdkOpening, ids_in, reachable, sdk_opening
+from caretway.backends.agent_api.snapshots import no_blobs
+from caretway.backends.cursor_sdk.opening import SdkAccount, SdkOpening, sdk_opening
+from caretway.builtin_tools.decisions import Refuse
+from caretway.builtin_tools.policy import ToolRules
 from caretway.core.request import Image, Message, ModelChoice, Role, Text, ToolChoice, ToolSpec, TurnRequest
-from caretway.wire.blobs import blob_id
 from caretway.wire.messages import pb
 
+RULES = ToolRules(lambda _: Refuse("no"), "mcp_tool_call,read", workspace="/work")
 SYSTEM = Message(Role.SYSTEM, (Text("Be brief."),))
 ASK = Message(Role.USER, (Text("Look."), Image(b"cat", "image/png")))
 TOOLS = (ToolSpec("look", "Looks.", {"type": "object", "properties": {"n": {"type": "integer"}}}), ToolSpec("bare"))
@@ -19,11 +21,11 @@ TOOLS = (ToolSpec("look", "Looks.", {"type": "object", "properties": {"n": {"typ
 
 def opened(request: TurnRequest, checkpoint: bytes | None = None) -> SdkOpening:
     composed = Composer(RunContext()).compose(request, conversation_id="c", run_id="r", checkpoint=checkpoint)
-    return sdk_opening(composed, request, "mcp_tool_call,read", "/work")
+    return sdk_opening(composed, request, RULES, "blob key", no_blobs)
 
 
 def frame(opening: SdkOpening, *, custom: bool = True) -> dict[str, Any]:
-    return opening.frame(custom=custom, lookup=lambda _: None)
+    return opening.frame(SdkAccount("key", custom))
 
 
 def test_all_of_a_request() -> None:
@@ -45,6 +47,9 @@ def test_all_of_a_request() -> None:
         ],
         "allowed": ["mcp_tool_call", "read"],
         "workspace": "/work",
+        "key": "key",
+        "agent": "c",
+        "blobKey": "blob key",
         "root": None,
         "blobs": [],
         "system": "Be brief.",
@@ -69,7 +74,7 @@ def test_a_history_goes_with_its_messages() -> None:
     talk = (Message(Role.USER, (Text("One."),)), Message(Role.ASSISTANT, (Text("1"),)), ASK)
     request = TurnRequest("m", talk)
     composed = Composer(RunContext()).compose(request, conversation_id="c", run_id="r")
-    sent = sdk_opening(composed, request, "", None).frame(custom=True, lookup=composed.blobs.get)
+    sent = frame(sdk_opening(composed, request, replace(RULES, allowed=""), "blob key", no_blobs))
     blobs = {bytes.fromhex(key): data for key, data in sent["blobs"]}
     state = pb.ConversationStateStructure.FromString(blobs[bytes.fromhex(sent["root"])])
     assert [b"One." in blobs[key] for key in state.root_prompt_messages_json] == [True, False]
@@ -77,32 +82,7 @@ def test_a_history_goes_with_its_messages() -> None:
 
 
 def test_results_without_a_question() -> None:
-    opening = SdkOpening({"text": "x"}, "", "", True, b"")
-    assert frame(opening, custom=False)["text"] == "x"
-
-
-# ---- blobs
-
-
-def kept(store: dict[bytes, bytes], data: bytes) -> bytes:
-    store[blob_id(data)] = data
-    return blob_id(data)
-
-
-def test_every_blob_that_a_state_leads_to() -> None:
-    store: dict[bytes, bytes] = {}
-    user = kept(store, pb.UserMessage(text="hello " * 40).SerializeToString())
-    step = kept(store, b"step")
-    inner = pb.AgentConversationTurnStructure(user_message=user, steps=[step, b"g" * 32], request_id="r" * 32)
-    turn = kept(store, pb.ConversationTurnStructure(agent_conversation_turn=inner).SerializeToString())
-    root = kept(store, b'{"content":"%b"}' % step)
-    newer = kept(store, b"of a field that nobody knows")
-    state = pb.ConversationStateStructure(root_prompt_messages_json=[root], turns=[turn]).SerializeToString()
-    state += b"\xfa\x3e\x20" + newer
-    assert reachable(state, store.get) == {blob_id(state): state, **store}
-    assert reachable(b"", store.get) == {}
-
-
-@given(st.binary(max_size=200))
-def test_bytes_that_are_no_message_lead_nowhere_and_break_nothing(data: bytes) -> None:
-    assert all(len(key) == 32 for key in ids_in(data))
+    composed = Composer(RunContext()).compose(TurnRequest("m", (ASK,)), conversation_id="c", run_id="r")
+    silent = msgspec.structs.replace(composed, words=None)
+    sent = frame(sdk_opening(silent, TurnRequest("m", (ASK,)), RULES, "blob key", no_blobs), custom=False)
+    assert sent["text"] == "Continue with the results of the tools above."

@@ -1,0 +1,14 @@
+"""How much memory a process holds: resident bytes, where /proc tells them (Linux); None elsewhere, or when it ended."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+
+
+def resident_bytes(process: int | str = "self") -> int | None:
+    try:
+        return int(Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()[1]) * _PAGE
+    except (OSError, ValueError, IndexError):
+        return None
