@@ -1,5 +1,5 @@
 """How this copy of Caretway is extended and updated: the command to type for an extra or a newer version, which depends
-on where the copy runs from (a checkout, a folder, an index) and on what installs packages here (pip or uv).
+on where the copy runs from (a checkout, a folder, an index) and on what installs packages here (pip, uv, pipx, brew).
 
 The package is on no index under its own name, so an extra is named by the packages that it consists of: they are, and
 that works for every kind of installation. Only somebody who misses something asks, so nothing here is imported early.
@@ -30,6 +30,8 @@ class Installation:
     """Where it was installed from: a folder or a URL; empty for an index."""
     pip: bool = True
     """This Python has pip; an environment that uv made has none."""
+    tool: str = ""
+    """What keeps an environment for this program alone: `pipx`, `uv tool` or `brew`; empty: nothing does."""
     extras: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Extra -> the requirements that it adds."""
 
@@ -45,10 +47,13 @@ def update_command(here: Installation | None = None) -> str:
     here = here or this_installation()
     if here.checkout is not None:
         return join(["git", "-C", str(here.checkout), "pull"])
+    if here.tool and not here.source.startswith("/"):
+        return f"{here.tool} upgrade {NAME}"
     if not here.source:
         return _install(here, ["--upgrade", NAME])
     if here.source.startswith("/"):
-        return f"git -C {quote(here.source)} pull && {_install(here, [here.source])}"
+        again = f"pipx reinstall {NAME}" if here.tool == "pipx" else _install(here, [here.source])
+        return f"git -C {quote(here.source)} pull && {again}"
     return _install(here, ["--force-reinstall", f"{NAME} @ {here.source}"])
 
 
@@ -77,8 +82,19 @@ def this_installation() -> Installation:
         checkout=root if (root / "pyproject.toml").is_file() else None,
         source=source,
         pip=find_spec("pip") is not None or shutil.which("uv") is None,
+        tool=_tool(Path(sys.prefix)),
         extras=extras,
     )
+
+
+def _tool(prefix: Path) -> str:
+    """By what it leaves in the environment that it makes."""
+    if "Cellar" in prefix.parts:
+        return "brew"
+    return next((tool for name, tool in _LEFT_BY.items() if (prefix / name).is_file()), "")
+
+
+_LEFT_BY: Mapping[str, str] = {"pipx_metadata.json": "pipx", "uv-receipt.toml": "uv tool"}
 
 
 def _metadata() -> tuple[dict[str, tuple[str, ...]], str]:

@@ -37,6 +37,21 @@ COMMANDS = [
         "/v/bin/python -m pip install --upgrade caretway",
     ),
     (
+        Installation("/v/bin/python", None, "", tool="pipx", extras=EXTRAS),
+        "/v/bin/python -m pip install 'cursor-sdk<2,>=1.1'",
+        "pipx upgrade caretway",
+    ),
+    (
+        Installation("/v/bin/python", None, "/src/caretway", tool="pipx", extras=EXTRAS),
+        "/v/bin/python -m pip install 'cursor-sdk<2,>=1.1'",
+        "git -C /src/caretway pull && pipx reinstall caretway",
+    ),
+    (
+        Installation("/v/bin/python", None, "", pip=False, tool="uv tool", extras=EXTRAS),
+        "uv pip install --python /v/bin/python 'cursor-sdk<2,>=1.1'",
+        "uv tool upgrade caretway",
+    ),
+    (
         Installation("/v/bin/python", CHECKOUT),  # PYTHONPATH=src: nothing says what an extra is
         "/v/bin/python -m pip install '/home/ada/my src[sdk]'",
         "git -C '/home/ada/my src' pull",

@@ -73,7 +73,7 @@ def gathered(settings: Settings, tree: argparse.ArgumentParser) -> dict[str, Any
     gateways = gateway_rows(settings)
     clients = client_rows(settings)
     return {
-        "caretway": installation(),
+        "caretway": installation(settings),
         "settings": changed_settings(settings),
         "backends": backends,
         "gateways": gateways,
@@ -84,15 +84,17 @@ def gathered(settings: Settings, tree: argparse.ArgumentParser) -> dict[str, Any
     }
 
 
-def installation() -> dict[str, Any]:
+def installation(settings: Settings) -> dict[str, Any]:
     import platform
     from pathlib import Path
 
     from ..installation import extra_installed, install_command, this_installation, update_command
+    from ..update_notice import read_note
 
     here = this_installation()
     return {
         "version": __version__,
+        "newest": read_note(settings.data_dir).newest or None if settings.update_check else None,
         "where": str(here.checkout or here.source or Path(__file__).parents[1]),
         "python": platform.python_version(),
         "system": sys.platform,

@@ -89,7 +89,7 @@ def _style() -> Style:
 
 
 def _on_this_machine(settings: Settings, *, fix: bool) -> Iterator[Finding]:
-    yield check_installation()
+    yield check_installation(settings)
     yield Finding("settings", True, f"read from {settings.config}" if settings.config else "no settings file")
     found = check_data_dir(settings.data_dir)
     if fix and not found.ok and (mended := mend_data_dir(settings.data_dir)):
@@ -99,11 +99,12 @@ def _on_this_machine(settings: Settings, *, fix: bool) -> Iterator[Finding]:
     yield check_ledger(settings)
 
 
-def check_installation() -> Finding:
-    """Which copy this is, and how it is updated."""
+def check_installation(settings: Settings) -> Finding:
+    """Which copy this is, how it is updated, and whether a newer one is known of."""
     import platform
 
     from ..installation import this_installation, update_command
+    from ..update_notice import known_notice
 
     here = this_installation()
     where = here.checkout or here.source or Path(__file__).parents[1]
@@ -111,6 +112,7 @@ def check_installation() -> Finding:
         "caretway",
         True,
         f"{__version__} in {where}, Python {platform.python_version()}; update: {update_command(here)}",
+        known_notice(settings),
     )
 
 

@@ -163,11 +163,16 @@ async def serve(
             )
             notify(manager, "READY=1", f"STATUS=serving {served.base_url} ({served.backend.name})")
             # Beside serving: an unreachable Cursor must delay neither requests nor Ctrl-C.
-            rest = spawn(_say_rest(settings, served, style), "banner")
+            beside = [spawn(_say_rest(settings, served, style), "banner")]
+            if settings.update_check:
+                from ..update_notice import watch_index
+
+                beside.append(spawn(watch_index(settings, lambda line: remark([line])), "update-notice"))
             try:
                 number = await stopped(haste)
             finally:
-                rest.cancel()
+                for task in beside:
+                    task.cancel()
                 notify(manager, "STOPPING=1")
             answers = served.tenants.live - served.tenants.parked
             if answers and settings.shutdown_grace:

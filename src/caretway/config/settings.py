@@ -151,6 +151,14 @@ class Settings:
         default=None,
         metadata=_server(_FILE, "Write the log to this file, too. At 10 MB it is rotated; five old ones are kept."),
     )
+    update_check: bool = field(
+        default=False,
+        metadata=_server(SWITCH, "Ask the package index once a day whether a newer version is out, and say so."),
+    )
+    update_index: str = field(
+        default="https://pypi.org",
+        metadata=_server(URL, "Base URL of the package index that `update_check` asks.", advanced=True),
+    )
     trace: Path | None = field(
         default=None,
         metadata=_server(
