@@ -25,8 +25,8 @@ SLICE_MESSAGES: Final = 256
 SLICE_BYTES: Final = 32 * 1024
 """What one callback works on, unless a single message is larger."""
 FEW: Final = 4
-"""So many messages of one read are told together, whatever they are. Of more, each that may want an answer is told in a
-callback of its own: answers may be large."""
+"""So many messages of one read are told together, whatever they are, with any number of short updates among them. Of
+more, each that may want an answer is told in a callback of its own: answers may be large."""
 PIECES_AT_ONCE: Final = 4
 """Of a long text, in one callback."""
 MAX_FOREIGN_BYTES: Final = 1024 * 1024
@@ -165,12 +165,15 @@ class RunReader:
             return
         if self._envelope.heavy:
             self._heavy = messages.pop()  # in a callback of its own
+        others = 0
         for message in messages:
             # As `informs` has it, for short ones; without a call for every delta.
             if message[:1] != _UPDATE or not message[1:] or message[1] > _SHORT or message[message[1] + 2 :]:
-                self._batches, self._in_pieces = _batches(messages)[::-1], False
-                self._tell_batches()
-                return
+                others += 1
+                if others > FEW:
+                    self._batches, self._in_pieces = _batches(messages)[::-1], False
+                    self._tell_batches()
+                    return
         if messages:
             self._handler.on_messages(messages)
 
