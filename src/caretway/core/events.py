@@ -6,7 +6,7 @@ alive and waits for tool results. Structs, like the values of a request: there a
 """
 
 from enum import Enum
-from typing import Final
+from typing import Final, final
 
 from msgspec import Struct
 
@@ -69,6 +69,7 @@ class TurnStarted(Struct, frozen=True, gc=False):
     """The conversation's id at Cursor, where one is known."""
 
 
+@final
 class TextDelta(Struct, frozen=True, gc=False):
     text: str
 

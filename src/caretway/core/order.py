@@ -32,11 +32,14 @@ class OrderState(Enum):
     CALLED = "after a tool call"
     OVER = "after the end"
 
+    __hash__ = object.__hash__  # that of Enum is a call of a Python function
+
 
 class OrderBroken(RuntimeError):
     """A bug in the code that made the events."""
 
 
+_OF_CALLS: Final = frozenset({ToolCallStarted, ToolCallDelta, ToolCallReady})
 _ANYWHERE: Final[tuple[type, ...]] = (
     TextDelta,
     ReasoningDelta,
@@ -70,6 +73,11 @@ class EventOrder:
         after = MOVES[self.state].get(type(event))
         if after is None:
             raise OrderBroken(f"{type(event).__name__} is not allowed {self.state.value}")
+        if self._calls or type(event) in _OF_CALLS:
+            self._check_calls(event)
+        self.state = after
+
+    def _check_calls(self, event: Event) -> None:
         match event:
             case ToolCallStarted(id=call):
                 if call in self._calls:  # also after it was ready: a client answers by id, so an id is used once
@@ -83,8 +91,7 @@ class EventOrder:
                     raise OrderBroken(f"call {call} is ready and was never started")
                 self._calls[call] = False
             case TurnPaused() | TurnEnded():
-                if self._calls and (still := sorted(call for call, is_open in self._calls.items() if is_open)):
+                if still := sorted(call for call, is_open in self._calls.items() if is_open):
                     raise OrderBroken(f"{type(event).__name__} while calls are open: {still}")
             case _:
                 pass
-        self.state = after

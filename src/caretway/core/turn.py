@@ -84,6 +84,9 @@ class Snapshot:
     conversation: str = ""
     """Our own id of the conversation, for those who account for it; backends leave it alone."""
 
+    def of(self, conversation: str) -> "Snapshot":
+        return Snapshot(self.backend, self.state, self.blobs, self.fetch, self.parent, conversation)
+
 
 class Source(Protocol):
     """Where events come from. They are told of and fetched, so that a reader who is busy leaves them where they are,

@@ -49,14 +49,21 @@ def gather(heard: list[Heard], streams: Mapping[int, H2Stream], host: str) -> Re
     touched = news.touched
     for event in heard:
         stream = streams.get(event.stream_id)
+        if type(event) is DataReceived:  # most of them, and a class pattern takes ten times as long
+            news.size += event.size
+            if stream is not None:
+                stream.unread += event.size
+                if event.data:
+                    stream.arrived.append(event.data)
+                touched.setdefault(stream, None)
+            continue
+        if type(event) is WindowOpened:
+            if not event.stream_id:
+                news.all_opened = True
+            elif stream is not None:
+                news.opened.append(stream)
+            continue
         match event:
-            case DataReceived():
-                news.size += event.size
-                if stream is not None:
-                    stream.unread += event.size
-                    if event.data:
-                        stream.arrived.append(event.data)
-                    touched.setdefault(stream, None)
             case HeadReceived():
                 if stream is not None:
                     news.heads.append((stream, event))
@@ -68,11 +75,6 @@ def gather(heard: list[Heard], streams: Mapping[int, H2Stream], host: str) -> Re
                 if stream is not None and not stream.ended:
                     stream.ended = True
                     touched[stream] = reset_fault(host, event.code)
-            case WindowOpened() if event.stream_id:
-                if stream is not None:
-                    news.opened.append(stream)
-            case WindowOpened():
-                news.all_opened = True
             case SettingsChanged():
                 news.settings = True
             case PingAnswered():

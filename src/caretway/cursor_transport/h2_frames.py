@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from functools import lru_cache
-from typing import Final
+from typing import Final, final
 
 from msgspec import Struct
 
@@ -88,6 +88,7 @@ class Http2Broken(Exception):
 # -- what a client hears. Structs: there is one for each delta
 
 
+@final
 class DataReceived(Struct, gc=False):
     stream_id: int
     data: bytes
@@ -110,6 +111,7 @@ class StreamReset(Struct, frozen=True, gc=False):
     code: int
 
 
+@final
 class WindowOpened(Struct, frozen=True, gc=False):
     stream_id: int
     """0: the connection's."""

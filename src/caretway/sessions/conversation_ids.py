@@ -5,8 +5,8 @@ Only counting depends on it: nothing is resumed, shown or shared by this id. Wha
 hash, and only in memory: a conversation that is replayed after a restart counts as a new one.
 """
 
-import secrets
 from collections import OrderedDict
+from os import urandom
 from typing import Final
 
 from ..core.request import Role, TurnRequest
@@ -21,11 +21,11 @@ class ConversationIds:
         self._known: OrderedDict[int, str] = OrderedDict()
 
     def fresh(self, key: str, request: TurnRequest) -> str:
-        return self._remember(_opening(key, request), secrets.token_hex(6))
+        return self._remember(_opening(key, request), urandom(6).hex())
 
     def replayed(self, key: str, request: TurnRequest) -> str:
         opening = _opening(key, request)
-        return self._remember(opening, self._known.get(opening) or secrets.token_hex(6))
+        return self._remember(opening, self._known.get(opening) or urandom(6).hex())
 
     def _remember(self, opening: int, conversation: str) -> str:
         known = self._known

@@ -15,6 +15,8 @@ class SessionState(Enum):
     """Its calls are with the client; upstream is kept alive."""
     OVER = "over"
 
+    __hash__ = object.__hash__  # that of Enum is a call of a Python function
+
 
 class Happening(Enum):
     PAUSED = "all calls are out"
@@ -28,6 +30,8 @@ class Happening(Enum):
     LOST = "upstream is gone"
     SHUTDOWN = "the gateway stops"
     CANCELLED = "the gateway's owner cancelled it"
+
+    __hash__ = object.__hash__  # that of Enum is a call of a Python function
 
 
 MOVES: Final[dict[SessionState, dict[Happening, SessionState]]] = {

@@ -7,7 +7,6 @@ requests that race for one turn exactly one resumes it.
 """
 
 import asyncio
-import dataclasses
 import hashlib
 import logging
 from collections.abc import Callable, Sequence
@@ -360,7 +359,7 @@ class Sessions:
             self._park(live)
             return
         if happening is Happening.ENDED and (snapshot := live.turn.snapshot()) is not None:
-            snapshot = dataclasses.replace(snapshot, conversation=live.account.conversation)
+            snapshot = snapshot.of(live.account.conversation)
             self._store.remember(self._key(live.transcript()), snapshot)
         self._finish(live, happening)
 

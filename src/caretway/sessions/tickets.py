@@ -6,7 +6,7 @@ never share one, and an id that is not known is a foreign one. Legal in every di
 rewrite: at most 40 characters of [A-Za-z0-9_-] that begin as the dialect's own ids do.
 """
 
-import secrets
+from os import urandom
 from typing import Final
 
 from msgspec.structs import replace
@@ -22,7 +22,7 @@ _CALLS: Final = (ToolCallStarted, ToolCallDelta, ToolCallReady)
 
 
 def new_sid() -> str:
-    return secrets.token_hex(_SID_BYTES)
+    return urandom(_SID_BYTES).hex()
 
 
 class Tickets:
@@ -43,7 +43,7 @@ class Tickets:
     def ticket(self, upstream_id: str) -> str:
         ours = self._ours.get(upstream_id)
         if ours is None:
-            call = f"{secrets.token_hex(_CALL_BYTES)}{len(self._ours) + 1:x}"
+            call = f"{urandom(_CALL_BYTES).hex()}{len(self._ours) + 1:x}"
             ours = f"{self.prefix}{REPLICA}{self.sid}{call}"
             self._ours[upstream_id] = ours
             self._theirs[ours] = upstream_id
