@@ -118,10 +118,13 @@ class _Player:
         manner, played = self._manner, self._played
         data = json.dumps(body).encode()
         retries, frail = manner.retries, FRAIL_RETRIES if manner.frail or manner.stubborn else 0
-        until = asyncio.get_running_loop().time() + manner.patience
+        clock = asyncio.get_running_loop().time
+        until = clock() + manner.patience
         while True:
             got = await self._post(data)
-            if manner.stubborn and not got.status and asyncio.get_running_loop().time() < until:
+            if manner.frail and got.late:
+                until = clock() + manner.patience  # its own network took the time: a killed gateway has as much again
+            elif manner.stubborn and not got.status and clock() < until:
                 await asyncio.sleep(self._random.uniform(0.05, 0.3))
                 continue
             if not got.whole and frail:
