@@ -50,6 +50,7 @@ from .page_factory import PageParts, build_page
 from .sessions.manager import SessionLimits, Sessions
 from .sessions.response_file import ResponseFile, ResponseShelf
 from .sessions.store import SqliteStore
+from .sessions.tickets import REPLICA
 from .sessions.write_behind import WriteBehind
 from .stages.output_format import output_format, with_instructions
 from .stages.stop_sequences import stop_sequences
@@ -77,6 +78,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+DRAIN_NOTICE_S: Final = 3.0
+"""How long a gateway of a cluster goes on serving after a request to stop, until balancers have noticed."""
+DRAIN_LOOK_S: Final = 0.1
 NO_ACCOUNT: Final = (
     "these settings name no Cursor account. Settings.from_environment() has yours; Gateway.simulated() says that "
     "simulated answers are meant"
@@ -206,6 +210,7 @@ class Gateway:
         scheme = "https" if settings.tls_cert else "http"
         self.base_url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
         self._cluster = await self._join_cluster(stack)
+        self._elsewhere = None if self._cluster is None else self._cluster.hops
         open_store = partial(
             SqliteStore,
             settings.data_dir / "conversations.sqlite",
@@ -225,6 +230,8 @@ class Gateway:
         )
         stack.push_async_callback(asyncio.to_thread, self._responses.close)
         self._metrics = Metrics()
+        if self._cluster is not None:
+            self._metrics.more = self._cluster.metrics
         self._notes, self._content = PageNotes(), KeptContent()
         self._telemetry = OpenTelemetry() if self._isolated else open_telemetry(settings, stack)
         self._ledger = self._open_ledger(stack)
@@ -250,6 +257,9 @@ class Gateway:
         from .cluster_factory import open_cluster
 
         return await open_cluster(self.settings, self.base_url, stack)
+
+    def _replica(self) -> str:
+        return REPLICA if self._elsewhere is None else self._elsewhere.id
 
     def _build_page(self, access: Access, tenant: Tenant) -> PageApi:
         parts = PageParts(
@@ -316,6 +326,7 @@ class Gateway:
             guard=guard,
             run_ended=self._observer.run_ended,
             charges=self._budgets,
+            replica=self._replica,
         )
         stack.push_async_callback(sessions.aclose)
         catalogue = self._catalogue = ModelCatalogue(
@@ -342,6 +353,7 @@ class Gateway:
                 content=self._telemetry.content,
                 find_key=self._keys.named,
                 listener=None if passes(self.settings) else self._content,
+                elsewhere=self._elsewhere,
             ),
             sessions=sessions,
             models=catalogue,
@@ -382,16 +394,25 @@ class Gateway:
             max_concurrent=settings.max_concurrent,
             more=() if self._page is None else page_routes(self._page),
             page=None if self._page is None else self._page.files,
+            elsewhere=self._elsewhere,
         )
 
     async def _serve(self, access: Access, listener: socket.socket, stack: AsyncExitStack) -> None:
         page = self._page
         door = page.door if page is not None else None
-        server = server_factory.build_server(self.settings, access, self._keys, self._application(), stack, door)
+        application = self._application()
+        server = server_factory.build_server(
+            self.settings, access, self._keys, application, stack, door, self._elsewhere
+        )
 
         async def stop() -> None:
             """Graceful shutdown: running responses get the grace; those that outlast it end with an error they can
-            read."""
+            read. In a cluster, turns that are parked can be reached for a while before."""
+            application.drain()
+            if self._cluster is not None:
+                server.drain()
+                await self._cluster.directory.drain()
+                await self._drained(self.settings.cluster_drain)
             server.retire()
             if page is not None:
                 page.feed.close()
@@ -400,8 +421,16 @@ class Gateway:
                 await server.emptied(server_factory.SHUTDOWN_NOTICE_S)
                 server.cut()
 
+        self._server, self._stop = server, stop
         stack.push_async_callback(stop)
         await server.start(listener)
+
+    async def _drained(self, seconds: float) -> None:
+        """Until no turn is left. Balancers get a moment to notice in any case."""
+        for look in range(int(seconds / DRAIN_LOOK_S)):
+            if not self.tenants.live and look * DRAIN_LOOK_S >= DRAIN_NOTICE_S:
+                return
+            await asyncio.sleep(DRAIN_LOOK_S)
 
     async def __aexit__(self, *exc: object) -> None:
         await self._stack.aclose()

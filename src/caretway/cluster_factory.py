@@ -2,10 +2,13 @@
 otherwise), the link to Redis, the directory. Imported only where the setting `cluster` is there.
 """
 
+import ssl
 import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -13,14 +16,26 @@ from . import __version__
 from .config import ConfigError, Settings
 from .installation import install_command
 from .known_secrets import cluster_key
+from .observe.families import CounterFamily, Family, gauge_lines
 
 try:
+    from .cluster.claims import Claims
     from .cluster.directory import Directory, Me
+    from .cluster.hop import Hops
     from .cluster.link import LinkOptions, RedisLink
 except ImportError as missing:
     _problem = f"cluster: {missing}. Type: {install_command('cluster')}"
     raise ConfigError("cluster", "default", _problem) from None
 
+REPLICA: Final = Family("caretway_replica_info", "This gateway of the cluster.", ("replica", "version", "draining"))
+REPLICAS: Final = Family("caretway_replicas", "Gateways of the cluster that are alive, as far as is known here.")
+REDIS_UP: Final = Family("caretway_redis_up", "Whether Redis answered when it was last asked.")
+REDIS_FAILURES: Final = Family("caretway_redis_failures_total", "How often Redis did not answer, or refused.")
+HOPS: Final = Family(
+    "caretway_hops_total",
+    "Requests passed on (out), taken from another gateway (in), claimed or answered here for one that is gone.",
+    ("way", "outcome"),
+)
 TICKET_SLACK_S: Final = 3600.0
 """A ticket outlives the longest parking by the response that runs before it."""
 
@@ -31,8 +46,25 @@ class Cluster:
 
     link: RedisLink
     directory: Directory
+    hops: Hops
     key: str
     """The secret that its gateways share."""
+
+    def metrics(self) -> list[str]:
+        """Lines for `/metrics`."""
+        own = self.directory.own
+        hops = CounterFamily(HOPS)
+        for labels, count in self.hops.counts.items():
+            hops.add(labels, count)
+        failures = CounterFamily(REDIS_FAILURES)
+        failures.add((), self.link.failures)
+        return [
+            *gauge_lines(REPLICA, {(own.id, own.version, "yes" if own.draining else "no"): 1}),
+            *gauge_lines(REPLICAS, {(): len(self.directory.alive())}),
+            *gauge_lines(REDIS_UP, {(): int(self.link.state.there)}),
+            *failures.lines(),
+            *hops.lines(),
+        ]
 
 
 async def open_cluster(settings: Settings, base_url: str, stack: AsyncExitStack) -> Cluster:
@@ -42,11 +74,25 @@ async def open_cluster(settings: Settings, base_url: str, stack: AsyncExitStack)
     address = own_address(settings, base_url)
     link = RedisLink(LinkOptions(settings.cluster, settings.cluster_name, settings.cluster_ca), time.monotonic)
     stack.push_async_callback(link.aclose)
-    me = Me(address, __version__, settings.parked_timeout + settings.response_timeout + TICKET_SLACK_S)
+    ticket_life = settings.parked_timeout + settings.response_timeout + TICKET_SLACK_S
+    me = Me(address, __version__, ticket_life)
     directory = Directory(link, me, clock=time.monotonic, wall_clock=time.time)
     await directory.join()
     stack.push_async_callback(directory.leave)
-    return Cluster(link, directory, key)
+    hops = Hops(
+        directory,
+        Claims(link, ticket_life),
+        key,
+        wall_clock=time.time,
+        tls=partial(_tls, settings.cluster_ca),
+        keeps_keys=settings.auth_mode == "passthrough",
+    )
+    stack.push_async_callback(hops.aclose)
+    return Cluster(link, directory, hops, key)
+
+
+def _tls(ca: Path | None) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(ca) if ca is not None else None)
 
 
 def own_address(settings: Settings, base_url: str) -> str:

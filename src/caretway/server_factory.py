@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 from .config import ConfigError, Settings
+from .core.passing import Elsewhere
 from .keys.key_book import KeyBook
 from .keys.key_file import KeyFile
 from .known_secrets import gateway_keys, open_trace
@@ -76,6 +77,7 @@ def build_server(
     application: Application,
     stack: AsyncExitStack,
     door: PageDoor | None = None,
+    elsewhere: Elsewhere | None = None,
 ) -> Server:
     """The application behind its access rules, on connections with limits."""
     layer = AccessLayer(
@@ -87,6 +89,7 @@ def build_server(
         ),
         trace=open_trace(settings, "clients", stack),
         door=door,
+        elsewhere=elsewhere,
     )
     limits = ConnectionLimits(
         connections=connections_that_fit(settings.max_connections),

@@ -41,8 +41,8 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
     "processes": frozenset(),
     "installation": frozenset(),
     "known_secrets": frozenset({"config", "observe", "web"}),
-    "server_factory": frozenset({"config", "keys", "known_secrets", "web"}),
-    "cluster_factory": frozenset({"cluster", "config", "core", "known_secrets"}),
+    "server_factory": frozenset({"config", "core", "keys", "known_secrets", "web"}),
+    "cluster_factory": frozenset({"cluster", "config", "core", "known_secrets", "observe"}),
     "budget_factory": frozenset(
         {"config", "core", "budgets", "keys", "hooks", "ledger", "cursor_transport", "transport_factory"}
     ),

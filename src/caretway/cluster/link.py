@@ -60,6 +60,8 @@ class RedisLink:
         """Connects when it is first used. `clock`: monotonic seconds."""
         self.prefix: Final = f"caretway:{options.name}:"
         """Of the names of all rows."""
+        self.asked = 0
+        """How often Redis was asked."""
         self.failures = 0
         """How often Redis did not answer."""
         self._clock = clock
@@ -93,6 +95,7 @@ class RedisLink:
         """What `work` does with Redis. Raises RedisAway, at the latest after TOTAL_S."""
         if self._why and self._clock() < self._pause_until:
             raise RedisAway(self._why)
+        self.asked += 1
         try:
             async with asyncio.timeout(TOTAL_S):
                 done = await work(self._redis)

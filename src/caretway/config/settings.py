@@ -813,6 +813,10 @@ class Settings:
             default_text="the address that it listens on",
         ),
     )
+    cluster_drain: float = field(
+        default=30.0,
+        metadata=_cluster(_GRACE, "How long turns that wait for tool results stay reachable after a request to stop."),
+    )
     cluster_ca: Path | None = field(
         default=None,
         metadata=_cluster(

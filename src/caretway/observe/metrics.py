@@ -5,7 +5,7 @@ and key.
 Names of models and keys come from outside, so only the first of each get a label of their own (`families`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -109,6 +109,8 @@ class Metrics(Observer):
     """Which series a record belongs to is found once for records that are alike: a request pays a few calls for it."""
 
     def __init__(self) -> None:
+        self.more: Callable[[], Sequence[str]] | None = None
+        """Further lines, of a cluster."""
         self._models = Names(MAX_MODELS)
         self._keys = Names(MAX_KEYS)
         self._why = Names(MAX_REASONS)
@@ -208,6 +210,8 @@ class Metrics(Observer):
             self._duration,
         ):
             lines += family.lines()
+        if self.more is not None:
+            lines += self.more()
         lines += process_lines()
         return ("\n".join(lines) + "\n").encode()
 

@@ -22,6 +22,15 @@ _SAYS: Final = {
     "The backend agent continues conversations.",
     "unknown or expired ticket": "The results came for a run that is gone: it waited too long, or the gateway was "
     "started again. Raise parked_timeout if tools take long.",
+    "its replica is gone": "The gateway that held the run has died or was stopped; another one went on from its "
+    "history. "
+    "Stop gateways with SIGTERM, and give them time (cluster_drain).",
+    "its replica is gone, and Redis is away": "The gateway that held the run is gone, and Redis could not be asked who "
+    "goes on with it. Look after Redis.",
+    "its replica has another version": "The gateway that held the run cannot be talked to: it has another version. "
+    "This ends with the upgrade.",
+    "its turn is on another replica": "The results came over a WebSocket, and another gateway held the run. "
+    "It happens once after a WebSocket was opened anew.",
     "tickets of several turns": "One request had results of several runs. Answer each of them in its own conversation.",
     "several results for one ticket": "One call was answered twice with different results. Send one result for a call.",
     "the model changed": "The model was changed while a run waited. Finish the tool call first.",

@@ -21,6 +21,7 @@ from ..core.charge import RunCharges
 from ..core.errors import ErrorKind, GatewayError, gateway_stops
 from ..core.events import RunUsage
 from ..core.fold import Reply
+from ..core.passing import Held
 from ..core.records import RequestOrigin, RunRecord
 from ..core.recovery import Cause, Rung
 from ..core.request import Message, SessionMode, TurnRequest, last_answer
@@ -40,7 +41,7 @@ from .plan import Alike, Compare, Continue, Fresh, Parked, Repeat, Replay, Resum
 from .repeated_answer import REPEATER, repeated_turn
 from .response import MAX_ANSWER_BYTES, Label, Response
 from .run_account import FROM_NOWHERE, RunAccount
-from .tickets import Tickets, new_sid
+from .tickets import REPLICA, Tickets, held_by, new_sid
 from .transcript import answer_message, chained, may_continue, new_results
 from .turn_views import TurnView, turn_view
 
@@ -94,7 +95,10 @@ class Sessions:
         guard: Guard,
         run_ended: RunEnded = _nobody_counts,
         charges: RunCharges | None = None,
+        replica: Callable[[], str] = lambda: REPLICA,
     ) -> None:
+        """`replica`: which gateway of a cluster this is."""
+        self._replica = replica
         self._guard = guard
         self._charges = charges
         self._run_ended = run_ended
@@ -143,9 +147,17 @@ class Sessions:
             self.cancel(sid, why)
         return len(turns)
 
-    async def open(self, request: TurnRequest, origin: RequestOrigin = FROM_NOWHERE) -> Response:
+    def held_elsewhere(self, request: TurnRequest) -> tuple[Held, ...]:
+        """Where the turns may be that wait for what is new in this request, if none of them is known here."""
+        tickets = [result.call_id for result in new_results(request)]
+        if any(ticket in known for ticket in tickets for known in (self._by_ticket, self._replaying, self._starting)):
+            return ()
+        return tuple([held for ticket in tickets if (held := held_by(ticket)) is not None])
+
+    async def open(self, request: TurnRequest, origin: RequestOrigin = FROM_NOWHERE, gone: str = "") -> Response:
         """A response for this request; raises GatewayError when there is none to be had. `request` is what the client
-        said, `model_request` what the model is told: the loop guard may have added a word."""
+        said, `model_request` what the model is told: the loop guard may have added a word. `gone`: why a turn that is
+        not known here cannot be resumed."""
         if request.fallbacks:
             request = going_on(request, self._known(request).values())
         model_request = await self._guarded(request)
@@ -163,6 +175,7 @@ class Sessions:
             chains=chains,
             said=request.messages,
             compare=compare,
+            gone=gone,
         )
         known: Continue | None = None
         conversation = ""
@@ -294,7 +307,7 @@ class Sessions:
             chain = await aside(chained, chain, request.tools, unchained)
             unchained = ()
         turn = await self._backend.start(model_request, snapshot)
-        return LiveTurn(turn, Tickets(new_sid(), request.call_prefix), request, chain, unchained)
+        return LiveTurn(turn, Tickets(new_sid(), request.call_prefix, self._replica()), request, chain, unchained)
 
     def _forget_given(self, live: LiveTurn) -> None:
         for result in live.given:

@@ -115,17 +115,19 @@ def plan(
     chains: "Chains | None" = None,
     said: tuple[Message, ...] = (),
     compare: Compare | None = None,
+    gone: str = "",
 ) -> Plan:
     """`parked` maps every known ticket to its turn; `recall` finds the snapshot of a fingerprint. `chains`:
     those of the request, when somebody has made them already (`history_chains`). `said`: the client's own
-    messages, where the request is what the model is to be told. `compare`: `alike`, or whoever knows its answers."""
+    messages, where the request is what the model is to be told. `compare`: `alike`, or whoever knows its answers.
+    `gone`: why a turn that is not in `parked` is not."""
     answered = last_answer(request.messages)
     tail = request.messages[answered:]
     results = tuple(part for message in tail for part in message.parts if isinstance(part, ToolResult))
     if mode is SessionMode.FRESH:
         return Fresh("fresh was asked for") if not answered else Replay("fresh was asked for")
     if results:
-        decision = _by_ticket(request, tail, results, abilities, parked, chains, said, compare or alike)
+        decision = _by_ticket(request, tail, results, abilities, parked, chains, said, compare or alike, gone)
     elif not answered:
         return Fresh("first message")
     else:
@@ -148,13 +150,14 @@ def _by_ticket(
     chains: "Chains | None",
     said: tuple[Message, ...],
     compare: Compare,
+    gone: str,
 ) -> Plan:
     if not abilities.parks:
         return Replay("this backend cannot park a turn")
     turns = [parked.get(result.call_id) for result in results]
     known = [turn for turn in turns if turn is not None]
     if len(known) < len(turns):
-        return Replay("unknown or expired ticket")
+        return Replay(gone or "unknown or expired ticket")
     turn = known[0]
     if any(other.sid != turn.sid for other in known):
         return Replay("tickets of several turns")

@@ -12,13 +12,14 @@ from typing import Any
 
 from ..core.caller import caller_of
 from ..core.errors import GatewayError
+from ..core.passing import HOP, Elsewhere
 from ..dialects.headers import OWNER
 from ..keys.key_book import KeyBook
 from ..observe.trace import Trace
 from .access import Access, admit, preflight
 from .admission import Admission
 from .application import Application
-from .exchange import NO_CONTENT, HttpRequest, ResponseWriter, nothing
+from .exchange import NO_CONTENT, HttpRequest, ResponseWriter, header_text, nothing
 from .page_door import PageDoor
 from .page_files import wants_page
 from .recording import TraceRecorder
@@ -35,8 +36,10 @@ class AccessLayer:
         keys: KeyBook | None = None,
         trace: Trace | None = None,
         door: PageDoor | None = None,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
-        """`door`: of the page."""
+        """`door`: of the page. `elsewhere`: the other gateways, which may pass requests on to this one."""
+        self._elsewhere = elsewhere
         self._application = application
         self._keys = keys
         self._access = access
@@ -54,6 +57,8 @@ class AccessLayer:
                 response.send(NO_CONTENT, b"", asked)
                 return None
         matched = self._application.routes.resolve(request)
+        if self._elsewhere is not None and HOP in request.headers:
+            return self._accept_passed(self._elsewhere, matched, request, response)
         if matched.page:
             return self._accept_visitor(matched, request, response)
         named = self._keys.current() if self._keys is not None else None
@@ -73,6 +78,22 @@ class AccessLayer:
         self._admission.ask(admitted.caller, turn=matched.turn)
         self._application.check(matched)
         return AcceptedRequest(self._application, self._admission, admitted.caller, matched, request, response)
+
+    def _accept_passed(
+        self, elsewhere: Elsewhere, matched: Matched | Refused, request: HttpRequest, response: ResponseWriter
+    ) -> "AcceptedRequest":
+        """The first gateway has asked who it is, and has counted it."""
+        try:
+            visit = elsewhere.visit(request.method, request.target, request.headers)
+        except GatewayError as problem:
+            response.add_headers([(HOP.encode(), header_text(problem.message))])
+            raise
+        request.visit = visit
+        request.caller = caller_of(visit.asker.key, visit.asker.agent)
+        if visit.asker.owner:
+            request.headers = {**request.headers, OWNER: visit.asker.owner}
+        self._application.check(matched)
+        return AcceptedRequest(self._application, self._admission, "", matched, request, response)
 
     def _accept_visitor(
         self, matched: Matched | Refused, request: HttpRequest, response: ResponseWriter

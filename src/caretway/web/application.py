@@ -16,6 +16,7 @@ import msgspec
 from .. import __version__
 from ..core.caller import NOBODY, caller_of
 from ..core.errors import ErrorKind, GatewayError
+from ..core.passing import Elsewhere
 from ..core.records import Observer, RefusedRequest
 from ..dialects import Dialect
 from ..observe.log import one_line
@@ -24,6 +25,7 @@ from .errors import send_error
 from .exchange import Header, HttpRequest, ResponseWriter, Stay, no_places
 from .openapi import document
 from .page_files import PageFiles
+from .passed import check_passed_body
 from .route_table import GatewayState, HttpCall, Matched, Refused, Route, paths_of
 from .routes import route_table
 from .shape import ShapeLimits
@@ -48,8 +50,9 @@ class Application:
         max_concurrent: int,
         more: Sequence[Route] = (),
         page: PageFiles | None = None,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
-        """`more`: paths of other rooms. `page`: what browsers get."""
+        """`more`: paths of other rooms. `page`: what browsers get. `elsewhere`: the other gateways of a cluster."""
         self._tenants = tenants
         self._observer = observer
         self._backend: Header = (b"x-caretway-backend", backend.encode())
@@ -65,12 +68,17 @@ class Application:
                 {"name": "caretway", "see": [paths_of(route)[0] for route in self.routes.routes]}
             ),
             page=page,
+            elsewhere=elsewhere,
         )
         self._state.answer = self.answer
 
     def dialect(self, path: str) -> Dialect:
         """Whose words belong to this path."""
         return self._tenants.default.dialect(self.routes.dialect(path))
+
+    def drain(self) -> None:
+        """It stops: whoever asks is told to go elsewhere. What comes all the same is answered."""
+        self._state.draining = True
 
     # ---- places
 
@@ -98,6 +106,8 @@ class Application:
         request_id = given if given and _REQUEST_ID.fullmatch(given) else f"req_{urandom(16).hex()}"
         headers: list[Header] = [(b"x-request-id", request_id.encode()), self._backend]
         try:
+            if request.visit is not None:
+                await check_passed_body(request)
             async with self._tenants.resolve(request, matched.account) as tenant:
                 if isinstance(matched, Refused):
                     headers += matched.headers

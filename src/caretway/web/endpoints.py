@@ -19,6 +19,7 @@ from ..tasks import aside
 from .exchange import HttpRequest
 from .handshake import OTHER_VERSION, speaks_version, switching
 from .page_files import wants_page
+from .passed import made_by, passed_request
 from .route_table import HttpCall
 from .shape import check_count, is_large, read_json
 
@@ -74,6 +75,8 @@ async def lookup(call: HttpCall) -> None:
         background, wanted = call.tenant.background, _query(request)
         if await background.answer(dialect, matched.operation.id, name, request, wanted, call.response, call.headers):
             return
+        if await _answered_by_maker(call, name):
+            return
     find = call.tenant.dialects[matched.route.dialect].lookups[matched.operation.id]
     body = request.take_body()
 
@@ -83,6 +86,14 @@ async def lookup(call: HttpCall) -> None:
     # Also those about earlier responses, which may be large, or in a file.
     found = await aside(run) if is_large(body) or request.method != "POST" else run()
     call.response.send(200, found, call.headers)
+
+
+async def _answered_by_maker(call: HttpCall, name: str) -> bool:
+    """A response that is made in the background, or was, may be on another gateway; stored ones are everywhere."""
+    elsewhere, request, made = call.gateway.elsewhere, call.request, made_by(name)
+    if elsewhere is None or request.visit is not None or made is None:
+        return False
+    return await elsewhere.lookup(made, passed_request(request, request.body, call.request_id), call.response)
 
 
 # ---- of the gateway
@@ -113,6 +124,14 @@ async def health(call: HttpCall) -> None:
 
 async def alive(call: HttpCall) -> None:
     call.response.send(200, await call.tenant.health.alive(), call.headers)
+
+
+async def ready(call: HttpCall) -> None:
+    """For balancers: whether it takes new requests."""
+    draining = call.gateway.draining
+    call.response.send(
+        503 if draining else 200, b'{"status":"%b"}' % (b"draining" if draining else b"ready"), call.headers
+    )
 
 
 async def tools(call: HttpCall) -> None:

@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, Final, Protocol, runtime_checkable
+from urllib.parse import quote
 
 from ..core.caller import NOBODY
+from ..core.passing import Visit
 from .deadlines import NEVER
 
 Header = tuple[bytes, bytes]
@@ -109,7 +111,7 @@ _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 class HttpRequest:
     """The request half."""
 
-    __slots__ = ("body", "caller", "headers", "method", "model", "path", "query", "scheme", "trace")
+    __slots__ = ("body", "caller", "headers", "method", "model", "path", "query", "scheme", "trace", "visit")
 
     def __init__(
         self, method: str, path: str, headers: Mapping[str, str], scheme: str = "http", query: str = ""
@@ -128,8 +130,15 @@ class HttpRequest:
         """Who was let in."""
         self.model = ""
         """As it is asked for, once the body was read."""
+        self.visit: Visit | None = None
+        """Another gateway has let it in, and passed it on."""
         self.trace: Mapping[str, str] | None = None
         """The client's trace context (W3C), once the headers were dropped."""
+
+    @property
+    def target(self) -> str:
+        """Path and query, in one spelling."""
+        return quote(self.path) + (f"?{self.query}" if self.query else "")
 
     def take_body(self) -> bytes:
         """The body, for the only one who reads it: it is not held here while an answer is made."""
@@ -247,6 +256,16 @@ class ResponseWriter:
         if self._observer is not None and data:
             self._observer.body(data, end=False)
         self._transport.write(head + self._framed(data))
+
+    def relay(self, status: int, headers: Iterable[Header], length: int | None) -> None:
+        """The head of a response that is made elsewhere. `length`: of its body, where it is known."""
+        chunked = self._chunked and length is None
+        if length is None and not chunked:
+            self.keep_alive = False
+        told = [*headers] if length is None else [*headers, (b"content-length", b"%d" % length)]
+        head = self._head(status, told, _CHUNKED if chunked else b"")
+        self._chunked = chunked
+        self._transport.write(head)
 
     def switch(self, headers: Iterable[Header], make: MakeSuccessor) -> None:
         """Another protocol from here on (101)."""

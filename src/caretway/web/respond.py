@@ -15,6 +15,7 @@ from ..core.estimate import history_tokens
 from ..core.events import StopReason, TurnEnded, TurnStarted
 from ..core.fold import Reply
 from ..core.model_parameters import spelled
+from ..core.passing import Elsewhere
 from ..core.records import Observer, RequestOrigin, TurnRecord
 from ..core.request import TurnRequest
 from ..core.turn import ModelInfo
@@ -31,10 +32,13 @@ from .documents import inline_pdfs
 from .exchange import Header, HttpRequest, ResponseWriter, header_text
 from .images import ImageFetcher
 from .models import ModelSource
+from .passed import passed_request
 from .shape import ShapeLimits, is_large, read_json
 
 HOLDS: Final = frozenset({"resumed", "continued"})
 """Sessions that held the conversation already; others were told all of it."""
+ELSEWHERE: Final = "its turn is on another replica"
+"""Why results that come over a WebSocket are replayed."""
 MAX_MODEL_CHARS: Final = 200
 """What of a model's name, as a client writes it, is told to observers."""
 
@@ -70,7 +74,10 @@ class Responder:
         content: Content | None = None,
         find_key: FindNamedKey | None = None,
         listener: ContentListener | None = None,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
+        """`elsewhere`: the other gateways of a cluster."""
+        self._elsewhere = elsewhere
         self._listener = listener
         self._find_key = find_key
         self._prepare = prepare
@@ -92,6 +99,12 @@ class Responder:
             request = await self._decode(dialect, body, http.headers)
         else:
             request = dialect.decode(read_json(body, self._shape), http.headers)
+        gone = ""
+        if self._elsewhere is not None:
+            answered = await self._answered_elsewhere(self._elsewhere, request, http, body, writer, request_id)
+            if answered is None:
+                return
+            gone = answered
         del body
         http.drop_headers()
         http.model = request.model[:MAX_MODEL_CHARS]
@@ -109,12 +122,12 @@ class Responder:
         if upstream.ignored:
             common.append((b"x-caretway-ignored", header_text(", ".join(upstream.ignored))))
         origin = RequestOrigin(http.caller, request_id, dialect.name, http.model)
-        response = await self._sessions.open(upstream, origin)
+        response = await self._sessions.open(upstream, origin, gone)
         if budget := response.budget:
             common.append((b"x-caretway-budget", header_text(budget)))
         if request.stream:
             response.shorten(dialect.repeats)
-        meta = ResponseMeta(urandom(16).hex(), int(started_at), chosen.answers_as or request.model)
+        meta = ResponseMeta(self._new_id(), int(started_at), chosen.answers_as or request.model)
         kind = StreamedAnswer if request.stream else WholeAnswer
         answer = kind(dialect, response, meta, common, writer, self._pace)
         try:
@@ -160,13 +173,34 @@ class Responder:
                 )
             )
 
+    async def _answered_elsewhere(
+        self,
+        elsewhere: Elsewhere,
+        request: TurnRequest,
+        http: HttpRequest,
+        body: bytes,
+        writer: ResponseWriter,
+        request_id: str,
+    ) -> str | None:
+        """None: another gateway has answered. Otherwise why a turn that is not here cannot be resumed."""
+        held = self._sessions.held_elsewhere(request)
+        if http.visit is not None or not (held or elsewhere.draining):
+            return ""
+        if type(writer) is not ResponseWriter:  # a message of a WebSocket, or a response in the background
+            return ELSEWHERE if held and held[0].replica != elsewhere.id else ""
+        return await elsewhere.answer(held, passed_request(http, body, request_id), writer)
+
     def _remember(
         self, dialect: Dialect, request: TurnRequest, writer: ResponseWriter, common: list[Header], created: int
     ) -> None:
         """A warm-up: the model is known, and the request can be continued. Nothing runs, and nothing is charged."""
-        encoder = dialect.encoder(request, ResponseMeta(urandom(16).hex(), created, request.model))
+        encoder = dialect.encoder(request, ResponseMeta(self._new_id(), created, request.model))
         writer.start(common, encoder.feed([TurnStarted(), TurnEnded(StopReason.END)]))
         writer.finish()
+
+    def _new_id(self) -> str:
+        """Of a response. In a cluster it begins with who makes it."""
+        return urandom(16).hex() if self._elsewhere is None else self._elsewhere.id + urandom(14).hex()
 
     def visible(self, caller: Caller, models: Sequence[ModelInfo]) -> Sequence[ModelInfo]:
         """What this caller may see of a list of models."""

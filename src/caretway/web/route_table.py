@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from ..core.errors import ErrorKind, GatewayError
+from ..core.passing import Elsewhere
 from ..dialects.routes import Operation
 from ..observe.metrics import Metrics
 from .exchange import Header, HttpRequest, ResponseWriter, Stay
@@ -49,6 +50,10 @@ class GatewayState:
     index: bytes = b""
     page: PageFiles | None = None
     """What browsers get."""
+    elsewhere: Elsewhere | None = None
+    """The other gateways of a cluster."""
+    draining: bool = False
+    """It stops: balancers should send new requests to others."""
     answer: "Answer | None" = None
     """Answers a request that was let in, whoever reads the answer."""
     running: int = 0

@@ -1,5 +1,5 @@
-"""The table of all paths: methods, handler, whether a key or an account is needed (`/healthz` needs neither), what
-`/openapi.json` says of it.
+"""The table of all paths: methods, handler, whether a key or an account is needed (`/healthz` and `/readyz` need
+neither), what `/openapi.json` says of it.
 
 Dispatch, 405 and its `Allow`, what is open without a key or an account, the document and the hints of a 404 all follow
 from these rows. A new path is a new row here, or a row of a dialect's `routes`.
@@ -50,6 +50,14 @@ OWN: Final = (
         "/healthz",
         {"GET": Operation("healthz", "A sign of life, without a key", "`alive`, or `ready` when signed in")},
         endpoints.alive,
+        prefixed=False,
+        account=AccountUse.NONE,
+        keyless=frozenset({"GET", "HEAD"}),
+    ),
+    Route(
+        "/readyz",
+        {"GET": Operation("readyz", "Whether it takes new requests", "`ready`; 503 and `draining` when it stops")},
+        endpoints.ready,
         prefixed=False,
         account=AccountUse.NONE,
         keyless=frozenset({"GET", "HEAD"}),

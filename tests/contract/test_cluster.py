@@ -1,0 +1,256 @@
+"""Several gateways on one Redis act as one: a turn is found through any door, and one that died is replayed once."""
+
+import asyncio
+import hashlib
+import signal
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from caretway.cluster.signature import signed, signing_key
+from caretway.cluster_factory import Cluster
+from caretway.core.passing import Asker
+from caretway.simulator import Simulator
+from contract.gateways import CHAT, Client, gateway_to, result, simulated, tool
+from redis_server import RedisServer, redis_server
+
+KEY = "cw-cluster-0123456789abcdef"
+SHELL = [tool("shell", "command")]
+PROMPT = 'sim: call shell {"command": "ls"}\nsim: result'
+
+
+@pytest.fixture(scope="module")
+def redis() -> Iterator[RedisServer]:
+    with redis_server() as server:
+        yield server
+
+
+@asynccontextmanager
+async def cluster(redis: RedisServer, count: int = 2, **settings: Any) -> AsyncIterator[list[Client]]:
+    """So many gateways, in front of one simulator."""
+    given: dict[str, Any] = {"cluster": redis.url, "cluster_key": KEY, "cluster_drain": 0.0} | settings
+    async with simulated() as (simulator, port), AsyncExitStack() as stack:
+        doors = [await stack.enter_async_context(gateway_to(simulator, port, **given)) for _ in range(count)]
+        for door in doors:
+            await beat(door)
+        yield doors
+
+
+def of(door: Client) -> Cluster:
+    found = door.gateway._cluster
+    assert found is not None
+    return found
+
+
+async def beat(door: Client) -> None:
+    """What its heartbeat does every two seconds."""
+    of(door).directory._next_list = 0.0
+    await of(door).directory._beat()
+
+
+def counts(door: Client) -> dict[tuple[str, str], int]:
+    return dict(of(door).hops.counts)
+
+
+async def vanish(door: Client) -> None:
+    """As `kill -9` does it: it answers nobody, and has told nobody."""
+    server = door.gateway._server
+    assert server._listening is not None
+    server._listening.close()
+    server.cut()
+    beating = of(door).directory._beating
+    assert beating is not None
+    beating.cancel()
+
+
+async def asked(door: Client, **more: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """A turn that waits for the result of one call."""
+    said: list[dict[str, Any]] = [{"role": "user", "content": PROMPT}]
+    answer = await door.chat(said, tools=SHELL, **more)
+    assert answer.finish == "tool_calls", answer
+    return [*said, answer.message], answer.calls[0]
+
+
+def runs(simulator: Simulator) -> int:
+    return int(simulator.stats.as_dict()["runs_opened"])
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+async def test_results_find_their_turn_through_another_door(redis: RedisServer, stream: bool) -> None:
+    async with cluster(redis) as (first, second):
+        said, call = await asked(first, stream=stream)
+        assert call["id"].removeprefix("call_").startswith(of(first).directory.id)
+        answer = await second.chat([*said, result(call, "a.txt")], tools=SHELL, stream=stream)
+        assert (answer.finish, answer.session) == ("stop", "resumed") and "a.txt" in answer.text
+        assert runs(first.simulator) == 1
+        assert counts(second)["out", "passed"] == 1 and counts(first)["in", "answered"] == 1
+
+
+async def test_a_step_without_foreign_tickets_asks_nobody(redis: RedisServer) -> None:
+    """Neither Redis nor another gateway is on the path of a request whose turn is here."""
+    async with cluster(redis) as (first, _):
+        said, call = await asked(first)
+        of(first).directory._beating.cancel()  # type: ignore[union-attr]
+        before = of(first).link.asked
+        answer = await first.chat([*said, result(call, "a.txt")], tools=SHELL)
+        assert answer.session == "resumed" and of(first).link.asked == before and not counts(first)
+
+
+async def test_the_whole_loop_is_one_run_whatever_door_is_taken(redis: RedisServer) -> None:
+    prompt = "\n".join(f'sim: call shell {{"command": "step {n}"}}' for n in range(6)) + "\nsim: say done"
+    async with cluster(redis, 3) as doors:
+        said: list[dict[str, Any]] = [{"role": "user", "content": prompt}]
+        for step in range(7):
+            answer = await doors[step % 3].chat(said, tools=SHELL, stream=step % 2 == 0)
+            assert answer.error is None and answer.session == ("resumed" if step else "fresh")
+            said += [answer.message, *[result(call, f"result {step}") for call in answer.calls]]
+        assert answer.text == "done" and runs(doors[0].simulator) == 1
+
+
+async def test_a_dead_gateways_turn_is_replayed_once_and_then_found_through_every_door(redis: RedisServer) -> None:
+    async with cluster(redis, 3) as (dead, second, _):
+        said, call = await asked(dead)
+        await vanish(dead)
+        said.append(result(call, "a.txt"))
+        answer = await second.chat(said, tools=SHELL, stream=True)
+        assert (answer.session, answer.text) == ("replayed", "a.txt")
+        assert answer.headers["x-caretway-session-reason"] == "its replica is gone"
+        assert counts(second)["claim", "won"] == 1
+
+
+async def test_a_repeated_request_goes_to_whoever_replays_it(redis: RedisServer) -> None:
+    """The client's first try is still being answered: a second run beside it would run its calls twice."""
+    prompt = 'sim: call shell {"command": "ls"}\nsim: call shell {"command": "pwd"}\nsim: say done'
+    async with cluster(redis, 3) as (dead, second, third):
+        said: list[dict[str, Any]] = [{"role": "user", "content": prompt}]
+        first = await dead.chat(said, tools=SHELL)
+        said += [first.message, result(first.calls[0], "a.txt")]
+        await vanish(dead)
+        one = await second.chat(said, tools=SHELL)
+        other = await third.chat(said, tools=SHELL)
+        assert one.calls and one.calls == other.calls, "the same calls, not another run's"
+        assert counts(third)["claim", "lost"] == 1 and runs(third.simulator) == 2
+        said += [one.message, result(one.calls[0], "/home")]
+        last = await third.chat(said, tools=SHELL)
+        assert (last.session, last.text) == ("resumed", "done")
+
+
+async def test_a_dead_winners_claim_is_taken_over(redis: RedisServer) -> None:
+    async with cluster(redis, 3) as (dead, winner, third):
+        said, call = await asked(dead)
+        await vanish(dead)
+        assert await of(winner).hops._claims.claim(call["id"][9:25], of(winner).directory.id)
+        await vanish(winner)
+        answer = await third.chat([*said, result(call, "a.txt")], tools=SHELL)
+        assert (answer.session, answer.text) == ("replayed", "a.txt")
+
+
+async def test_a_client_that_hangs_up_is_seen_by_the_owner(redis: RedisServer) -> None:
+    prompt = 'sim: call shell {"command": "ls"}\nsim: say begun\nsim: wait 60000\nsim: say end'
+    async with cluster(redis, disconnect_grace=0.0) as (first, second):
+        said: list[dict[str, Any]] = [{"role": "user", "content": prompt}]
+        answer = await first.chat(said, tools=SHELL)
+        said += [answer.message, result(answer.calls[0], "a.txt")]
+        body = {"model": "sim-auto", "messages": said, "tools": SHELL, "stream": True}
+        async with second.http.stream("POST", CHAT, json=body) as response:
+            async for line in response.aiter_lines():
+                if "begun" in line:
+                    break
+            assert first.gateway.tenants.live == 1
+        async with asyncio.timeout(30):
+            while first.gateway.tenants.live:
+                await asyncio.sleep(0.01)
+
+
+async def test_another_version_is_replayed_and_never_an_error(redis: RedisServer) -> None:
+    async with cluster(redis) as (first, second):
+        said, call = await asked(first)
+        of(first).directory.own = msgspec.structs.replace(of(first).directory.own, schema=2)
+        await beat(first)
+        await beat(second)
+        answer = await second.chat([*said, result(call, "a.txt")], tools=SHELL)
+        assert answer.headers["x-caretway-session-reason"] == "its replica has another version"
+        assert answer.text == "a.txt"
+
+
+async def test_a_hop_that_is_forged_late_or_for_another_is_refused(redis: RedisServer) -> None:
+    async with cluster(redis) as (first, _):
+        body = {"model": "sim-auto", "messages": [{"role": "user", "content": "hello"}]}
+        own = of(first).directory.own
+        good: dict[str, Any] = {"schema": own.schema, "to": own.id, "sender": "abcd", "now": time.time()}
+        good |= {"method": "POST", "target": CHAT, "asker": Asker()}
+        digest = hashlib.sha256(msgspec.json.encode(body)).hexdigest()
+        key = signing_key(KEY)
+        for change, words in (
+            ({}, ""),
+            ({"to": "ffff"}, "it is for ffff"),
+            ({"now": time.time() - 3600}, "old"),
+            ({"schema": 9}, "version 9"),
+            ({"target": "/v1/responses"}, "signature"),
+            ({"digest": "0" * 64}, "another body"),
+        ):
+            proof = signed(key, **{**good, "digest": digest, **change})
+            answer = await first.http.post(CHAT, content=msgspec.json.encode(body), headers={"x-caretway-hop": proof})
+            assert words in answer.text and answer.status_code == (401 if words else 200), (change, answer.text)
+        stranger = signed(signing_key("cw-another-0123456789abcdef"), **{**good, "digest": digest})
+        answer = await first.http.post(CHAT, json=body, headers={"x-caretway-hop": stranger})
+        assert answer.status_code == 401 and answer.headers["x-caretway-hop"]
+
+
+async def test_redis_away_nothing_hangs_and_turns_are_still_found() -> None:
+    with redis_server() as own:
+        async with cluster(own) as (first, second):
+            said, call = await asked(first)
+            own.stop(signal.SIGKILL)
+            answer = await second.chat([*said, result(call, "a.txt")], tools=SHELL)
+            assert (answer.session, answer.text) == ("resumed", "a.txt"), "the last list is believed"
+            said, call = await asked(second)
+            await vanish(second)
+            answer = await first.chat([*said, result(call, "b.txt")], tools=SHELL)
+            assert answer.headers["x-caretway-session-reason"] == "its replica is gone, and Redis is away"
+            own.start()
+            async with asyncio.timeout(30):
+                while not of(first).link.state.there:
+                    await asyncio.sleep(0.05)
+
+
+async def test_background_responses_are_asked_and_cancelled_through_any_door(redis: RedisServer) -> None:
+    async with cluster(redis) as (first, second):
+        body = {"model": "sim-auto", "input": "sim: say begun\nsim: wait 60000\nsim: say end", "background": True}
+        made = (await first.http.post("/v1/responses", json=body)).json()
+        assert made["id"].startswith(f"resp_{of(first).directory.id}")
+        seen = (await second.http.get(f"/v1/responses/{made['id']}")).json()
+        assert seen["id"] == made["id"] and seen["status"] in ("queued", "in_progress")
+        ended = (await second.http.post(f"/v1/responses/{made['id']}/cancel")).json()
+        assert ended["status"] == "cancelled"
+        assert (await second.http.get("/v1/responses/resp_" + "0" * 32)).status_code == 404
+
+
+async def test_draining_keeps_parked_turns_reachable_and_gives_new_ones_away(redis: RedisServer) -> None:
+    async with cluster(redis, cluster_drain=20.0) as (first, second):
+        said, call = await asked(first)
+        stopping = asyncio.create_task(first.gateway._stop())
+        while (await first.http.get("/readyz")).status_code != 503:
+            await asyncio.sleep(0.01)
+        assert (await second.http.get("/readyz")).json() == {"status": "ready"}
+        new = await first.chat("sim: say hello")
+        assert new.text == "hello" and counts(first)["out", "passed"] == 1
+        answer = await second.chat([*said, result(call, "a.txt")], tools=SHELL)
+        assert (answer.session, answer.text) == ("resumed", "a.txt")
+        await stopping
+        with pytest.raises(httpx.ConnectError):
+            await first.http.get("/readyz")
+
+
+async def test_metrics_name_the_replica_and_count_its_hops(redis: RedisServer) -> None:
+    async with cluster(redis) as (first, second):
+        said, call = await asked(first)
+        await second.chat([*said, result(call, "a.txt")], tools=SHELL)
+        text = (await second.http.get("/metrics")).text
+        assert f'caretway_replica_info{{replica="{of(second).directory.id}"' in text
+        assert 'caretway_hops_total{way="out",outcome="passed"} 1' in text and "caretway_redis_up 1" in text
