@@ -8,7 +8,7 @@ The prompt's answer may take as long as the model does. Only silence, or a proce
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from ...core.errors import ErrorKind, GatewayError
 from ...core.event_buffer import EventBuffer
@@ -27,6 +27,9 @@ from .model_options import NO_WISH, ModelWish
 from .program import Work
 from .prompt import Prompt
 from .slots import Slot
+
+TOLD_GRACES: Final = 5
+"""Times `exit_grace`: silence of a program whose prompt was cancelled to tell its model something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,10 +198,15 @@ class AcpTurn:
         while True:
             allowed = self._limits.tool_progress if self._translator.tool_open else self._limits.progress
             silent = 0.0 if self._buffer.full or self._resting else self._loop.time() - self._heard_at
+            told = self._limits.exit_grace * TOLD_GRACES
+            if self._telling and silent >= told:
+                why = f"cursor-agent was told that it repeats itself, and was silent for {silent:.0f} s."
+                self._failed(GatewayError(ErrorKind.TIMEOUT, why))
+                return False
             if silent >= allowed:
                 self._failed(GatewayError(ErrorKind.TIMEOUT, f"cursor-agent was silent for {silent:.0f} s."))
                 return False
-            await self._first_of(answered, allowed - silent)
+            await self._first_of(answered, min(allowed - silent, told))  # meanwhile it may be told, or its tool ends
             if answered.done():
                 return True
             if self._closing.done():
