@@ -234,7 +234,7 @@ def nginx(folder: Path, upstream: str) -> Iterator[str]:
         f"{kind}_temp_path {folder}/{kind};\n" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
     (folder / "nginx.conf").write_text(
-        f"daemon off; pid {folder}/pid; error_log {folder}/error.log;\nevents {{}}\n"
+        f"daemon off; pid {folder}/pid; error_log {folder}/error.log;\nevents {{ worker_connections 8192; }}\n"
         f"http {{ access_log off;\n{temporary}{text}}}\n"
     )
     with proxy(["nginx", "-p", str(folder), "-c", str(folder / "nginx.conf")], port) as base:

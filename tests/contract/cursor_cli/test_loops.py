@@ -35,8 +35,8 @@ async def test_two_hundred_identical_calls_are_stopped_and_the_process_is_gone(
 
 
 async def test_a_program_that_falls_silent_when_it_is_told_is_not_waited_for(tmp_path: Path) -> None:
-    """Its own limits of silence are minutes here, and a tool of its own is open."""
-    silent = 'sim: exec read {"path": "a"}\n' * 11 + 'sim: mute\nsim-agent: ignore-cancel'
+    """The limits of silence are minutes here."""
+    silent = 'sim: exec read {"path": "a"}\n' * 11 + "sim: mute\nsim-agent: ignore-cancel"
     async with cli_gateway(tmp_path, "acp", cli_exit_grace=0.1) as client:
         async with asyncio.timeout(60):
             answer = await client.chat(silent)
