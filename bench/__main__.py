@@ -18,7 +18,7 @@ import caretway
 from . import before
 from .ledger import Ledger
 from .load import WrongAnswer, chat, many
-from .measures import burst, cli, cold, growth, latency, memory, paced
+from .measures import burst, cli, cold, growth, latency, memory, paced, tasks
 from .peers import version
 from .report import lines, machine
 from .script import Order
@@ -34,8 +34,9 @@ MEASURES: Final[dict[str, Measure]] = {
     "cold": cold.measure,
     "growth": growth.measure,
     "cli": cli.measure,
+    "tasks": tasks.measure,
 }
-BESIDE_PEERS: Final = frozenset({"paced", "latency", "burst"})
+BESIDE_PEERS: Final = frozenset({"paced", "latency", "burst", "tasks"})
 
 
 def main() -> int:

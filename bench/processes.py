@@ -67,6 +67,9 @@ class Watched:
     def rss_kib(self) -> int:
         return sum(_status_kib(pid, "VmRSS") for pid in self.tree())
 
+    def peak_kib(self) -> int:
+        return sum(_status_kib(pid, "VmHWM") for pid in self.tree())
+
     def pss_kib(self) -> int:
         """Memory that is this tree's own: shared pages are counted by their share."""
         total = 0

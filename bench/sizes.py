@@ -11,9 +11,9 @@ class Sizes:
     paced_deltas: int = 100
     paced_gap_us: int = 25_000
     """20 x 40 deltas a second: what token streams look like."""
-    requests: tuple[tuple[int, int], ...] = ((1, 60), (16, 320), (64, 640))
+    requests: tuple[tuple[int, int], ...] = ((1, 60), (8, 160), (16, 320), (64, 640))
     """(concurrent, requests in a round)."""
-    slow_requests: tuple[tuple[int, int], ...] = ((1, 10), (16, 32), (64, 64))
+    slow_requests: tuple[tuple[int, int], ...] = ((1, 10), (8, 16), (16, 32), (64, 64))
     """The same for a target that would need minutes."""
     answer_deltas: int = 5
     burst_rounds: int = 3
@@ -29,6 +29,8 @@ class Sizes:
     """Cursor takes 330 at most, and so does the gateway."""
     growth_requests: int = 10
     growth_held: int = 10
+    resumed: int = 200
+    """Steps that are resumed: what resuming costs is a small difference of two large numbers."""
     cli_requests: int = 40
 
 
@@ -36,8 +38,8 @@ FULL = Sizes()
 QUICK = Sizes(
     rounds=2,
     paced_deltas=60,
-    requests=((1, 30), (16, 96), (64, 192)),
-    slow_requests=((1, 4), (16, 16), (64, 64)),
+    requests=((1, 30), (8, 48), (16, 96), (64, 192)),
+    slow_requests=((1, 4), (8, 8), (16, 16), (64, 64)),
     burst_rounds=1,
     burst_deltas=10_000,
     burst_many=(64, 200),
@@ -49,5 +51,6 @@ QUICK = Sizes(
     tools=(1, 10, 100, 300),
     growth_requests=5,
     growth_held=5,
+    resumed=20,
     cli_requests=15,
 )

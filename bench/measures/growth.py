@@ -102,14 +102,14 @@ async def _resumed(house: House, sizes: Sizes, ledger: Ledger) -> None:
             strict = Target(GATEWAY, gateway.process, Address(gateway.address.port, _REQUIRED))
             resumed: list[float] = []
             read: list[float] = []
-            for _ in range(sizes.growth_requests):
+            for _ in range(sizes.resumed):
                 step = await _step(gateway, length)
                 resumed.append(await _cpu_ms(gateway, [step]))
                 refused = _body(length, "sess_unknown__call_0")
                 read.append(await _cpu_ms(strict, [refused], (400, 404, 409)))
-        ledger.add(f"history {length}: CPU ms of a resumed step", GATEWAY, statistics.median(resumed))
-        ledger.add(f"history {length}: CPU ms of reading alone", GATEWAY, statistics.median(read))
-        own = statistics.median(a - b for a, b in zip(resumed, read, strict=True))
+        ledger.add(f"history {length}: CPU ms of a resumed step", GATEWAY, statistics.fmean(resumed))
+        ledger.add(f"history {length}: CPU ms of reading alone", GATEWAY, statistics.fmean(read))
+        own = statistics.fmean(resumed) - statistics.fmean(read)
         ledger.add(f"history {length}: CPU ms of resuming itself", GATEWAY, own)
 
 

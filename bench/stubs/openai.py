@@ -1,7 +1,7 @@
 """An OpenAI upstream for the peers and the relay: `python -m bench.stubs.openai PORT`.
 
 Chunks are rendered once for each size and kept; a burst leaves in blocks of 16 KB, a paced stream one write for each
-chunk. Anything that is not a chat completion is answered with `{}`.
+chunk. `/_received` tells how many bytes came so far; anything else that is not a chat completion is answered with `{}`.
 """
 
 import asyncio
@@ -51,6 +51,9 @@ def _json_answer(body: bytes) -> bytes:
 
 
 class Upstream(asyncio.Protocol):
+    received = 0
+    """Bytes of all connections."""
+
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpRequestParser(self)
@@ -62,6 +65,7 @@ class Upstream(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
+        Upstream.received += len(data)
         self._parser.feed_data(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -83,6 +87,9 @@ class Upstream(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         body = bytes(self._body)
+        if self._url == b"/_received":
+            self._write(_json_answer(b"%d" % Upstream.received))
+            return
         if b"/chat/completions" not in self._url:
             self._write(_json_answer(b"{}"))
             return
