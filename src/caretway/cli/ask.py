@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..config import Settings
 from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, given, settings_from
-from .process import CommandFailed, log_to_stderr, remark, say
+from .process import CommandFailed, log_to_stderr, remark, say, shown_width
 from .process import run as run_loop
-from .terminal import printable, style_for
+from .terminal import AnswerFolder, printable, style_for
 
 if TYPE_CHECKING:
     from .ask_stream import AnswerEnd
@@ -115,7 +115,7 @@ async def _ask(settings: Settings, body: dict[str, object], *, own: bool) -> int
     from .ask_stream import AnswerEnd, AnswerHead, AnswerPiece, asked
 
     style, began, first = style_for(sys.stderr), time.monotonic(), 0.0
-    clean = printable if sys.stdout.isatty() else str
+    folder = AnswerFolder(shown_width(sys.stdout)) if sys.stdout.isatty() else None
     last = "\n"
     async with gateway(settings, own=own) as place:
         async for told in asked(place.url, place.key, body):
@@ -130,9 +130,11 @@ async def _ask(settings: Settings, body: dict[str, object], *, own: bool) -> int
                     if thinking and style.colour:
                         print(style.dim(printable(thinking)), end="", file=sys.stderr, flush=True)
                     if text:
-                        print(clean(text), end="", flush=True)
+                        print(folder.feed(printable(text)) if folder else text, end="", flush=True)
                         last = text[-1]
                 case AnswerEnd():
+                    if folder:
+                        print(folder.end(), end="", flush=True)
                     if last != "\n":
                         print(flush=True)
                     if sys.stderr.isatty():

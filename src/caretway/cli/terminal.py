@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 from typing import Final, TextIO
+from unicodedata import combining, east_asian_width
 
 from ..config import wants_colour
 
@@ -106,6 +107,80 @@ def wrapped(text: str, room: int) -> list[str]:
     """The same between words; only a word that is longer than `room` is cut."""
     lines = wrap(text, room, break_long_words=False, break_on_hyphens=False) or [""]
     return [part for line in lines for part in folded(line, room)]
+
+
+class AnswerFolder:
+    """Folds text that comes in pieces to a terminal's columns, between words. A word waits until it is whole, and
+    spaces until a word follows in the same line. Code (between fences, or indented by four) stays as it is."""
+
+    def __init__(self, columns: int) -> None:
+        self._columns = columns
+        self._used = 0
+        """Columns of the line on the screen."""
+        self._spaces = ""
+        self._word = ""
+        self._long = False
+        """The word began before: it is longer than a line, and is not cut."""
+        self._start = ""
+        """The first characters of the text's line: they tell whether it is code."""
+        self._fenced = False
+
+    def feed(self, text: str) -> str:
+        return "".join(map(self._take, text))
+
+    def end(self) -> str:
+        return self._place()
+
+    def _take(self, letter: str) -> str:
+        if len(self._start) < _START and letter != "\n":
+            self._start += letter
+        if letter == "\n":
+            shown = self._place() + letter
+            self._fenced ^= self._start.startswith("```")
+            self._used, self._spaces, self._start = 0, "", ""
+            return shown
+        if letter == " ":
+            shown = self._place()
+            self._spaces += letter
+            return shown
+        if _columns_of(letter) == 2:  # scripts without spaces may be broken anywhere
+            before = self._place()
+            self._word = letter
+            return before + self._place()
+        self._word += letter
+        if len(self._word) < self._columns:
+            return ""
+        shown = self._place()
+        self._long = True
+        return shown
+
+    def _place(self) -> str:
+        word, self._word = self._word, ""
+        if not word:
+            self._long = False
+            return ""
+        spaces, self._spaces = self._spaces, ""
+        whole = self._long or self._fenced or self._start.startswith(("```", "    "))
+        self._long = False
+        if self._used and not whole and self._used + len(spaces) + width(word) > self._columns:
+            self._used = width(word)
+            return f"\n{word}"
+        self._used += len(spaces) + width(word)
+        return spaces + word
+
+
+_START: Final = 4
+
+
+def width(text: str) -> int:
+    """Columns on a terminal: wide characters take two, marks on others none."""
+    return sum(_columns_of(letter) for letter in text)
+
+
+def _columns_of(letter: str) -> int:
+    if combining(letter):
+        return 0
+    return 2 if east_asian_width(letter) in "WF" else 1
 
 
 def printable(text: str) -> str:

@@ -8,11 +8,13 @@ import termios
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from caretway.cli.flags import narrowed
 from caretway.cli.mcp import servers_table
 from caretway.cli.process import shown_width
-from caretway.cli.terminal import Style, columns, fitted, folded, pairs, wrapped
+from caretway.cli.terminal import AnswerFolder, Style, columns, fitted, folded, pairs, width, wrapped
 
 COLOUR = Style(colour=True)
 
@@ -138,3 +140,34 @@ def test_the_width_is_that_of_the_terminal_a_stream_goes_to(monkeypatch: pytest.
         monkeypatch.setattr(sys, "__stdout__", file)
         assert (shown_width(terminal), shown_width(file)) == (60, 0)
     os.close(ours)
+
+
+FOLDED = [
+    ("short", "short"),
+    ("one two three four", "one two\nthree four"),
+    ("a line\nand another", "a line\nand\nanother"),
+    ("exactly 10 more", "exactly 10\nmore"),
+    ("  - an item of a list", "  - an\nitem of a\nlist"),
+    ("see https://example.org/long now", "see\nhttps://example.org/long\nnow"),
+    ("```\nx = a + b + c + d\n```\nand then words", "```\nx = a + b + c + d\n```\nand then\nwords"),
+    ("    indented code is left", "    indented code is left"),
+    ("你好世界你好世界", "你好世界你\n好世界"),
+    ("two\n\nparagraphs  here", "two\n\nparagraphs\nhere"),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), FOLDED)
+@pytest.mark.parametrize("step", [1, 3, 1000])
+def test_an_answer_is_folded_however_it_is_cut_into_pieces(text: str, expected: str, step: int) -> None:
+    folder = AnswerFolder(10)
+    shown = "".join(folder.feed(text[at : at + step]) for at in range(0, len(text), step)) + folder.end()
+    assert shown == expected
+
+
+@given(st.text(alphabet="ab 你\n`", max_size=80), st.integers(4, 12), st.integers(1, 9))
+def test_folding_loses_nothing_but_spaces_at_the_ends_of_lines(words: str, room: int, step: int) -> None:
+    folder = AnswerFolder(room)
+    shown = "".join(folder.feed(words[at : at + step]) for at in range(0, len(words), step)) + folder.end()
+    assert "".join(shown.split()) == "".join(words.split())
+    if "`" not in words and "    " not in words and all(len(word) < room for word in words.split()):
+        assert all(width(line) <= room for line in shown.split("\n"))
