@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -326,19 +327,31 @@ def image() -> None:
             str(ROOT),
         )
         tell("image", "it was built")
-        run = ["podman", *store, "run", "--detach", "--read-only", "--cap-drop", "all", "--network", "host"]
+        podman = ["podman", *store, *RUNTIME]
+        run = [*podman, "run", "--detach", "--read-only", "--cap-drop", "all", "--network", "host", *ulimits()]
         keyed = ["--env", "CARETWAY_API_KEY=a-key-of-sixteen-letters", "--env", f"CARETWAY_PORT={free_port()}"]
         container = must(*run, *keyed, "--volume", f"{place}/data:/data:U", "localhost/caretway", "serve").split()[-1]
         try:
             until = time.monotonic() + PATIENCE_S
-            while subprocess.run(["podman", *store, "healthcheck", "run", container], check=False).returncode:
+            while subprocess.run([*podman, "healthcheck", "run", container], check=False).returncode:
                 assert time.monotonic() < until, "the healthcheck stays red"
                 time.sleep(0.5)
             tell("image", "it runs read-only, not as root; the healthcheck is green")
         finally:
-            subprocess.run(["podman", *store, "rm", "--force", container], capture_output=True, check=False)
+            subprocess.run([*podman, "rm", "--force", container], capture_output=True, check=False)
 
 
+def ulimits() -> list[str]:
+    """This process's own: podman asks for more by itself, which a container in a container may not have."""
+    names = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
+    hard = {name: resource.getrlimit(which)[1] for name, which in names.items()}
+    return [word for name, most in hard.items() for word in ("--ulimit", f"{name}={most}:{most}")]
+
+
+RUNTIME = [
+    word for word in ("--runtime", os.environ.get("CARETWAY_OCI_RUNTIME", "")) if "CARETWAY_OCI_RUNTIME" in os.environ
+]
+"""`runc`, say, where crun does not take the machine's cgroups."""
 BUILD_FLAGS = os.environ.get("CARETWAY_BUILD_FLAGS", "").split()
 """More words for buildah: a mirror of the package index, say."""
 

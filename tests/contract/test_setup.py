@@ -121,6 +121,35 @@ def test_a_link_to_nothing_is_a_link_to_nothing_again(tmp_path: Path) -> None:
     assert link.is_symlink() and not link.exists()
 
 
+def test_a_link_into_a_missing_directory_leaves_nothing_to_undo(tmp_path: Path) -> None:
+    link = tmp_path / ".config" / "opencode" / "opencode.json"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(tmp_path / "unmounted" / "opencode.json")
+    failed = caretway(tmp_path, "setup", "opencode", "--yes")
+    assert failed.returncode == 1 and "opencode.json cannot be written" in failed.stderr
+    assert link.is_symlink() and "Nothing has been set up" in caretway(tmp_path, "setup").stdout
+
+
+def test_a_file_that_is_all_ours_is_said_to_go_as_a_whole(tmp_path: Path) -> None:
+    """Codex has one of each kind: our entries in its settings, and a profile of our own."""
+    assert caretway(tmp_path, "setup", "codex", "--yes").returncode == 0
+    home = tmp_path / ".codex"
+    for name in ("config.toml", "caretway.config.toml"):
+        (home / name).write_text((home / name).read_text() + "\n# mine\n")
+    undone = caretway(tmp_path, "setup", "codex", "--undo", "--yes")
+    assert undone.returncode == 0
+    assert "goes as a whole, because setup made it: ~/.codex/caretway.config.toml\n" in undone.stderr
+    assert "only our entries are taken out: ~/.codex/config.toml\n" in undone.stderr
+    assert [path.name for path in home.iterdir()] == ["config.toml"]
+
+
+def test_a_model_that_is_not_listed_is_named(tmp_path: Path) -> None:
+    for command in ("setup", "launch"):
+        done = caretway(tmp_path, command, "codex", "--print", "--model", "sim-thnk")
+        assert done.returncode == 0
+        assert "sim-thnk is not in the list of models; did you mean sim-think?" in done.stderr
+
+
 def test_the_variables_lack_a_key_that_only_a_client_knows(tmp_path: Path) -> None:
     assert caretway(tmp_path, "key", "new", "--name", "ci").returncode == 0
     told = caretway(tmp_path, "env", "openai")

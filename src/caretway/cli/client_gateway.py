@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from ..clients.values import NO_KEY, OfferedModel, Target
+from ..clients.values import NO_KEY, OfferedModel, Target, with_automatic_window
 from ..config import Settings
 from ..known_secrets import gateway_keys, secrets_in
 from ..observe.redact import RedactingFormatter, Redactor
@@ -125,7 +125,7 @@ def _looked_at(url: str, key: str, *, running: bool) -> ClientGateway:
         url,
         sent or NO_KEY,
         keyed,
-        tuple(_model(row) for row in listed.body["data"]),
+        with_automatic_window(_model(row) for row in listed.body["data"]),
         running,
         str(backend.get("name", "")),
         backend.get("standing") == "simulated",

@@ -82,6 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
             target = gateway.target(arguments.model)
             plan = client.launch(target)
             if arguments.print:
+                remark(unlisted(gateway, target))
                 say(shown(client, plan, gateway, target, arguments.rest, shown_width(sys.stdout)))
                 return 0
             program = shutil.which(client.program)
@@ -117,10 +118,15 @@ def announced(client: ClientProgram, gateway: ClientGateway, target: Target) -> 
     lines = [f"{client.title} with {target.model} by {gateway.url} ({gateway.backend}, {how})"]
     if gateway.simulated:
         lines.append("SIMULATED ANSWERS: nothing comes from Cursor or from any model; for real ones: caretway login")
-    if gateway.models and all(model.id != target.model for model in gateway.models):
-        near = difflib.get_close_matches(target.model, [model.id for model in gateway.models], 1)
-        lines.append(f"{target.model} is not in the list of models{f'; did you mean {near[0]}?' if near else ''}")
-    return lines
+    return [*lines, *unlisted(gateway, target)]
+
+
+def unlisted(gateway: ClientGateway, target: Target) -> list[str]:
+    """What to say of a model that the account does not list."""
+    if not gateway.models or any(model.id == target.model for model in gateway.models):
+        return []
+    near = difflib.get_close_matches(target.model, [model.id for model in gateway.models], 1)
+    return [f"{target.model} is not in the list of models{f'; did you mean {near[0]}?' if near else ''}"]
 
 
 def child_environment(mine: Mapping[str, str], variables: Mapping[str, str], without: Sequence[str]) -> dict[str, str]:

@@ -5,6 +5,7 @@ command line, 1 others, 130 Ctrl-C, 0 when the reader of a pipe is gone).
 import argparse
 import errno
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -35,7 +36,7 @@ from . import (
     top,
     usage,
 )
-from .flags import HelpFormatter
+from .flags import HelpFormatter, given
 from .parsing import PROGRAM, CommandParser, flags_of, unknown
 from .process import INTERRUPTED, CommandFailed, open_missing_streams, remark
 
@@ -131,7 +132,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return int(code)
     except ConfigError as problem:
-        remark([str(problem)])
+        remark([f"{problem}{_mending(problem, arguments)}"])
         return 2
     except GatewayError as problem:
         remark([str(problem)])
@@ -150,6 +151,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         _give_up_output()
         remark([f"the output cannot be written: {failure.strerror}"])
         return 1
+
+
+def _mending(problem: ConfigError, arguments: argparse.Namespace) -> str:
+    """What to type, where the mistake is in a file."""
+    if not problem.origin.startswith("file "):
+        return ""
+    named = given(arguments).get("config")
+    return f"; mend it: {shlex.join(['caretway', 'config', 'edit', *(['--config', str(named)] if named else [])])}"
 
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -18,7 +18,7 @@ from ..clients.table import BY_NAME, ClientProgram
 from ..clients.values import FilePlan, Target
 from ..config import Settings, process_home
 from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, given, settings_from
-from .launch import client_named, surroundings
+from .launch import client_named, surroundings, unlisted
 from .process import CommandFailed, asked, remark, say, shown_width, tell
 from .process import run as run_loop
 from .setup_journal import (
@@ -94,6 +94,7 @@ async def _target(settings: Settings, arguments: argparse.Namespace) -> Target:
     async with client_gateway(settings, given(arguments)) as gateway:
         target = gateway.target(arguments.model)
         _warn(gateway)
+        remark(unlisted(gateway, target))
         if gateway.running:
             return target
         return replace(target, url=usual_url(settings), keyed=requires_key(settings))
@@ -136,7 +137,16 @@ def _set_up(
     files = tuple(replace(record, made=folders) for record, folders in zip(records, made, strict=True))
     elsewhere = [record for record in (old.files if old else ()) if record.plan.path not in paths]
     journal.keep(SetupRecord(client.name, (*files, *elsewhere)))  # first: what is half done can be undone
-    _write(changes)
+    try:
+        _write(changes)
+    except CommandFailed:
+        if all(
+            read_text(change.path) == change.now for change in changes
+        ):  # nothing is done, so there is nothing to undo
+            journal.put_back(client.name, old)
+            for folders in made:
+                remove_folders(folders)
+        raise
     lines = [f"{client.title} is set up. Use it: {used(client, target)}"]
     if target.keyed:
         lines.append(client.key_from)
@@ -170,11 +180,13 @@ def _undo(client: ClientProgram, journal: Journal, arguments: argparse.Namespace
                 f"{file.plan.path} is left alone: {problem}", f"take this out by hand: {_by_hand(file.plan)}"
             ) from problem
         changes.append(FileChange(file.plan.path, now, then))
-    touched = [
-        str(file.plan.path) for file, change in zip(record.files, changes, strict=True) if _touched(file, change)
-    ]
-    if touched:
-        remark([f"changed since it was set up, so only our entries are taken out: {', '.join(touched)}"])
+    touched = [file.plan for file, change in zip(record.files, changes, strict=True) if _touched(file, change)]
+    ours = [_short(plan.path) for plan in touched if plan.kind == "whole"]
+    shared = [_short(plan.path) for plan in touched if plan.kind != "whole"]
+    if ours:
+        remark([f"changed since it was set up, and goes as a whole, because setup made it: {', '.join(ours)}"])
+    if shared:
+        remark([f"changed since it was set up, so only our entries are taken out: {', '.join(shared)}"])
     say(diff(changes, style, shown_width(sys.stdout)))
     if arguments.print:
         return 0

@@ -60,6 +60,13 @@ class Journal:
         body = {"client": record.client, "when": record.when, "files": files}
         write_text(self._folder / f"{record.client}.json", json.dumps(body, default=str, ensure_ascii=False), 0o600)
 
+    def put_back(self, client: str, record: SetupRecord | None) -> None:
+        """As it was before; None: there was none."""
+        if record is None:
+            self.forget(client)
+        else:
+            self.keep(record)
+
     def forget(self, client: str) -> None:
         (self._folder / f"{client}.json").unlink(missing_ok=True)
 

@@ -2,8 +2,8 @@
 files are written.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +14,8 @@ NO_KEY: Final = "local"
 """What clients send where the gateway asks for no key: they want something."""
 KEY_VARIABLE: Final = "CARETWAY_API_KEY"
 """Where files that are written once look for the gateway's key: no file of a client gets to hold it."""
+AUTOMATIC: Final = ("default", "auto", "sim-auto")
+"""Names under which an account lists the automatic choice."""
 FILES: Final = "{files}"
 """Stands for the directory with `LaunchPlan.files`, in arguments and variables."""
 
@@ -28,6 +30,16 @@ class OfferedModel:
     """None: nobody has said it, and then nothing is made up."""
     images: bool = False
     reasoning: bool = False
+
+
+def with_automatic_window(models: Iterable[OfferedModel]) -> tuple[OfferedModel, ...]:
+    """The automatic choice may take any model of the list, so it is sure to have the smallest window of them. Without
+    a number some clients warn, and none knows when to compact."""
+    listed = tuple(models)
+    least = min((model.window for model in listed if model.window), default=None)
+    return tuple(
+        replace(model, window=least) if model.id in AUTOMATIC and model.window is None else model for model in listed
+    )
 
 
 @dataclass(frozen=True, slots=True)

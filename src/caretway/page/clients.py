@@ -11,7 +11,17 @@ from typing import Any, Final
 
 from ..clients.edits import applied
 from ..clients.table import CLIENTS, ClientProgram
-from ..clients.values import FILES, KEY_VARIABLE, NO_KEY, FilePlan, LaunchPlan, OfferedModel, Surroundings, Target
+from ..clients.values import (
+    FILES,
+    KEY_VARIABLE,
+    NO_KEY,
+    FilePlan,
+    LaunchPlan,
+    OfferedModel,
+    Surroundings,
+    Target,
+    with_automatic_window,
+)
 from ..core.turn import ModelInfo
 from .notes import ToldRefusal
 
@@ -23,7 +33,7 @@ _SEEN: Final = """SELECT client, max(at), sum(session != 'refused'), sum(session
 
 
 def offered(models: Sequence[ModelInfo]) -> tuple[OfferedModel, ...]:
-    return tuple(
+    return with_automatic_window(
         OfferedModel(model.id, model.name, model.context_window, bool(model.images), model.reasoning)
         for model in models[:MAX_MODELS]
     )

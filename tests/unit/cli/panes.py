@@ -87,7 +87,6 @@ PANES: Final = {
 }
 
 WHOLE: Final = {
-    "ask": "the words of a model, as they come",
     "launch-print-opencode": "a name in JSON is not cut",
     "launch-print-codex": "settings of Codex, each of which is one word",
 }
@@ -130,6 +129,9 @@ def run_here(words: tuple[str, ...], fds: tuple[int, int], terminal: bool, envir
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
+        if terminal:  # otherwise the kernel hangs the terminal up at the end, and what was not read yet can be lost
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            fcntl.ioctl(0, termios.TIOCNOTTY)
         os._exit(code)
 
 

@@ -115,6 +115,23 @@ def test_a_bad_setting_is_one_line_and_exit_code_2(command: str, tmp_path: Path)
     )
 
 
+@pytest.mark.parametrize("command", ["status", "models", "launch", "setup", "doctor", "ask", "capabilities"])
+def test_a_broken_settings_file_says_how_to_mend_it(command: str, tmp_path: Path) -> None:
+    file = tmp_path / "my file.toml"
+    file.write_text("port 1")
+    done = caretway(command, home=tmp_path, CARETWAY_CONFIG=str(file))
+    assert done.returncode == 2
+    assert "this is not TOML" in done.stderr and done.stderr.endswith("mend it: caretway config edit\n")
+
+
+def test_a_wrong_value_in_a_file_that_a_flag_names(tmp_path: Path) -> None:
+    file = tmp_path / "my file.toml"
+    file.write_text("port = 'x'")
+    done = caretway("status", "--config", str(file), home=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.endswith(f"mend it: caretway config edit --config '{file}'\n")
+
+
 def test_flags_are_not_abbreviated(tmp_path: Path) -> None:
     assert caretway("serve", "--por", "1", home=tmp_path).returncode == 2
 

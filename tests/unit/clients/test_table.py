@@ -10,7 +10,7 @@ import pytest
 from caretway.clients.edits import KINDS, applied
 from caretway.clients.launching import codex
 from caretway.clients.table import ALSO, BY_NAME, CLIENTS, ClientProgram
-from caretway.clients.values import FILES, KEY_VARIABLE, OfferedModel, Surroundings, Target
+from caretway.clients.values import FILES, KEY_VARIABLE, OfferedModel, Surroundings, Target, with_automatic_window
 
 DOCS = Path(__file__).parents[3] / "docs" / "clients"
 MODELS = (
@@ -72,6 +72,27 @@ WITH_WINDOWS = ("opencode", "kilo", "claude", "codex", "aider", "goose", "contin
 def test_windows_are_the_account_s(name: str) -> None:
     plan = BY_NAME[name].launch(OPEN)
     assert "200000" in "".join([*plan.arguments, *plan.environment.values(), *plan.files.values()])
+
+
+WINDOWS = [
+    ({"default": None, "a": 300_000, "b": 200_000, "c": None}, 200_000),
+    ({"default": 1_000_000, "a": 200_000}, 1_000_000),
+    ({"default": None, "a": None}, None),
+    ({"default": None}, None),
+]
+
+
+@pytest.mark.parametrize(("windows", "expected"), WINDOWS)
+def test_the_automatic_choice_has_the_smallest_window_of_the_list(
+    windows: dict[str, int | None], expected: int | None
+) -> None:
+    """It may take any of them. Claude Code warns where it is not told one."""
+    models = with_automatic_window(OfferedModel(name, window=window) for name, window in windows.items())
+    target = Target("http://127.0.0.1:4000", "local", models, "default")
+    assert target.window == expected
+    assert [model.window for model in models if model.id != "default"] == [*windows.values()][1:]
+    told = BY_NAME["claude"].launch(target).environment.get("CLAUDE_CODE_AUTO_COMPACT_WINDOW")
+    assert told == (str(expected) if expected else None)
 
 
 @each_client
