@@ -76,6 +76,50 @@ async def test_the_text_of_a_pdf_reaches_the_model(client: Client) -> None:
         assert WORDS in text
 
 
+def read(client: Client) -> int:
+    """Tokens that the simulated model was given so far."""
+    stats = client.stats()
+    return stats["tokens_in_uncached"] + stats["tokens_in_cached"]
+
+
+async def test_a_pdf_is_counted_as_the_text_that_is_sent(client: Client) -> None:
+    """By both counts, as much as its text in the PDF's place; the simulated model counts nearly the same."""
+    words = "sim: say read. " + " ".join(f"Gate {number} opens at nine." for number in range(200))
+    drawn = pdf(f"BT /F1 12 Tf 72 720 Td ({words}) Tj ET".encode())
+    plain = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": words}}
+    file = f"data:application/pdf;base64,{encoded(drawn)}"
+    written = f"data:text/plain;base64,{encoded(words.encode())}"
+    async with (
+        openai.AsyncOpenAI(base_url=f"{client.gateway.base_url}/v1", api_key="any") as sdk,
+        anthropic.AsyncAnthropic(base_url=client.gateway.base_url, api_key="any") as other,
+    ):
+        counts = []
+        for block in (document(drawn), plain):
+            asked: Any = {"model": "sim-auto", "messages": [{"role": "user", "content": [block]}]}
+            counts.append((await other.messages.count_tokens(**asked)).input_tokens)
+        before = read(client)
+        await other.messages.create(
+            **asked | {"messages": [{"role": "user", "content": [document(drawn)]}]}, max_tokens=9
+        )
+        told = read(client) - before
+        for data in (file, written):
+            part = {"type": "input_file", "filename": "a", "file_data": data}
+            items: Any = [{"role": "user", "content": [part]}]
+            counts.append((await sdk.responses.input_tokens.count(model="sim-auto", input=items)).input_tokens)
+    assert counts[0] == counts[1] > 1000
+    assert counts[2] == counts[3]
+    assert counts[0] == pytest.approx(told, rel=0.1)
+
+
+@pytest.mark.parametrize("path", ["messages/count_tokens", "responses/input_tokens"])
+async def test_a_pdf_that_cannot_be_read_cannot_be_counted(client: Client, path: str) -> None:
+    file = {"type": "input_file", "filename": "a", "file_data": f"data:application/pdf;base64,{encoded(pdf()[:200])}"}
+    items = [{"role": "user", "content": [document(pdf()[:200]) if path.startswith("messages") else file]}]
+    answer = await client.http.post(f"/v1/{path}", json={"model": "sim-auto", "messages": items, "input": items})
+    assert answer.status_code == 400
+    assert "A PDF cannot be read" in answer.json()["error"]["message"]
+
+
 HOSTILE = {
     "cut off": pdf()[:200],
     "no page": b"%PDF-1.4\nnothing here",

@@ -16,6 +16,8 @@ import msgspec
 
 from ..dialects import AnswersLater, Dialect, ServesSockets
 from ..tasks import aside
+from .documents import MARK as PDF
+from .documents import inline_pdfs
 from .exchange import HttpRequest
 from .handshake import OTHER_VERSION, speaks_version, switching
 from .page_files import wants_page
@@ -79,12 +81,17 @@ async def lookup(call: HttpCall) -> None:
             return
     find = call.tenant.dialects[matched.route.dialect].lookups[matched.operation.id]
     body = request.take_body()
+    read: list[object] = []
+    if PDF in body:  # what would be sent is their text
+        read.append(await aside(read_json, body, call.gateway.shape))
+        await inline_pdfs(read[0])
 
     def run() -> bytes:
-        return find(matched.params, request.headers, read_json(body, call.gateway.shape) if body else None)
+        parsed = read[0] if read else read_json(body, call.gateway.shape) if body else None
+        return find(matched.params, request.headers, parsed)
 
     # Also those about earlier responses, which may be large, or in a file.
-    found = await aside(run) if is_large(body) or request.method != "POST" else run()
+    found = await aside(run) if read or is_large(body) or request.method != "POST" else run()
     call.response.send(200, found, call.headers)
 
 
