@@ -225,3 +225,26 @@ async def test_a_client_s_own_name_for_its_session(client: Client, name: str) ->
     assert await turn("sim: recall") == ("fresh", "first message")
     assert "0 earlier" in said[-1]["content"] or "no earlier" in said[-1]["content"], said[-1]
     assert client.gateway.tenants.live == 0
+
+
+UNKNOWN_WORDS: list[dict[str, Any]] = [
+    {"reasoning": {"effort": "ultra"}},
+    {"reasoning": {"summary": "long"}},
+    {"truncation": "always"},
+    {"text": {"verbosity": "chatty"}},
+]
+
+
+@pytest.mark.parametrize("fields", UNKNOWN_WORDS, ids=lambda fields: next(iter(fields)))
+async def test_a_word_that_is_not_known_does_not_come_back(client: Client, fields: dict[str, Any]) -> None:
+    """The response repeats what was asked for. The SDKs' types, which read every answer here, know no other words."""
+    answer = await client.http.post("/v1/responses", json={"model": "sim-auto", "input": "sim: say ok", **fields})
+    assert answer.status_code == 200
+
+
+async def test_a_path_that_is_nobodys_speaks_as_the_client_does(client: Client) -> None:
+    marked = {"anthropic-version": "2023-06-01"}
+    theirs = (await client.http.post("/v1/files", json={}, headers=marked)).json()
+    assert (theirs["type"], theirs["error"]["type"]) == ("error", "not_found_error")
+    ours = (await client.http.post("/v1/files", json={})).json()
+    assert ours["error"]["code"] == "not_found"

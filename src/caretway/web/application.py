@@ -72,9 +72,10 @@ class Application:
         )
         self._state.answer = self.answer
 
-    def dialect(self, path: str) -> Dialect:
-        """Whose words belong to this path."""
-        return self._tenants.default.dialect(self.routes.dialect(path))
+    def dialect(self, request: HttpRequest) -> Dialect:
+        """Whose words belong to this path; where it is nobody's or several have it, those of the client."""
+        tenant, name = self._tenants.default, self.routes.dialect(request.path)
+        return tenant.dialect(name) if name else tenant.dialect_of(request.headers)
 
     def drain(self) -> None:
         """It stops: whoever asks is told to go elsewhere. What comes all the same is answered."""
@@ -141,7 +142,7 @@ class Application:
         headers: list[Header],
     ) -> None:
         """In the words of whatever API lives at the path."""
-        status = send_error(response, self.dialect(request.path), error, headers)
+        status = send_error(response, self.dialect(request), error, headers)
         request.drop_headers()
         self._observer.request_refused(
             RefusedRequest(

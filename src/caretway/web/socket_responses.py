@@ -254,8 +254,10 @@ class MessageWriter(ResponseWriter):
         """An error, before anything else of its response."""
         lines = [*headers]
         self._told(status, lines)
-        event = {"type": "error", "status": status, **msgspec.json.decode(body)}
-        event["headers"] = {name.decode(): value.decode() for name, value in lines if name in _TOLD}
+        told = {name.decode(): value.decode() for name, value in lines if name in _TOLD}
+        error = {**msgspec.json.decode(body)["error"], "headers": told}
+        # OpenAI's type has the headers in the error; Codex looks for them beside it.
+        event = {"type": "error", "status": status, "error": error, "headers": told}
         payload = _json(event)
         self._socket.say(payload[:-1] + self._stream if self._stream else payload)
         self._over(body)

@@ -137,7 +137,9 @@ def _check_counts(body: Mapping[str, object]) -> None:
     if modalities is not None:
         for i, one in enumerate(an_array(modalities, "modalities")):
             if a_string(one, f"modalities[{i}]") != "text":
-                raise unsupported(f"modalities[{i}]", "Answers are text; no other modality is possible.")
+                raise unsupported(
+                    f"modalities[{i}]", "Answers are text; no other modality is possible.", hint="Ask for text alone."
+                )
 
 
 def include_usage(value: object) -> bool:

@@ -125,7 +125,12 @@ class ChatMessageReader:
         kind = needed_string(part, "type", at)
         refused = _REFUSED.get(kind)
         if refused is not None:
-            raise unsupported(f"{at}.type", f"{refused} cannot be sent to Cursor.", code=f"{kind}_not_supported")
+            raise unsupported(
+                f"{at}.type",
+                f"{refused} cannot be sent to Cursor.",
+                code=f"{kind}_not_supported",
+                hint="Send it as text.",
+            )
         if kind not in allowed:
             raise invalid_value(f"{at}.type", f"use one of {', '.join(sorted(allowed))} here, not {kind[:60]!r}.")
         if kind == "image_url":

@@ -87,14 +87,13 @@ _UNSERVED: Final[dict[str, str]] = {
     "conversation": "There are no stored conversations here; use 'previous_response_id' or send the history.",
     "prompt": "There are no stored prompts here; send 'instructions' and 'input'.",
 }
-_ECHOED: Final = (
-    "max_output_tokens",
-    "max_tool_calls",
-    "previous_response_id",
-    "prompt_cache_key",
-    "safety_identifier",
-    "user",
-)
+_ECHOED: Final = ("max_output_tokens", "max_tool_calls")
+_ECHOED_WORDS: Final = ("previous_response_id", "prompt_cache_key", "safety_identifier", "user")
+_EFFORTS: Final = frozenset({"none", "minimal", "low", "medium", "high", "xhigh", "max"})
+_SUMMARIES: Final = frozenset({"auto", "concise", "detailed"})
+_VERBOSITIES: Final = frozenset({"low", "medium", "high"})
+_TRUNCATIONS: Final = frozenset({"auto", "disabled"})
+"""What may come back in a response: its types know no other words."""
 
 
 def decode(body: object, headers: Mapping[str, str], store: ResponseStore) -> TurnRequest:
@@ -113,22 +112,26 @@ def decode(body: object, headers: Mapping[str, str], store: ResponseStore) -> Tu
     reader = ItemReader(box)
     messages = reader.read([*_before(previous, stored), *asked])
     if not messages and generate:
-        raise bad_request("'input' must not be empty.", param="input", code="invalid_value")
+        unknown = ", ".join(name.removeprefix("input.") for name in reader.ignored)
+        reason = f"has no item of a type that is known here (only {unknown})" if unknown else "must not be empty"
+        raise bad_request(f"'input' {reason}.", param="input", code="invalid_value")
     instructions = _instructions(body.get("instructions"))
     reasoning, effort, summary, ignored_reasoning = _reasoning(body.get("reasoning"))
     text, output_format, ignored_text = _text(body.get("text"))
     keep = optional_bool(body, "store") is not False
-    repeated = {name: body.get(name) for name in _ECHOED} | {
+    repeated = {
+        **{name: body.get(name) for name in _ECHOED},
+        **{name: optional_string(body, name) for name in _ECHOED_WORDS},
         "background": BACKGROUND in headers,
         "instructions": instructions or None,
-        "metadata": an_object(body.get("metadata") or {}, "metadata"),
+        "metadata": _metadata(body),
         "parallel_tool_calls": choice.parallel,
         "reasoning": reasoning,
         "store": keep,
         "text": text,
         "tool_choice": body.get("tool_choice") or "auto",
         "tools": body.get("tools") or [],
-        "truncation": body.get("truncation") or "disabled",
+        "truncation": _one_of(_TRUNCATIONS, body.get("truncation")) or "disabled",
     }
     request = TurnRequest(
         model=model,
@@ -252,7 +255,8 @@ def _reasoning(value: object) -> tuple[dict[str, object], str | None, bool, list
     summary = optional_string(wanted, "summary", "reasoning") or old or None
     ignored = unknown_names(wanted, ("effort", "summary", "generate_summary"))
     shown = summary not in (None, "none")
-    return {"effort": effort, "summary": summary}, effort, shown, [f"reasoning.{name}" for name in listable(ignored)]
+    repeated: dict[str, object] = {"effort": _one_of(_EFFORTS, effort), "summary": _one_of(_SUMMARIES, summary)}
+    return repeated, effort, shown, [f"reasoning.{name}" for name in listable(ignored)]
 
 
 def _text(value: object) -> tuple[Mapping[str, object], OutputFormat | None, list[str]]:
@@ -264,8 +268,12 @@ def _text(value: object) -> tuple[Mapping[str, object], OutputFormat | None, lis
     ignored = [f"text.{name}" for name in listable(unknown_names(wanted, ("format", "verbosity")))]
     if optional_string(wanted, "verbosity", "text") not in (None, "medium"):
         ignored.append("text.verbosity")
-    repeated = {"format": given} | {key: wanted[key] for key in ("verbosity",) if wanted.get(key) is not None}
-    return repeated, _format(given), ignored
+    verbosity = _one_of(_VERBOSITIES, wanted.get("verbosity"))
+    return {"format": given} | ({"verbosity": verbosity} if verbosity else {}), _format(given), ignored
+
+
+def _one_of(words: frozenset[str], value: object) -> str | None:
+    return value if isinstance(value, str) and value in words else None
 
 
 def _format(wanted: Mapping[str, object]) -> OutputFormat | None:
@@ -301,3 +309,9 @@ def _stream_options(value: object) -> list[str]:
     if optional_bool(wanted, "include_obfuscation", "stream_options"):
         ignored.append("stream_options.include_obfuscation")
     return ignored
+
+
+def _metadata(body: Mapping[str, object]) -> Mapping[str, str]:
+    """It comes back in the response, whose types have strings alone."""
+    given = an_object(body.get("metadata") or {}, "metadata")
+    return {name: a_string(value, FieldPath("metadata", name[:64])) for name, value in given.items()}

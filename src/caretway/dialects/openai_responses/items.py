@@ -136,7 +136,12 @@ class ItemReader:
         kind = needed_string(part, "type", at)
         refused = _REFUSED.get(kind)
         if refused is not None:
-            raise unsupported(f"{at}.type", f"{refused} cannot be sent to Cursor.", code=f"{kind}_not_supported")
+            raise unsupported(
+                f"{at}.type",
+                f"{refused} cannot be sent to Cursor.",
+                code=f"{kind}_not_supported",
+                hint="Send it as text.",
+            )
         if kind == "input_image" and images:
             return self._image(part, at)
         if kind == "input_file" and images:

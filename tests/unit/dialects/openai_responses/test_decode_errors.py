@@ -71,7 +71,11 @@ CASES: list[tuple[dict[str, Any], str, str | None]] = [
     ({"text": {"format": {"type": "json_schema", "schema": 1}}}, "text.format.schema", "invalid_type"),
     ({"reasoning": "high"}, "reasoning", "invalid_type"),
     ({"metadata": [1]}, "metadata", "invalid_type"),
+    ({"metadata": {"a": 1}}, "metadata.a", "invalid_type"),
     ({"max_output_tokens": "5"}, "max_output_tokens", "invalid_type"),
+    ({"user": 5}, "user", "invalid_type"),
+    ({"safety_identifier": ["a"]}, "safety_identifier", "invalid_type"),
+    ({"input": [{"type": "spell"}]}, "input", "invalid_value"),
     ({"include": [1]}, "include[0]", "invalid_type"),
 ]
 
