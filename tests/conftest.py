@@ -9,6 +9,9 @@ from typing import TypeVar
 import pytest
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ("watched_answers",)
+"""Every answer of a gateway is read by the SDKs' types."""
+
 R = TypeVar("R", pytest.TestReport, pytest.CollectReport)
 
 

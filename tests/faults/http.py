@@ -10,6 +10,8 @@ from typing import cast
 
 import httptools
 
+from watched_answers import WATCH
+
 
 @dataclass(slots=True)
 class Got:
@@ -59,6 +61,7 @@ class Connection(asyncio.Protocol):
             self._got.late = True
             self.close()
         self._got.body = b"".join(self._parts)
+        WATCH.saw(path, headers, self._got.status, self._got.headers, self._got.body, whole=self._got.whole)
         self._got.seconds = loop.time() - began
         return self._got
 
