@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Final
 
@@ -86,4 +87,10 @@ def test_every_page_of_the_site_is_in_its_index() -> None:
     nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     pages = re.findall(r": ([\w/-]+\.md)$", nav, re.MULTILINE)
     assert [page for page in pages if not (ROOT / "docs" / page).is_file()] == []
-    assert {"index.md", "testing.md", "deploy.md", "dashboard.md"} <= set(pages)
+    assert {"index.md", "quickstart.md", "testing.md", "deploy.md", "dashboard.md"} <= set(pages)
+
+
+def test_every_extra_is_on_the_page_about_installing() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    assert [name for name in extras if f"| `{name}` |" not in page] == []
