@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, fields
 from pathlib import Path
 
+from faults.cluster import ClusterOrders, soak_cluster
+from faults.cluster import table as cluster_table
 from faults.judge import Verdict
 from faults.rigs import RIGS
 from faults.soak import Footprint, Orders, Report, soak
@@ -29,8 +31,15 @@ def main() -> int:
     parser.add_argument(
         "--no-faults", action="store_true", help="a good network, to see that the instruments are right"
     )
+    parser.add_argument(
+        "--cluster",
+        choices=("none", "kill", "redis", "rolling"),
+        help="three gateways behind a balancer, and what happens to them meanwhile",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     asked = parser.parse_args()
+    if asked.cluster:
+        return _cluster(ClusterOrders(asked.turns, asked.cluster, asked.seed, asked.concurrency or 24))
     if asked.transport and asked.transport not in RIGS[asked.backend].weather:
         parser.error(f"the transports of {asked.backend} are {', '.join(RIGS[asked.backend].weather)}")
     reports = []
@@ -41,6 +50,12 @@ def main() -> int:
     if asked.json is not None:
         asked.json.write_text(json.dumps([figures(report) for report in reports], indent=1) + "\n")
     return 1 if any(report.complaints() for report in reports) else 0
+
+
+def _cluster(orders: ClusterOrders) -> int:
+    report = asyncio.run(soak_cluster(orders, lambda line: print(line, file=sys.stderr, flush=True)))
+    print("\n".join(cluster_table(report)), flush=True)
+    return 1 if report.complaints() else 0
 
 
 def table(report: Report) -> Iterator[str]:

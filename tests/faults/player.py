@@ -7,7 +7,7 @@ id: finding out that it has run it before is the gateway's business, not the cli
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from random import Random
@@ -34,6 +34,8 @@ class Manner:
     patience: float = 60.0
     """Seconds that the client waits for one answer."""
     tool_seconds: float = 0.0
+    like_sdk: bool = False
+    """`retries` are for whatever goes wrong, with the waits of the official SDKs."""
     stubborn: bool = False
     """The gateway may be killed: what breaks off is asked again, and one that is not there is waited for."""
 
@@ -72,15 +74,24 @@ class _Ended(Exception):
     """The scene is over before its last answer."""
 
 
-async def play(scene: Scene, manner: Manner, lines: Lines, random: Random) -> Played:
+Heard = Callable[[Got, str], None]
+"""Told of every answer, and why it is asked for again, if it is."""
+
+
+async def play(
+    scene: Scene, manner: Manner, lines: Lines, random: Random, heard: Heard = lambda _got, _why: None
+) -> Played:
     played = Played()
     with suppress(_Ended):
-        await _Player(scene, manner, lines, random, played).play()
+        await _Player(scene, manner, lines, random, played, heard).play()
     return played
 
 
 class _Player:
-    def __init__(self, scene: Scene, manner: Manner, lines: Lines, random: Random, played: Played) -> None:
+    def __init__(
+        self, scene: Scene, manner: Manner, lines: Lines, random: Random, played: Played, heard: Heard
+    ) -> None:
+        self._heard = heard
         self._scene = scene
         self._manner = manner
         self._lines = lines
@@ -122,6 +133,15 @@ class _Player:
         until = clock() + manner.patience
         while True:
             got = await self._post(data)
+            if manner.like_sdk:
+                why = _wrong(got)
+                self._heard(got, why if retries else "")
+                if why and retries:
+                    retries -= 1
+                    await asyncio.sleep(0.5 * 2 ** (manner.retries - retries - 1) * self._random.uniform(0.75, 1.0))
+                    continue
+                played.longest_s = max(played.longest_s, got.seconds)
+                return self._understood(got)
             if manner.frail and got.late:
                 until = clock() + manner.patience  # its own network took the time: a killed gateway has as much again
             elif manner.stubborn and not got.status and clock() < until:
@@ -169,6 +189,15 @@ class _Player:
     def _end(self, end: End, detail: str = "") -> NoReturn:
         self._played.end, self._played.detail = end, detail
         raise _Ended
+
+
+def _wrong(got: Got) -> str:
+    """Why a client asks again."""
+    if not got.status:
+        return "no answer"
+    if not got.whole:
+        return "cut"
+    return f"status {got.status}" if got.status != 200 and _may_pass(got) else ""
 
 
 def _may_pass(got: Got) -> bool:

@@ -132,14 +132,14 @@ class GatewayProcess(Process):
         os.kill(self.pid, signal.SIGKILL)
         self.pid = (await self.again()).pid
         until = asyncio.get_running_loop().time() + ORPHAN_S
-        while alive := [pid for pid in helpers if _lives(pid)]:
+        while alive := [pid for pid in helpers if lives(pid)]:
             if asyncio.get_running_loop().time() > until:
                 self.orphans += alive
                 break
             await asyncio.sleep(0.1)
 
 
-def _lives(pid: int) -> bool:
+def lives(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -172,6 +172,6 @@ async def gateway(
         running = GatewayProcess(first.name, first.port, first.pid, first.log, again=start)
         yield running
         helpers = running.descendants()
-    running.orphans += [pid for pid in helpers if _lives(pid)]
+    running.orphans += [pid for pid in helpers if lives(pid)]
     private = [data / rig.private] if rig.private else []
     running.left = [str(path) for each in (scratch, *private) for path in each.rglob("*") if not path.is_dir()]

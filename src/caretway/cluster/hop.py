@@ -196,6 +196,7 @@ class Hops:
             ("content-length", str(len(request.body))),
             ("expect", "100-continue"),
         ]
+        connection.told = ((b"x-caretway-passed-to", to.id.encode()),)
         await connection.ask(head_bytes(request.method, request.target, headers), request.body, writer, ACCEPT_S)
         self._keep(to.address, connection)
 

@@ -41,6 +41,8 @@ class HopConnection(asyncio.Protocol):
         self._refused = ""
         self._paused = False
         self.reusable = True
+        self.told: tuple[tuple[bytes, bytes], ...] = ()
+        """Headers that the client gets with every answer from here."""
 
     # ---- the socket
 
@@ -138,7 +140,7 @@ class HopConnection(asyncio.Protocol):
         assert writer is not None
         self._status = status
         writer.on_writable(self._resume)
-        writer.relay(status, self._headers, self._length)
+        writer.relay(status, (*self._headers, *self.told), self._length)
 
     def on_body(self, data: bytes) -> None:
         writer = self._writer

@@ -1,0 +1,15 @@
+"""A short soak of a cluster of each kind. `./scripts/soak --cluster` is the long one; docs/cluster.md has its figures."""
+
+import pytest
+
+from faults.cluster import ClusterOrders, Trouble, soak_cluster, table
+
+
+@pytest.mark.all
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("trouble", "loops"), [("kill", 200), ("redis", 60), ("rolling", 100)])
+async def test_no_loop_is_lost_and_no_call_is_run_twice(trouble: Trouble, loops: int) -> None:
+    report = await soak_cluster(ClusterOrders(loops, trouble, "suite"))
+    told = "\n".join(table(report))
+    assert not report.complaints() and sum(report.troubles.values()), told
+    assert any("passed on" in how for how in report.steps), told
