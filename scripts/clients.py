@@ -31,6 +31,7 @@ def main(words: list[str]) -> int:
         "scripts/clients", description=__doc__, epilog="What follows -- goes to caretway serve."
     )
     parser.add_argument("--quick", action="store_true", help="only those that install in a minute")
+    parser.add_argument("--cluster", action="store_true", help="three gateways on one Redis, behind haproxy")
     parser.add_argument("--mode", default="", help="only this mode of each client, where it has it")
     parser.add_argument("names", metavar="NAME", nargs="*", help=f"only these, of: {', '.join(known)}")
     given = parser.parse_args(words)
@@ -43,7 +44,7 @@ def main(words: list[str]) -> int:
         simulator = stack.enter_context(started("simulate", "--port", "0"))
         where = ("--agent-url", simulator, "--data-dir", data)
         flags = ("--backend", "agent", "--port", "0", "--log-level", "warning", *where, *serve_flags)
-        gateway = stack.enter_context(started("serve", *flags))
+        gateway = stack.enter_context(cluster(flags, data) if given.cluster else started("serve", *flags))
         spent = stack.enter_context(spent_key(simulator, serve_flags))
         print(f"{'client':18} {'mode':8} {'verdict':8} {'seconds':>7} {'Cursor runs':>11}", flush=True)
         for client in chosen:
@@ -72,6 +73,25 @@ def main(words: list[str]) -> int:
                     print(f"{count} runs were opened where {most} are enough", flush=True)
     print(f"\n{total - failed} passed, {failed} failed")
     return 1 if failed else 0
+
+
+@contextmanager
+def cluster(flags: tuple[str, ...], data: str) -> Iterator[str]:
+    """Three gateways that act as one, and the balancer in front of them."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    from balancer import balancer
+    from redis_server import redis_server
+
+    with ExitStack() as stack:
+        redis = stack.enter_context(redis_server())
+        os.environ["CARETWAY_CLUSTER_KEY"] = "cw-clients-0123456789abcdef"
+        doors = []
+        for number in range(3):
+            own = Path(data, str(number))
+            own.mkdir(mode=0o700)
+            shared = ("--cluster", redis.url, "--cluster-drain", "0s", "--data-dir", str(own))
+            doors.append(stack.enter_context(started("serve", *flags, *shared)))
+        yield f"http://127.0.0.1:{stack.enter_context(balancer([int(door.rpartition(':')[2]) for door in doors]))}"
 
 
 def split(words: list[str]) -> tuple[list[str], list[str]]:

@@ -14,15 +14,16 @@ import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 from typing import Final, Literal
 
+from balancer import balancer
 from faults import processes
-from faults.http import Connection, Got
+from faults.http import Got
 from faults.judge import Verdict, judge
 from faults.player import Lines, Manner, play
 from faults.processes import Process, started
@@ -36,26 +37,6 @@ EVERY_S: Final = 5.0
 LIMIT_S: Final = 60.0
 LOOPS: Final = ("one call", "two steps", "three steps", "twins", "redirected", "asked again", "call in turn two")
 KEY: Final = "cw-soak-0123456789abcdef01"
-HAPROXY: Final = """
-global
-    maxconn 4096
-defaults
-    mode http
-    timeout connect 2s
-    timeout client 120s
-    timeout server 120s
-    option http-no-delay
-    option redispatch 1
-    retries 3
-    retry-on conn-failure
-frontend door
-    bind 127.0.0.1:{port}
-    default_backend gateways
-backend gateways
-    balance roundrobin
-    option httpchk GET /readyz
-    default-server check inter 200ms fastinter 100ms fall 1 rise 1 observe layer4 error-limit 1 on-error mark-down
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +100,16 @@ class Cluster:
     """Everything that is up and running."""
 
     def __init__(
-        self, door: int, redis: RedisServer, replicas: list[Process], again: Callable[[int], Awaitable[None]]
+        self,
+        door: int,
+        upstream: int,
+        redis: RedisServer,
+        replicas: list[Process],
+        again: Callable[[int], Awaitable[None]],
     ) -> None:
         self.door = door
+        self.upstream = upstream
+        """The simulator's port."""
         self.redis = redis
         self.replicas = replicas
         self._again = again
@@ -173,37 +161,8 @@ async def cluster(folder: Path, **flags: str) -> AsyncIterator[Cluster]:
             running[number] = await start(number)
 
         running += await asyncio.gather(*(start(number) for number in range(REPLICAS)))
-        door = free_port()
-        config = folder / "haproxy.cfg"
-        lines = [f"    server gateway{number} 127.0.0.1:{port}" for number, port in enumerate(ports)]
-        config.write_text(HAPROXY.format(port=door) + "\n".join(lines) + "\n")
-        balancer = await asyncio.create_subprocess_exec(
-            *(_haproxy(), "-db", "-f", str(config)),
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-        stack.push_async_callback(balancer.wait)
-        stack.callback(balancer.kill)
-        await _answers(door)
-        yield Cluster(door, redis, running, again)
-
-
-def _haproxy() -> str:
-    for place in ("/usr/sbin/haproxy", "/usr/local/sbin/haproxy", "/usr/bin/haproxy"):
-        if Path(place).exists():
-            return place
-    raise RuntimeError("haproxy is missing. Type: apt-get install haproxy")
-
-
-async def _answers(port: int) -> None:
-    until = time.monotonic() + 30
-    while time.monotonic() < until:
-        with suppress(OSError):
-            connection = await Connection.open(port)
-            connection.close()
-            return
-        await asyncio.sleep(0.05)
-    raise RuntimeError("haproxy does not answer")
+        door = stack.enter_context(balancer(ports))
+        yield Cluster(door, simulator.port, redis, running, again)
 
 
 async def soak_cluster(orders: ClusterOrders, tell: Callable[[str], None] = lambda _: None) -> ClusterReport:
