@@ -25,8 +25,10 @@ from .budgets.charges import nobody_listens
 from .budgets.run_limit import run_limit
 from .config import Settings, hosts, process_environment, process_home
 from .config.data_dir import close_data_dir
+from .core.records import Observer
 from .core.request import SessionMode, TurnRequest
 from .core.turn import Backend, StageFactory
+from .dialects.openai_responses.store import ResponseArchive
 from .dialects.registry import dialects
 from .hooks.watch import HookWatch
 from .ledger.ledger import Ledger
@@ -46,8 +48,9 @@ from .page.content import KeptContent
 from .page.notes import PageNotes
 from .page.now import GatewayFacts
 from .page.parts import PageApi
+from .page.tabs import CANCELLED
 from .page_factory import PageParts, build_page
-from .sessions.manager import SessionLimits, Sessions
+from .sessions.manager import SessionLimits, Sessions, StoredConversations
 from .sessions.response_file import ResponseFile, ResponseShelf
 from .sessions.store import SqliteStore
 from .sessions.tickets import REPLICA
@@ -74,6 +77,7 @@ from .web.tenant import SingleTenant, Tenant, TenantResolver
 
 if TYPE_CHECKING:
     from .cluster_factory import Cluster
+    from .shared_factory import SharedState
     from .simulator import Simulator
 
 log = logging.getLogger(__name__)
@@ -202,8 +206,6 @@ class Gateway:
     async def _open(self, stack: AsyncExitStack) -> None:
         settings = self.settings
         close_data_dir(settings.data_dir, settings.origin("data_dir"))
-        self._keys = server_factory.key_book(settings)
-        access = server_factory.access_rules(settings, self._keys, self.local_key)
         listener = _listen(settings.host, settings.port)
         stack.callback(listener.close)
         host, port = listener.getsockname()[:2]
@@ -211,6 +213,9 @@ class Gateway:
         self.base_url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
         self._cluster = await self._join_cluster(stack)
         self._elsewhere = None if self._cluster is None else self._cluster.hops
+        shared = self._shared = await self._open_shared(stack)
+        self._keys = server_factory.key_book(settings)
+        access = server_factory.access_rules(settings, self._keys, self.local_key)
         open_store = partial(
             SqliteStore,
             settings.data_dir / "conversations.sqlite",
@@ -220,7 +225,8 @@ class Gateway:
         )
         store = open_store()
         stack.callback(store.close)
-        self._store = WriteBehind(store, None if store.in_memory else open_store)
+        local = WriteBehind(store, None if store.in_memory else open_store)
+        self._store: StoredConversations = local if shared is None else shared.conversations(local, self._forget)
         stack.push_async_callback(self._store.aclose)
         self._responses = ResponseFile(
             settings.data_dir / "responses.sqlite",
@@ -235,10 +241,13 @@ class Gateway:
         self._notes, self._content = PageNotes(), KeptContent()
         self._telemetry = OpenTelemetry() if self._isolated else open_telemetry(settings, stack)
         self._ledger = self._open_ledger(stack)
-        kept = (self._ledger,) if self._ledger is not None else ()
+        kept: list[Observer] = [self._ledger] if self._ledger is not None else []
+        if shared is not None:
+            kept.append(shared.totals)
         self._observer = Observers(LogObserver(), self._metrics, *kept, self._notes, *self._telemetry.observers)
         teller = build_hook(settings, stack)
-        self._budgets = build_budgets(settings, self._keys, teller.tell if teller else nobody_listens)
+        spent = shared.spent if shared is not None else None
+        self._budgets = build_budgets(settings, self._keys, teller.tell if teller else nobody_listens, spent)
         stack.push_async_callback(self._budgets.aclose)
         self._hook_watch = HookWatch(teller.tell) if teller else None
         if self._hook_watch is not None:
@@ -249,6 +258,8 @@ class Gateway:
         self.tenants = self._per_key(tenant, access, stack) if passes(settings) else SingleTenant(tenant)
         self._page = None if passes(settings) else self._build_page(access, tenant)
         await self._serve(access, listener, stack)
+        if shared is not None:
+            shared.news.start()
 
     async def _join_cluster(self, stack: AsyncExitStack) -> "Cluster | None":
         """None: this gateway is alone, and nothing of a cluster is imported."""
@@ -260,6 +271,20 @@ class Gateway:
 
     def _replica(self) -> str:
         return REPLICA if self._elsewhere is None else self._elsewhere.id
+
+    async def _open_shared(self, stack: AsyncExitStack) -> "SharedState | None":
+        if self._cluster is None:
+            return None
+        from .shared_factory import open_shared
+
+        return await open_shared(self.settings, self._cluster.link, self._cluster.key, stack)
+
+    async def _forget(self, conversation: str) -> None:
+        """Another gateway of the cluster has forgotten it."""
+        self.tenants.default.sessions.forget(conversation, CANCELLED)
+        self._content.forget(conversation)
+        if self._page is not None:
+            await self._page.books.forget(conversation)
 
     def _build_page(self, access: Access, tenant: Tenant) -> PageApi:
         parts = PageParts(
@@ -291,7 +316,9 @@ class Gateway:
         self, settings: Settings, stack: AsyncExitStack, beside: Backend | None = None
     ) -> tuple[Backend, Tenant]:
         """Everything that belongs to one account. `settings` name its credentials; `beside`: another one's backend."""
-        backend = build_backend(settings, stack, counted=True, beside=beside, simulator=self.simulator)
+        shared = self._shared
+        share = None if shared is None or passes(self.settings) else shared.sign_in
+        backend = build_backend(settings, stack, counted=True, beside=beside, simulator=self.simulator, share=share)
         stack.push_async_callback(backend.aclose)
         account = account_source(backend)
         if account is not None and not passes(self.settings):
@@ -338,9 +365,12 @@ class Gateway:
             usual=settings.model_parameters,
             clock=time.monotonic,
         )
+        shelf: ResponseArchive = ResponseShelf(self._responses, sha256(scope.encode()).hexdigest())
+        if shared is not None:
+            shelf = shared.responses.shelf(shelf, sha256(scope.encode()).hexdigest())
         pace = Pace(settings.keep_alive, settings.first_event_patience, total=settings.response_timeout)
         tenant = Tenant(
-            dialects=dialects(ResponseShelf(self._responses, sha256(scope.encode()).hexdigest())),
+            dialects=dialects(shelf),
             responder=Responder(
                 sessions,
                 catalogue,
@@ -354,6 +384,7 @@ class Gateway:
                 find_key=self._keys.named,
                 listener=None if passes(self.settings) else self._content,
                 elsewhere=self._elsewhere,
+                unwritten=None if shared is None else shared.outbox.written,
             ),
             sessions=sessions,
             models=catalogue,
@@ -401,8 +432,9 @@ class Gateway:
         page = self._page
         door = page.door if page is not None else None
         application = self._application()
+        shared = None if self._shared is None else self._shared.limits
         server = server_factory.build_server(
-            self.settings, access, self._keys, application, stack, door, self._elsewhere
+            self.settings, access, self._keys, application, stack, door, self._elsewhere, shared
         )
 
         async def stop() -> None:

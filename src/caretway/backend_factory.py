@@ -18,7 +18,7 @@ from .auth.account import Account
 from .auth.renewal import Call
 from .auth.store import SignIns, SignInShelf, StoredKey, open_sign_ins
 from .auth.token_lifetime import issued_at, subject
-from .auth.tokens import FixedToken, NoToken, RenewedToken, exchanged_key, token_of_settings
+from .auth.tokens import FixedToken, NoToken, RenewedToken, Shelf, exchanged_key, token_of_settings
 from .backends.agent_api.backend import AgentBackend, AgentSetup
 from .backends.agent_api.compose import RunContext
 from .backends.agent_api.model_lists import REST_PATH, BaseSource, rest_models
@@ -56,12 +56,18 @@ Around = Callable[[Transport], Transport]
 """Puts something between a backend and its transport, to see what passes."""
 
 
-def _agent(settings: Settings, stack: AsyncExitStack, around: Around | None = None) -> Backend:
+ShareSignIn = Callable[[Shelf, str], Shelf]
+"""(where this gateway keeps its sign-in, the address it is for) -> where several gateways do."""
+
+
+def _agent(
+    settings: Settings, stack: AsyncExitStack, around: Around | None = None, share: ShareSignIn | None = None
+) -> Backend:
     runs = open_runs(settings)
     transport = _traced(runs, settings, stack)
     if around is not None:
         transport = around(transport)
-    tokens = _tokens(settings, transport)
+    tokens = _tokens(settings, transport, share)
     return AgentBackend(
         _setup(settings, "agent", STANDING_OF["agent"]),
         transport,
@@ -214,12 +220,12 @@ def _cli(settings: Settings, stack: AsyncExitStack) -> Backend:
     )
 
 
-def _legacy_chat(settings: Settings, stack: AsyncExitStack) -> Backend:
+def _legacy_chat(settings: Settings, stack: AsyncExitStack, share: ShareSignIn | None = None) -> Backend:
     from .backends.legacy_chat.backend import LegacyChatBackend
     from .backends.legacy_chat.turn import ChatLimits
 
     transport = _traced(open_api(settings), settings, stack)
-    tokens = _tokens(settings, transport)
+    tokens = _tokens(settings, transport, share)
     setup = _setup(settings, LegacyChatBackend.name, LegacyChatBackend.standing)
     return LegacyChatBackend(
         AgentBackend(setup, transport, tokens, time.time),
@@ -297,13 +303,17 @@ def build_backend(
     counted: bool = False,
     beside: Backend | None = None,
     simulator: "Simulator | None" = None,
+    share: ShareSignIn | None = None,
 ) -> Backend:
     """`around` is for the backend `agent`; others have no transport of ours. `counted`: its runs may have a budget.
-    `beside`: one of another account, whose process may be shared. `simulator`: the one to use, if it is the backend."""
+    `beside`: one of another account, whose process may be shared. `simulator`: the one to use, if it is the backend.
+    `share`: where other gateways find a renewed sign-in."""
     name = choose_backend(settings)
     match name:
         case "agent":
-            backend = _agent(settings, stack, around)
+            backend = _agent(settings, stack, around, share)
+        case "legacy-chat":
+            backend = _legacy_chat(settings, stack, share)
         case "sdk":
             backend = _sdk(settings, stack, beside and _inner(beside))
         case "simulator":
@@ -411,7 +421,7 @@ def _rest_list(transport: Transport, tokens: TokenSource) -> BaseSource:
     return lambda: rest_models(get)
 
 
-def _tokens(settings: Settings, transport: Transport) -> TokenSource:
+def _tokens(settings: Settings, transport: Transport, share: ShareSignIn | None = None) -> TokenSource:
     """Credentials in the settings win over the stored sign-in. The sign-in is read whenever a token is needed, so
     `caretway login` helps a gateway that is already running."""
     if settings.access_token:
@@ -422,7 +432,9 @@ def _tokens(settings: Settings, transport: Transport) -> TokenSource:
         return exchanged_key(settings.api_key, _call(transport), time.time, hint=SEND_KEY)
     if settings.api_key:
         return exchanged_key(settings.api_key, _call(transport), time.time)
-    return RenewedToken(SignInShelf(sign_ins(settings), hosts(settings).api), _call(transport), time.time)
+    url = hosts(settings).api
+    shelf: Shelf = SignInShelf(sign_ins(settings), url)
+    return RenewedToken(shelf if share is None else share(shelf, url), _call(transport), time.time)
 
 
 def sign_ins(settings: Settings) -> SignIns:

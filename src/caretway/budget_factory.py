@@ -10,6 +10,7 @@ from . import __version__
 from .budgets.budget import BudgetScope, UsageBudget, parse_budgets
 from .budgets.charges import Budgets, KeyBudgets, Price, Tell, nobody_listens
 from .budgets.spent_file import FILE
+from .budgets.spent_store import SpentStore
 from .budgets.sqlite_store import SqliteSpent
 from .config import ConfigError, Settings, process_environment
 from .core.errors import ErrorKind, GatewayError
@@ -75,7 +76,11 @@ def price_in_cents(settings: Settings) -> Price:
     return cents
 
 
-def build_budgets(settings: Settings, keys: KeyBook, tell: Tell = nobody_listens) -> Budgets:
+def build_budgets(
+    settings: Settings, keys: KeyBook, tell: Tell = nobody_listens, shared: SpentStore | None = None
+) -> Budgets:
+    """`shared`: where several gateways count together."""
+
     def find_key(name: str) -> KeyBudgets:
         key = keys.named(name) if name else None
         if key is None:
@@ -89,9 +94,8 @@ def build_budgets(settings: Settings, keys: KeyBook, tell: Tell = nobody_listens
                 hint=f"Make the key again: caretway key revoke {key.name}",
             ) from None
 
-    store = SqliteSpent(settings.data_dir / FILE)
     return Budgets(
-        store,
+        shared if shared is not None else SqliteSpent(settings.data_dir / FILE),
         general_budgets(settings),
         clock=time.time,
         find_key=find_key,

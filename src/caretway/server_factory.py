@@ -11,11 +11,11 @@ from typing import Final
 from .config import ConfigError, Settings
 from .core.passing import Elsewhere
 from .keys.key_book import KeyBook
-from .keys.key_file import KeyFile
+from .keys.key_file import CLUSTER_COPY, KeyFile
 from .known_secrets import gateway_keys, open_trace
 from .web.access import Access, access_for
 from .web.access_layer import AccessLayer
-from .web.admission import Admission, CallerLimits
+from .web.admission import Admission, CallerLimits, SharedAdmission
 from .web.application import Application
 from .web.body import Bodies, BodyLimits
 from .web.descriptors import connections_that_fit
@@ -33,7 +33,12 @@ SHUTDOWN_NOTICE_S: Final = 3.0
 
 def key_book(settings: Settings) -> KeyBook:
     """The keys with a name. Raises when their file cannot be used."""
-    return KeyBook(KeyFile(settings.data_dir))
+    return KeyBook(key_file(settings))
+
+
+def key_file(settings: Settings) -> KeyFile:
+    """Those of this gateway alone, or its copy of the cluster's."""
+    return KeyFile(settings.data_dir, name=CLUSTER_COPY) if settings.cluster else KeyFile(settings.data_dir)
 
 
 def access_rules(settings: Settings, keys: KeyBook, local_key: str = "") -> Access:
@@ -78,6 +83,7 @@ def build_server(
     stack: AsyncExitStack,
     door: PageDoor | None = None,
     elsewhere: Elsewhere | None = None,
+    shared: SharedAdmission | None = None,
 ) -> Server:
     """The application behind its access rules, on connections with limits."""
     layer = AccessLayer(
@@ -90,6 +96,7 @@ def build_server(
         trace=open_trace(settings, "clients", stack),
         door=door,
         elsewhere=elsewhere,
+        shared=shared,
     )
     limits = ConnectionLimits(
         connections=connections_that_fit(settings.max_connections),

@@ -255,8 +255,11 @@ class _Store:
         self._kept[key] = snapshot
 
     settled = True
+    shared = False
 
     async def settle(self) -> None: ...
+
+    async def bring(self, key: bytes) -> None: ...
 
 
 def _backend(wire: Wire) -> AgentBackend:

@@ -26,7 +26,7 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
     "keys": frozenset({"core"}),
     "ledger": frozenset({"core"}),
     "budgets": frozenset({"core"}),
-    "cluster": frozenset({"core"}),
+    "cluster": frozenset({"auth", "budgets", "core", "keys"}),  # values and Protocols of what it shares
     "hooks": frozenset({"core"}),
     "cursor_transport": frozenset({"core", "wire"}),
     "builtin_tools": frozenset({"core", "wire", "loop_guard"}),
@@ -43,6 +43,7 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
     "known_secrets": frozenset({"config", "observe", "web"}),
     "server_factory": frozenset({"config", "core", "keys", "known_secrets", "web"}),
     "cluster_factory": frozenset({"cluster", "config", "core", "known_secrets", "observe"}),
+    "shared_factory": frozenset({"cluster", "config", "keys", "known_secrets"}),
     "budget_factory": frozenset(
         {"config", "core", "budgets", "keys", "hooks", "ledger", "cursor_transport", "transport_factory"}
     ),

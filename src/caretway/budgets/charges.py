@@ -257,12 +257,14 @@ class TurnCharge:
             for bound, span in zip(self._bounds, windows, strict=True)
         )
         claim = Claim(self._scopes, self._day, amount, limits, now)
-        reserving = spawn(books.store.reserve(claim), "reserve-a-run")
+        reserving = spawn(_claimed(books.store, claim), "reserve-a-run")
         try:
             outcome = await asyncio.shield(reserving)
         except asyncio.CancelledError:
             reserving.add_done_callback(lambda done: _give_back(books.store, claim, done))
             raise
+        if isinstance(outcome, GatewayError):
+            raise outcome
         self._levels = tuple(
             Level(bound.budget, spent, span.resets_at, bound.name)
             for bound, span, spent in zip(self._bounds, windows, outcome.spent, strict=True)
@@ -348,7 +350,18 @@ class TurnCharge:
         return RunLimitStage(passed)
 
 
-def _give_back(store: SpentStore, claim: Claim, reserving: "asyncio.Future[ClaimOutcome]") -> None:
+async def _claimed(store: SpentStore, claim: Claim) -> ClaimOutcome | GatewayError:
+    """A store that several gateways share may be away: that is an answer, too."""
+    try:
+        return await store.reserve(claim)
+    except GatewayError as away:
+        return away
+
+
+def _give_back(store: SpentStore, claim: Claim, reserving: "asyncio.Future[ClaimOutcome | GatewayError]") -> None:
     """The client hung up while its run was being counted: it is not opened."""
-    if not reserving.cancelled() and reserving.exception() is None and reserving.result().allowed:
+    if reserving.cancelled() or reserving.exception() is not None:
+        return
+    outcome = reserving.result()
+    if isinstance(outcome, ClaimOutcome) and outcome.allowed:
         store.settle(claim.scopes, claim.day, NOTHING_SPENT - claim.amount, claim.at)

@@ -24,8 +24,11 @@ from .terminal import style_for, terminal_width
 if TYPE_CHECKING:
     from ..budgets.budget import UsageBudget
     from ..keys.key_file import KeyFile
+    from .cluster_keys import ClusterKeyFile
 
 _NEW_ONLY: Final = ("name", "expires", "budget", "models", "workspace", "page")
+
+_WANTED: Final = ("config", "data_dir", "cluster", "cluster_name", "cluster_key_file", "cluster_ca")
 
 NAME: Final = "key"
 SUMMARY: Final = "make, list and revoke keys that clients of the gateway send"
@@ -37,7 +40,7 @@ DESCRIPTION: Final = (
     "  revoke NAME       the key is refused from the next request on\n"
     "  rename NAME NEW   the same key under another name\n"
     "A running gateway notices every change. As soon as there is a key with a name,\n"
-    "clients must send one."
+    "clients must send one. With --cluster the keys are those of all its gateways."
 )
 EXAMPLES: Final = """\
 examples:
@@ -61,13 +64,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workspace", metavar="DIR", help="The only directory it may work in.")
     parser.add_argument("--page", action="store_true", help="It also opens the gateway's page, which shows everything.")
     parser.add_argument("--json", action="store_true", help="Print the list as JSON.")
-    wanted = [setting for setting in SETTINGS if setting.name in ("config", "data_dir")]
-    add_setting_flags(parser, wanted, shown=("config", "data_dir"))
+    wanted = [setting for setting in SETTINGS if setting.name in _WANTED]
+    add_setting_flags(parser, wanted, shown=_WANTED)
 
 
 def run(arguments: argparse.Namespace) -> int:
     from ..config.data_dir import close_data_dir
     from ..keys.key_file import KeyFile
+    from .cluster_keys import ClusterKeyFile
 
     settings, remarks = settings_from(arguments)
     remark(remarks)
@@ -86,11 +90,13 @@ def run(arguments: argparse.Namespace) -> int:
     if given and not arguments.name:
         raise CommandFailed(f"--{given[0]} is for keys with a name", "add --name NAME", 2)
     close_data_dir(settings.data_dir, settings.origin("data_dir"))
-    _ACTIONS[arguments.action](arguments, settings, KeyFile(settings.data_dir))
+    _ACTIONS[arguments.action](
+        arguments, settings, ClusterKeyFile(settings) if settings.cluster else KeyFile(settings.data_dir)
+    )
     return 0
 
 
-def _new(arguments: argparse.Namespace, settings: Settings, file: KeyFile) -> None:
+def _new(arguments: argparse.Namespace, settings: Settings, file: KeyFile | ClusterKeyFile) -> None:
     from ..keys.named_key import added
     from ..web.access import new_key
 
@@ -125,12 +131,16 @@ def _new(arguments: argparse.Namespace, settings: Settings, file: KeyFile) -> No
         remark(["from now on the gateway asks every client for a key"])
 
 
-def _list(arguments: argparse.Namespace, settings: Settings, file: KeyFile) -> None:
+def _list(arguments: argparse.Namespace, settings: Settings, file: KeyFile | ClusterKeyFile) -> None:
     from ..budgets.spent_file import FILE
+    from .cluster_keys import ClusterKeyFile
     from .key_list import as_json, as_table, read_rows
 
     now = time.time()
-    rows = read_rows(file.read(), settings.data_dir / FILE, now)
+    if settings.cluster:
+        rows = ClusterKeyFile(settings).rows(file.read(), now)
+    else:
+        rows = read_rows(file.read(), settings.data_dir / FILE, now)
     if arguments.json:
         say([json.dumps(as_json(rows), indent=2)])
     elif rows:
@@ -139,7 +149,7 @@ def _list(arguments: argparse.Namespace, settings: Settings, file: KeyFile) -> N
         remark(["there is no key with a name; make one with `caretway key new --name NAME`"])
 
 
-def _revoke(arguments: argparse.Namespace, settings: Settings, file: KeyFile) -> None:
+def _revoke(arguments: argparse.Namespace, settings: Settings, file: KeyFile | ClusterKeyFile) -> None:
     from ..keys.named_key import revoked
 
     (name,) = arguments.words
@@ -154,7 +164,7 @@ def _revoke(arguments: argparse.Namespace, settings: Settings, file: KeyFile) ->
         )
 
 
-def _rename(arguments: argparse.Namespace, settings: Settings, file: KeyFile) -> None:
+def _rename(arguments: argparse.Namespace, settings: Settings, file: KeyFile | ClusterKeyFile) -> None:
     from ..keys.named_key import renamed
 
     old, new = arguments.words
@@ -162,7 +172,7 @@ def _rename(arguments: argparse.Namespace, settings: Settings, file: KeyFile) ->
     remark([f"the key {old} is now called {new}"])
 
 
-_ACTIONS: Final[dict[str, Callable[[argparse.Namespace, Settings, KeyFile], None]]] = {
+_ACTIONS: Final[dict[str, Callable[[argparse.Namespace, Settings, KeyFile | ClusterKeyFile], None]]] = {
     "new": _new,
     "list": _list,
     "revoke": _revoke,

@@ -23,6 +23,7 @@ from .terminal import Style, folded
 
 if TYPE_CHECKING:
     from ..budgets.periods import BillingCycle
+    from ..budgets.spent_store import SpentStore
     from ..keys.named_key import NamedKey
 
 NAME_CHARS: Final = 24
@@ -44,6 +45,20 @@ def read_rows(keys: Sequence[NamedKey], file: Path, now: float) -> list[KeyRow]:
         return [_row(key, file, uses, now, cycle) for key in sorted(keys, key=lambda one: one.name.lower())]
     except (OSError, sqlite3.Error, UnusableSpentFile) as problem:
         raise CommandFailed(f"what the keys have used cannot be read from {file}: {problem}") from problem
+
+
+async def shared_rows(keys: Sequence[NamedKey], spent: SpentStore, now: float) -> list[KeyRow]:
+    """The same, as several gateways count it. Nobody notes there when a key was used last."""
+    cycle, rows = await spent.cycle(), list[KeyRow]()
+    for key in sorted(keys, key=lambda one: one.name.lower()):
+        scope, levels = f"{KEY_PREFIX}{key.id}", list[Level]()
+        for budget in _budgets(key):
+            span = window(budget.period, now, cycle)
+            counted = budget.scope is BudgetScope.KEY
+            used = (await spent.spent(scope, span.since)).of(budget.measure) if counted else 0.0
+            levels.append(Level(budget, used, span.resets_at if counted else None))
+        rows.append(KeyRow(key, await spent.spent(scope, EVER), None, tuple(levels)))
+    return rows
 
 
 def _row(key: NamedKey, file: Path, uses: dict[str, float], now: float, cycle: BillingCycle | None) -> KeyRow:

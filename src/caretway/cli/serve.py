@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from .. import __version__
 from ..config import Settings, take_notify_socket
-from ..keys.key_file import KeyFile
 from ..web.access import reachable_from_outside
 from .flags import add_setting_flags, settings_from
 from .models import models_for_clients
@@ -321,4 +320,6 @@ def client_key(settings: Settings) -> str:
 
 
 def asks_for_a_key(settings: Settings) -> bool:
-    return bool(settings.gateway_key or settings.api_key_file or KeyFile(settings.data_dir).read())
+    from ..server_factory import key_file
+
+    return bool(settings.gateway_key or settings.api_key_file or key_file(settings).read())

@@ -16,6 +16,7 @@ CLUSTER: Final = "several gateways"
 GROUPS: Final = (SERVER, CURSOR, SESSIONS, MCP, LIMITS, CLUSTER)
 
 BackendName = Literal["auto", "sdk", "cli", "agent", "legacy-chat", "simulator"]
+WhenAway = Literal["refuse", "allow"]
 TransportName = Literal["auto", "h2", "http1"]
 SessionName = Literal["auto", "fresh", "required"]
 MaxTokens = Literal["ignore", "cut"]

@@ -48,6 +48,7 @@ from .choices import (
     ToolArguments,
     TransportName,
     WebSearchBy,
+    WhenAway,
 )
 from .kinds import (
     ALIASES,
@@ -824,6 +825,13 @@ class Settings:
             "PEM file with the authority that signed the certificates of Redis and of the other gateways.",
             default_text="those that the system trusts",
             exists="file",
+        ),
+    )
+    cluster_budgets: WhenAway = field(
+        default="refuse",
+        metadata=_cluster(
+            choice(get_args(WhenAway)),
+            "What becomes of runs that have a budget while Redis is away: refuse them, or allow them and count later.",
         ),
     )
     cluster_plaintext: bool = field(

@@ -16,6 +16,8 @@ from ..processes.file_lock import try_lock
 from .named_key import Keys, dump, load
 
 FILE: Final = "keys.json"
+CLUSTER_COPY: Final = "cluster-keys.json"
+"""What a gateway of a cluster knows of the keys that all of them have."""
 LOCK: Final = "keys.lock"
 LOCK_PATIENCE_S: Final = 10.0
 LOCK_LOOK_S: Final = 0.02
@@ -25,8 +27,8 @@ Stamp = tuple[int, int, int]
 
 
 class KeyFile:
-    def __init__(self, data_dir: Path, patience_s: float = LOCK_PATIENCE_S) -> None:
-        self.path = data_dir / FILE
+    def __init__(self, data_dir: Path, patience_s: float = LOCK_PATIENCE_S, name: str = FILE) -> None:
+        self.path = data_dir / name
         self._lock = data_dir / LOCK
         self._name = str(self.path)  # looked at for every request
         self._patience = patience_s
@@ -63,7 +65,7 @@ class KeyFile:
         return keys
 
     def _write(self, text: bytes) -> None:
-        half = self.path.with_name(f"{FILE}.{os.getpid()}.new")
+        half = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
         try:
             with suppress(FileNotFoundError):
                 half.unlink()  # left behind by a process that had our number and was killed

@@ -83,6 +83,25 @@ class ConversationStore(Protocol):
 
     async def settle(self) -> None: ...
 
+    @property
+    def shared(self) -> bool:
+        """Other gateways keep conversations in it too: then `bring` comes before `recall`."""
+        ...
+
+    async def bring(self, key: bytes) -> None:
+        """From here on it can be recalled, if any gateway has kept it."""
+        ...
+
+
+class StoredConversations(ConversationStore, Protocol):
+    """The same, for whoever opens and closes it."""
+
+    async def forget(self, conversation: str) -> int:
+        """How many snapshots of it there were."""
+        ...
+
+    async def aclose(self) -> None: ...
+
 
 class Sessions:
     def __init__(
@@ -165,6 +184,9 @@ class Sessions:
         compare = await self._compared(request) if request.large else alike
         if not self._store.settled and may_continue(request):
             await self._store.settle()
+        if self._store.shared and may_continue(request):
+            chains = chains or history_chains(model_request)
+            await self._store.bring(self._key(chains.whole.digest()))
         mode = request.session or self._limits.mode
         decision = plan(
             model_request,

@@ -209,3 +209,6 @@ class ResponseShelf:
 
     def remove(self, response_id: str) -> bool:
         return self._file.remove(response_id)
+
+    def watch(self, gone: Callable[[str], None]) -> None:
+        """Whoever else has the file open goes on with what it has in memory."""

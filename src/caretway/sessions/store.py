@@ -38,6 +38,8 @@ VACUUM_PAGES: Final = 256
 _FIND: Final = "SELECT id, line, turn, backend, state, used_at, conversation FROM conversations WHERE key = ?"
 _FETCH: Final = """SELECT data FROM refs JOIN blobs ON blobs.id = refs.blob
     WHERE line = ? AND name = ? AND turn <= ? ORDER BY turn DESC LIMIT 1"""
+_PIECES: Final = """SELECT name, data FROM refs JOIN blobs ON blobs.id = refs.blob
+    WHERE line = ? AND turn <= ? ORDER BY turn, name"""
 _OLDEST: Final = "SELECT id, used_at FROM conversations WHERE id != ? ORDER BY used_at, id LIMIT 1"
 _NEWEST_TURN: Final = "SELECT max(turn) FROM conversations WHERE line = ?"
 _INSERT: Final = """INSERT OR REPLACE INTO conversations (id, key, line, turn, used_at, backend, state, conversation)
@@ -144,6 +146,26 @@ class SqliteStore:
 
         self._write("forget a conversation", work)
         return len(found)
+
+    def pieces(self, parent: bytes, max_bytes: int) -> dict[bytes, bytes] | None:
+        """Everything that a conversation needs, by the `parent` that a recalled snapshot has; None when it is gone, or
+        larger than that."""
+        self._follow()
+        query = "SELECT line, turn FROM conversations WHERE id = ?"
+        found = self._row("look a conversation up", query, (int.from_bytes(parent, "big"),))
+        if found is None:
+            return None
+        pieces, size = dict[bytes, bytes](), 0
+        try:
+            for name, data in self._db.execute(_PIECES, found):
+                pieces[name] = data
+                size += len(data)
+                if size > max_bytes:
+                    return None
+        except sqlite3.Error as error:
+            self._trouble("read a conversation", error)
+            return None
+        return pieces
 
     def close(self) -> None:
         if self._closed:

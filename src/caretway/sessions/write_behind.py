@@ -38,10 +38,14 @@ class BatchStore(Protocol):
 
     def forget(self, conversation: str) -> int: ...
 
+    def pieces(self, parent: bytes, max_bytes: int) -> dict[bytes, bytes] | None: ...
+
     def close(self) -> None: ...
 
 
 class WriteBehind:
+    shared = False
+
     def __init__(self, store: BatchStore, writer: Callable[[], BatchStore] | None = None) -> None:
         """`writer` opens the same store once more, for the thread that writes. None: there is only this one."""
         self._store = store
@@ -122,6 +126,22 @@ class WriteBehind:
         if self._writer is None and self._open_writer is not None:
             self._writer = self._open_writer()
         return self._writer.forget(conversation) if self._writer is not None else 0
+
+    async def pieces(self, parent: bytes, max_bytes: int) -> dict[bytes, bytes] | None:
+        """All that a conversation needs, by the `parent` of its snapshot; None: it is gone, or larger."""
+        await self.settle()
+        if self._thread is None:
+            return self._store.pieces(parent, max_bytes)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._pieces, parent, max_bytes)
+
+    def _pieces(self, parent: bytes, max_bytes: int) -> dict[bytes, bytes] | None:
+        """In the thread."""
+        if self._writer is None and self._open_writer is not None:
+            self._writer = self._open_writer()
+        return self._writer.pieces(parent, max_bytes) if self._writer is not None else None
+
+    async def bring(self, key: bytes) -> None:
+        """There is nobody else who might have it."""
 
     async def aclose(self) -> None:
         await self.settle()

@@ -17,7 +17,7 @@ from ..dialects.headers import OWNER
 from ..keys.key_book import KeyBook
 from ..observe.trace import Trace
 from .access import Access, admit, preflight
-from .admission import Admission
+from .admission import Admission, SharedAdmission
 from .application import Application
 from .exchange import NO_CONTENT, HttpRequest, ResponseWriter, header_text, nothing
 from .page_door import PageDoor
@@ -37,9 +37,12 @@ class AccessLayer:
         trace: Trace | None = None,
         door: PageDoor | None = None,
         elsewhere: Elsewhere | None = None,
+        shared: SharedAdmission | None = None,
     ) -> None:
-        """`door`: of the page. `elsewhere`: the other gateways, which may pass requests on to this one."""
+        """`door`: of the page. `elsewhere`: the other gateways, which may pass requests on to this one. `shared`:
+        limits that they count with."""
         self._elsewhere = elsewhere
+        self._shared = shared
         self._application = application
         self._keys = keys
         self._access = access
@@ -77,7 +80,7 @@ class AccessLayer:
             response.add_headers(admitted.headers)
         self._admission.ask(admitted.caller, turn=matched.turn)
         self._application.check(matched)
-        return AcceptedRequest(self._application, self._admission, admitted.caller, matched, request, response)
+        return self._accepted(admitted.caller, matched, request, response)
 
     def _accept_passed(
         self, elsewhere: Elsewhere, matched: Matched | Refused, request: HttpRequest, response: ResponseWriter
@@ -104,7 +107,14 @@ class AccessLayer:
         counted = admitted.caller if matched.turn else ""
         self._admission.ask(counted, turn=matched.turn)
         self._application.check(matched)
-        return AcceptedRequest(self._application, self._admission, counted, matched, request, response)
+        return self._accepted(counted, matched, request, response)
+
+    def _accepted(
+        self, caller: str, matched: Matched | Refused, request: HttpRequest, response: ResponseWriter
+    ) -> "AcceptedRequest":
+        if self._shared is not None and caller:
+            return SharedRequest(self._application, self._admission, caller, matched, request, response, self._shared)
+        return AcceptedRequest(self._application, self._admission, caller, matched, request, response)
 
     def refuse(
         self, path: str, response: ResponseWriter, error: GatewayError, request: HttpRequest | None = None
@@ -168,3 +178,46 @@ class AcceptedRequest:
 def _give_back(application: Application, matched: Matched | Refused, admission: Admission, caller: str) -> None:
     application.leave(matched)
     admission.leave_background(caller)
+
+
+class SharedRequest(AcceptedRequest):
+    """One whose caller is counted with other gateways."""
+
+    __slots__ = ("_lease", "_shared")
+
+    def __init__(
+        self,
+        application: Application,
+        admission: Admission,
+        caller: str,
+        matched: Matched | Refused,
+        request: HttpRequest,
+        response: ResponseWriter,
+        shared: SharedAdmission,
+    ) -> None:
+        super().__init__(application, admission, caller, matched, request, response)
+        self._shared = shared
+        self._lease = b""
+
+    async def answer(self) -> None:
+        refused, wait, self._lease = await self._shared.enter(self._caller, turn=self._matched.turn)
+        if refused:
+            error = self._admission.too_early(wait) if refused == "early" else self._admission.too_many()
+            self._application.refuse(self._request, self._response, error, f"req_{secrets.token_hex(16)}")
+            return
+        await super().answer()
+
+    def _stay(self) -> Callable[[], None]:
+        give_back, lease, self._lease = super()._stay(), self._lease, b""
+
+        def leave() -> None:
+            give_back()
+            self._shared.leave(self._caller, lease)
+
+        return leave
+
+    def leave(self) -> None:
+        super().leave()
+        if self._lease:
+            self._shared.leave(self._caller, self._lease)
+            self._lease = b""

@@ -1,5 +1,6 @@
 """Rate limits of one gateway key: a token bucket for requests a minute, a count of responses at once, those in the
-background among them, and the `retry-after` of a 429. The gateway's own total is in `application`. Pure.
+background among them, and the `retry-after` of a 429; what is asked of a limit that several gateways share. The
+gateway's own total is in `application`. Pure.
 
 Time is handed in. Callers are named by `access.Admitted.caller`; whoever has no name (no key is asked for) is not
 counted here, the gateway's total limits are all there is then. Names come from configured keys, so the table is small.
@@ -7,6 +8,7 @@ counted here, the gateway's total limits are all there is then. Names come from 
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from ..core.errors import ErrorKind, GatewayError
 
@@ -28,6 +30,16 @@ class _Account:
     """Responses that are being made after their request was answered."""
 
 
+class SharedAdmission(Protocol):
+    """The same limits over several gateways. Whoever cannot tell lets everybody in."""
+
+    async def enter(self, caller: str, *, turn: bool) -> tuple[str, float, bytes]:
+        """(`early`, `many`, or nothing; seconds to wait; what to give back)"""
+        ...
+
+    def leave(self, caller: str, lease: bytes) -> None: ...
+
+
 class Admission:
     def __init__(self, limits: CallerLimits, clock: Callable[[], float]) -> None:
         self._limits = limits
@@ -39,15 +51,8 @@ class Admission:
         if not caller:
             return
         account = self._refill(caller)
-        limits = self._limits
         if account.tokens < 1:
-            raise GatewayError(
-                ErrorKind.RATE_LIMITED,
-                f"This key may make {limits.per_minute} requests a minute.",
-                hint="Wait, or raise `max_requests_per_minute`.",
-                code="too_many_requests",
-                retry_after=(1 - account.tokens) * 60 / limits.per_minute,
-            )
+            raise self.too_early((1 - account.tokens) * 60 / self._limits.per_minute)
         self._check_place(account, turn)
         account.tokens -= 1
 
@@ -62,15 +67,28 @@ class Admission:
         """Responses in the background take places, too; but they can always be asked for and cancelled."""
         background = account.background if turn else 0
         if account.running + background >= self._limits.concurrent:
-            among = f", {background} of them in the background" if background else ""
-            cancel = " or cancel one," if background else ""
-            raise GatewayError(
-                ErrorKind.RATE_LIMITED,
-                f"{self._limits.concurrent} requests of this key are being answered already{among}.",
-                hint=f"Wait for one to end,{cancel} or raise `max_concurrent_per_key`.",
-                code="too_many_concurrent_requests",
-                retry_after=1.0,
-            )
+            raise self.too_many(background)
+
+    def too_early(self, wait: float) -> GatewayError:
+        return GatewayError(
+            ErrorKind.RATE_LIMITED,
+            f"This key may make {self._limits.per_minute} requests a minute.",
+            hint="Wait, or raise `max_requests_per_minute`.",
+            code="too_many_requests",
+            retry_after=wait,
+        )
+
+    def too_many(self, background: int = 0) -> GatewayError:
+        """`background`: how many of them are made there."""
+        among = f", {background} of them in the background" if background else ""
+        cancel = " or cancel one," if background else ""
+        return GatewayError(
+            ErrorKind.RATE_LIMITED,
+            f"{self._limits.concurrent} requests of this key are being answered already{among}.",
+            hint=f"Wait for one to end,{cancel} or raise `max_concurrent_per_key`.",
+            code="too_many_concurrent_requests",
+            retry_after=1.0,
+        )
 
     def leave(self, caller: str) -> None:
         if caller:

@@ -10,8 +10,9 @@ its events are not taken; the turn's buffer fills, and Cursor's stream is held b
 import asyncio
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -31,6 +32,10 @@ SSE_HEADERS: tuple[Header, ...] = (
 )
 _MODEL: Final = b"x-caretway-model"
 _QUIET: Final = frozenset({TurnStarted, AgentActivity})
+
+Unwritten = Callable[[], "asyncio.Future[None] | None"]
+"""What the end of an answer waits for, so that whoever has read it finds what is kept of it; None: nothing. It ends by
+itself, soon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,7 @@ class Answer(ABC):
         "_over",
         "_pace",
         "_response",
+        "_unwritten",
         "_writer",
         "first_at",
         "late",
@@ -69,6 +75,7 @@ class Answer(ABC):
         common: list[Header],
         writer: ResponseWriter,
         pace: Pace,
+        unwritten: Unwritten | None = None,
     ) -> None:
         self.first_at: float | None = None
         self.late = False
@@ -78,6 +85,7 @@ class Answer(ABC):
         self._common = common
         self._writer = writer
         self._pace = pace
+        self._unwritten = unwritten
         self._loop = asyncio.get_running_loop()
         self._ends_at = self._loop.time() + pace.total
         self._over = False
@@ -98,6 +106,27 @@ class Answer(ABC):
         self._over = True
         self._writer.forget()
         del self._response, self._writer
+
+    def _last(self, send: Callable[[ResponseWriter], None]) -> None:
+        """The end of the answer, when what is kept of it is where others find it."""
+        waiting = self._unwritten() if self._unwritten is not None else None
+        if waiting is None:
+            send(self._writer)
+            self._end()
+            return
+        self._over = True  # nothing else is taken or written meanwhile
+
+        def go_on(_: "asyncio.Future[None]") -> None:
+            if self._done.done():
+                return  # its client is gone
+            try:
+                send(self._writer)
+            except Exception as failure:  # whatever it is, the client is told
+                self._end(failure)
+            else:
+                self._end()
+
+        waiting.add_done_callback(go_on)
 
     def _end(self, failure: Exception | None = None) -> None:
         self._over = True
@@ -191,8 +220,9 @@ class WholeAnswer(Answer):
         if reply.error is not None:
             self._refuse(reply.error)
         else:
-            self._writer.send(200, self._dialect.render(reply, response.request, self._names_model()), self._headers())
-            self._end()
+            body = self._dialect.render(reply, response.request, self._names_model())
+            headers = self._headers()
+            self._last(lambda writer: writer.send(200, body, headers))
 
     def _on_deadline(self) -> None:
         self._refuse(self._too_late())
@@ -201,8 +231,17 @@ class WholeAnswer(Answer):
 class StreamedAnswer(Answer):
     __slots__ = ("_early", "_encoder", "_opens_at", "_spoken")
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def __init__(
+        self,
+        dialect: Dialect,
+        response: Response,
+        meta: ResponseMeta,
+        common: list[Header],
+        writer: ResponseWriter,
+        pace: Pace,
+        unwritten: Unwritten | None = None,
+    ) -> None:
+        super().__init__(dialect, response, meta, common, writer, pace, unwritten)
         self._encoder: Encoder | None = None
         self._early: list[Event] = []
         """What came before the first real event."""
@@ -258,8 +297,8 @@ class StreamedAnswer(Answer):
             self._writer.wake_at(self._next_deadline(), self._check_deadline)  # from now on silence counts
 
     def _finish(self, data: bytes) -> None:
-        self._writer.finish(one_line(data))
-        self._end()
+        data = one_line(data)
+        self._last(lambda writer: writer.finish(data))
 
     def _next_deadline(self) -> float:
         return min(self._ends_at, self._opens_at if self._encoder is None else self._spoken + self._pace.keep_alive)

@@ -79,7 +79,7 @@ async def lookup(call: HttpCall) -> None:
             return
         if await _answered_by_maker(call, name):
             return
-    find = call.tenant.dialects[matched.route.dialect].lookups[matched.operation.id]
+    find = dialect.lookups[matched.operation.id]
     body = request.take_body()
     read: list[object] = []
     if PDF in body:  # what would be sent is their text
@@ -91,7 +91,8 @@ async def lookup(call: HttpCall) -> None:
         return find(matched.params, request.headers, parsed)
 
     # Also those about earlier responses, which may be large, or in a file.
-    found = await aside(run) if read or is_large(body) or request.method != "POST" else run()
+    apart = bool(read) or request.method != "POST" or bool(matched.params) or is_large(body) or dialect.recalls(body)
+    found = await aside(run) if apart else run()
     call.response.send(200, found, call.headers)
 
 

@@ -25,7 +25,7 @@ from ..keys.restrict import restricted, visible
 from ..sessions.manager import Sessions
 from ..sessions.response import Response
 from ..tasks import aside
-from .answer import Pace, StreamedAnswer, WholeAnswer, model_headers
+from .answer import Pace, StreamedAnswer, Unwritten, WholeAnswer, model_headers
 from .decoding import decode_large, decode_parsed
 from .documents import MARK as PDF
 from .documents import inline_pdfs
@@ -75,10 +75,12 @@ class Responder:
         find_key: FindNamedKey | None = None,
         listener: ContentListener | None = None,
         elsewhere: Elsewhere | None = None,
+        unwritten: Unwritten | None = None,
     ) -> None:
         """`elsewhere`: the other gateways of a cluster."""
         self._elsewhere = elsewhere
         self._listener = listener
+        self._unwritten = unwritten
         self._find_key = find_key
         self._prepare = prepare
         self._sessions = sessions
@@ -129,7 +131,7 @@ class Responder:
             response.shorten(dialect.repeats)
         meta = ResponseMeta(self._new_id(), int(started_at), chosen.answers_as or request.model)
         kind = StreamedAnswer if request.stream else WholeAnswer
-        answer = kind(dialect, response, meta, common, writer, self._pace)
+        answer = kind(dialect, response, meta, common, writer, self._pace, self._unwritten)
         try:
             await answer.run_to_end()
         finally:

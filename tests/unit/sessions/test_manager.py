@@ -44,7 +44,9 @@ class Memory:
 
     kept: dict[bytes, Snapshot] = field(default_factory=dict)
     settled: bool = True
+    shared: bool = False
     waited: int = 0
+    brought: list[bytes] = field(default_factory=list)
 
     def recall(self, key: bytes) -> Snapshot | None:
         return self.kept.get(key)
@@ -54,6 +56,9 @@ class Memory:
 
     async def settle(self) -> None:
         self.waited += 1
+
+    async def bring(self, key: bytes) -> None:
+        self.brought.append(key)
 
 
 class House:

@@ -1,6 +1,7 @@
 """Stored responses in their file: what waits is counted exactly, and what is deleted is gone or its owner is told."""
 
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Thread
 
@@ -85,6 +86,8 @@ def test_nobody_who_keeps_a_response_waits_for_the_file() -> None:
 
         def remove(self, response_id: str) -> bool:
             return self.get(response_id) is None
+
+        def watch(self, gone: Callable[[str], None]) -> None: ...
 
     store = ResponseStore(Slow())
     for look in (store.find, store.holder, store.discard):

@@ -41,6 +41,10 @@ class Shelf:
             del self.kept[key]
         return len(found)
 
+    def pieces(self, parent: bytes, max_bytes: int) -> dict[bytes, bytes] | None:
+        self.threads.add(threading.current_thread())
+        return {b"piece": parent} if len(parent) <= max_bytes else None
+
     def close(self) -> None:
         self.closed = True
 
@@ -166,4 +170,13 @@ async def test_a_conversation_is_forgotten_also_when_it_was_not_written_yet() ->
     assert await store.forget("c1") == 1
     assert (store.recall(b"one"), await store.forget("c1")) == (None, 0)
     assert store.recall(b"two") is not None
+    await store.aclose()
+
+
+async def test_the_pieces_of_a_conversation_are_read_beside_the_event_loop() -> None:
+    shelf = Shelf()
+    store = WriteBehind(shelf, lambda: shelf)
+    assert await store.pieces(b"parent", 100) == {b"piece": b"parent"}
+    assert await store.pieces(b"parent", 1) is None
+    assert threading.current_thread() not in shelf.threads
     await store.aclose()

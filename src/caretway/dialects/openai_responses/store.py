@@ -10,7 +10,7 @@ item means, and does no I/O of its own.
 """
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import RLock
 from typing import Any, Final, Protocol
@@ -47,6 +47,10 @@ class ResponseArchive(Protocol):
 
     def remove(self, response_id: str) -> bool:
         """Whether it is gone for good."""
+        ...
+
+    def watch(self, gone: Callable[[str], None]) -> None:
+        """`gone` is called in the event loop for a response that another gateway has deleted."""
         ...
 
 
@@ -91,6 +95,8 @@ class ResponseStore:
         """(owner, item id) -> id of the response that holds it."""
         self.bytes = 0
         self._lock = RLock()
+        if shelf is not None:
+            shelf.watch(self.gone)
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -187,6 +193,11 @@ class ResponseStore:
         with self._lock:
             self._forget(response_id)
         return True
+
+    def gone(self, response_id: str) -> None:
+        """Another gateway has deleted it."""
+        with self._lock:
+            self._forget(response_id)
 
     def drop_connection(self, owner: str) -> None:
         """A connection is closed, and what it held with it."""

@@ -1,0 +1,52 @@
+"""The named keys of a cluster for `caretway key`: read and changed in Redis, for all its gateways; what they have used,
+counted there.
+
+Blocking, like the file of a single gateway: each call opens its own link.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, TypeVar
+
+from ..config import Settings
+
+if TYPE_CHECKING:
+    from ..keys.named_key import Keys, NamedKey
+    from ..shared_factory import SharedKeys
+    from .key_list import KeyRow
+
+Found = TypeVar("Found")
+
+
+class ClusterKeyFile:
+    """Used like a `KeyFile`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def read(self) -> Keys:
+        async def work(shared: SharedKeys) -> Keys:
+            return await shared.keys.read() or ()
+
+        return self._run(work)
+
+    def change(self, work: Callable[[Keys], Keys]) -> Keys:
+        return self._run(lambda shared: shared.keys.change(work))
+
+    def rows(self, keys: Sequence[NamedKey], now: float) -> list[KeyRow]:
+        """The keys with what all gateways have counted of them."""
+        from .key_list import shared_rows
+
+        return self._run(lambda shared: shared_rows(keys, shared.spent, now))
+
+    def _run(self, work: Callable[[SharedKeys], Awaitable[Found]]) -> Found:
+        async def run() -> Found:
+            from ..shared_factory import open_shared_keys
+
+            async with AsyncExitStack() as stack:
+                return await work(open_shared_keys(self._settings, stack))
+
+        return asyncio.run(run())

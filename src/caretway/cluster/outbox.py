@@ -1,0 +1,225 @@
+"""Writes to Redis, in the order in which they were asked for: whatever comes while a batch is under way is the next
+batch, so there is one round trip for many. Counts are exact (numbered batches: one whose answer was lost is repeated,
+and not counted twice) and wait while Redis is away; rows do not wait, they can be made again.
+
+What waits is bounded. `written` tells when everything that was asked for up to now is there, or when waiting for it is
+over: an answer's last bytes go out then.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from os import urandom
+from typing import Any, Final
+
+from ..tasks import spawn
+from .calls import Calls, Command
+from .link import RedisAway
+
+log = logging.getLogger(__name__)
+
+HOLD_S: Final = 0.1
+"""How long the end of an answer waits for what is kept of it."""
+AGAIN_S: Final = 1.0
+"""Between two tries to write counts to a Redis that is away."""
+LAST_S: Final = 2.0
+"""What closing takes at most."""
+COUNT_DELAY_S: Final = 0.2
+"""How long counts wait for others, where nobody waits for them."""
+MAX_ROWS: Final = 4_096
+MAX_ROW_BYTES: Final = 64 * 2**20
+"""Of rows that wait: a Redis that cannot keep up forgets."""
+MAX_COUNTS: Final = 50_000
+"""Different counts that wait."""
+BATCH_COUNTS: Final = 1_000
+BATCH_ROWS: Final = 256
+BATCH_BYTES: Final = 8 * 2**20
+NUMBER_KEPT_S: Final = 86_400
+"""How long Redis knows which batch of this process was the last."""
+
+COUNT: Final = """
+if tonumber(redis.call('GET', KEYS[1]) or 0) >= tonumber(ARGV[1]) then return 0 end
+redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2])
+for k = 2, #KEYS do
+  local at = 3 * (k - 1)
+  redis.call('HINCRBYFLOAT', KEYS[k], ARGV[at], ARGV[at + 1])
+  if ARGV[at + 2] ~= '0' then redis.call('EXPIRE', KEYS[k], ARGV[at + 2]) end
+end
+return 1"""
+"""KEYS: the number of the last batch, then the hash of each count. ARGV: this number and how long it is known, then
+(field, amount, seconds that the hash is kept) for each."""
+
+Counts = dict[tuple[bytes, bytes], tuple[float, int]]
+"""(hash, field) -> (amount, seconds that the hash is kept; 0: for good)"""
+
+
+@dataclass(slots=True)
+class _Row:
+    commands: Sequence[Command]
+    size: int
+    done: "asyncio.Future[list[Any]] | None"
+
+
+class ClusterOutbox:
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._number_key = calls.key("batch", urandom(12).hex().encode())
+        self._number = 0
+        self._rows: deque[_Row] = deque()
+        self._row_bytes = 0
+        self._counts: Counts = {}
+        self._unsure: Counts = {}
+        """The batch with the present number, which may be counted already."""
+        self._work: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._put = self._done = 0
+        self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._warned = False
+        self._closed = False
+
+    # ---- what is asked for
+
+    def put(self, commands: Sequence[Command], size: int = 0) -> None:
+        """Soon. What fails is not there, and whoever needs it makes it again."""
+        self._take(_Row(commands, size, None))
+
+    def send(self, commands: Sequence[Command], size: int = 0) -> "asyncio.Future[list[Any]]":
+        """The same; the results, or RedisAway, are in the future: somebody has to look at it."""
+        done: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        self._take(_Row(commands, size, done))
+        return done
+
+    async def ask(self, commands: Sequence[Command]) -> list[Any]:
+        """After everything that was asked for before. Raises RedisAway."""
+        return await self.send(commands)
+
+    def count(self, place: bytes, amounts: Mapping[bytes, float], kept_s: int = 0) -> None:
+        """Once, however often it has to be tried; before what is asked for later."""
+        counts = self._counts
+        for field, amount in amounts.items():
+            known, _ = counts.get((place, field), (0.0, 0))
+            if not amount or (len(counts) >= MAX_COUNTS and (place, field) not in counts):
+                continue
+            counts[place, field] = (known + amount, kept_s)
+        if counts and self._timer is None and self._work is None and not self._closed:
+            self._timer = asyncio.get_running_loop().call_later(COUNT_DELAY_S, self._begin)
+
+    def written(self) -> "asyncio.Future[None] | None":
+        """Done when all rows up to now are written, or after a short while. None: there is nothing to wait for."""
+        if self._done == self._put or self._calls.away:
+            return None
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Future[None] = loop.create_future()
+        self._waiters.append((self._put, waiting))
+        late = loop.call_later(HOLD_S, _resolve, waiting)
+        waiting.add_done_callback(lambda _: late.cancel())
+        return waiting
+
+    async def aclose(self) -> None:
+        self._closed = True
+        self._begin()
+        if self._work is not None:
+            await asyncio.wait([self._work], timeout=LAST_S)
+        if self._counts or self._unsure:
+            log.warning("the cluster's counts lack %d of this gateway", len(self._counts) + len(self._unsure))
+
+    # ---- one batch at a time
+
+    def _take(self, row: _Row) -> None:
+        full = len(self._rows) >= MAX_ROWS or self._row_bytes + row.size > MAX_ROW_BYTES
+        if full or (self._closed and self._work is None):
+            reason = RedisAway("more waits to be written to Redis than is allowed" if full else "the gateway stops")
+            if row.done is not None:
+                row.done.set_exception(reason)
+            return
+        self._rows.append(row)
+        self._row_bytes += row.size
+        self._put += 1
+        self._begin()
+
+    def _begin(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._work is None and (self._rows or self._counts or self._unsure):
+            self._work = spawn(self._all(), "write-to-redis")
+
+    async def _all(self) -> None:
+        try:
+            while self._rows or self._counts or self._unsure:
+                if not await self._batch() and not self._rows:
+                    return
+        finally:
+            self._work = None
+            if (self._counts or self._unsure) and not self._closed:
+                self._timer = asyncio.get_running_loop().call_later(AGAIN_S, self._begin)
+
+    async def _batch(self) -> bool:
+        """False: Redis is away."""
+        rows, size = list[_Row](), 0
+        while self._rows and len(rows) < BATCH_ROWS and size < BATCH_BYTES:
+            rows.append(self._rows.popleft())
+            size += rows[-1].size
+        self._row_bytes -= size
+        counting = self._counting()
+        try:
+            found = await self._calls.run_each([*counting, *(command for row in rows for command in row.commands)])
+        except RedisAway as away:
+            for row in rows:
+                self._settle(row, away)
+            self._warn(str(away))
+            return False
+        fine = True
+        if counting:
+            fine = not isinstance(found[0], RedisAway)
+            if fine:
+                self._unsure = {}
+            else:
+                self._warn(str(found[0]))
+        at = len(counting)
+        for row in rows:
+            results = found[at : at + len(row.commands)]
+            at += len(row.commands)
+            self._settle(row, next((one for one in results if isinstance(one, RedisAway)), results))
+        if fine:
+            self._warned = False
+        return fine
+
+    def _counting(self) -> list[Command]:
+        if not self._unsure:
+            if not self._counts:
+                return []
+            self._number += 1
+            for place in list(self._counts)[:BATCH_COUNTS]:
+                self._unsure[place] = self._counts.pop(place)
+        amounts = [
+            piece
+            for (_, field), (amount, kept) in self._unsure.items()
+            for piece in (field, repr(amount) if amount % 1 else str(int(amount)), str(kept))
+        ]
+        places = [place for place, _ in self._unsure]
+        return [("EVAL", COUNT, len(places) + 1, self._number_key, *places, self._number, NUMBER_KEPT_S, *amounts)]
+
+    def _settle(self, row: _Row, outcome: "list[Any] | RedisAway") -> None:
+        self._done += 1
+        if isinstance(outcome, RedisAway):
+            if row.done is None:
+                self._warn(str(outcome))
+            elif not row.done.done():
+                row.done.set_exception(outcome)
+        elif row.done is not None and not row.done.done():
+            row.done.set_result(outcome)
+        while self._waiters and self._waiters[0][0] <= self._done:
+            _resolve(self._waiters.pop(0)[1])
+
+    def _warn(self, why: str) -> None:
+        if not self._warned:  # one line for each time of trouble, not for each request
+            self._warned = True
+            log.warning("the cluster does not learn what this gateway does: %s", why)
+
+
+def _resolve(waiting: "asyncio.Future[None]") -> None:
+    if not waiting.done():
+        waiting.set_result(None)
