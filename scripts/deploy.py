@@ -4,7 +4,6 @@ import importlib.util
 import json
 import os
 import re
-import resource
 import shutil
 import signal
 import socket
@@ -328,7 +327,7 @@ def image() -> None:
         )
         tell("image", "it was built")
         podman = ["podman", *store, *RUNTIME]
-        run = [*podman, "run", "--detach", "--read-only", "--cap-drop", "all", "--network", "host", *ulimits()]
+        run = [*podman, "run", "--detach", "--read-only", "--cap-drop", "all", "--network", "host", *ULIMITS]
         keyed = ["--env", "CARETWAY_API_KEY=a-key-of-sixteen-letters", "--env", f"CARETWAY_PORT={free_port()}"]
         container = must(*run, *keyed, "--volume", f"{place}/data:/data:U", "localhost/caretway", "serve").split()[-1]
         try:
@@ -341,13 +340,8 @@ def image() -> None:
             subprocess.run([*podman, "rm", "--force", container], capture_output=True, check=False)
 
 
-def ulimits() -> list[str]:
-    """This process's own: podman asks for more by itself, which a container in a container may not have."""
-    names = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
-    hard = {name: resource.getrlimit(which)[1] for name, which in names.items()}
-    return [word for name, most in hard.items() for word in ("--ulimit", f"{name}={most}:{most}")]
-
-
+ULIMITS = [word for name in ("nofile", "nproc") for word in ("--ulimit", f"{name}=1024:1024")]
+"""Few: podman asks for more by itself, which a container in a container may not have."""
 RUNTIME = [
     word for word in ("--runtime", os.environ.get("CARETWAY_OCI_RUNTIME", "")) if "CARETWAY_OCI_RUNTIME" in os.environ
 ]
