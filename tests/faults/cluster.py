@@ -191,7 +191,7 @@ async def soak_cluster(orders: ClusterOrders, tell: Callable[[str], None] = lamb
 
 
 async def _trouble(orders: ClusterOrders, on: Cluster, report: ClusterReport, tell: Callable[[str], None]) -> None:
-    number, due = 0, time.monotonic() + EVERY_S
+    number, due = 0, 0.0
     while orders.trouble != "none":
         began = time.monotonic()
         if orders.trouble == "redis":
@@ -205,11 +205,11 @@ async def _trouble(orders: ClusterOrders, on: Cluster, report: ClusterReport, te
             await asyncio.sleep(max(0.0, due - began))
             due = time.monotonic() + EVERY_S
             if orders.trouble == "kill":
-                await on.kill(number % REPLICAS)
                 report.troubles["gateways killed"] += 1
+                await on.kill(number % REPLICAS)
             else:
-                await on.roll(number % REPLICAS)
                 report.troubles["gateways stopped and started"] += 1
+                await on.roll(number % REPLICAS)
         number += 1
         tell(f"{orders.trouble} {number}, {time.monotonic() - began:.1f} s, {report.done} loops")
 
