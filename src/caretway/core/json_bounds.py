@@ -1,5 +1,5 @@
 """Counts the values of a JSON text before it is decoded, so that a decoder cannot block the process: millions of tiny
-values, numbers with thousands of digits. Pure, at the speed of `bytes.count`.
+values, numbers with thousands of digits. Pure, at the speed of `bytes.translate`.
 
 A decoder makes an object of every value, in one step that cannot be interrupted; ten million empty lists take thirty
 seconds. The cheap bounds may be too high, when strings contain brackets and commas, but never too low.
@@ -16,6 +16,7 @@ _LONG: Final = b"0" * (MAX_DIGITS // _STRIDE - 1)
 _AS_ZEROS: Final = bytes.maketrans(b"123456789", b"0" * 9)
 _SLICE: Final = 256 * 2**10
 _BACKSLASH: Final = b"\\"
+_BEFORE: Final = b",[{"
 _LEAST: Final = 2
 """Characters that a value takes, separator included."""
 
@@ -39,11 +40,10 @@ def has_long_numbers(text: str | bytes) -> bool:
 
 
 def most_values(text: bytes) -> int:
-    """How many values this JSON begins, counted in steps that do not block other threads."""
-    return sum(
-        text.count(b",", at, at + _SLICE) + text.count(b"[", at, at + _SLICE) + text.count(b"{", at, at + _SLICE)
-        for at in range(0, len(text), _SLICE)
-    )
+    """How many values this JSON begins, counted in steps that do not block other threads. What is left without the
+    characters before values is measured: one pass for all three, three times as fast as `bytes.count` for each."""
+    left = sum([len(text[at : at + _SLICE].translate(None, _BEFORE)) for at in range(0, len(text), _SLICE)])
+    return len(text) - left
 
 
 def structures(body: bytes, size: int = _SLICE) -> Iterator[bytes]:
