@@ -83,7 +83,8 @@ class H2Writer:
                     sendable[stream_id] = stream
             self._life.sent += framed
             self.write()
-        self.write()
+        if framing.outgoing:
+            self.write()
 
     def write(self) -> None:
         """What is framed, in one piece."""

@@ -298,6 +298,11 @@ class Response:
         for event in batch:
             if self.over:
                 break
+            if type(event) is TextDelta and not self._stages and self._order.state is OrderState.OPEN:
+                self._heard += len(event.text)  # as below, for nearly all there is
+                self._fold.feed(event)
+                out.append(event)
+                continue
             if type(event) is Recovered:
                 self._second_try.recovered(event)
                 self.adapted = event.adapted or self.adapted
