@@ -56,6 +56,8 @@ class Role(Enum):
     ASSISTANT = "assistant"
     TOOL = "tool"
 
+    __hash__ = object.__hash__  # that of Enum is a call of a Python function
+
 
 class Message(Struct, frozen=True):
     role: Role
