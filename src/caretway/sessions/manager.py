@@ -208,10 +208,10 @@ class Sessions:
                 live = self._live[sid]
                 try:
                     await self._resume(live, request, decision)
-                except GatewayError as gone:
-                    if gone.kind is not ErrorKind.TURN_GONE:
+                except GatewayError as lost:
+                    if lost.kind is not ErrorKind.TURN_GONE:
                         raise
-                    log.info("a parked turn is gone, its history is replayed: %s", gone.message)
+                    log.info("a parked turn is gone, its history is replayed: %s", lost.message)
                     self._finish(live, Happening.LOST)
                     if mode is SessionMode.REQUIRED:
                         raise

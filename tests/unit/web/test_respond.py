@@ -34,7 +34,7 @@ class Engine:
         self.records: list[TurnRecord] = []
         self.origins: list[RequestOrigin] = []
 
-    async def open(self, request: TurnRequest, origin: RequestOrigin) -> Told:
+    async def open(self, request: TurnRequest, origin: RequestOrigin, gone: str) -> Told:
         self.opened.append(Told(request))
         self.origins.append(origin)
         return self.opened[-1]
