@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 _NEW_ONLY: Final = ("name", "expires", "budget", "models", "workspace", "page")
 
-_WANTED: Final = ("config", "data_dir", "cluster", "cluster_name", "cluster_key_file", "cluster_ca")
+_SHOWN: Final = ("config", "data_dir", "cluster")
+_WANTED: Final = (*_SHOWN, "cluster_name", "cluster_key_file", "cluster_ca")
 
 NAME: Final = "key"
 SUMMARY: Final = "make, list and revoke keys that clients of the gateway send"
@@ -62,10 +63,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--models", metavar="A,B", help="The models it may use; * stands for any text.")
     parser.add_argument("--workspace", metavar="DIR", help="The only directory it may work in.")
-    parser.add_argument("--page", action="store_true", help="It also opens the gateway's page, which shows everything.")
+    parser.add_argument("--page", action="store_true", help="It also opens the gateway's page.")
     parser.add_argument("--json", action="store_true", help="Print the list as JSON.")
     wanted = [setting for setting in SETTINGS if setting.name in _WANTED]
-    add_setting_flags(parser, wanted, shown=_WANTED)
+    add_setting_flags(parser, wanted, shown=_SHOWN)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -36,6 +36,7 @@ PATHS: dict[str, tuple[str, ...]] = {
 }
 AT_THE_ROOT: dict[str, tuple[str, ...]] = {
     "/healthz": READ,
+    "/readyz": READ,
     "/metrics": READ,
     "/openapi.json": READ,
     "/caretway/v1/account": READ,
@@ -113,13 +114,14 @@ def test_rows_name_schemas_that_are_there() -> None:
 
 def test_who_may_come_in() -> None:
     keyless = {(path, method) for row in TABLE.routes for path in paths_of(row) for method in row.keyless}
-    assert keyless == {("/", "HEAD"), ("/v1", "HEAD"), ("/healthz", "GET"), ("/healthz", "HEAD")}
+    alive = {(path, method) for path in ("/healthz", "/readyz") for method in ("GET", "HEAD")}
+    assert keyless == {("/", "HEAD"), ("/v1", "HEAD"), *alive}
     for path, method in keyless:
         assert resolve(method, path).keyless
         assert not resolve("OPTIONS", path).keyless
         assert not resolve("POST", path).keyless
     open_to_all = {row.path for row in TABLE.routes if row.account is AccountUse.NONE}
-    assert open_to_all == {"/", "/healthz", "/metrics", "/openapi.json"}
+    assert open_to_all == {"/", "/healthz", "/readyz", "/metrics", "/openapi.json"}
     assert [row.path for row in TABLE.routes if row.account is AccountUse.IF_SENT] == ["/health"]
     assert refused("GET", "/nothing").account is AccountUse.REQUIRED
 
@@ -162,7 +164,7 @@ def test_whose_words_belong_to_a_path(path: str, owner: str) -> None:
 def test_operations_are_told_apart() -> None:
     names = [operation.id for row in TABLE.routes for operation in row.operations.values()]
     assert len(names) == len(set(names))
-    assert len(OWN) == 9
+    assert len(OWN) == 10
 
 
 def test_a_message_holds_no_endless_path() -> None:
