@@ -67,13 +67,19 @@ class Cluster:
         ]
 
 
-async def open_cluster(settings: Settings, base_url: str, stack: AsyncExitStack) -> Cluster:
-    """`base_url`: where this gateway listens. The stack ends it: out of the directory, then the link."""
+def open_link(settings: Settings, stack: AsyncExitStack) -> RedisLink:
+    """The stack ends it."""
     assert settings.cluster is not None
-    key = cluster_key(settings)
-    address = own_address(settings, base_url)
     link = RedisLink(LinkOptions(settings.cluster, settings.cluster_name, settings.cluster_ca), time.monotonic)
     stack.push_async_callback(link.aclose)
+    return link
+
+
+async def open_cluster(settings: Settings, base_url: str, stack: AsyncExitStack) -> Cluster:
+    """`base_url`: where this gateway listens. The stack ends it: out of the directory, then the link."""
+    key = cluster_key(settings)
+    address = own_address(settings, base_url)
+    link = open_link(settings, stack)
     ticket_life = settings.parked_timeout + settings.response_timeout + TICKET_SLACK_S
     me = Me(address, __version__, ticket_life)
     directory = Directory(link, me, clock=time.monotonic, wall_clock=time.time)

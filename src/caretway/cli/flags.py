@@ -6,8 +6,9 @@ shows the few flags that most people need, `--help-all` shows every flag. All of
 """
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from textwrap import fill, wrap
+from types import MappingProxyType
 from typing import Any, Final
 
 from ..config import ADVANCED, CURSOR, GROUPS, SETTINGS, Setting, Settings, load_from_process, unknown_variables
@@ -171,6 +172,9 @@ def given(arguments: argparse.Namespace) -> dict[str, object]:
     }
 
 
-def settings_from(arguments: argparse.Namespace) -> tuple[Settings, tuple[str, ...]]:
-    """The settings of this run, and warnings about variables that look like a mistake."""
-    return load_from_process(given(arguments)), unknown_variables()
+def settings_from(
+    arguments: argparse.Namespace, more: Mapping[str, object] = MappingProxyType({})
+) -> tuple[Settings, tuple[str, ...]]:
+    """The settings of this run, and warnings about variables that look like a mistake. `more`: further ones that were
+    typed."""
+    return load_from_process({**given(arguments), **more}), unknown_variables()

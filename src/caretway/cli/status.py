@@ -1,5 +1,5 @@
 """`caretway status`: which backend would be used, who is signed in, with which credentials and until when; the exit
-code says whether somebody is.
+code says whether somebody is. With `--cluster` the gateways of a cluster (`cluster_status.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Final
 
-from ..config import Settings, hosts
+from ..config import SETTINGS, Settings, hosts
 from .doctor_gateways import check_gateways
 from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, settings_from
 from .process import log_to_stderr, remark, say, shown_width
@@ -29,11 +29,13 @@ SUMMARY: Final = "show the backend, who is signed in and until when"
 DESCRIPTION: Final = (
     "Show which backend `caretway serve` would use with the same settings, and\n"
     "whether it is signed in.\n"
+    "With --cluster: the gateways of a cluster, and what they have used.\n"
     "Exit code: 0 signed in, or clients sign in themselves; 1 not signed in or not\n"
-    "reachable; 2 a setting is wrong."
+    "reachable; 2 a setting is wrong. With --cluster: 1 without a gateway or Redis."
 )
 WITH_OUR_CREDENTIALS: Final = ("agent", "sdk")
 """Backends that use the credentials in the settings or from `caretway login`."""
+OF_CLUSTER: Final = ("cluster_name", "cluster_key_file", "cluster_ca")
 SIMULATED: Final = "answers are simulated; for real ones run `caretway login`"
 NO_EXPIRY: Final = "no expiry known"
 _REPLACE_IT: Final = "put a new one there, or take it out and run `caretway login`"
@@ -42,6 +44,7 @@ examples:
   caretway status
   caretway status --backend agent
   caretway status --json | jq .signed_in
+  caretway status --cluster
 """
 
 
@@ -71,12 +74,24 @@ class Report:
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="Print JSON.")
-    add_setting_flags(parser, REACHING_CURSOR, shown=MAIN_FLAGS)
+    parser.add_argument(
+        "--cluster",
+        nargs="?",
+        const="",
+        metavar="REDIS_URL",
+        help="Show the gateways of a cluster instead: of this Redis, or of the one in the settings.",
+    )
+    of_cluster = [setting for setting in SETTINGS if setting.name in OF_CLUSTER]
+    add_setting_flags(parser, (*REACHING_CURSOR, *of_cluster), shown=MAIN_FLAGS)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    settings, remarks = settings_from(arguments)
+    settings, remarks = settings_from(arguments, {"cluster": arguments.cluster} if arguments.cluster else {})
     remark(remarks)
+    if arguments.cluster is not None:
+        from .cluster_status import show
+
+        return show(settings, as_json=arguments.json)
     log_to_stderr("warning")
     from ..update_notice import known_notice
 

@@ -28,6 +28,8 @@ BELIEVED_S: Final = 60.0
 """How long the last list counts while Redis is away."""
 ROWS_PER_S: Final = 25
 """A large directory is read less often: at most about this many rows a second."""
+LAST_S: Final = 1.0
+"""How long a heartbeat that is under way is waited for at the end."""
 TRIES: Final = 64
 """Ids that are tried before the start fails."""
 _LIST: Final = "replicas"
@@ -81,6 +83,7 @@ class Directory:
         self._read_at = -BELIEVED_S
         self._next_list = 0.0
         self._beating: asyncio.Task[None] | None = None
+        self._leaving = False
         self._gone: dict[str, float] = {}
 
     # ---- for requests
@@ -141,16 +144,17 @@ class Directory:
             log.info("the others do not know that this gateway stops: %s", away)
 
     async def leave(self) -> None:
+        self._leaving = True
         if self._beating is not None:
             self._beating.cancel()
-            await asyncio.wait([self._beating])
+            await asyncio.wait([self._beating], timeout=LAST_S)
         try:
             await self._link.do(self._remove)
         except RedisAway:
             return  # its row ends by itself
 
     async def _live(self) -> None:
-        while True:
+        while not self._leaving:
             await asyncio.sleep(BEAT_S)
             try:
                 await self._beat()
@@ -162,8 +166,7 @@ class Directory:
             await self._claim()
         await self._link.do(self._say)
         if self._clock() >= self._next_list:
-            rows = await self._link.do(self._list)
-            self._learn(rows)
+            self._learn(await read_replicas(self._link, tidy=True))
 
     async def _claim(self) -> None:
         """An id of its own. A ticket's life later it may be another's."""
@@ -189,16 +192,6 @@ class Directory:
             pipe.set(self._link.row("id", own.id), own.address, ex=self._id_life())
             await pipe.execute()
 
-    async def _list(self, redis: Redis) -> list[Replica]:
-        ids = [_text(one) for one in await redis.smembers(self._link.row(_LIST))]
-        if not ids:
-            return []
-        rows = await redis.mget([self._link.row("replica", one) for one in ids])
-        gone = [one for one, row in zip(ids, rows, strict=True) if row is None]
-        if gone:
-            await redis.srem(self._link.row(_LIST), *gone)
-        return [replica for row in rows if (replica := _read(row)) is not None]
-
     def _learn(self, replicas: Iterable[Replica]) -> None:
         now = self._clock()
         self._known = {replica.id: replica for replica in replicas if replica.id != self.own.id}
@@ -213,6 +206,22 @@ class Directory:
             pipe.delete(self._link.row("replica", self.own.id))
             pipe.srem(self._link.row(_LIST), self.own.id)
             await pipe.execute()
+
+
+async def read_replicas(link: RedisLink, *, tidy: bool = False) -> list[Replica]:
+    """Those that are alive, in no order. `tidy`: others are taken off the list. Raises RedisAway."""
+
+    async def work(redis: Redis) -> list[Replica]:
+        ids = [_text(one) for one in await redis.smembers(link.row(_LIST))]
+        if not ids:
+            return []
+        rows = await redis.mget([link.row("replica", one) for one in ids])
+        gone = [one for one, row in zip(ids, rows, strict=True) if row is None]
+        if gone and tidy:
+            await redis.srem(link.row(_LIST), *gone)
+        return [replica for row in rows if (replica := _read(row)) is not None]
+
+    return await link.do(work)
 
 
 def _read(row: bytes | str | None) -> Replica | None:

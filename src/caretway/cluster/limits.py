@@ -90,7 +90,7 @@ class SharedLimits:
     async def aclose(self) -> None:
         if self._renewing is not None:
             self._renewing.cancel()
-            await asyncio.wait([self._renewing])
+            await asyncio.wait([self._renewing], timeout=1)
         for caller, leases in list(self._held.items()):
             for lease in list(leases):
                 self.leave(caller, lease)

@@ -65,6 +65,8 @@ PANES: Final = {
     "login-import": Pane(("login", "--import")),
     "logout": Pane(("logout",)),
     "status": Pane(("status", *SIMULATED)),
+    "status-cluster": Pane(("status", "--cluster")),
+    "status-cluster-away": Pane(("status", "--cluster", "redis://anna:secret@127.0.0.1:1/0")),
     "top": Pane(("top",)),
     "usage": Pane(("usage",)),
     "models": Pane(("models", *SIMULATED)),

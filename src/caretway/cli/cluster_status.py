@@ -1,0 +1,180 @@
+"""`caretway status --cluster`: the gateways of a cluster as Redis knows them, with their address, version, start and
+whether they are draining, and what all of them have used in the last seven days; at 80 columns, or as JSON.
+
+Values in, lines out; only `show` asks Redis.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from ..config import Settings
+from .process import CommandFailed, log_to_stderr, say
+from .process import run as run_loop
+from .quota import dollars
+from .terminal import GAP, Style, columns, folded, pairs, style_for, terminal_width
+from .usage_view import LEAST_NAME, compact
+
+if TYPE_CHECKING:
+    from ..cluster.directory import Replica
+    from ..cluster.totals import TotalRow
+
+DAYS: Final = 7
+"""Today and those before it, in UTC."""
+OTHER_SCHEMA: Final = "other schema"
+_HEAD: Final = ("id", "address", "version", "since (UTC)", "state")
+_TOTALS: Final = ("model", "resp", "runs", "denied", "input", "cached", "output", "cost")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterReport:
+    name: str
+    redis: str
+    """Host and port."""
+    replicas: tuple[Replica, ...]
+    """The oldest first."""
+    totals: tuple[TotalRow, ...]
+    schema: int
+    """Of this version: gateways with another one are not talked to."""
+
+
+def show(settings: Settings, *, as_json: bool) -> int:
+    if settings.cluster is None:
+        raise CommandFailed(
+            "no cluster is set up here",
+            "name its Redis: caretway status --cluster redis://HOST:6379/0, or set CARETWAY_CLUSTER",
+            2,
+        )
+    log_to_stderr("error")  # a Redis that is away is told below
+    report = run_loop(_asked(settings))
+    if as_json:
+        say([json.dumps(told(report), indent=2)])
+    else:
+        say(as_lines(report, style_for(sys.stdout), terminal_width()))
+    return 0 if report.replicas else 1
+
+
+async def _asked(settings: Settings) -> ClusterReport:
+    from ..cluster_factory import open_link  # isort: skip  (it says what to install)
+    from ..cluster.calls import Calls
+    from ..cluster.directory import SCHEMA, read_replicas
+    from ..cluster.link import RedisAway
+    from ..cluster.seal import Seal
+    from ..cluster.totals import read_totals
+    from ..known_secrets import cluster_key
+
+    place = redis_place(settings.cluster or "")
+    today = datetime.now(UTC).date()
+    async with AsyncExitStack() as stack:
+        link = open_link(settings, stack)
+        try:
+            replicas = await read_replicas(link)
+            seal = Seal(cluster_key(settings))
+            totals = await read_totals(Calls(link), seal, today - timedelta(days=DAYS - 1), today)
+        except RedisAway as away:
+            raise CommandFailed(
+                f"nothing is known of the cluster, because {place} does not answer as it should ({away})",
+                "start Redis, or mend --cluster; gateways that run go on without it",
+            ) from None
+    oldest_first = sorted(replicas, key=lambda one: (one.started, one.id))
+    return ClusterReport(settings.cluster_name, place, tuple(oldest_first), tuple(totals), SCHEMA)
+
+
+def redis_place(url: str) -> str:
+    """Where it is, without user and password."""
+    parts = urlsplit(url)
+    return f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
+
+
+def told(report: ClusterReport) -> dict[str, Any]:
+    """For `--json`."""
+    return {
+        "cluster": report.name,
+        "redis": {"there": True, "address": report.redis},
+        "replicas": [
+            {
+                "id": one.id,
+                "address": one.address,
+                "version": one.version,
+                "since": _when(one.started, "%Y-%m-%dT%H:%M:%SZ"),
+                "draining": one.draining,
+                "schema": one.schema,
+            }
+            for one in report.replicas
+        ],
+        "totals": [{field: getattr(row, field) for field in row.__struct_fields__} for row in report.totals],
+    }
+
+
+def as_lines(report: ClusterReport, style: Style, width: int) -> list[str]:
+    count = len(report.replicas)
+    rows = [
+        ("cluster", f"{report.name}, {count or 'no'} gateway{'' if count == 1 else 's'}"),
+        ("redis", f"there ({report.redis})"),
+    ]
+    lines = pairs(rows, style, indent="")
+    if report.replicas:
+        lines += ["", *_replicas(report, style, width)]
+    if report.totals:
+        lines += ["", style.bold(f"last {DAYS} days (UTC)"), *_totals(report.totals, style, width)]
+    return lines
+
+
+def _replicas(report: ClusterReport, style: Style, width: int) -> list[str]:
+    cells = [
+        (one.id, one.address, one.version, _when(one.started, "%Y-%m-%d %H:%M"), state(one, report.schema))
+        for one in report.replicas
+    ]
+    whole = columns(_HEAD, cells, Style())
+    if max(map(len, whole)) <= width:
+        return [style.dim(whole[0]), *whole[1:]]
+    head, *short = columns([*_HEAD[:1], *_HEAD[2:]], [[*row[:1], *row[2:]] for row in cells], Style())
+    lines = [style.dim(head)]
+    for line, (_, address, *_) in zip(short, cells, strict=True):
+        lines += [line, *(f"{GAP}{part}" for part in folded(address, width - len(GAP)))]
+    return lines
+
+
+def state(replica: Replica, schema: int) -> str:
+    if replica.schema != schema:
+        return OTHER_SCHEMA
+    return "draining" if replica.draining else "ready"
+
+
+def _totals(rows: Sequence[TotalRow], style: Style, width: int) -> list[str]:
+    """By model, the most runs first, and their sum."""
+    models = sorted({row.model for row in rows}, key=lambda model: (-sum(_of(rows, model, "runs")), model))
+    cells = [_figures(model or "(none)", [row for row in rows if row.model == model]) for model in models]
+    if len(models) > 1:
+        cells.append(_figures("total", rows))
+    widths = [max(len(head), *(len(row[at]) for row in cells)) for at, head in enumerate(_TOTALS)]
+    widths[0] = max(LEAST_NAME, min(widths[0], width - sum(widths[1:]) - len(GAP) * (len(widths) - 1)))
+
+    def line(row: Sequence[str]) -> str:
+        name = row[0] if len(row[0]) <= widths[0] else f"{row[0][: widths[0] - 1]}~"
+        figures = [cell.rjust(room) for cell, room in zip(row[1:], widths[1:], strict=True)]
+        return GAP.join([name.ljust(widths[0]), *figures]).rstrip()
+
+    return [style.dim(line(_TOTALS)), *map(line, cells)]
+
+
+def _of(rows: Sequence[TotalRow], model: str, measure: str) -> list[int]:
+    return [getattr(row, measure) for row in rows if row.model == model]
+
+
+def _figures(name: str, rows: Sequence[TotalRow]) -> tuple[str, ...]:
+    counts = [sum(getattr(row, one) for row in rows) for one in ("responses", "runs", "refused")]
+    tokens = [sum(getattr(row, one) for row in rows) for one in ("input", "cached", "output")]
+    cents = sum(row.cents for row in rows)
+    return (name, *map(str, counts), *map(compact, tokens), dollars(cents) if cents else "")
+
+
+def _when(at: float, form: str) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime(form)
