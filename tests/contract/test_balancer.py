@@ -28,6 +28,7 @@ async def opened(on: Cluster) -> int:
     return int(stats["runs_opened"])
 
 
+@pytest.mark.all
 @pytest.mark.timeout(300)
 async def test_a_loop_of_the_official_sdk_is_one_run_whatever_doors_it_takes(tmp_path: Path) -> None:
     prompt = "\n".join(f'sim: call shell {{"step": {n}}}' for n in range(7)) + "\nsim: say done"

@@ -2,7 +2,12 @@
 
 import asyncio
 import hashlib
+import json
+import os
+import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -17,6 +22,7 @@ from caretway.cluster_factory import Cluster
 from caretway.core.passing import Asker
 from caretway.simulator import Simulator
 from contract.gateways import CHAT, Client, gateway_to, result, simulated, tool
+from patience import be_patient
 from redis_server import RedisServer, redis_server
 
 KEY = "cw-cluster-0123456789abcdef"
@@ -24,10 +30,19 @@ SHELL = [tool("shell", "command")]
 PROMPT = 'sim: call shell {"command": "ls"}\nsim: result'
 
 
+EVERYDAY = pytest.mark.skipif(shutil.which("redis-server") is None, reason="apt-get install redis-server")
+"""What is tried in the first tier too, where there is a Redis."""
+
+
 @pytest.fixture(scope="module")
 def redis() -> Iterator[RedisServer]:
     with redis_server() as server:
         yield server
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    be_patient(monkeypatch)
 
 
 @asynccontextmanager
@@ -80,6 +95,7 @@ def runs(simulator: Simulator) -> int:
     return int(simulator.stats.as_dict()["runs_opened"])
 
 
+@EVERYDAY
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 async def test_results_find_their_turn_through_another_door(redis: RedisServer, stream: bool) -> None:
     async with cluster(redis) as (first, second):
@@ -91,14 +107,48 @@ async def test_results_find_their_turn_through_another_door(redis: RedisServer, 
         assert counts(second)["out", "passed"] == 1 and counts(first)["in", "answered"] == 1
 
 
-async def test_a_step_without_foreign_tickets_asks_nobody(redis: RedisServer) -> None:
-    """No other gateway is on the path of a request whose turn is here. Redis hears of its end, and is asked nothing."""
+@pytest.mark.all
+async def test_a_step_without_foreign_tickets_asks_nobody(redis: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other gateway is on the path of a request whose turn is here, and nothing waits for Redis before its answer
+    has begun. Redis hears of the end."""
     async with cluster(redis) as (first, _):
-        said, call = await asked(first)
-        answer = await first.chat([*said, result(call, "a.txt")], tools=SHELL)
-        assert answer.session == "resumed" and not counts(first)
+        prompt = 'sim: call shell {"command": "ls"}\nsim: say begun\nsim: wait 300\nsim: say end'
+        said: list[dict[str, Any]] = [{"role": "user", "content": prompt}]
+        step = await first.chat(said, tools=SHELL)
+        said += [step.message, result(step.calls[0], "a.txt")]
+        link, shared, askers = of(first).link, first.gateway._shared, list[str]()
+        assert shared is not None
+        do, ask = link.do, shared.outbox.ask
+
+        async def noted(work: Any) -> Any:
+            task = asyncio.current_task()
+            assert task is not None
+            askers.append(task.get_name())
+            return await do(work)
+
+        async def waited(commands: Any) -> Any:
+            askers.append("a request that waits")
+            return await ask(commands)
+
+        monkeypatch.setattr(link, "do", noted)
+        monkeypatch.setattr(shared.outbox, "ask", waited)
+        body = {"model": "sim-auto", "messages": said, "tools": SHELL, "stream": True}
+        async with first.http.stream("POST", CHAT, json=body) as response:
+            assert response.headers["x-caretway-session"] == "resumed"
+            async for line in response.aiter_lines():
+                if "begun" in line:
+                    before = set(askers)
+        assert before <= BESIDE and not counts(first)
+        async with asyncio.timeout(30):
+            while "write-to-redis" not in askers:
+                await asyncio.sleep(0.01)
 
 
+BESIDE = {"heartbeat of the cluster", "news of the cluster", "write-to-redis"}
+"""Tasks that talk to Redis beside requests."""
+
+
+@EVERYDAY
 async def test_the_whole_loop_is_one_run_whatever_door_is_taken(redis: RedisServer) -> None:
     prompt = "\n".join(f'sim: call shell {{"command": "step {n}"}}' for n in range(6)) + "\nsim: say done"
     async with cluster(redis, 3) as doors:
@@ -110,6 +160,7 @@ async def test_the_whole_loop_is_one_run_whatever_door_is_taken(redis: RedisServ
         assert answer.text == "done" and runs(doors[0].simulator) == 1
 
 
+@pytest.mark.all
 async def test_a_dead_gateways_turn_is_replayed_once_and_then_found_through_every_door(redis: RedisServer) -> None:
     async with cluster(redis, 3) as (dead, second, _):
         said, call = await asked(dead)
@@ -121,6 +172,7 @@ async def test_a_dead_gateways_turn_is_replayed_once_and_then_found_through_ever
         assert counts(second)["claim", "won"] == 1
 
 
+@pytest.mark.all
 async def test_a_repeated_request_goes_to_whoever_replays_it(redis: RedisServer) -> None:
     """The client's first try is still being answered: a second run beside it would run its calls twice."""
     prompt = 'sim: call shell {"command": "ls"}\nsim: call shell {"command": "pwd"}\nsim: say done'
@@ -138,6 +190,7 @@ async def test_a_repeated_request_goes_to_whoever_replays_it(redis: RedisServer)
         assert (last.session, last.text) == ("resumed", "done")
 
 
+@pytest.mark.all
 async def test_a_dead_winners_claim_is_taken_over(redis: RedisServer) -> None:
     async with cluster(redis, 3) as (dead, winner, third):
         said, call = await asked(dead)
@@ -148,6 +201,7 @@ async def test_a_dead_winners_claim_is_taken_over(redis: RedisServer) -> None:
         assert (answer.session, answer.text) == ("replayed", "a.txt")
 
 
+@pytest.mark.all
 async def test_a_client_that_hangs_up_is_seen_by_the_owner(redis: RedisServer) -> None:
     prompt = 'sim: call shell {"command": "ls"}\nsim: say begun\nsim: wait 60000\nsim: say end'
     async with cluster(redis, disconnect_grace=0.0) as (first, second):
@@ -165,6 +219,7 @@ async def test_a_client_that_hangs_up_is_seen_by_the_owner(redis: RedisServer) -
                 await asyncio.sleep(0.01)
 
 
+@pytest.mark.all
 async def test_another_version_is_replayed_and_never_an_error(redis: RedisServer) -> None:
     async with cluster(redis) as (first, second):
         said, call = await asked(first)
@@ -176,6 +231,7 @@ async def test_another_version_is_replayed_and_never_an_error(redis: RedisServer
         assert answer.text == "a.txt"
 
 
+@pytest.mark.all
 async def test_a_hop_that_is_forged_late_or_for_another_is_refused(redis: RedisServer) -> None:
     async with cluster(redis) as (first, _):
         body = {"model": "sim-auto", "messages": [{"role": "user", "content": "hello"}]}
@@ -200,6 +256,7 @@ async def test_a_hop_that_is_forged_late_or_for_another_is_refused(redis: RedisS
         assert answer.status_code == 401 and answer.headers["x-caretway-hop"]
 
 
+@pytest.mark.all
 async def test_redis_away_nothing_hangs_and_turns_are_still_found() -> None:
     with redis_server() as own:
         async with cluster(own) as (first, second):
@@ -217,6 +274,7 @@ async def test_redis_away_nothing_hangs_and_turns_are_still_found() -> None:
                     await asyncio.sleep(0.05)
 
 
+@pytest.mark.all
 async def test_background_responses_are_asked_and_cancelled_through_any_door(redis: RedisServer) -> None:
     async with cluster(redis) as (first, second):
         body = {"model": "sim-auto", "input": "sim: say begun\nsim: wait 60000\nsim: say end", "background": True}
@@ -229,6 +287,7 @@ async def test_background_responses_are_asked_and_cancelled_through_any_door(red
         assert (await second.http.get("/v1/responses/resp_" + "0" * 32)).status_code == 404
 
 
+@pytest.mark.all
 async def test_draining_keeps_parked_turns_reachable_and_gives_new_ones_away(redis: RedisServer) -> None:
     async with cluster(redis, cluster_drain=20.0) as (first, second):
         said, call = await asked(first)
@@ -245,6 +304,7 @@ async def test_draining_keeps_parked_turns_reachable_and_gives_new_ones_away(red
             await first.http.get("/readyz")
 
 
+@pytest.mark.all
 async def test_metrics_name_the_replica_and_count_its_hops(redis: RedisServer) -> None:
     async with cluster(redis) as (first, second):
         said, call = await asked(first)
@@ -252,3 +312,34 @@ async def test_metrics_name_the_replica_and_count_its_hops(redis: RedisServer) -
         text = (await second.http.get("/metrics")).text
         assert f'caretway_replica_info{{replica="{of(second).directory.id}"' in text
         assert 'caretway_hops_total{way="out",outcome="passed"} 1' in text and "caretway_redis_up 1" in text
+
+
+@pytest.mark.all
+async def test_status_shows_the_gateways_and_what_they_used(redis: RedisServer) -> None:
+    async with cluster(redis, cluster_name="shown") as (first, second):
+        await asyncio.gather(*(door.chat("sim: say hello") for door in (first, second)))
+        await of(second).directory.drain()
+        asked = ("--cluster", redis.url, "--cluster-name", "shown")
+        async with asyncio.timeout(60):  # counts are written a moment later
+            while True:
+                found = json.loads((await status(*asked, "--json")).stdout)
+                if sum(row["runs"] for row in found["totals"]) == 2:
+                    break
+        assert found["redis"]["there"] is True
+        assert [(one["id"], one["address"], one["draining"]) for one in found["replicas"]] == [
+            (of(first).directory.id, of(first).directory.own.address, False),
+            (of(second).directory.id, of(second).directory.own.address, True),
+        ]
+        shown = (await status(*asked)).stdout
+        assert "shown, 2 gateways" in shown and "draining" in shown and "sim-auto" in shown
+        assert max(map(len, shown.splitlines())) <= 80
+    empty = await status(*asked)
+    assert (empty.returncode, empty.stdout.splitlines()[0]) == (1, "cluster  shown, no gateways")
+
+
+async def status(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "caretway", "status", *words]
+    variables = os.environ | {"CARETWAY_CLUSTER_KEY": KEY, "COLUMNS": "80"}
+    return await asyncio.to_thread(
+        subprocess.run, command, capture_output=True, text=True, check=False, timeout=60, env=variables
+    )
