@@ -54,7 +54,9 @@ def test_a_new_machine(tmp_path: Path) -> None:
     assert backend(found, "simulator")["chosen"] and not backend(found, "agent")["chosen"]
     assert all(one["hint"] for one in found["backends"] if not one["usable"]), "each says what to type next"
     assert found["gateways"] == [] and found["settings"]["changed"] == []
-    assert steps(found) == ["caretway login", "caretway service install", "caretway launch", "caretway doctor"]
+    assert steps(found) == ["caretway login", "caretway serve", "caretway launch", "caretway doctor"], (
+        "no systemctl on this PATH: the program itself"
+    )
 
 
 def test_the_tables_are_those_of_the_other_commands(tmp_path: Path) -> None:
@@ -88,7 +90,7 @@ def test_from_nothing_to_a_client_with_a_gateway(tmp_path: Path) -> None:
         typed("login", "--api-key-stdin", said="crsr_not-to-be-told\n")
         found = told(tmp_path, **cursor)
         assert backend(found, "agent")["usable"] and "API key" in backend(found, "agent")["detail"]
-        assert steps(found) == ["caretway service install", "caretway setup codex", "caretway doctor"]
+        assert steps(found) == ["caretway serve", "caretway setup codex --yes", "caretway doctor"]
         where = ("--agent-url", cursor["CARETWAY_AGENT_URL"])
         with caretway("serve", "--port", "0", *where, home=tmp_path) as gateway:
             url = read_until(gateway, ADDRESS)

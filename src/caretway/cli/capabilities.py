@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .. import __version__
 from ..clients.table import CLIENTS
-from ..config import SETTINGS, Settings
+from ..config import SETTINGS, Settings, process_environment, process_home
 from .doctor import would_use
 from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, settings_from
 from .launch import seen_lately, surroundings
 from .parsing import flags_of, subcommands
-from .process import log_to_stderr, remark, say, shown_width
+from .process import CommandFailed, log_to_stderr, remark, say, shown_width
 from .process import run as run_loop
 from .running import answers, noted_gateways
 from .terminal import GAP, Style, columns, fitted, pairs, style_for, terminal_width, wrapped
@@ -80,7 +80,7 @@ def gathered(settings: Settings, tree: argparse.ArgumentParser) -> dict[str, Any
         "apis": api_rows(),
         "clients": clients,
         "commands": command_rows(tree),
-        "next": next_steps(backends, gateways, clients),
+        "next": next_steps(backends, gateways, clients, start=start_command()),
     }
 
 
@@ -201,19 +201,34 @@ def command_rows(tree: argparse.ArgumentParser) -> list[dict[str, Any]]:
     ]
 
 
+def start_command() -> str:
+    """A service where there is a manager for it, else the program itself."""
+    from .service_manager import manager_here
+
+    try:
+        problem = manager_here(process_environment(), process_home()).problem()
+    except CommandFailed:
+        return "caretway serve"
+    return "caretway serve" if problem else "caretway service install"
+
+
 def next_steps(
-    backends: Sequence[Mapping[str, Any]], gateways: Sequence[Mapping[str, Any]], clients: Sequence[Mapping[str, Any]]
+    backends: Sequence[Mapping[str, Any]],
+    gateways: Sequence[Mapping[str, Any]],
+    clients: Sequence[Mapping[str, Any]],
+    *,
+    start: str,
 ) -> list[dict[str, str]]:
     """Pure. What is missing between here and a client with real answers, in order."""
     steps = []
     if not any(one["usable"] for one in backends if one["name"] in OWN_SIGN_IN):
         steps.append({"why": "nobody is signed in: answers would be simulated", "command": "caretway login"})
     if not gateways:
-        steps.append({"why": "no gateway runs", "command": "caretway service install"})
+        steps.append({"why": "no gateway runs", "command": start})
     if not any(one["installed"] for one in clients):
         steps.append({"why": "no client that is known here is installed", "command": "caretway launch"})
     steps += [
-        {"why": f"{one['title']} does not know the gateway yet", "command": f"caretway setup {one['name']}"}
+        {"why": f"{one['title']} does not know the gateway yet", "command": one["setup"]}
         for one in clients
         if one["installed"] and one["setup"] and not one["set_up"]
     ]

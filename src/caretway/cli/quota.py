@@ -51,6 +51,10 @@ async def ask_events(backend: Backend, since: float, team: int | None) -> UsageE
         return None
 
 
+def quota_title(told: dict[str, Any]) -> str:
+    return "Quota (simulated)" if told.get("backend") == "simulator" else "Quota"
+
+
 def quota_lines(told: dict[str, Any], style: Style) -> list[str]:
     if not told["known"]:
         return [f"{_MARGIN}not known: {told['reason']}"]

@@ -15,7 +15,7 @@ from typing import Final
 from ..config import SETTINGS, Settings, process_environment, process_home, user_config_file
 from ..service.definition import ServiceDefinition, programs_at_home
 from .flags import add_setting_flags, given, settings_from
-from .process import CommandFailed, remark, say
+from .process import CommandFailed, remark, say, tell
 from .service_manager import ELSEWHERE, Launchd, Manager, manager_here
 from .terminal import pairs, style_for
 
@@ -160,9 +160,10 @@ def _uninstall(_: argparse.Namespace, settings: Settings) -> int:
 
 def left_behind(settings: Settings) -> list[str]:
     """What is still on the machine, and how it is removed."""
+    from .running import noted_gateways
     from .setup_journal import Journal
 
-    rows: list[tuple[str, str]] = []
+    rows = [("gateway", f"{one.url} runs: kill {one.pid}") for one in noted_gateways(settings.data_dir)]
     if settings.data_dir.is_dir():
         size = sum(file.stat().st_size for file in settings.data_dir.rglob("*") if file.is_file())
         rows.append(("data", f"sign-in, conversations, usage: {_size(size)}"))
@@ -232,7 +233,8 @@ def _status(arguments: argparse.Namespace, settings: Settings) -> int:
         ]
         say(pairs([row for row in rows if row[1]], style_for(sys.stdout)))
         if not installed:
-            say(["Type: caretway service install"])
+            problem = manager.problem()
+            tell([f"It cannot be installed: {problem}; {ELSEWHERE}" if problem else "Type: caretway service install"])
     return 0 if state == "active" else 3
 
 

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -126,7 +127,7 @@ def _set_up(
     if all(change.now == change.then for change in changes):
         tell([f"{client.title} is set up already. Use it: {used(client, target)}"])
         return 0
-    say(diff(changes, style, shown_width(sys.stdout)))
+    _show(changes, style, arguments, f"caretway setup {client.name} --print")
     if arguments.print:
         return 0
     if not _agreed(arguments, f"caretway setup {client.name} --yes"):
@@ -187,7 +188,7 @@ def _undo(client: ClientProgram, journal: Journal, arguments: argparse.Namespace
         remark([f"changed since it was set up, and goes as a whole, because setup made it: {', '.join(ours)}"])
     if shared:
         remark([f"changed since it was set up, so only our entries are taken out: {', '.join(shared)}"])
-    say(diff(changes, style, shown_width(sys.stdout)))
+    _show(changes, style, arguments, f"caretway setup {client.name} --undo --print")
     if arguments.print:
         return 0
     if not _agreed(arguments, f"caretway setup {client.name} --undo --yes"):
@@ -231,8 +232,15 @@ def used(client: ClientProgram, target: Target) -> str:
 # ---------------------------------------------------------------------------------------------- what is shown
 
 
-def diff(changes: Sequence[FileChange], style: Style, width: int = 0) -> list[str]:
-    """Unified, with the files' names as a user would type them. `width`: of the terminal, if it is one."""
+def _show(changes: Sequence[FileChange], style: Style, arguments: argparse.Namespace, whole: str) -> None:
+    """A terminal gets what fits on it, unless all was asked for with --print."""
+    width = shown_width(sys.stdout)
+    say(diff(changes, style, width, whole if width and not arguments.print else ""))
+
+
+def diff(changes: Sequence[FileChange], style: Style, width: int = 0, whole: str = "") -> list[str]:
+    """Unified, with the files' names as a user would type them. `width`: of the terminal, if it is one. `whole`: the
+    command that shows all of it, if long rows of additions or removals are to be cut here."""
     lines: list[str] = []
     for change in changes:
         name = _short(change.path)
@@ -242,10 +250,28 @@ def diff(changes: Sequence[FileChange], style: Style, width: int = 0) -> list[st
         if change.now == change.then:
             lines.append(f"{name}: nothing to change")
             continue
-        for line in difflib.unified_diff(before, after, old, new, lineterm=""):
+        unified = [*difflib.unified_diff(before, after, old, new, lineterm="")]
+        for line in shortened(unified, whole) if whole else unified:
             mark = {"+": style.good, "-": style.bad, "@": style.dim}.get(line[:1], str)
             lines += map(mark, _folded(line, width))
     return lines
+
+
+def shortened(lines: Sequence[str], whole: str) -> list[str]:
+    """Pure. Rows of lines with one sign keep their beginning and their end; how many are left out is said."""
+    kept: list[str] = []
+    for sign, row in groupby(lines, key=lambda line: line[:1]):
+        same = [*row]
+        left_out = len(same) - _ROW_BEGINS - _ROW_ENDS
+        if left_out > 1:
+            same[_ROW_BEGINS : _ROW_BEGINS + left_out] = [f"{sign}... {left_out} more lines; all: {whole}"]
+        kept += same
+    return kept
+
+
+_ROW_BEGINS: Final = 12
+_ROW_ENDS: Final = 6
+"""So that the question and the beginning of what it asks are on one screen."""
 
 
 def _folded(line: str, width: int) -> list[str]:

@@ -218,11 +218,11 @@ class UsageReport:
         from ..ledger.prices import age_days
         from ..ledger.questions import Totals
         from . import usage_view as view
-        from .quota import quota_lines
+        from .quota import quota_lines, quota_title
 
         lines: list[str] = []
         if self._quota is not None:
-            lines += [style.bold("Quota"), *quota_lines(self._quota, style), ""]
+            lines += [style.bold(quota_title(self._quota)), *quota_lines(self._quota, style), ""]
         lines.append(style.bold(f"Usage: {title}, by {self._by}"))
         rows = list(self._book.totals(self._span, self._by, SHOWN_ROWS + 1))
         if not rows:

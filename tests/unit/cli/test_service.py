@@ -1,12 +1,16 @@
 """`caretway service`: flags that the service gets, variables that it does not see, what uninstalling leaves."""
 
 import json
+import subprocess
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from caretway.cli.capabilities import start_command
 from caretway.cli.main import main
 from caretway.cli.process import CommandFailed
+from caretway.cli.running import RunningGateway
 from caretway.cli.service import flag_words, left_behind, service_definition, unseen
 from caretway.cli.service_manager import Launchd, Systemd, manager_here
 from caretway.config import load
@@ -70,6 +74,18 @@ def test_print_and_status_change_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_is_left_names_a_gateway_that_still_runs(tmp_path: Path) -> None:
+    """Under another supervisor, say: uninstalling the service does not end it."""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        note = RunningGateway("http://127.0.0.1:18099", process.pid, "0.2.0", "simulator", False, "k", 1.0)
+        (tmp_path / "gateways").mkdir()
+        (tmp_path / "gateways" / f"{process.pid}.json").write_text(json.dumps(asdict(note)))
+        settings = load({"data_dir": str(tmp_path)}, {"HOME": str(tmp_path)})
+        assert f"http://127.0.0.1:18099 runs: kill {process.pid}" in "\n".join(left_behind(settings))
+        process.kill()
+    assert "runs" not in "\n".join(left_behind(settings))
+
+
 @pytest.mark.parametrize("state", ["offline", ""])
 def test_without_a_user_manager_nothing_is_written_and_a_file_can_be_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], state: str
@@ -88,6 +104,10 @@ def test_without_a_user_manager_nothing_is_written_and_a_file_can_be_removed(
     assert "does not run here; run `caretway serve`" in capsys.readouterr().err
     unit = tmp_path / "cfg" / "systemd" / "user" / "caretway.service"
     assert not unit.exists()
+    assert main(["service", "status"]) == 3
+    told = capsys.readouterr().out
+    assert "run `caretway serve`" in told and "caretway service install" not in told, "nobody is sent in a circle"
+    assert start_command() == "caretway serve"
     unit.parent.mkdir(parents=True)
     unit.write_text("[Unit]")
     assert main(["service", "status"]) == 3

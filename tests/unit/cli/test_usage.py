@@ -15,7 +15,7 @@ import pytest
 from caretway.cli import usage
 from caretway.cli.main import main
 from caretway.cli.process import CommandFailed
-from caretway.cli.quota import bar, dollars, quota_lines
+from caretway.cli.quota import bar, dollars, quota_lines, quota_title
 from caretway.cli.status import Report as StatusReport
 from caretway.cli.status import as_lines
 from caretway.cli.terminal import Style
@@ -140,6 +140,11 @@ def test_status_at_80_columns() -> None:
             quota=quota,
         )
         golden(name, as_lines(report, Style()))
+
+
+def test_the_simulators_quota_is_not_taken_for_a_plan() -> None:
+    assert quota_title({"backend": "simulator"} | known_account(PERSON, NOW)) == "Quota (simulated)"
+    assert quota_title({"backend": "agent"} | known_account(PERSON, NOW)) == "Quota"
 
 
 def test_the_quota_of_a_seat() -> None:
