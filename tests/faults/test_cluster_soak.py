@@ -1,4 +1,4 @@
-"""A short soak of a cluster of each kind. `./scripts/soak --cluster` is the long one; docs/cluster.md has figures."""
+"""A short soak of a cluster of each kind. `./scripts/soak --cluster` is the long one."""
 
 import pytest
 
