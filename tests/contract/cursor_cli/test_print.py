@@ -367,6 +367,14 @@ async def test_silence_ends_a_turn(tmp_path: Path) -> None:
         assert slow.text == "late", "while it runs a tool of its own it may be silent for longer"
 
 
+async def test_lines_that_say_nothing_are_no_sign_of_life(tmp_path: Path) -> None:
+    async with cli_gateway(tmp_path, progress_timeout=2.0) as client:
+        answer = await client.chat("sim: say hi\nsim-agent: flood loading model")
+        assert (answer.status, answer.error and answer.error["code"]) == (504, "upstream_timeout")
+        assert answer.error is not None and "nothing that can be read" in answer.error["message"]
+        await gone(client.stand_in)
+
+
 async def test_stopping_the_gateway_stops_its_processes(tmp_path: Path) -> None:
     async with cli_gateway(tmp_path, shutdown_grace=0.1) as client:
         hanging = asyncio.gather(client.chat("sim: hang"), client.chat("sim: mute\nsim-agent: ignore-term"))

@@ -73,6 +73,8 @@ class PrintTranslator:
         """Lines in this segment that were new text by their fields."""
         self._partial = False
         """There were such lines in this turn."""
+        self.records = 0
+        """Lines that were records: signs of life."""
         self._loose = 0
         """Lines in this segment that were forwarded although their fields did not tell."""
         self._held = ""
@@ -101,6 +103,7 @@ class PrintTranslator:
             if len(self._noise) < NOISE_LINES:
                 self._noise.append(line.decode("utf-8", "replace")[:NOISE_CHARS])
             return []
+        self.records += 1
         read = _READERS.get(_text(record.get("type")))
         events = read(self, record) if read is not None else []
         return self._begun(events)

@@ -142,11 +142,13 @@ class PrintTurn:
             self._leave()
 
     def data(self, data: bytes) -> None:
-        """What one read brought is told as one batch."""
-        self._heard_at = self._loop.time()
+        """What one read brought is told as one batch. A record is a sign of life; anything else may go on for ever."""
         events: list[Event] = []
+        known = self._translator.records
         for line in self._lines.feed(data):
             events += self._translator.feed(line)
+        if self._translator.records > known:
+            self._heard_at = self._loop.time()
         if self._translator.misheard:
             self._stop()
         if events and self._translator.over:
@@ -238,5 +240,5 @@ class PrintTurn:
         if silent < allowed:
             self._set_timer(allowed - silent, self._rearm)
             return
-        self._fail(GatewayError(ErrorKind.TIMEOUT, f"cursor-agent was silent for {silent:.0f} s."))
+        self._fail(GatewayError(ErrorKind.TIMEOUT, f"cursor-agent wrote nothing that can be read for {silent:.0f} s."))
         self._stop()

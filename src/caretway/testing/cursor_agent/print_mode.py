@@ -298,6 +298,8 @@ def run(options: Options, prompt: str, chats: Chats, *, signed_in: bool) -> int:
             import subprocess
 
             subprocess.Popen(["sleep", str(FOREVER_S)])  # noqa: S603, S607 - it only waits, to be cleaned up
+        while faults.has("flood"):
+            doing.pipe.raw(f"{faults.text('flood')}\n".encode() * 100)
         if seen := looked_at(prompt):
             doing.perform([Say(seen)])
         doing.perform(text_model.answer([*typed(chat.blocks), *new], thinks=options.model == "sim-think"))
