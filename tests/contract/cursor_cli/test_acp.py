@@ -249,6 +249,21 @@ async def test_an_acp_that_does_not_work(tmp_path: Path, transport: str) -> None
             assert answer.error is not None and "no ACP today" in answer.error["message"]
 
 
+async def test_an_acp_that_failed_once_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same build: a program that was killed while it started says nothing of what it can do."""
+    monkeypatch.setattr("caretway.backends.cursor_cli.backend.ACP_AGAIN_S", 0.0)
+    stand_in = StandIn(tmp_path).install(SIM_AGENT_ACP="broken")
+    build = stand_in.program.stat()
+    async with cli_gateway(tmp_path, "auto") as client:
+        assert (await client.chat("sim: say one")).text == "one"
+        assert (len(stand_in.starts("acp")), len(stand_in.starts("-p"))) == (1, 1)
+        stand_in.install()
+        os.utime(stand_in.program, ns=(build.st_atime_ns, build.st_mtime_ns))
+        assert (await client.chat("sim: say two")).text == "two"
+        assert (await client.chat("sim: say three")).text == "three"
+        assert (len(stand_in.starts("acp")), len(stand_in.starts("-p"))) == (2, 1)
+
+
 async def test_a_model_is_set_by_its_base_and_its_options(tmp_path: Path) -> None:
     """The program offers bases and options to a client that knows them, and takes nothing else."""
     asked = "sim-agent: choices yes\nsim: say ."

@@ -8,12 +8,13 @@ Cursor through its official program, with the login that the program has. The tu
 
 import asyncio
 import logging
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from ...builtin_tools.local.workspaces import HEADER, workspace_of
 from ...core.errors import ErrorKind, GatewayError, bad_request
@@ -59,6 +60,8 @@ from .slots import Slots
 log = logging.getLogger(__name__)
 
 TransportName = Literal["auto", "acp", "print"]
+ACP_AGAIN_S: Final = 300.0
+"""When ACP is tried again that has failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +132,8 @@ class CursorCliBackend:
         self._client_tools = ClientTools(
             self._scratch, self._environment.get("HOME", ""), setup.version, limits.parked, own_tools=setup.force
         )
-        self._acp_builds: dict[object, bool] = {}
+        self._acp_builds: dict[object, tuple[bool, float]] = {}
+        """Whether a build has ACP, and until when that is believed."""
         self._deciding = asyncio.Lock()
 
     @property
@@ -269,24 +273,25 @@ class CursorCliBackend:
         if self._setup.transport != "auto":
             return self._setup.transport == "acp"
         async with self._deciding:
-            known = self._acp_builds.get(program.build)
-            if known is None:
-                known = await self._proves_acp(program, work)
-                self._acp_builds = {program.build: known}
+            known, until = self._acp_builds.get(program.build, (False, 0.0))
+            if time.monotonic() >= until:
+                known, until = await self._proves_acp(program, work)
+                self._acp_builds = {program.build: (known, until)}
                 log.info("cursor-agent is used in %s mode", "ACP" if known else "print")
             return known
 
-    async def _proves_acp(self, program: Program, work: Work) -> bool:
+    async def _proves_acp(self, program: Program, work: Work) -> tuple[bool, float]:
+        """And until when that holds: what failed once may have been killed, or late."""
         try:
             # A build without ACP would take the word for a prompt: its help is asked first.
             offered = await self.ask(("--help",), self._setup.limits.call)
             if not any(line.split()[:1] == ["acp"] for line in offered.stdout.splitlines()):
-                return False
+                return False, math.inf
             self._pool.give(await self._pool.take(work, program.build))
         except (GatewayError, TimeoutError) as failure:
-            log.warning("cursor-agent's ACP mode is of no use, print mode is taken: %s", failure)
-            return False
-        return True
+            log.warning("cursor-agent's ACP mode is of no use now, print mode is taken: %s", failure)
+            return False, time.monotonic() + ACP_AGAIN_S
+        return True, math.inf
 
     def _prepare(self, work: Work) -> AcpSetup:
         limits = self._setup.limits
