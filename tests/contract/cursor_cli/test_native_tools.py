@@ -3,6 +3,7 @@ the program must have been allowed to use; text where it was not."""
 
 import asyncio
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -170,6 +171,21 @@ async def test_what_a_killed_gateway_left_is_cleared_away(tmp_path: Path, home: 
     async with cli_gateway(tmp_path, "acp") as client:
         await loop(client, [user('sim: call lookup {"key": "a"}\nsim: result')])
     assert not left.exists() and not stale.parent.exists()
+
+
+@pytest.mark.parametrize("tools", [TOOLS, []], ids=["tools", "none"])
+async def test_a_directory_that_was_cleared_away_is_made_again(tmp_path: Path, tools: list[Any]) -> None:
+    """With the rule that allows calls in it. A program that stands in the old one is of no use."""
+    async with cli_gateway(tmp_path, "acp", progress_timeout=10.0) as client:
+        messages = [user('sim: call lookup {"key": "a"}\nsim: result' if tools else "sim: say well")]
+        assert (await client.chat(messages, tools=tools)).status == 200
+        shutil.rmtree(tmp_path / "data" / "cursor-agent" / "scratch")
+        first = await client.chat(messages, tools=tools)
+        assert (first.status, len(first.calls)) == (200, bool(tools)), first.error
+        messages += [first.message, *[result(call, "ONE") for call in first.calls]]
+        if tools:
+            second = await client.chat(messages, tools=tools)
+            assert (second.session, second.text) == ("resumed", "ONE")
 
 
 async def test_its_own_shell_is_off_and_the_model_takes_the_clients(tmp_path: Path) -> None:

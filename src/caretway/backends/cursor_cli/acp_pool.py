@@ -1,11 +1,12 @@
 """The pool of warm ACP processes: matched by build, workspace, model and mode, one turn at a time each, ended when
-idle, dead or full of sessions; the oldest idle one makes room.
+idle, dead, full of sessions or without their directory; the oldest idle one makes room.
 
 How many turns may run is decided by `slots.py`; how many processes may exist is decided here.
 """
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -43,9 +44,11 @@ class AcpPool:
 
     async def take(self, work: Work, build: object, session: str = "") -> Warm:
         """A process for this work; the one that holds `session`, if there is one. Give it back."""
-        key = (build, work.workspace, work.model, work.mode, work.force)
+        key = (build, work.workspace, _place(work.workspace), work.model, work.mode, work.force)
         for old in [warm for warm in self._idle if warm.key[0] != build]:
             self._let_go(old)  # the program was updated
+        for old in [warm for warm in self._idle if warm.key[1] == key[1] and warm.key[2] != key[2]]:
+            self._let_go(old)  # its directory was cleared away and made again
         fitting = [warm for warm in self._idle if warm.key == key and warm.agent.alive]
         if fitting:
             warm = next((one for one in fitting if session in one.agent.sessions), fitting[-1])
@@ -100,3 +103,12 @@ class AcpPool:
         for warm in list(self._idle):
             self._remove(warm)
             await warm.agent.aclose()
+
+
+def _place(workspace: str) -> tuple[int, int] | None:
+    """Which directory has this name now."""
+    try:
+        found = os.stat(workspace)
+    except OSError:
+        return None  # starting a program there says why
+    return found.st_dev, found.st_ino

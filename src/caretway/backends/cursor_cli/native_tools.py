@@ -38,6 +38,10 @@ class ClientTools:
                 Approvals(Path(self._home), path).close()
                 shutil.rmtree(path, ignore_errors=True)
             self._place = self._scratch.with_tools()
+        elif not self._place.is_dir():  # somebody has cleared it away, and the rules in it
+            self._place = self._scratch.with_tools()
+            if self._approvals is not None:
+                self._approvals.allow(own_tools=self._own_tools)
         return self._place
 
     def is_place(self, workspace: str) -> bool:
