@@ -206,6 +206,7 @@ class Gateway:
     async def _open(self, stack: AsyncExitStack) -> None:
         settings = self.settings
         close_data_dir(settings.data_dir, settings.origin("data_dir"))
+        access = None if settings.cluster else self._read_keys()
         listener = _listen(settings.host, settings.port)
         stack.callback(listener.close)
         host, port = listener.getsockname()[:2]
@@ -214,8 +215,7 @@ class Gateway:
         self._cluster = await self._join_cluster(stack)
         self._elsewhere = None if self._cluster is None else self._cluster.hops
         shared = self._shared = await self._open_shared(stack)
-        self._keys = server_factory.key_book(settings)
-        access = server_factory.access_rules(settings, self._keys, self.local_key)
+        access = access or self._read_keys()  # those of a cluster are in Redis
         open_store = partial(
             SqliteStore,
             settings.data_dir / "conversations.sqlite",
@@ -271,6 +271,11 @@ class Gateway:
 
     def _replica(self) -> str:
         return REPLICA if self._elsewhere is None else self._elsewhere.id
+
+    def _read_keys(self) -> Access:
+        """Who may come in. Raises where strangers could and no key is set."""
+        self._keys = server_factory.key_book(self.settings)
+        return server_factory.access_rules(self.settings, self._keys, self.local_key)
 
     async def _open_shared(self, stack: AsyncExitStack) -> "SharedState | None":
         if self._cluster is None:
