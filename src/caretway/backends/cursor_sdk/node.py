@@ -21,7 +21,7 @@ PARTS: Final = (HERE / "attempts.mjs", HERE / "order.mjs")
 """Of the bridge."""
 CURSOR_DOMAINS: Final = ("cursor.sh", "cursor.com")
 PORTS: Final = {"http": 80, "https": 443}
-SMALL: Final = ("--optimize-for-size", "--max-semi-space-size=2", "--no-maglev", "--max-optimized-bytecode-size=2048")
+SMALL: Final = ("--optimize-for-size", "--max-semi-space-size=8", "--no-maglev", "--max-optimized-bytecode-size=2048")
 """Less memory, for a process that mostly waits: to optimise a large function of the SDK takes 20 MB for good."""
 
 
