@@ -90,6 +90,8 @@ def _judged(where: str, kind: Any, data: bytes) -> Iterator[str]:
         return
     try:
         _reader(kind).validate_json(_without_ours(data), strict=True, extra="forbid")
+    except msgspec.DecodeError as wrong:
+        yield f"{where}: no JSON: {wrong} in {data[:200]!r}"
     except ValidationError as wrong:
         for error in wrong.errors()[:5]:
             yield f"{where} {'.'.join(map(str, error['loc']))}: {error['msg']} in {data[:200]!r}"

@@ -9,7 +9,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from random import Random
 from typing import Any, Final, NoReturn
 
@@ -27,6 +27,7 @@ class Manner:
 
     dialect: str
     stream: bool
+    _: KW_ONLY
     retries: int = 0
     """After an error status that may pass."""
     frail: bool = False

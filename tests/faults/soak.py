@@ -150,11 +150,11 @@ def cast(orders: Orders, number: int) -> tuple[Scene, Manner, Random]:
     manner = Manner(
         random.choice(("chat", "responses", "messages")),
         random.random() < 0.6,
-        6 if frail else random.choice((0, 2)),
-        frail,
-        20.0 if frail else orders.rig.limit_s + 10,
-        random.choices((0.0, 0.02, random.uniform(0.1, 1.5)), (12, 6, 2))[0],
-        orders.faults and orders.rig.kills_gateway,
+        retries=6 if frail else random.choice((0, 2)),
+        frail=frail,
+        patience=20.0 if frail else orders.rig.limit_s + 10,
+        tool_seconds=random.choices((0.0, 0.02, random.uniform(0.1, 1.5)), (12, 6, 2))[0],
+        stubborn=orders.faults and orders.rig.kills_gateway,
     )
     return scene(random.choice(orders.rig.scenes), nonce), manner, random
 

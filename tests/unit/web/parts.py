@@ -95,7 +95,7 @@ class Responder:
             response.start(headers, b"half")
         if self.failure is not None:
             raise self.failure
-        response.send(200, dialect.name.encode(), headers)
+        response.send(200, dialect.name.encode(), headers, content_type=b"text/plain")
 
 
 class Backend:

@@ -6,13 +6,15 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from websockets.frames import Frame, Opcode
+from websockets.frames import CloseCode, Frame, Opcode
 from websockets.protocol import Protocol, Side, State
 
 from caretway.web.frame_pieces import PIECE, FramePieces
 
 LIMIT = 4 * PIECE
 MASK = b"\x37\xfa\x21\x3d"
+TWICE_WRONG = {CloseCode.PROTOCOL_ERROR, CloseCode.MESSAGE_TOO_BIG}
+"""A new message in the middle of one, and too large together: either may be said."""
 SIZES = (0, 1, 125, 126, 65535, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE, 3 * PIECE + 5, LIMIT, LIMIT + 1)
 
 
@@ -51,21 +53,21 @@ def cut(data: bytes, at: list[int]) -> list[bytes]:
 
 
 FRAMES = st.lists(
-    st.builds(sent, st.sampled_from([Opcode.TEXT, Opcode.BINARY, Opcode.CONT]), st.sampled_from(SIZES), st.booleans())
-    | st.builds(sent, st.sampled_from([Opcode.PING, Opcode.PONG]), st.sampled_from([0, 7, 125]), st.just(True)),
+    st.tuples(st.sampled_from([Opcode.TEXT, Opcode.BINARY, Opcode.CONT]), st.sampled_from(SIZES), st.booleans())
+    | st.tuples(st.sampled_from([Opcode.PING, Opcode.PONG]), st.sampled_from([0, 7, 125]), st.just(True)),
     max_size=4,
 )
 
 
 @given(FRAMES, st.lists(st.integers(0, 2**20), max_size=12))
 @settings(max_examples=80, deadline=None)
-def test_the_library_reads_the_same_messages(frames: list[bytes], at: list[int]) -> None:
-    data = b"".join(frames)
+def test_the_library_reads_the_same_messages(frames: list[tuple[Opcode, int, bool]], at: list[int]) -> None:
+    data = b"".join(sent(*frame) for frame in frames)
     pieces = FramePieces(LIMIT)
     messages, code, _ = read(cut(data, at))
     ours, our_code, longest = read([pieces.feed(portion) for portion in cut(data, at)])
     assert longest <= PIECE
-    assert our_code == code
+    assert our_code == code or {our_code, code} == TWICE_WRONG
     assert code is not None or ours == messages
 
 
