@@ -1,46 +1,34 @@
-"""The composition root: puts backend, MCP bridge (never for clients' own accounts), sessions, models, dialects and
-server together. The order of a graceful shutdown (SIGTERM): a grace for running answers, then they end with an error,
-then connections are cut.
+"""The composition root: puts what is kept, budgets, tenants, page and server together. The order of a graceful shutdown
+(SIGTERM): a grace for running answers, then they end with an error, then connections are cut.
 
-`backend_factory` builds the side to Cursor, `server_factory` the side to clients; this file puts the rooms together.
+`tenant_factory` builds what belongs to one account, `backend_factory` the side to Cursor, `server_factory` the side to
+clients; this file puts the rooms together.
 """
 
 import asyncio
 import logging
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from functools import partial, reduce
-from hashlib import sha256
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 from . import server_factory
-from .backend_factory import account_source, build_backend, holder, new_simulator, passes, without_credentials
+from .backend_factory import new_simulator, without_credentials
 from .budget_factory import build_budgets, build_hook
 from .budgets.charges import nobody_listens
-from .budgets.run_limit import run_limit
-from .config import Settings, hosts, process_environment, process_home
+from .config import Settings
 from .config.data_dir import close_data_dir
 from .core.records import Observer
-from .core.request import SessionMode, TurnRequest
-from .core.turn import Backend, StageFactory
-from .dialects.openai_responses.store import ResponseArchive
-from .dialects.registry import dialects
+from .core.turn import Backend
 from .hooks.watch import HookWatch
 from .ledger.ledger import Ledger
 from .ledger.ledger_file import FILE_NAME
-from .loop_guard.history import loop_guard
-from .mcp_bridge.backend import BridgedBackend, Terms
-from .mcp_bridge.bridge import McpBridge
-from .mcp_bridge.connection import connector
-from .mcp_bridge.definitions import BridgeLimits
-from .mcp_bridge.sources import SourceContext
-from .mcp_bridge.sources import find as find_mcp_servers
-from .models.catalogue import ModelCatalogue
+from .mcp_factory import offers_mcp, open_mcp_bridge
 from .observe.log import LogObserver
 from .observe.metrics import Metrics, Observers
 from .page.api import routes as page_routes
@@ -50,34 +38,21 @@ from .page.now import GatewayFacts
 from .page.parts import PageApi
 from .page.tabs import CANCELLED
 from .page_factory import PageParts, build_page
-from .sessions.manager import SessionLimits, Sessions, StoredConversations
-from .sessions.response_file import ResponseFile, ResponseShelf
+from .sessions.manager import StoredConversations
+from .sessions.response_file import ResponseFile
 from .sessions.store import SqliteStore
-from .sessions.tickets import REPLICA
 from .sessions.write_behind import WriteBehind
-from .stages.output_format import output_format, with_instructions
-from .stages.stop_sequences import stop_sequences
-from .stages.token_cut import honour_max_tokens, token_cut
 from .tasks import LoopThread
 from .telemetry_factory import OpenTelemetry, open_telemetry
-from .text_protocol.think_tags import think_tags
-from .text_protocol.thinking import thinking
-from .text_protocol.tool_strict import demand_tools
-from .transport_factory import dialler
+from .tenant_factory import Commons, OpenTenant, open_tenant
 from .web.access import Access, is_key
-from .web.account import AccountWatch
-from .web.answer import Pace
 from .web.application import Application
-from .web.health import Health
-from .web.images import ImageFetcher
 from .web.passthrough import TenantPerKey
-from .web.respond import Responder
 from .web.server import BACKLOG
 from .web.tenant import SingleTenant, Tenant, TenantResolver
 
 if TYPE_CHECKING:
     from .cluster_factory import Cluster
-    from .shared_factory import SharedState
     from .simulator import Simulator
 
 log = logging.getLogger(__name__)
@@ -89,71 +64,6 @@ NO_ACCOUNT: Final = (
     "these settings name no Cursor account. Settings.from_environment() has yours; Gateway.simulated() says that "
     "simulated answers are meant"
 )
-
-
-def _preparation(settings: Settings) -> Callable[[TurnRequest], TurnRequest]:
-    """What settings do to every request before it is planned."""
-    steps = [with_instructions]
-    if settings.tool_strict:
-        steps.insert(0, demand_tools)
-    if settings.max_tokens == "cut":
-        steps.append(honour_max_tokens)
-    if len(steps) == 1:
-        return steps[0]
-    return lambda request: reduce(lambda so_far, step: step(so_far), steps, request)
-
-
-def _cuts(settings: Settings) -> tuple[StageFactory, ...]:
-    return (token_cut,) if settings.max_tokens == "cut" else ()
-
-
-def _images(settings: Settings) -> ImageFetcher | None:
-    if settings.fetch_images == "off":
-        return None
-    scope, timeout, size = settings.fetch_images, settings.fetch_images_timeout, settings.fetch_images_bytes
-    return ImageFetcher(scope, timeout, size, dialler(settings))
-
-
-def mcp_bridge(settings: Settings, only: str = "") -> McpBridge | None:
-    """The MCP servers in the settings (or only the one named `only`), not yet started; None if there are none."""
-    found = find_mcp_servers(
-        settings.mcp or {},
-        settings.mcp_config,
-        settings.mcp_import,
-        SourceContext(process_environment(), process_home(), settings.workspace or Path.cwd()),
-    )
-    if only:
-        found = replace(found, definitions=tuple(one for one in found.definitions if one.name == only))
-    if not found.definitions and not found.misfits:
-        return None
-    limits = BridgeLimits(
-        connect_timeout=settings.mcp_connect_timeout,
-        call_timeout=settings.mcp_call_timeout,
-        result_bytes=settings.mcp_result_bytes,
-        max_tools=settings.mcp_max_tools,
-        start_wait=settings.mcp_start_wait,
-        first_pause=settings.mcp_retry_pause,
-    )
-    return McpBridge(found, limits, connector(process_environment(), limits))
-
-
-@asynccontextmanager
-async def open_mcp_bridge(settings: Settings, only: str = "") -> AsyncIterator[McpBridge | None]:
-    """Only the MCP servers: connected in the background, stopped at the end."""
-    bridge = mcp_bridge(settings, only)
-    if bridge is None:
-        yield None
-        return
-    bridge.start()
-    try:
-        yield bridge
-    finally:
-        await bridge.aclose()
-
-
-def _serves_mcp(settings: Settings) -> bool:
-    """Never offered to other people's accounts: the servers use the owner's files and credentials."""
-    return settings.mcp_offer != "never" and not passes(settings)
 
 
 class Gateway:
@@ -213,8 +123,7 @@ class Gateway:
         scheme = "https" if settings.tls_cert else "http"
         self.base_url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
         self._cluster = await self._join_cluster(stack)
-        self._elsewhere = None if self._cluster is None else self._cluster.hops
-        shared = self._shared = await self._open_shared(stack)
+        shared = None if self._cluster is None else self._cluster.shared
         access = access or self._read_keys()  # those of a cluster are in Redis
         open_store = partial(
             SqliteStore,
@@ -228,35 +137,50 @@ class Gateway:
         local = WriteBehind(store, None if store.in_memory else open_store)
         self._store: StoredConversations = local if shared is None else shared.conversations(local, self._forget)
         stack.push_async_callback(self._store.aclose)
-        self._responses = ResponseFile(
+        responses = ResponseFile(
             settings.data_dir / "responses.sqlite",
             max_bytes=settings.store_max_bytes,
             max_age_s=settings.store_max_age,
             clock=time.time,
         )
-        stack.push_async_callback(asyncio.to_thread, self._responses.close)
+        stack.push_async_callback(asyncio.to_thread, responses.close)
         self._metrics = Metrics()
         if self._cluster is not None:
             self._metrics.more = self._cluster.metrics
         self._notes, self._content = PageNotes(), KeptContent()
-        self._telemetry = OpenTelemetry() if self._isolated else open_telemetry(settings, stack)
+        telemetry = OpenTelemetry() if self._isolated else open_telemetry(settings, stack)
         self._ledger = self._open_ledger(stack)
         kept: list[Observer] = [self._ledger] if self._ledger is not None else []
         if shared is not None:
             kept.append(shared.totals)
-        self._observer = Observers(LogObserver(), self._metrics, *kept, self._notes, *self._telemetry.observers)
+        self._observer = Observers(LogObserver(), self._metrics, *kept, self._notes, *telemetry.observers)
         teller = build_hook(settings, stack)
         spent = shared.spent if shared is not None else None
         self._budgets = build_budgets(settings, self._keys, teller.tell if teller else nobody_listens, spent)
         stack.push_async_callback(self._budgets.aclose)
-        self._hook_watch = HookWatch(teller.tell) if teller else None
-        if self._hook_watch is not None:
-            stack.callback(self._hook_watch.close)
-            self._observer = Observers(self._observer, self._hook_watch)
-        self._bridge = await stack.enter_async_context(open_mcp_bridge(settings)) if _serves_mcp(settings) else None
-        self.backend, tenant = self._tenant(without_credentials(settings) if passes(settings) else settings, stack)
-        self.tenants = self._per_key(tenant, access, stack) if passes(settings) else SingleTenant(tenant)
-        self._page = None if passes(settings) else self._build_page(access, tenant)
+        hook_watch = HookWatch(teller.tell) if teller else None
+        if hook_watch is not None:
+            stack.callback(hook_watch.close)
+            self._observer = Observers(self._observer, hook_watch)
+        self._bridge = await stack.enter_async_context(open_mcp_bridge(settings)) if offers_mcp(settings) else None
+        commons = Commons(
+            settings=settings,
+            keys=self._keys,
+            observer=self._observer,
+            store=self._store,
+            responses=responses,
+            budgets=self._budgets,
+            hook_watch=hook_watch,
+            mcp=self._bridge,
+            content=self._content,
+            traced_content=telemetry.content,
+            simulator=self.simulator,
+            cluster=self._cluster,
+        )
+        first = open_tenant(without_credentials(settings) if commons.passes else settings, commons, stack)
+        self.backend = first.backend
+        self.tenants = self._per_key(first, commons, access, stack) if commons.passes else SingleTenant(first.tenant)
+        self._page = None if commons.passes else self._build_page(access, first)
         await self._serve(access, listener, stack)
         if shared is not None:
             shared.news.start()
@@ -269,20 +193,10 @@ class Gateway:
 
         return await open_cluster(self.settings, self.base_url, stack)
 
-    def _replica(self) -> str:
-        return REPLICA if self._elsewhere is None else self._elsewhere.id
-
     def _read_keys(self) -> Access:
         """Who may come in. Raises where strangers could and no key is set."""
         self._keys = server_factory.key_book(self.settings)
         return server_factory.access_rules(self.settings, self._keys, self.local_key)
-
-    async def _open_shared(self, stack: AsyncExitStack) -> "SharedState | None":
-        if self._cluster is None:
-            return None
-        from .shared_factory import open_shared
-
-        return await open_shared(self.settings, self._cluster.link, self._cluster.key, stack)
 
     async def _forget(self, conversation: str) -> None:
         """Another gateway of the cluster has forgotten it."""
@@ -291,12 +205,12 @@ class Gateway:
         if self._page is not None:
             await self._page.books.forget(conversation)
 
-    def _build_page(self, access: Access, tenant: Tenant) -> PageApi:
+    def _build_page(self, access: Access, first: OpenTenant) -> PageApi:
         parts = PageParts(
             access=access,
             keys=self._keys,
-            tenant=tenant,
-            catalogue=self._catalogue,
+            tenant=first.tenant,
+            catalogue=first.catalogue,
             budgets=self._budgets,
             mcp=self._bridge,
             facts=GatewayFacts(self.backend.name, self.backend.standing, self.base_url, time.time()),
@@ -317,101 +231,20 @@ class Gateway:
         stack.push_async_callback(asyncio.to_thread, ledger.close)
         return ledger
 
-    def _tenant(
-        self, settings: Settings, stack: AsyncExitStack, beside: Backend | None = None
-    ) -> tuple[Backend, Tenant]:
-        """Everything that belongs to one account. `settings` name its credentials; `beside`: another one's backend."""
-        shared = self._shared
-        share = None if shared is None or passes(self.settings) else shared.sign_in
-        backend = build_backend(settings, stack, counted=True, beside=beside, simulator=self.simulator, share=share)
-        stack.push_async_callback(backend.aclose)
-        account = account_source(backend)
-        if account is not None and not passes(self.settings):
-            self._budgets.learn_cycle(account)
-            if self._hook_watch is not None:
-                self._hook_watch.ask(account)
-        guard = loop_guard(settings.tool_loop_max_repeat, settings.no_progress)
-        if self._bridge is not None:
-            terms = Terms(settings.mcp_offer, settings.mcp_activity)
-            backend = BridgedBackend(backend, self._bridge, guard, terms)
-        scope = f"{backend.name} {hosts(settings).api} {holder(settings).identity}"
-        sessions = Sessions(
-            backend,
-            stages=(
-                run_limit,
-                think_tags,
-                stop_sequences,
-                *_cuts(settings),
-                output_format,
-                thinking(settings.thinking),
-            ),
-            limits=SessionLimits(
-                mode=SessionMode(settings.session),
-                parked_timeout=settings.parked_timeout,
-                max_parked=settings.max_parked,
-                disconnect_grace=settings.disconnect_grace,
-                max_answer_bytes=settings.max_answer_bytes,
-                arguments=settings.tool_arguments,
-                scope=scope,
-            ),
-            store=self._store,
-            guard=guard,
-            run_ended=self._observer.run_ended,
-            charges=self._budgets,
-            replica=self._replica,
-        )
-        stack.push_async_callback(sessions.aclose)
-        catalogue = self._catalogue = ModelCatalogue(
-            backend,
-            extra=settings.models,
-            aliases=settings.model_aliases,
-            strict=settings.strict_models,
-            only=settings.models_only,
-            usual=settings.model_parameters,
-            clock=time.monotonic,
-        )
-        shelf: ResponseArchive = ResponseShelf(self._responses, sha256(scope.encode()).hexdigest())
-        if shared is not None:
-            shelf = shared.responses.shelf(shelf, sha256(scope.encode()).hexdigest())
-        pace = Pace(settings.keep_alive, settings.first_event_patience, total=settings.response_timeout)
-        tenant = Tenant(
-            dialects=dialects(shelf),
-            responder=Responder(
-                sessions,
-                catalogue,
-                self._observer,
-                prepare=_preparation(settings),
-                backend=backend.name,
-                pace=pace,
-                images=_images(settings),
-                shape=server_factory.shape_limits(settings),
-                content=self._telemetry.content,
-                find_key=self._keys.named,
-                listener=None if passes(self.settings) else self._content,
-                elsewhere=self._elsewhere,
-                unwritten=None if shared is None else shared.outbox.written,
-            ),
-            sessions=sessions,
-            models=catalogue,
-            health=Health(backend, check_timeout=settings.auth_check_timeout / 1000, tools=self._bridge),
-            account=AccountWatch(account),
-        )
-        return backend, tenant
-
-    def _per_key(self, default: Tenant, access: Access, stack: AsyncExitStack) -> TenantPerKey:
+    def _per_key(self, first: OpenTenant, commons: Commons, access: Access, stack: AsyncExitStack) -> TenantPerKey:
         """Each client's Cursor API key opens a tenant like the owner's own, with nothing in common but the limits."""
         bare = without_credentials(self.settings)
 
         @asynccontextmanager
-        async def open_tenant(key: str) -> AsyncIterator[Tenant]:
+        async def open_for(key: str) -> AsyncIterator[Tenant]:
             async with AsyncExitStack() as own:
-                backend, tenant = self._tenant(replace(bare, api_key=key), own, self.backend)
-                await backend.models()  # a key that Cursor does not accept gets no tenant
-                yield tenant
+                opened = open_tenant(replace(bare, api_key=key), commons, own, first.backend)
+                await opened.backend.models()  # a key that Cursor does not accept gets no tenant
+                yield opened.tenant
 
         tenants = TenantPerKey(
-            default,
-            open_tenant,
+            first.tenant,
+            open_for,
             limit=self.settings.max_accounts,
             clock=time.monotonic,
             is_ours=lambda key: is_key(access, key, self._keys.current()),
@@ -430,25 +263,26 @@ class Gateway:
             max_concurrent=settings.max_concurrent,
             more=() if self._page is None else page_routes(self._page),
             page=None if self._page is None else self._page.files,
-            elsewhere=self._elsewhere,
+            elsewhere=None if self._cluster is None else self._cluster.hops,
         )
 
     async def _serve(self, access: Access, listener: socket.socket, stack: AsyncExitStack) -> None:
         page = self._page
         door = page.door if page is not None else None
         application = self._application()
-        shared = None if self._shared is None else self._shared.limits
+        cluster = self._cluster
+        elsewhere, limits = (None, None) if cluster is None else (cluster.hops, cluster.shared.limits)
         server = server_factory.build_server(
-            self.settings, access, self._keys, application, stack, door, self._elsewhere, shared
+            self.settings, access, self._keys, application, stack, door, elsewhere, limits
         )
 
         async def stop() -> None:
             """Graceful shutdown: running responses get the grace; those that outlast it end with an error they can
             read. In a cluster, turns that are parked can be reached for a while before."""
             application.drain()
-            if self._cluster is not None:
+            if cluster is not None:
                 server.drain()
-                await self._cluster.directory.drain()
+                await cluster.directory.drain()
                 await self._drained(self.settings.cluster_drain)
             server.retire()
             if page is not None:

@@ -1,5 +1,5 @@
 """Opens the cluster from settings: its key, how the others reach this gateway (TLS or loopback, unless the owner says
-otherwise), the link to Redis, the directory. Imported only where the setting `cluster` is there.
+otherwise), the link to Redis, the directory, what is shared. Imported only where the setting `cluster` is there.
 """
 
 import ssl
@@ -23,6 +23,7 @@ try:
     from .cluster.directory import Directory, Me
     from .cluster.hop import Hops
     from .cluster.link import LinkOptions, RedisLink
+    from .shared_factory import SharedState, open_shared
 except ImportError as missing:
     _problem = f"cluster: {missing}. Type: {install_command('cluster')}"
     raise ConfigError("cluster", "default", _problem) from None
@@ -47,8 +48,7 @@ class Cluster:
     link: RedisLink
     directory: Directory
     hops: Hops
-    key: str
-    """The secret that its gateways share."""
+    shared: SharedState
 
     def metrics(self) -> list[str]:
         """Lines for `/metrics`."""
@@ -94,7 +94,7 @@ async def open_cluster(settings: Settings, base_url: str, stack: AsyncExitStack)
         keeps_keys=settings.auth_mode == "passthrough",
     )
     stack.push_async_callback(hops.aclose)
-    return Cluster(link, directory, hops, key)
+    return Cluster(link, directory, hops, await open_shared(settings, link, key, stack))
 
 
 def _tls(ca: Path | None) -> ssl.SSLContext:

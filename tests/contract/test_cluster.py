@@ -116,7 +116,7 @@ async def test_a_step_without_foreign_tickets_asks_nobody(redis: RedisServer, mo
         said: list[dict[str, Any]] = [{"role": "user", "content": prompt}]
         step = await first.chat(said, tools=SHELL)
         said += [step.message, result(step.calls[0], "a.txt")]
-        link, shared, askers = of(first).link, first.gateway._shared, list[str]()
+        link, shared, askers = of(first).link, of(first).shared, list[str]()
         assert shared is not None
         do, ask = link.do, shared.outbox.ask
 

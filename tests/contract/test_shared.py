@@ -387,8 +387,9 @@ async def test_rows_of_another_version_or_key_are_not_there(
 async def test_totals_of_all_gateways(redis: RedisServer) -> None:
     async with cluster(redis) as gateways:
         await asyncio.gather(*(gateway.chat("sim: say hello") for gateway in gateways * 4))
-        shared = gateways[0].gateway._shared
-        assert shared is not None
+        cluster_of_first = gateways[0].gateway._cluster
+        assert cluster_of_first is not None
+        shared = cluster_of_first.shared
         today = datetime.now(UTC).date()
         async with asyncio.timeout(30):
             while True:

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from caretway.app import Gateway, mcp_bridge, open_mcp_bridge
+from caretway.app import Gateway
 from caretway.config import Settings
 from caretway.core.errors import ErrorKind, GatewayError
+from caretway.mcp_factory import mcp_bridge, open_mcp_bridge
 
 SERVERS = {"servers": {"one": {"command": "true"}, "two": {"command": "true"}}}
 

@@ -42,7 +42,8 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
     "installation": frozenset(),
     "known_secrets": frozenset({"config", "observe", "web"}),
     "server_factory": frozenset({"config", "core", "keys", "known_secrets", "web"}),
-    "cluster_factory": frozenset({"cluster", "config", "core", "known_secrets", "observe"}),
+    "mcp_factory": frozenset({"config", "mcp_bridge"}),
+    "cluster_factory": frozenset({"cluster", "config", "core", "known_secrets", "observe", "shared_factory"}),
     "shared_factory": frozenset({"cluster", "config", "keys", "known_secrets"}),
     "budget_factory": frozenset(
         {"config", "core", "budgets", "keys", "hooks", "ledger", "cursor_transport", "transport_factory"}
@@ -62,7 +63,7 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
 }
 """Rooms and root modules that are bound by the rule. Every room may import itself and what is open to all."""
 
-KNOWS_EVERYONE: Final = frozenset({"app", "backend_factory", "cli", "__init__", "__main__"})
+KNOWS_EVERYONE: Final = frozenset({"app", "backend_factory", "tenant_factory", "cli", "__init__", "__main__"})
 OPEN_TO_ALL: Final = frozenset({"tasks", "processes", "installation", "__version__"})
 
 
