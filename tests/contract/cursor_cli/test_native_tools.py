@@ -145,7 +145,27 @@ async def test_a_program_that_does_not_take_them_gets_text(
             assert [len(answer.calls) for answer in answers] == [1, 0]
             assert answers[-1].text == 'R<{"key":"a"}>'
     told = [record.message for record in caplog.records if "tools as text" in record.message]
-    assert told == [f"cursor-agent gets clients' tools as text from now on: {reason}"]
+    assert told == [f"cursor-agent gets clients' tools as text: {reason}"]
+
+
+@pytest.mark.parametrize(("does", "sessions"), [("ignored", ["fresh", "resumed"]), ("old", ["fresh", "replayed"])])
+async def test_a_refusal_is_forgotten_unless_the_program_said_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str, sessions: list[str]
+) -> None:
+    """The same build: a program that was late says nothing of what it can do; one that says what it takes does."""
+    monkeypatch.setattr("caretway.backends.cursor_cli.acp_tool_turn.LOOKED_AT_S", 0.1)
+    stand_in = StandIn(tmp_path).install(SIM_AGENT_MCP=does)
+    build = stand_in.program.stat()
+    prompt = 'sim: call lookup {"key": "a"}\nsim: result'
+    async with cli_gateway(tmp_path, "acp", cli_idle_timeout=0.01) as client:
+        assert [answer.session for answer in await loop(client, [user(prompt)])] == ["fresh", "replayed"]
+        stand_in.install()
+        os.utime(stand_in.program, ns=(build.st_atime_ns, build.st_mtime_ns))
+        while stand_in.left():
+            await asyncio.sleep(0.01)
+        assert [answer.session for answer in await loop(client, [user(prompt)])] == ["fresh", "replayed"], "not yet"
+        monkeypatch.setattr("caretway.backends.cursor_cli.native_tools.AGAIN_S", 0.0)
+        assert [answer.session for answer in await loop(client, [user(prompt)])] == sessions
 
 
 async def test_text_where_a_workspace_is_named_or_the_settings_say_so(tmp_path: Path, home: Path) -> None:

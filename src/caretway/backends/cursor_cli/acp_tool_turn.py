@@ -58,8 +58,8 @@ class ToolHost(Protocol):
 
     def withdraw(self, url: str) -> None: ...
 
-    def refused(self, build: object, reason: str) -> None:
-        """This build gets tools as text from now on."""
+    def refused(self, build: object, reason: str, *, for_good: bool) -> None:
+        """This build gets tools as text: for some time, or until it is updated."""
 
     def parked(self, turn: "AcpToolTurn") -> None: ...
 
@@ -148,7 +148,7 @@ class AcpToolTurn(AcpTurn):
 
     async def _open_session(self, agent: AcpAgent) -> None:
         if not agent.takes_mcp:
-            self._refuse("this build takes no MCP servers over HTTP")
+            self._refuse("this build takes no MCP servers over HTTP", for_good=True)
         if self._url:  # of a process that died
             self._host.withdraw(self._url)
             self._calls.clear()
@@ -178,9 +178,9 @@ class AcpToolTurn(AcpTurn):
         for call in self._calls.values():
             call.answer.cancel()
 
-    def _refuse(self, reason: str) -> None:
+    def _refuse(self, reason: str, *, for_good: bool = False) -> None:
         """Tools will be text: the whole request is told anew."""
-        self._host.refused(self._launch.build, reason)
+        self._host.refused(self._launch.build, reason, for_good=for_good)
         raise GatewayError(ErrorKind.TURN_GONE, f"cursor-agent gets tools as text: {reason}.")
 
     # ---- what the MCP server asks
@@ -281,7 +281,7 @@ class AcpToolTurn(AcpTurn):
 
     def _give_up(self, reason: str) -> None:
         self._refused = reason
-        self._host.refused(self._launch.build, reason)
+        self._host.refused(self._launch.build, reason, for_good=False)
         gone = GatewayError(ErrorKind.TURN_GONE, f"cursor-agent gets tools as text: {reason}.")
         super()._take(self._translator.failed(gone))
         if not self._closing.done():

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Literal
+from typing import Literal
 
 from ...builtin_tools.local.workspaces import HEADER, workspace_of
 from ...core.errors import ErrorKind, GatewayError, bad_request
@@ -32,7 +32,7 @@ from .acp_translate import AcpTranslator
 from .acp_turn import AcpLaunch, AcpTurn
 from .chat import ChatFiles, CliChat, read_chat
 from .faults import Circumstances, classify
-from .limits import CliLimits
+from .limits import AGAIN_S, CliLimits
 from .mcp_messages import SERVER
 from .model_list import ModelList, read_models, with_aliases
 from .model_options import ModelWish
@@ -60,8 +60,6 @@ from .slots import Slots
 log = logging.getLogger(__name__)
 
 TransportName = Literal["auto", "acp", "print"]
-ACP_AGAIN_S: Final = 300.0
-"""When ACP is tried again that has failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +288,7 @@ class CursorCliBackend:
             self._pool.give(await self._pool.take(work, program.build))
         except (GatewayError, TimeoutError) as failure:
             log.warning("cursor-agent's ACP mode is of no use now, print mode is taken: %s", failure)
-            return False, time.monotonic() + ACP_AGAIN_S
+            return False, time.monotonic() + AGAIN_S
         return True, math.inf
 
     def _prepare(self, work: Work) -> AcpSetup:

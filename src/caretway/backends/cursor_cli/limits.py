@@ -1,7 +1,11 @@
 """All limits of the cli backend: processes, queue, line and buffer sizes, silence timeouts, idle time of warm
-processes, how long status and models stay fresh. Values only."""
+processes, how long status and models stay fresh, when what failed is tried again. Values only."""
 
 from dataclasses import dataclass
+from typing import Final
+
+AGAIN_S: Final = 300.0
+"""When ACP and native tools are tried again that have failed: the program may have been killed, or late."""
 
 
 @dataclass(frozen=True, slots=True)

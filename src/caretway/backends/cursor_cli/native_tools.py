@@ -1,15 +1,19 @@
 """Client tools that cursor-agent calls itself: the directory, the approvals and the MCP server behind them, which
-builds refuse them and why, and how many turns may wait for a client (the one that waits longest goes first).
+builds refuse them, why and for how long, and how many turns may wait for a client (the one that waits longest goes
+first).
 """
 
 import logging
+import math
 import shutil
+import time
 from collections import OrderedDict
 from pathlib import Path
 from typing import Literal
 
 from .acp_tool_turn import AcpToolTurn
 from .approvals import Approvals
+from .limits import AGAIN_S
 from .scratch import Scratch
 from .tool_server import ToolServer
 
@@ -28,7 +32,8 @@ class ClientTools:
         self._server = ToolServer(version)
         self._place: Path | None = None
         self._approvals: Approvals | None = None
-        self._refusals: dict[object, str] = {}
+        self._refusals: dict[object, tuple[str, float]] = {}
+        """Why a build does not get them, and since when; infinite: it does not have to be tried again."""
         self._parked: OrderedDict[AcpToolTurn, None] = OrderedDict()
 
     def workspace(self) -> Path:
@@ -48,8 +53,11 @@ class ClientTools:
         return self._place is not None and str(self._place) == workspace
 
     def refusal(self, build: object) -> str:
-        """Why this build does not get them; empty: it does, or nobody has tried."""
-        return "there is no home directory" if not self._home else self._refusals.get(build, "")
+        """Why this build does not get them now; empty: it does, or they are to be tried."""
+        if not self._home:
+            return "there is no home directory"
+        reason, since = self._refusals.get(build, ("", math.inf))
+        return reason if time.monotonic() < since + AGAIN_S else ""
 
     # ---- what turns ask
 
@@ -70,10 +78,10 @@ class ClientTools:
         if self._approvals is not None:
             self._approvals.take_back(url)
 
-    def refused(self, build: object, reason: str) -> None:
-        if self._refusals.get(build) != reason:
-            log.warning("cursor-agent gets clients' tools as text from now on: %s", reason)
-        self._refusals = {build: reason}
+    def refused(self, build: object, reason: str, *, for_good: bool) -> None:
+        if self._refusals.get(build, ("",))[0] != reason:
+            log.warning("cursor-agent gets clients' tools as text: %s", reason)
+        self._refusals = {build: (reason, math.inf if for_good else time.monotonic())}
 
     def parked(self, turn: AcpToolTurn) -> None:
         self._parked[turn] = None
