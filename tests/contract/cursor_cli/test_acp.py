@@ -85,6 +85,7 @@ async def test_a_process_that_is_heard_no_more_is_not_waited_for(tmp_path: Path,
         answer = await client.chat(f"sim-agent: {fault}\nsim: say x")
         assert answer.error is not None
         assert (answer.status, answer.error["code"]) == (503, "upstream_unavailable")
+        assert fault != "leave" or "before its answer did (exit code 0)" in answer.error["message"]
         assert len(client.stand_in.starts("acp")) == 2
         assert (await client.chat("sim: say on")).text == "on"
 

@@ -223,6 +223,7 @@ FAULTS = [
     ("sim: fail internal", 502, "upstream_error", "says the author"),
     ("sim: fail deprecated", 502, "upstream_deprecated", "cursor-agent update"),
     ("sim: drop 9", 503, "upstream_unavailable", "signal 9"),
+    ("sim-agent: leave", 503, "upstream_unavailable", "before its answer did (exit code 0)"),
     ("sim-agent: stderr It broke.", 500, "server_error", "It broke."),
     ("sim-agent: error-result Not logged in", 401, "not_authenticated", ""),
 ]

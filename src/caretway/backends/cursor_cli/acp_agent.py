@@ -270,7 +270,7 @@ class AcpAgent:
     def ended(self, exit_: Exit) -> None:
         said = "\n".join([exit_.stderr, *self._noise])
         setup = self._setup
-        self._lose(classify(said, Circumstances(model=setup.model, exit_code=exit_.code, clean=setup.clean, warm=True)))
+        self._lose(classify(said, Circumstances(model=setup.model, exit_code=exit_.code, clean=setup.clean)))
 
     def _lose(self, error: GatewayError) -> None:
         if self._gone is None:

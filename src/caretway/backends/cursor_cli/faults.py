@@ -40,8 +40,6 @@ class Circumstances:
     exit_code: int | None = None
     clean: Callable[[str], str] = str
     """Takes secrets out of what is shown: the program writes what it likes."""
-    warm: bool = False
-    """The program was to stay: a good end of it is none."""
 
     @property
     def half_full(self) -> bool:
@@ -174,17 +172,17 @@ def _unknown(said: str, at: Circumstances) -> GatewayError:
         return GatewayError(
             ErrorKind.UPSTREAM_DOWN, f"cursor-agent was killed by signal {-at.exit_code}.", shown or _AGAIN
         )
-    if at.warm and at.exit_code == 0:
-        return GatewayError(ErrorKind.UPSTREAM_DOWN, "cursor-agent ended in the middle of its work.", shown or _AGAIN)
     if at.exit_code == 0:  # what else it said is no reason
-        return GatewayError(ErrorKind.UPSTREAM_PROTOCOL, "cursor-agent ended without a result.", shown or _AGAIN)
+        return GatewayError(
+            ErrorKind.UPSTREAM_DOWN, "cursor-agent ended before its answer did (exit code 0).", shown or _AGAIN
+        )
     if shown:
         return GatewayError(ErrorKind.INTERNAL, f"cursor-agent failed: {shown}", _AGAIN)
     if at.exit_code:
         return GatewayError(
             ErrorKind.INTERNAL, f"cursor-agent failed with exit code {at.exit_code} and said nothing about it.", _AGAIN
         )
-    return GatewayError(ErrorKind.UPSTREAM_PROTOCOL, "cursor-agent ended without a result.", _AGAIN)
+    return GatewayError(ErrorKind.UPSTREAM_PROTOCOL, "cursor-agent reports a failure and gives no reason.", _AGAIN)
 
 
 def reset_time(said: str, now: float) -> tuple[float | None, str]:

@@ -28,7 +28,6 @@ from .program import safe_chat_id
 from .slots import Slot
 
 RETRIES: Final = 1
-_WORTH_ANOTHER: Final = (ErrorKind.UPSTREAM_DOWN, ErrorKind.UPSTREAM_PROTOCOL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +199,7 @@ class PrintTurn:
     def _again(self, error: GatewayError) -> bool:
         """Cursor could not be reached, or the program died or broke off, and nothing was seen of it: try once more. Not
         in a chat that may have heard the prompt already: that one is told anew from the beginning."""
-        if self._shown or not self._retries or error.kind not in _WORTH_ANOTHER:
+        if self._shown or not self._retries or error.kind is not ErrorKind.UPSTREAM_DOWN:
             return False
         if self._launch.chat.id:
             self._leave()

@@ -291,6 +291,8 @@ def run(options: Options, prompt: str, chats: Chats, *, signed_in: bool) -> int:
             raise Failed(bad_model(options.model))
         if faults.has("error"):
             raise Failed(FAILURES.get(faults.text("error"), faults.text("error")))
+        if faults.has("leave"):
+            return 0
         if not streaming:
             doing.pipe = _Silent(faults)
         doing.begin()

@@ -349,7 +349,7 @@ def test_an_end_in_the_middle_of_a_segment_is_an_error() -> None:
     thinks = {"type": "thinking", "subtype": "delta", "text": "Hm"}
     for last in (delta("Hi"), thinks, tool_call("completed"), b'{"type":"assistant","mess'):
         more = [delta("Two"), last] if isinstance(last, bytes) else [last]
-        assert failure(play([INIT, delta("One"), assistant("One"), *more])) is ErrorKind.UPSTREAM_PROTOCOL, last
+        assert failure(play([INIT, delta("One"), assistant("One"), *more])) is ErrorKind.UPSTREAM_DOWN, last
 
 
 def test_a_prompt_that_was_heard_in_part_is_not_answered() -> None:
@@ -367,9 +367,9 @@ def test_a_prompt_that_was_heard_in_part_is_not_answered() -> None:
 
 
 def test_any_other_end_without_a_result_is_an_error() -> None:
-    assert failure(play([])) is ErrorKind.UPSTREAM_PROTOCOL
-    assert failure(play([INIT])) is ErrorKind.UPSTREAM_PROTOCOL
-    assert failure(play([INIT, delta("Hi"), tool_call()])) is ErrorKind.UPSTREAM_PROTOCOL
+    assert failure(play([])) is ErrorKind.UPSTREAM_DOWN
+    assert failure(play([INIT])) is ErrorKind.UPSTREAM_DOWN
+    assert failure(play([INIT, delta("Hi"), tool_call()])) is ErrorKind.UPSTREAM_DOWN
     assert failure(play([INIT, delta("Hi"), b"usage limit"])) is ErrorKind.QUOTA
     reading = translator()
     reading.feed(json.dumps(delta("Hi")).encode())
