@@ -290,13 +290,15 @@ async def test_background_responses_are_asked_and_cancelled_through_any_door(red
 @pytest.mark.all
 async def test_draining_keeps_parked_turns_reachable_and_gives_new_ones_away(redis: RedisServer) -> None:
     async with cluster(redis, cluster_drain=20.0) as (first, second):
-        said, call = await asked(first)
+        (said, call), (others, waits) = await asked(first), await asked(first)
         stopping = asyncio.create_task(first.gateway._stop())
         while (await first.http.get("/readyz")).status_code != 503:
             await asyncio.sleep(0.01)
         assert (await second.http.get("/readyz")).json() == {"status": "ready"}
         new = await first.chat("sim: say hello")
         assert new.text == "hello" and counts(first)["out", "passed"] == 1
+        own = await first.chat([*others, result(waits, "b.txt")], tools=SHELL)
+        assert (own.session, own.text) == ("resumed", "b.txt"), "what waits here is not given away"
         answer = await second.chat([*said, result(call, "a.txt")], tools=SHELL)
         assert (answer.session, answer.text) == ("resumed", "a.txt")
         await stopping

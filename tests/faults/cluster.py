@@ -72,8 +72,8 @@ class ClusterReport:
         if self.orders.trouble == "rolling":
             if self.repeats["cut"]:
                 found.append(f"{self.repeats['cut']} answers were cut")
-            if replayed := sum(n for why, n in self.reasons.items() if why.startswith("its replica")):
-                found.append(f"{replayed} replays")
+            if self.reasons:
+                found.append(f"replays: {listed(self.reasons)}")
         return found
 
 

@@ -166,11 +166,11 @@ class Sessions:
             self.cancel(sid, why)
         return len(turns)
 
-    def held_elsewhere(self, request: TurnRequest) -> tuple[Held, ...]:
-        """Where the turns may be that wait for what is new in this request, if none of them is known here."""
+    def held_elsewhere(self, request: TurnRequest) -> tuple[Held, ...] | None:
+        """Where the turns may be that wait for what is new in this request; None: one of them is here."""
         tickets = [result.call_id for result in new_results(request)]
         if any(ticket in known for ticket in tickets for known in (self._by_ticket, self._replaying, self._starting)):
-            return ()
+            return None
         return tuple([held for ticket in tickets if (held := held_by(ticket)) is not None])
 
     async def open(self, request: TurnRequest, origin: RequestOrigin = FROM_NOWHERE, gone: str = "") -> Response:

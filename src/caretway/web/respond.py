@@ -186,7 +186,7 @@ class Responder:
     ) -> str | None:
         """None: another gateway has answered. Otherwise why a turn that is not here cannot be resumed."""
         held = self._sessions.held_elsewhere(request)
-        if http.visit is not None or not (held or elsewhere.draining):
+        if http.visit is not None or held is None or not (held or elsewhere.draining):
             return ""
         if type(writer) is not ResponseWriter:  # a message of a WebSocket, or a response in the background
             return ELSEWHERE if held and held[0].replica != elsewhere.id else ""
