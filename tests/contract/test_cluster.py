@@ -275,6 +275,29 @@ async def test_redis_away_nothing_hangs_and_turns_are_still_found() -> None:
 
 
 @pytest.mark.all
+async def test_a_redis_that_comes_back_empty_does_not_make_living_gateways_dead() -> None:
+    with redis_server() as own:
+        async with cluster(own) as (first, second):
+            said, call = await asked(first)
+            beating = of(first).directory._beating
+            assert beating is not None
+            beating.cancel()  # its next heartbeat is late
+            own.restart(signal.SIGKILL)
+            async with asyncio.timeout(30):
+                while not of(second).link.state.there or not listed(own):
+                    await asyncio.sleep(0.05)
+            await beat(second)
+            assert listed(own) == {of(second).directory.id}
+            answer = await second.chat([*said, result(call, "a.txt")], tools=SHELL)
+            assert (answer.session, answer.text) == ("resumed", "a.txt") and runs(first.simulator) == 1
+
+
+def listed(redis: RedisServer) -> set[str]:
+    with redis.client() as client:
+        return {one.decode() for one in client.smembers("caretway:default:replicas")}
+
+
+@pytest.mark.all
 async def test_background_responses_are_asked_and_cancelled_through_any_door(redis: RedisServer) -> None:
     async with cluster(redis) as (first, second):
         body = {"model": "sim-auto", "input": "sim: say begun\nsim: wait 60000\nsim: say end", "background": True}

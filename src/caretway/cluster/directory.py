@@ -85,6 +85,8 @@ class Directory:
         self._beating: asyncio.Task[None] | None = None
         self._leaving = False
         self._gone: dict[str, float] = {}
+        self._incomplete_until = 0.0
+        """Redis has lost its rows; the others write theirs again with their next heartbeats."""
 
     # ---- for requests
 
@@ -190,11 +192,14 @@ class Directory:
             pipe.set(self._link.row("replica", own.id), msgspec.json.encode(own), ex=ALIVE_S)
             pipe.sadd(self._link.row(_LIST), own.id)
             pipe.set(self._link.row("id", own.id), own.address, ex=self._id_life())
-            await pipe.execute()
+            _, was_missing, _ = await pipe.execute()
+        if was_missing:
+            self._incomplete_until = self._clock() + ALIVE_S
 
     def _learn(self, replicas: Iterable[Replica]) -> None:
         now = self._clock()
-        self._known = {replica.id: replica for replica in replicas if replica.id != self.own.id}
+        before = self._known if now < self._incomplete_until else {}
+        self._known = before | {replica.id: replica for replica in replicas if replica.id != self.own.id}
         self._gone = {one: until for one, until in self._gone.items() if until > now}
         for one in self._gone:
             self._known.pop(one, None)
