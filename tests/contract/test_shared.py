@@ -204,6 +204,24 @@ async def test_what_is_settled_while_redis_is_away_is_counted_once_when_it_is_ba
         assert await spent.spent("everybody", "") == expected
 
 
+async def test_days_that_no_period_reaches_any_more_are_taken_out(redis: RedisServer) -> None:
+    async with cluster(redis, 1, budgets=("runs=50",)) as (one,):
+        spent, today = one.gateway._budgets.store, datetime.now(UTC).astimezone().date()
+        days = [(today - timedelta(days=back)).isoformat() for back in (500, 401, 399)]
+        for day in days:
+            spent.settle(("everybody",), day, Spent(1, 100, 100, 0.5), 1.0)
+        await until(lambda: days_spent(redis) == {*days, "all"})
+        assert (await one.chat("sim: say hello")).status == 200
+        await until(lambda: days_spent(redis) == {days[2], today.isoformat(), "all"})
+        assert (await spent.spent("everybody", "")).runs == 4, "what is counted for ever stays"
+
+
+def days_spent(redis: RedisServer) -> set[str]:
+    with redis.client() as client:
+        places = list(client.scan_iter("*:spent1:*"))
+        return {field.split()[0].decode() for place in places for field in client.hkeys(place)}
+
+
 @pytest.mark.usefixtures("freezing")
 @pytest.mark.parametrize("when_away", ["refuse", "allow"])
 async def test_a_budget_without_redis(redis: RedisServer, when_away: str) -> None:

@@ -4,7 +4,8 @@ many gateways ask at once. Redis away: a run that has a budget is refused, or le
 
 One hash for each scope, named by its HMAC: a field for each day and measure, and one for all days. What is settled goes
 through the outbox: exact, and kept while Redis is away. A claim whose answer was lost may have been counted, or be
-counted later, by a Redis that was only slow: it is declared void, and taken back if it was counted.
+counted later, by a Redis that was only slow: it is declared void, and taken back if it was counted. Days that no period
+reaches any more are taken out.
 """
 
 import asyncio
@@ -37,6 +38,8 @@ MAX_VOID: Final = 4_096
 """Claims to be taken back."""
 LONGEST_WINDOW: Final = 400
 """Days that are added up at most: a period is a billing cycle, or ever."""
+MAX_TIDIED: Final = 10_000
+"""Hashes that this process knows to be without old days."""
 ALL_DAYS: Final = "all"
 KIND: Final = "spent1"
 """With its version: counts cannot be made again, so replicas that count in another way count apart."""
@@ -76,6 +79,15 @@ end
 return 1"""
 """The same words for a claim that is void from now on."""
 
+TIDY: Final = """
+local old = {}
+for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+  if string.match(field, '^%d') and field < ARGV[1] then old[#old + 1] = field end
+end
+for at = 1, #old, 1000 do redis.call('HDEL', KEYS[1], unpack(old, at, math.min(at + 999, #old))) end
+return #old"""
+"""KEYS: the hash of a scope. ARGV: the first day that is kept."""
+
 
 class RedisSpent:
     """A `SpentStore` for all replicas."""
@@ -88,6 +100,7 @@ class RedisSpent:
         self._told_open = False
         self._void: deque[Command] = deque(maxlen=MAX_VOID)
         self._taking_back: asyncio.Task[None] | None = None
+        self._tidied: set[tuple[str, bytes]] = set()
 
     async def reserve(self, claim: Claim) -> ClaimOutcome:
         words = self._words(claim)
@@ -158,7 +171,18 @@ class RedisSpent:
     def settle(self, scopes: tuple[str, ...], day: str, amount: Spent, at: float) -> None:
         amounts = _amounts(day, amount)
         for scope in scopes:
-            self._outbox.count(self._place(scope), amounts, _kept(scope))
+            place = self._place(scope)
+            self._outbox.count(place, amounts, _kept(scope))
+            if not _kept(scope) and (day, place) not in self._tidied:
+                self._tidy(day, place)
+
+    def _tidy(self, day: str, place: bytes) -> None:
+        """Once a day."""
+        if len(self._tidied) >= MAX_TIDIED:
+            self._tidied.clear()
+        self._tidied.add((day, place))
+        first = date.fromisoformat(day) - timedelta(days=LONGEST_WINDOW)
+        self._outbox.put([("EVAL", TIDY, 1, place, first.isoformat())])
 
     async def spent(self, scope: str, since: str) -> Spent:
         """What cannot be read is told as nothing: this is for people, and decides nothing."""
