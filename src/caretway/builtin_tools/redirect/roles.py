@@ -80,9 +80,10 @@ def plain(name: str) -> str:
     return name.replace("_", "").replace("-", "").lower()
 
 
-_RANKS: Final[dict[ToolRole, dict[str, int]]] = {
-    role: {plain(name): rank for rank, name in enumerate(names)} for role, names in NAMES.items()
+_ROLES: Final[dict[str, tuple[ToolRole, int]]] = {
+    plain(name): (role, rank) for role, names in NAMES.items() for rank, name in enumerate(names)
 }
+"""Each name has one role."""
 _VAGUE: Final = frozenset(map(plain, VAGUE))
 
 
@@ -100,14 +101,17 @@ class ClientToolbox:
 
     def _sort_in(self, tool: ToolSpec) -> None:
         name = plain(tool.name)
-        inner = [plain(tool.name[found.end() :]) for found in _NAMESPACE.finditer(tool.name)]
-        for role, ranks in _RANKS.items():
-            if name in ranks and _has_evidence(name, tool):
-                self._direct.setdefault(role, []).append((ranks[name], tool))
-                continue
-            rank = next((ranks[one] for one in inner if one in ranks and one != name and one not in _VAGUE), None)
-            if rank is not None:
-                self._namespaced.setdefault(role, []).append((rank, tool))
+        known = _ROLES.get(name)
+        own = known if known is not None and _has_evidence(name, tool) else None
+        if own is not None:
+            self._direct.setdefault(own[0], []).append((own[1], tool))
+        taken = {own[0]} if own is not None else set()
+        for found in _NAMESPACE.finditer(tool.name):
+            inner = plain(tool.name[found.end() :])
+            known = None if inner == name or inner in _VAGUE else _ROLES.get(inner)
+            if known is not None and known[0] not in taken:
+                taken.add(known[0])
+                self._namespaced.setdefault(known[0], []).append((known[1], tool))
 
     def tools(self, role: ToolRole, *, namespaced: bool) -> list[ToolSpec]:
         shelf = self._namespaced if namespaced else self._direct
