@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 from . import server_factory
-from .backend_factory import new_simulator, without_credentials
+from .backend_factory import new_simulator
 from .budget_factory import build_budgets, build_hook
 from .budgets.charges import nobody_listens
 from .config import Settings
@@ -38,10 +38,11 @@ from .page.now import GatewayFacts
 from .page.parts import PageApi
 from .page.tabs import CANCELLED
 from .page_factory import PageParts, build_page
-from .sessions.manager import StoredConversations
+from .sessions.conversation_store import StoredConversations
 from .sessions.response_file import ResponseFile
 from .sessions.store import SqliteStore
 from .sessions.write_behind import WriteBehind
+from .sign_in_factory import without_credentials
 from .tasks import LoopThread
 from .telemetry_factory import OpenTelemetry, open_telemetry
 from .tenant_factory import Commons, OpenTenant, open_tenant

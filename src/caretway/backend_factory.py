@@ -1,5 +1,4 @@
-"""Which backend the settings mean (`auto`: by the credentials there are), with whose credentials (settings before a
-stored sign-in; nothing of the owner's in passthrough), and how it is put together.
+"""Which backend the settings mean (`auto`: by the credentials there are), and how it is put together.
 
 `app` and the commands use this. Backends other than the Agent API are imported only when they are chosen, because
 imports take time.
@@ -14,11 +13,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from . import __version__
-from .auth.account import Account
-from .auth.renewal import Call
-from .auth.store import SignIns, SignInShelf, StoredKey, open_sign_ins
-from .auth.token_lifetime import issued_at, subject
-from .auth.tokens import FixedToken, NoToken, RenewedToken, Shelf, exchanged_key, token_of_settings
+from .auth.store import StoredKey
+from .auth.token_lifetime import subject
+from .auth.tokens import FixedToken, NoToken
 from .backends.agent_api.backend import AgentBackend, AgentSetup
 from .backends.agent_api.compose import RunContext
 from .backends.agent_api.model_lists import REST_PATH, BaseSource, rest_models
@@ -27,7 +24,6 @@ from .backends.cursor_cli.program import find_program, named_program
 from .budgets.backend import CountedBackend
 from .builtin_tools.policy import LocalSetup, tool_policy
 from .config import Settings, hosts, process_environment
-from .config.data_dir import close_data_dir
 from .core.account_usage import AccountUsage, UsageEvents
 from .core.errors import ErrorKind, GatewayError
 from .core.turn import Backend, NativeTools, Standing
@@ -42,22 +38,17 @@ from .known_secrets import open_trace, secrets_in
 from .loop_guard.live import GuardSettings
 from .observe.redact import Redactor
 from .processes.child import Command
+from .sign_in_factory import NO_KEY_SENT, ShareSignIn, holder, passes, sign_ins, token_source
 from .tasks import spawn
 from .text_protocol.backend import TextToolBackend
 from .transport_factory import dialler, open_api, open_runs, transport_limits
-from .web.access import SEND_KEY
 
 if TYPE_CHECKING:
     from .simulator import Simulator
 
 REST_URL: Final = "https://api.cursor.com"
-NO_KEY_SENT: Final = ("Here every client brings its own Cursor API key.", SEND_KEY)
 Around = Callable[[Transport], Transport]
 """Puts something between a backend and its transport, to see what passes."""
-
-
-ShareSignIn = Callable[[Shelf, str], Shelf]
-"""(where this gateway keeps its sign-in, the address it is for) -> where several gateways do."""
 
 
 def _agent(
@@ -67,7 +58,7 @@ def _agent(
     transport = _traced(runs, settings, stack)
     if around is not None:
         transport = around(transport)
-    tokens = _tokens(settings, transport, share)
+    tokens = token_source(settings, transport, share)
     return AgentBackend(
         _setup(settings, "agent", STANDING_OF["agent"]),
         transport,
@@ -225,7 +216,7 @@ def _legacy_chat(settings: Settings, stack: AsyncExitStack, share: ShareSignIn |
     from .backends.legacy_chat.turn import ChatLimits
 
     transport = _traced(open_api(settings), settings, stack)
-    tokens = _tokens(settings, transport, share)
+    tokens = token_source(settings, transport, share)
     setup = _setup(settings, LegacyChatBackend.name, LegacyChatBackend.standing)
     return LegacyChatBackend(
         AgentBackend(setup, transport, tokens, time.time),
@@ -275,10 +266,6 @@ def choose_backend(settings: Settings) -> str:
     return "simulator"
 
 
-def passes(settings: Settings) -> bool:
-    return settings.auth_mode == "passthrough"
-
-
 def _passthrough_backend(settings: Settings) -> str:
     if settings.backend not in ("auto", *PASSTHROUGH):
         raise GatewayError(
@@ -287,12 +274,6 @@ def _passthrough_backend(settings: Settings) -> str:
             hint=f"Use --backend {' or '.join(PASSTHROUGH)}, or --auth-mode own.",
         )
     return PASSTHROUGH[0] if settings.backend == "auto" else settings.backend
-
-
-def without_credentials(settings: Settings) -> Settings:
-    """Settings for clients' own accounts: they must neither use nor read anything of the owner's."""
-    local_tools = "off" if settings.origin("local_tools") == "default" else settings.local_tools
-    return replace(settings, api_key=None, access_token=None, local_tools=local_tools)
 
 
 def build_backend(
@@ -419,51 +400,3 @@ def _rest_list(transport: Transport, tokens: TokenSource) -> BaseSource:
         return await transport.call("GET", REST_PATH, {"authorization": f"Bearer {await tokens.token()}"})
 
     return lambda: rest_models(get)
-
-
-def _tokens(settings: Settings, transport: Transport, share: ShareSignIn | None = None) -> TokenSource:
-    """Credentials in the settings win over the stored sign-in. The sign-in is read whenever a token is needed, so
-    `caretway login` helps a gateway that is already running."""
-    if settings.access_token:
-        return token_of_settings(settings.access_token, settings.origin("access_token"))
-    if passes(settings):
-        if not settings.api_key:
-            return NoToken(*NO_KEY_SENT)
-        return exchanged_key(settings.api_key, _call(transport), time.time, hint=SEND_KEY)
-    if settings.api_key:
-        return exchanged_key(settings.api_key, _call(transport), time.time)
-    url = hosts(settings).api
-    shelf: Shelf = SignInShelf(sign_ins(settings), url)
-    return RenewedToken(shelf if share is None else share(shelf, url), _call(transport), time.time)
-
-
-def sign_ins(settings: Settings) -> SignIns:
-    close_data_dir(settings.data_dir, settings.origin("data_dir"))
-    return open_sign_ins(settings.data_dir, settings.token_store)
-
-
-def holder(settings: Settings) -> Account:
-    """The account that the settings select, as far as known without asking Cursor."""
-    if settings.access_token:
-        return Account(settings.access_token, received_at=issued_at(settings.access_token))
-    if settings.api_key or passes(settings):
-        return Account(api_key=settings.api_key or "")
-    return sign_ins(settings).find(hosts(settings).api) or Account()
-
-
-def _call(transport: Transport) -> Call:
-    async def call(method: str, path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
-        response = await transport.call(method, path, headers, body)
-        return response.status, response.body
-
-    return call
-
-
-@asynccontextmanager
-async def open_call(settings: Settings) -> AsyncIterator[Call]:
-    """HTTP calls for the sign-in, without a backend."""
-    transport = open_api(settings)
-    try:
-        yield _call(transport)
-    finally:
-        await transport.aclose()

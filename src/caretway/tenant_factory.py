@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from . import server_factory
-from .backend_factory import account_source, build_backend, holder, passes
+from .backend_factory import account_source, build_backend
 from .budgets.charges import Budgets
 from .budgets.run_limit import run_limit
 from .config import Settings, hosts
@@ -27,9 +27,11 @@ from .mcp_bridge.backend import BridgedBackend, Terms
 from .mcp_bridge.bridge import McpBridge
 from .models.catalogue import ModelCatalogue
 from .page.content import KeptContent
-from .sessions.manager import SessionLimits, Sessions, StoredConversations
+from .sessions.conversation_store import StoredConversations
+from .sessions.manager import SessionLimits, Sessions
 from .sessions.response_file import ResponseFile, ResponseShelf
 from .sessions.tickets import REPLICA
+from .sign_in_factory import holder, passes
 from .stages.output_format import output_format, with_instructions
 from .stages.stop_sequences import stop_sequences
 from .stages.token_cut import honour_max_tokens, token_cut

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from caretway.auth.account import Account
-from caretway.backend_factory import sign_ins
+from caretway.sign_in_factory import sign_ins
 from caretway.simulator.manners import CLASSIC, LIVE, Manners
 from contract.gateways import Answer, gateway, gateway_to, result, simulated, tool
 

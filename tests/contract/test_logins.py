@@ -25,8 +25,8 @@ from caretway.auth.login import invite, sign_in
 from caretway.auth.renewal import EXCHANGE, OAUTH, REFRESH, TOKEN
 from caretway.auth.store import SignInShelf
 from caretway.auth.tokens import RenewedToken
-from caretway.backend_factory import sign_ins
 from caretway.core.errors import ErrorKind, GatewayError
+from caretway.sign_in_factory import sign_ins
 from caretway.simulator.manners import CLASSIC, LIVE, Manners
 from caretway.tasks import spawn
 from contract.gateways import CHAT

@@ -24,7 +24,7 @@ import pytest
 
 from caretway import backend_factory
 from caretway.auth.account import Account
-from caretway.backend_factory import choose_backend, open_backend, sign_ins
+from caretway.backend_factory import choose_backend, open_backend
 from caretway.backends.cursor_sdk.backend import CursorSdkBackend
 from caretway.backends.cursor_sdk.bridge import SdkBridge
 from caretway.budgets.backend import CountedBackend
@@ -34,6 +34,7 @@ from caretway.core.events import Event
 from caretway.core.fold import Reply, fold
 from caretway.core.request import Message, Role, Text, ToolCall, TurnRequest
 from caretway.core.turn import Snapshot
+from caretway.sign_in_factory import sign_ins
 from caretway.simulator import Simulator
 from caretway.simulator.manners import LIVE_AT_ONCE, Manners
 from caretway.simulator.shared import Prefer

@@ -10,17 +10,10 @@ import pytest
 
 from caretway import backend_factory
 from caretway.auth.account import Account
-from caretway.backend_factory import (
-    BACKENDS,
-    build_backend,
-    choose_backend,
-    holder,
-    open_backend,
-    sign_ins,
-    without_credentials,
-)
+from caretway.backend_factory import BACKENDS, build_backend, choose_backend, open_backend
 from caretway.config import SETTINGS, Settings
 from caretway.core.errors import ErrorKind, GatewayError
+from caretway.sign_in_factory import holder, sign_ins, without_credentials
 from caretway.text_protocol.backend import TextToolBackend
 
 

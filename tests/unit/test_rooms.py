@@ -42,6 +42,7 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
     "installation": frozenset(),
     "known_secrets": frozenset({"config", "observe", "web"}),
     "server_factory": frozenset({"config", "core", "keys", "known_secrets", "web"}),
+    "sign_in_factory": frozenset({"auth", "config", "cursor_transport", "transport_factory", "web"}),
     "mcp_factory": frozenset({"config", "mcp_bridge"}),
     "cluster_factory": frozenset({"cluster", "config", "core", "known_secrets", "observe", "shared_factory"}),
     "shared_factory": frozenset({"cluster", "config", "keys", "known_secrets"}),

@@ -142,8 +142,9 @@ def _around(settings: Settings) -> Iterator[Finding]:
 
 def would_use(settings: Settings) -> str:
     """The backend of `caretway serve` now; empty when it would not start."""
-    from ..backend_factory import choose_backend, passes
+    from ..backend_factory import choose_backend
     from ..core.errors import GatewayError
+    from ..sign_in_factory import passes
 
     try:
         return "" if passes(settings) else choose_backend(settings)
@@ -175,9 +176,10 @@ def check_agent_sign_in(status: BackendStatus) -> Finding:
 
 
 async def _at_cursor(settings: Settings) -> list[Finding]:
-    from ..backend_factory import open_backend, passes
+    from ..backend_factory import open_backend
     from ..core.errors import GatewayError
     from ..models.listing import each_once
+    from ..sign_in_factory import passes
 
     if passes(settings):
         return await _for_others(settings)
@@ -285,8 +287,9 @@ def check_account(facts: AccountFacts, backend: str) -> Finding:
 
 async def _for_others(settings: Settings) -> list[Finding]:
     """In passthrough mode the owner's credentials are not used, so they are not checked either."""
-    from ..backend_factory import open_backend, open_call, without_credentials
+    from ..backend_factory import open_backend
     from ..core.errors import GatewayError
+    from ..sign_in_factory import open_call, without_credentials
 
     try:
         async with open_backend(without_credentials(settings)) as backend:

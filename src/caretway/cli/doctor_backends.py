@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..backend_factory import BACKENDS, PASSTHROUGH, open_backend, passes, sdk_missing
+from ..backend_factory import BACKENDS, PASSTHROUGH, open_backend, sdk_missing
 from ..backends.cursor_cli.program import find_program, not_found
 from ..config import Settings, hosts, process_environment
 from ..core.errors import GatewayError
 from ..local_checks import Finding
+from ..sign_in_factory import passes
 from .doctor import check_account, check_agent_sign_in
 from .serve import EACH_ITS_OWN
 from .status import account_facts

@@ -96,7 +96,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def with_account(settings: Settings) -> Settings:
     """With the backend to prove; raises CommandFailed, which says in one sentence what is missing."""
-    from ..backend_factory import choose_backend, passes
+    from ..backend_factory import choose_backend
+    from ..sign_in_factory import passes
     from .status import WITH_OUR_CREDENTIALS, account_facts
 
     if passes(settings):

@@ -12,7 +12,6 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -30,6 +29,7 @@ from ..tasks import aside
 from .compacted import REASON as COMPACTED
 from .compacted import SessionNames
 from .conversation_ids import ConversationIds
+from .conversation_store import ConversationStore
 from .detached import Drain
 from .fallback import REASON as FELL_BACK
 from .fallback import RUNG as NEXT_MODEL
@@ -67,40 +67,6 @@ RunEnded = Callable[[RunRecord], None]
 
 def _nobody_counts(_record: RunRecord) -> None:
     pass
-
-
-class ConversationStore(Protocol):
-    """Finished conversations, by the fingerprint of their transcript."""
-
-    def recall(self, key: bytes) -> Snapshot | None: ...
-
-    def remember(self, key: bytes, snapshot: Snapshot) -> None: ...
-
-    @property
-    def settled(self) -> bool:
-        """What was remembered can be recalled."""
-        ...
-
-    async def settle(self) -> None: ...
-
-    @property
-    def shared(self) -> bool:
-        """Other gateways keep conversations in it too: then `bring` comes before `recall`."""
-        ...
-
-    async def bring(self, key: bytes) -> None:
-        """From here on it can be recalled, if any gateway has kept it."""
-        ...
-
-
-class StoredConversations(ConversationStore, Protocol):
-    """The same, for whoever opens and closes it."""
-
-    async def forget(self, conversation: str) -> int:
-        """How many snapshots of it there were."""
-        ...
-
-    async def aclose(self) -> None: ...
 
 
 class Sessions:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from caretway.auth.account import Account
-from caretway.backend_factory import sign_ins
 from caretway.cli.doctor import check_account, check_port
 from caretway.cli.findings import as_lines
 from caretway.cli.login import found_file, lasts, read_key, signed_in
@@ -18,6 +17,7 @@ from caretway.cli.status import AccountFacts, account_facts, not_renewed
 from caretway.cli.terminal import Style
 from caretway.config import Settings, cursor_sign_in_files, has_desktop
 from caretway.local_checks import Finding, check_data_dir
+from caretway.sign_in_factory import sign_ins
 from unit.auth.desk import jwt
 
 HOME = {"HOME": "/h", "USERPROFILE": "/h"}
