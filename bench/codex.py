@@ -13,12 +13,12 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from .processes import Watched, free_port, launch
+from .processes import Watched, gateway_and_simulator
 
 PAIRS: Final = 5
 STEPS: Final = 10
@@ -175,21 +175,10 @@ def main() -> None:
     pairs = int(sys.argv[1]) if len(sys.argv) > 1 else PAIRS
     clients = Path(os.environ.get("CARETWAY_CLIENTS_DIR") or Path.home() / ".cache/caretway-clients")
     program = str(clients / "codex/node_modules/.bin/codex")
-    caretway = [sys.executable, "-m", "caretway"]
-    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
-        folder = Path(name)
-        home = {"HOME": name, "XDG_CONFIG_HOME": name, "CURSOR_API_KEY": "crsr_bench"}
-        port, own = free_port(), free_port()
-        simulate = [*caretway, "simulate", "--port", str(port)]
-        simulator = launch("simulator", simulate, port, folder, health="/_sim/stats")
-        stack.callback(simulator.stop)
-        where = ["--agent-url", simulator.url, "--port", str(own), "--data-dir", name]
-        serve = [*caretway, "serve", "--backend", "agent", "--log-level", "error", *where]
-        gateway = launch("gateway", serve, own, folder, health="/healthz", environment=home)
-        stack.callback(gateway.stop)
+    with gateway_and_simulator() as pair:
         print(subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.strip())
-        cut(program, gateway)
-        compare(program, gateway, pairs)
+        cut(program, pair.gateway)
+        compare(program, pair.gateway, pairs)
 
 
 if __name__ == "__main__":

@@ -7,10 +7,13 @@ import os
 import signal
 import socket
 import subprocess
+import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -149,3 +152,29 @@ def answers(port: int, path: str) -> bool:
         return True
     except (urllib.error.URLError, OSError):
         return False
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    gateway: Watched
+    simulator: Watched
+    folder: Path
+    """Theirs, and gone with them."""
+
+
+@contextmanager
+def gateway_and_simulator() -> Iterator[Pair]:
+    """A gateway on `agent` in front of a simulator, with nothing of the user's."""
+    caretway = [sys.executable, "-m", "caretway"]
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        folder = Path(name)
+        home = {"HOME": name, "XDG_CONFIG_HOME": name, "CURSOR_API_KEY": "crsr_bench"}
+        port, own = free_port(), free_port()
+        simulate = [*caretway, "simulate", "--port", str(port)]
+        simulator = launch("simulator", simulate, port, folder, health="/_sim/stats")
+        stack.callback(simulator.stop)
+        where = ["--agent-url", simulator.url, "--port", str(own), "--data-dir", name]
+        serve = [*caretway, "serve", "--backend", "agent", "--log-level", "error", *where]
+        gateway = launch("gateway", serve, own, folder, health="/healthz", environment=home)
+        stack.callback(gateway.stop)
+        yield Pair(gateway, simulator, folder)

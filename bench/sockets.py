@@ -8,17 +8,15 @@ import asyncio
 import json
 import shutil
 import sys
-import tempfile
 import time
 import urllib.request
-from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
 from websockets.asyncio.client import ClientConnection, connect
 
-from .processes import Watched, free_port, launch
+from .processes import Watched, gateway_and_simulator
 
 IDLE: Final = 1000
 ACTIVE: Final = 100
@@ -98,25 +96,15 @@ def main() -> None:
     sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
     proxies = import_module("deploy").PROXIES  # of scripts/deploy.py
 
-    caretway = [sys.executable, "-m", "caretway"]
-    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
-        folder = Path(name)
-        home = {"HOME": name, "XDG_CONFIG_HOME": name, "CURSOR_API_KEY": "crsr_bench"}
-        port, own = free_port(), free_port()
-        simulate = [*caretway, "simulate", "--port", str(port)]
-        simulator = launch("simulator", simulate, port, folder, health="/_sim/stats")
-        stack.callback(simulator.stop)
-        where = ["--agent-url", simulator.url, "--port", str(own), "--data-dir", name]
-        serve = [*caretway, "serve", "--backend", "agent", "--log-level", "error", *where]
-        gateway = launch("gateway", serve, own, folder, health="/healthz", environment=home)
-        stack.callback(gateway.stop)
+    with gateway_and_simulator() as pair:
+        gateway, simulator = pair.gateway, pair.simulator
         asyncio.run(measure("straight", gateway.url, gateway, simulator, idle, active))
         for proxy in ("nginx", "haproxy"):
             if shutil.which(proxy) is None:
                 print(f"{proxy:<9} is not installed")
                 continue
-            (folder / proxy).mkdir()
-            with proxies[proxy](folder / proxy, gateway.url.removeprefix("http://")) as base:
+            (pair.folder / proxy).mkdir()
+            with proxies[proxy](pair.folder / proxy, gateway.url.removeprefix("http://")) as base:
                 asyncio.run(measure(proxy, base, gateway, simulator, idle, active))
 
 

@@ -9,12 +9,10 @@ import asyncio
 import json
 import statistics
 import sys
-import tempfile
 import time
-from pathlib import Path
 from typing import Final
 
-from .processes import Watched, free_port, launch
+from .processes import Watched, gateway_and_simulator
 
 STREAMS: Final = 200
 READERS: Final = 50
@@ -123,34 +121,8 @@ async def measure(gateway: Watched, rounds: int) -> None:
 
 def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
-    caretway = [sys.executable, "-m", "caretway"]
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        home = {"HOME": name, "XDG_CONFIG_HOME": name, "CURSOR_API_KEY": "crsr_bench"}
-        port = free_port()
-        simulator = launch(
-            "simulator", [*caretway, "simulate", "--port", str(port)], port, folder, health="/_sim/stats"
-        )
-        try:
-            own = free_port()
-            words = [
-                "serve",
-                "--backend",
-                "agent",
-                "--agent-url",
-                simulator.url,
-                "--port",
-                str(own),
-                "--data-dir",
-                name,
-            ]
-            gateway = launch("gateway", [*caretway, *words], own, folder, health="/healthz", environment=home)
-            try:
-                asyncio.run(measure(gateway, rounds))
-            finally:
-                gateway.stop()
-        finally:
-            simulator.stop()
+    with gateway_and_simulator() as pair:
+        asyncio.run(measure(pair.gateway, rounds))
 
 
 if __name__ == "__main__":
