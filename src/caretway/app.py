@@ -181,6 +181,8 @@ class Gateway:
         first = open_tenant(without_credentials(settings) if commons.passes else settings, commons, stack)
         self.backend = first.backend
         self.tenants = self._per_key(first, commons, access, stack) if commons.passes else SingleTenant(first.tenant)
+        if self._cluster is not None:
+            self._cluster.directory.parked = lambda: self.tenants.parked
         self._page = None if commons.passes else self._build_page(access, first)
         await self._serve(access, listener, stack)
         if shared is not None:
@@ -219,6 +221,7 @@ class Gateway:
             content=self._content,
             forget_stored=self._store.forget,
             ledger=self._ledger,
+            cluster=lambda: None if self._cluster is None else self._cluster.told(),
         )
         return build_page(self.settings, parts)
 

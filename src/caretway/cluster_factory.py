@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from . import __version__
@@ -37,6 +37,8 @@ HOPS: Final = Family(
     "Requests passed on (out), taken from another gateway (in), claimed or answered here for one that is gone.",
     ("way", "outcome"),
 )
+SHOWN: Final = 40
+"""Gateways on the page; the others are counted. Every page that is open gets them when something changes."""
 TICKET_SLACK_S: Final = 3600.0
 """A ticket outlives the longest parking by the response that runs before it."""
 
@@ -65,6 +67,27 @@ class Cluster:
             *failures.lines(),
             *hops.lines(),
         ]
+
+    def told(self) -> dict[str, Any]:
+        """For the page: the oldest first, as far as is known here."""
+        own = self.directory.own
+        alive = self.directory.alive()
+        return {
+            "redis": self.link.state.there,
+            "replicas": [
+                {
+                    "id": one.id,
+                    "address": one.address,
+                    "version": one.version,
+                    "since": one.started,
+                    "parked": self.directory.parked() if one.id == own.id else one.parked,
+                    "state": one.state(own.schema),
+                    "here": one.id == own.id,
+                }
+                for one in alive[:SHOWN]
+            ],
+            "left_off": max(0, len(alive) - SHOWN),
+        }
 
 
 def open_link(settings: Settings, stack: AsyncExitStack) -> RedisLink:

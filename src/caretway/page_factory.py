@@ -58,6 +58,8 @@ class PageParts:
     content: KeptContent
     forget_stored: Callable[[str], Awaitable[int]]
     ledger: Ledger | None
+    cluster: Callable[[], object]
+    """What the page shows of it; None: there is none."""
 
 
 def build_page(settings: Settings, parts: PageParts) -> PageApi:
@@ -67,7 +69,7 @@ def build_page(settings: Settings, parts: PageParts) -> PageApi:
         until = content.until
         return None if until is None else {"until": until, "conversations": len(content.recorded())}
 
-    now = Now(parts.facts, parts.tenant, notes, recording)
+    now = Now(parts.facts, parts.tenant, notes, recording, parts.cluster)
 
     def allowed(headers: Mapping[str, str]) -> bool:
         try:

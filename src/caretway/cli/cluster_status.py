@@ -1,5 +1,6 @@
-"""`caretway status --cluster`: the gateways of a cluster as Redis knows them, with their address, version, start and
-whether they are draining, and what all of them have used in the last seven days; at 80 columns, or as JSON.
+"""`caretway status --cluster`: the gateways of a cluster as Redis knows them, with their address, version, start,
+parked turns and whether they are draining, and what all of them have used in the last seven days; at 80 columns, or as
+JSON.
 
 Values in, lines out; only `show` asks Redis.
 """
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
 
 DAYS: Final = 7
 """Today and those before it, in UTC."""
-OTHER_SCHEMA: Final = "other schema"
-_HEAD: Final = ("id", "address", "version", "since (UTC)", "state")
+_HEAD: Final = ("id", "address", "version", "since (UTC)", "parked", "state")
 _TOTALS: Final = ("model", "resp", "runs", "denied", "input", "cached", "output", "cost")
 
 
@@ -105,6 +105,7 @@ def told(report: ClusterReport) -> dict[str, Any]:
                 "version": one.version,
                 "since": _when(one.started, "%Y-%m-%dT%H:%M:%SZ"),
                 "draining": one.draining,
+                "parked": one.parked,
                 "schema": one.schema,
             }
             for one in report.replicas
@@ -129,8 +130,9 @@ def as_lines(report: ClusterReport, style: Style, width: int) -> list[str]:
 
 def _replicas(report: ClusterReport, style: Style, width: int) -> list[str]:
     cells = [
-        (one.id, one.address, one.version, _when(one.started, "%Y-%m-%d %H:%M"), state(one, report.schema))
+        (one.id, one.address, one.version, when, str(one.parked), one.state(report.schema))
         for one in report.replicas
+        for when in [_when(one.started, "%Y-%m-%d %H:%M")]
     ]
     whole = columns(_HEAD, cells, Style())
     if max(map(len, whole)) <= width:
@@ -140,12 +142,6 @@ def _replicas(report: ClusterReport, style: Style, width: int) -> list[str]:
     for line, (_, address, *_) in zip(short, cells, strict=True):
         lines += [line, *(f"{GAP}{part}" for part in folded(address, width - len(GAP)))]
     return lines
-
-
-def state(replica: Replica, schema: int) -> str:
-    if replica.schema != schema:
-        return OTHER_SCHEMA
-    return "draining" if replica.draining else "ready"
 
 
 def _totals(rows: Sequence[TotalRow], style: Style, width: int) -> list[str]:

@@ -45,6 +45,14 @@ class Replica(msgspec.Struct, frozen=True):
     """Unix seconds."""
     schema: int = SCHEMA
     draining: bool = False
+    parked: int = 0
+    """Turns that wait there for tool results; of its last heartbeat."""
+
+    def state(self, schema: int = SCHEMA) -> str:
+        """For one who has this schema."""
+        if self.schema != schema:
+            return "other schema"
+        return "draining" if self.draining else "ready"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +86,8 @@ class Directory:
         self._make_id = make_id
         self.own = Replica(make_id(), me.address, me.version, wall_clock(), me.schema)
         """This one. Its id changes if it turns out to be somebody else's."""
+        self.parked: Callable[[], int] = int
+        """How many turns wait here."""
         self._claimed = False
         self._known: dict[str, Replica] = {}
         self._read_at = -BELIEVED_S
@@ -187,7 +197,7 @@ class Directory:
         return int(self._me.ticket_life) + ALIVE_S
 
     async def _say(self, redis: Redis) -> None:
-        own = self.own
+        own = self.own = msgspec.structs.replace(self.own, parked=self.parked())
         async with redis.pipeline(transaction=False) as pipe:
             pipe.set(self._link.row("replica", own.id), msgspec.json.encode(own), ex=ALIVE_S)
             pipe.sadd(self._link.row(_LIST), own.id)

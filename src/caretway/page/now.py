@@ -1,5 +1,6 @@
 """What the page's first tab tells: address, backend and its standing, sign-in, account, live turns, tokens a second,
-the last error. The backend and the account are asked in the background, once a minute while somebody looks.
+the last error, the gateways of a cluster. The backend and the account are asked in the background, once a minute while
+somebody looks.
 """
 
 import asyncio
@@ -42,9 +43,17 @@ class GatewayFacts(Struct):
 
 
 class Now:
-    def __init__(self, facts: GatewayFacts, tenant: Tenant, notes: PageNotes, recording: Callable[[], object]) -> None:
-        """`recording`: until when, if it is switched on."""
+    def __init__(
+        self,
+        facts: GatewayFacts,
+        tenant: Tenant,
+        notes: PageNotes,
+        recording: Callable[[], object],
+        cluster: Callable[[], object],
+    ) -> None:
+        """`recording`: until when, if it is switched on. `cluster`: its gateways; None: there is none."""
         self._recording = recording
+        self._cluster = cluster
         self.facts = facts
         self._tenant = tenant
         self._notes = notes
@@ -105,6 +114,7 @@ class Now:
             "turns_left_off": sessions.live - len(turns),
             "last_error": self._notes.last_error,
             "recording": self._recording(),
+            "cluster": self._cluster(),
         }
 
     def _speed(self, turns: Sequence[TurnView]) -> float:

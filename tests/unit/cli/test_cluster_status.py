@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from caretway.cli.cluster_status import ClusterReport, as_lines, redis_place, state, told
+from caretway.cli.cluster_status import ClusterReport, as_lines, redis_place, told
 from caretway.cli.terminal import Style
 from caretway.cluster.directory import SCHEMA, Replica
 from caretway.cluster.totals import TotalRow
@@ -15,7 +15,7 @@ NOON = 1_794_916_800.0
 
 REPLICAS = (
     Replica("0a1b", "https://10.0.0.7:32124", "0.2.0", NOON),
-    Replica("77fe", "https://10.0.0.8:32124", "0.2.0", NOON + 90, draining=True),
+    Replica("77fe", "https://10.0.0.8:32124", "0.2.0", NOON + 90, draining=True, parked=12),
     Replica("c0de", "https://10.0.0.9:32124", "0.3.0", NOON + 3600, schema=SCHEMA + 1),
 )
 TOTALS = (
@@ -65,11 +65,12 @@ def test_as_json() -> None:
         "version": "0.2.0",
         "since": "2026-11-17T12:01:30Z",
         "draining": True,
+        "parked": 12,
         "schema": SCHEMA,
     }
     assert sum(row["runs"] for row in found["totals"]) == 43
 
 
 def test_states_and_places() -> None:
-    assert [state(one, SCHEMA) for one in REPLICAS] == ["ready", "draining", "other schema"]
+    assert [one.state(SCHEMA) for one in REPLICAS] == ["ready", "draining", "other schema"]
     assert redis_place("rediss://anna:secret@redis.example/0") == "redis.example:6379"

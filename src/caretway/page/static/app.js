@@ -1,7 +1,7 @@
 // The frame of the page: who is signed in, which tab is shown, what the event stream says, banners.
 
 import * as api from "./api.js";
-import { announce, badge, code, h, prose, renew } from "./dom.js";
+import { announce, badge, button, code, h, prose, renew } from "./dom.js";
 import { clients } from "./clients.js";
 import { conversations } from "./conversations.js";
 import { health } from "./health.js";
@@ -89,40 +89,28 @@ function banners() {
   const simulated = app.session?.signed_in && backend?.standing === "simulated";
   return [
     simulated &&
-      h(
-        "div",
-        { class: "banner loud", role: "note", "data-key": "simulated" },
+      banner(
+        "simulated loud",
         h("strong", null, "Simulated answers. "),
         "No model is asked: the built-in simulator makes up every answer. For real ones run ",
         code("caretway login"),
         ", then start the gateway again.",
       ),
     app.lost &&
-      h(
-        "div",
-        { class: "banner bad", "data-key": "lost" },
+      banner(
+        "lost bad",
         h("strong", null, "The gateway does not answer. "),
         "What you see is old. The page tries again by itself; if the gateway was stopped, start it with ",
         code("caretway serve"),
         ".",
       ),
-    app.newer &&
-      h(
-        "div",
-        { class: "banner", "data-key": "newer" },
-        "The gateway was updated. ",
-        h("button", { type: "button", class: "quiet", on: { click: () => location.reload() } }, "Load the new page"),
-      ),
+    app.newer && banner("newer", "The gateway was updated. ", button("Load the new page", () => location.reload(), "quiet")),
     recording &&
-      h(
-        "div",
-        { class: "banner", "data-key": "recording" },
-        h("span", { class: "dot bad" }),
-        `Recording with content until ${time(recording.until)}. `,
-        h("a", { href: "#/record" }, "Stop or save"),
-      ),
+      banner("recording", h("span", { class: "dot bad" }), `Recording with content until ${time(recording.until)}. `, h("a", { href: "#/record" }, "Stop or save")),
   ];
 }
+
+const banner = (kind, ...children) => h("div", { class: `banner ${kind}`, role: "note", "data-key": kind }, children);
 
 const STANDINGS = { official: "good", unofficial: "warn", simulated: "loud" };
 
@@ -131,7 +119,7 @@ function state() {
   return [
     backend && badge(`${plain(backend.name)} · ${backend.standing}`, STANDINGS[backend.standing]),
     h("span", { class: "link" }, h("span", { class: `dot ${app.lost ? "bad" : "good"}` }), app.lost ? "no connection" : "live"),
-    app.session.key_required && h("button", { type: "button", class: "quiet", on: { click: leave } }, "Sign out"),
+    app.session.key_required && button("Sign out", leave, "quiet"),
   ];
 }
 

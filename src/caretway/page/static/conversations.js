@@ -1,7 +1,7 @@
 // Conversations: the list with a search, and one of them as a timeline of its steps.
 
 import { change, get } from "./api.js";
-import { announce, badge, code, col, empty, figure, figures, h, num, panel, prose, renew, small, sure, table, who } from "./dom.js";
+import { announce, badge, button, code, col, empty, figure, figures, h, num, panel, prose, renew, small, sure, table, who } from "./dom.js";
 import { bar, fetched, since, trouble, when } from "./view.js";
 import { compact, count, DIALECTS, lasted, moment, money, plain, plural, time, TONES, UNKNOWN } from "./words.js";
 
@@ -56,7 +56,7 @@ function list(root, query) {
     const last = older.at(-1) ?? told;
     return [
       panel(null, table("Conversations, the newest first", COLUMNS, rows, (row) => row.id)),
-      last.more && h("p", null, h("button", { type: "button", on: { click: () => more(rows) } }, "Show older ones")),
+      last.more && h("p", null, button("Show older ones", () => more(rows))),
     ];
   }
   return { ...view, close: () => (clearTimeout(timer), view.close()) };
@@ -103,7 +103,7 @@ function one(root, id) {
           "div",
           { class: "row spread" },
           h("p", null, h("strong", null, plain(told.client) || "Unknown client"), told.key && ` · ${plain(told.key)}`, " ", told.live && badge(told.live, LIVE[told.live]), h("br"), code(told.id)),
-          h("button", { type: "button", class: "danger", on: { click: forget } }, "Forget"),
+          button("Forget", forget, "danger"),
         ),
         figures(
           figure("Steps", count(steps.length), plural(runs.length, "run")),

@@ -154,6 +154,11 @@ export function badge(text, tone) {
   return h("span", { class: `badge ${tone ?? ""}` }, text);
 }
 
+/** A button that does something here. `more`: its class, or attributes. */
+export function button(text, click, more) {
+  return h("button", { type: "button", ...(typeof more === "string" ? { class: more } : more), on: { click } }, text);
+}
+
 export function figure(title, value, more) {
   return h("div", { class: "figure" }, h("dt", null, title), h("dd", null, value), more && h("dd", { class: "more" }, more));
 }
@@ -164,18 +169,18 @@ export function figures(...children) {
 
 /** Text to copy, with the button for it. */
 export function copyable(text, label) {
-  const button = h("button", { type: "button", class: "quiet", "aria-label": `Copy ${label}`, on: { click: copy } }, "Copy");
+  const copier = button("Copy", copy, { class: "quiet", "aria-label": `Copy ${label}` });
   async function copy() {
     const done = await navigator.clipboard.writeText(text).then(
       () => "Copied",
       () => "Select and copy",
     );
-    const shown = document.querySelector(`[data-copy="${CSS.escape(label)}"] button`) ?? button;
+    const shown = document.querySelector(`[data-copy="${CSS.escape(label)}"] button`) ?? copier;
     shown.textContent = done;
     announce(done);
     setTimeout(() => (shown.textContent = "Copy"), 1500);
   }
-  return h("div", { class: text.includes("\n") ? "copyable tall" : "copyable", "data-copy": label }, h("pre", { tabindex: "0", "aria-label": label }, text), button);
+  return h("div", { class: text.includes("\n") ? "copyable tall" : "copyable", "data-copy": label }, h("pre", { tabindex: "0", "aria-label": label }, text), copier);
 }
 
 /** Told to a screen reader. */
@@ -193,8 +198,8 @@ export function sure(question, doIt) {
       h(
         "div",
         { class: "row" },
-        h("button", { type: "button", class: "danger", on: { click: () => dialog.close("yes") } }, doIt),
-        h("button", { type: "button", on: { click: () => dialog.close("no") } }, "No, go back"),
+        button(doIt, () => dialog.close("yes"), "danger"),
+        button("No, go back", () => dialog.close("no")),
       ),
     );
     document.body.append(dialog);

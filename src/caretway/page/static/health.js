@@ -1,7 +1,7 @@
 // Health: what doctor finds, MCP servers and their tools, refused requests, recoveries, and whether an account answered.
 
 import { change } from "./api.js";
-import { announce, badge, code, col, empty, h, num, panel, path, prose, small, table } from "./dom.js";
+import { announce, badge, button, code, col, empty, h, num, panel, path, prose, small, table } from "./dom.js";
 import { fetched, trouble, when } from "./view.js";
 import { count, plain, plural, UNKNOWN } from "./words.js";
 
@@ -48,7 +48,7 @@ function draw(told, restart) {
               server.detail && h("p", { class: "small" }, prose(server.detail)),
               server.note && small(prose(server.note)),
               h("ul", { class: "plainlist" }, server.tools.map((tool) => h("li", null, code(tool.name), h("span", { class: "muted small" }, ` ${plain(tool.description)}`)))),
-              h("button", { type: "button", "aria-label": `Restart ${plain(server.name)}`, on: { click: () => restart(server.name) } }, "Restart"),
+              button("Restart", () => restart(server.name), { "aria-label": `Restart ${plain(server.name)}` }),
             ),
           ),
     ),

@@ -1,7 +1,7 @@
 // The first tab: what the gateway is, what it does at this moment, and what went wrong last.
 
 import { change } from "./api.js";
-import { announce, badge, code, col, copyable, empty, figure, figures, h, num, panel, prose, renew, sure, svg, table } from "./dom.js";
+import { announce, badge, button, code, col, copyable, empty, figure, figures, h, num, panel, path, prose, renew, sure, svg, table } from "./dom.js";
 import { bar, since, trouble, when } from "./view.js";
 import { count, date, money, moment, plain, plural, TONES, UNKNOWN } from "./words.js";
 
@@ -68,6 +68,7 @@ function draw(snapshot, cancel) {
         : turnTable(turns, cancel),
       snapshot.turns_left_off > 0 && h("p", { class: "muted" }, `${count(snapshot.turns_left_off)} more are not shown.`),
     ),
+    snapshot.cluster && panel("Cluster", cluster(snapshot.cluster)),
     h(
       "div",
       { class: "columns" },
@@ -75,13 +76,7 @@ function draw(snapshot, cancel) {
         "Gateway",
         h("p", { class: "sentence" }, prose(backend.says)),
         copyable(snapshot.address, "the address"),
-        h(
-          "p",
-          null,
-          known(snapshot.signed_in, "signed in"),
-          " ",
-          known(snapshot.reachable, "reachable"),
-        ),
+        h("p", null, known(snapshot.signed_in, "signed in"), " ", known(snapshot.reachable, "reachable")),
         snapshot.detail && h("p", { class: "muted" }, prose(snapshot.detail)),
       ),
       panel("Account", account(snapshot.account)),
@@ -102,12 +97,29 @@ function turnTable(turns, cancel) {
       col("Waits for", (turn) => (turn.waiting_for.length ? turn.waiting_for.map((tool) => [code(tool), " "]) : UNKNOWN)),
       num("Tokens", (turn) => count(turn.tokens)),
       num("Since", (turn) => since(turn.since)),
-      col("", (turn) => h("button", { type: "button", class: "quiet", "aria-label": `Cancel the turn of ${plain(turn.client)} on ${plain(turn.model)}`, on: { click: () => cancel(turn) } }, "Cancel")),
+      col("", (turn) => button("Cancel", () => cancel(turn), { class: "quiet", "aria-label": `Cancel the turn of ${plain(turn.client)} on ${plain(turn.model)}` })),
     ],
     turns,
     (turn) => turn.id,
   );
 }
+
+function cluster(told) {
+  return [
+    !told.redis && h("p", { class: "error" }, "Redis does not answer: this is the last that was known."),
+    table("Gateways of the cluster", REPLICAS, told.replicas, (one) => one.id),
+    told.left_off > 0 && h("p", { class: "muted" }, `${count(told.left_off)} more are not shown.`),
+  ];
+}
+
+const REPLICAS = [
+  col("Gateway", (one) => [code(one.id), one.here && " this one"]),
+  path("Address", (one) => plain(one.address)),
+  col("State", (one) => badge(one.state, one.state === "ready" ? "good" : "warn")),
+  col("Version", (one) => plain(one.version)),
+  num("Parked", (one) => count(one.parked)),
+  num("Since", (one) => since(one.since)),
+];
 
 function lastError(error) {
   return h(

@@ -1,7 +1,7 @@
 // Record: conversations with their content, for a bounded time, to be saved as a script of the simulator.
 
 import { change, text } from "./api.js";
-import { announce, code, col, copyable, empty, h, num, panel, small, table } from "./dom.js";
+import { announce, button, code, col, copyable, empty, h, num, panel, small, table } from "./dom.js";
 import { fetched, trouble, when } from "./view.js";
 import { count, plain, time } from "./words.js";
 
@@ -35,8 +35,8 @@ export const record = {
           "Record",
           h("p", null, "What clients and models say is recorded with its content, in the memory of this gateway, until the time is over. A recorded conversation can be saved as a script of the simulator, so that what went wrong becomes a test."),
           on
-            ? h("p", { class: "row" }, h("span", null, h("span", { class: "dot bad" }), `Recording until ${time(told.until)}.`), h("button", { type: "button", class: "danger", on: { click: () => forSeconds(0) } }, "Stop"))
-            : h("p", { class: "row" }, MINUTES.map((minutes) => h("button", { type: "button", on: { click: () => forSeconds(minutes * 60) } }, `Record for ${minutes} min`))),
+            ? h("p", { class: "row" }, h("span", null, h("span", { class: "dot bad" }), `Recording until ${time(told.until)}.`), button("Stop", () => forSeconds(0), "danger"))
+            : h("p", { class: "row" }, MINUTES.map((minutes) => button(`Record for ${minutes} min`, () => forSeconds(minutes * 60)))),
         ),
         panel(
           "Recorded",
@@ -54,7 +54,7 @@ export const record = {
                       h(
                         "span",
                         { class: "row" },
-                        h("button", { type: "button", class: "quiet", "aria-label": `Show the script of ${plain(row.id)}`, on: { click: () => show(row.id) } }, "Show"),
+                        button("Show", () => show(row.id), { class: "quiet", "aria-label": `Show the script of ${plain(row.id)}` }),
                         h("a", { class: "button quiet", href: `/caretway/v1/record/${encodeURIComponent(row.id)}`, download: `caretway-${row.id}.sim.txt`, "aria-label": `Save the script of ${plain(row.id)}` }, "Save"),
                       ),
                   },
@@ -67,7 +67,7 @@ export const record = {
         panel(
           "Keep content",
           h("p", null, "Off, unless you switch it on: then the timeline of a conversation also shows what was said. It is kept in memory, a bounded amount of it, and forgotten with the conversation or when the gateway stops."),
-          h("button", { type: "button", "aria-pressed": String(content.keep), on: { click: () => keep(!content.keep) } }, content.keep ? "Do not keep content" : "Keep content"),
+          button(content.keep ? "Do not keep content" : "Keep content", () => keep(!content.keep), { "aria-pressed": String(content.keep) }),
         ),
       ];
     }

@@ -1,7 +1,7 @@
 // Settings: each with its value, where that comes from and when a change counts. Some can be changed here.
 
 import { change } from "./api.js";
-import { announce, badge, code, empty, h, panel, prose, renew, small } from "./dom.js";
+import { announce, badge, button, code, empty, h, panel, prose, renew, small } from "./dom.js";
 import { fetched } from "./view.js";
 import { plain } from "./words.js";
 
@@ -54,7 +54,7 @@ function editor(row, load) {
     { on: { submit: (event) => save(event, event.currentTarget.querySelector("textarea").value) } },
     h("label", { for: `edit-${row.name}`, class: "unseen" }, `New value of ${row.name}`),
     h("textarea", { id: `edit-${row.name}`, rows: 2, class: "mono", spellcheck: "false" }, row.value),
-    h("div", { class: "row" }, h("button", { type: "submit", class: "main" }, "Save"), h("button", { type: "button", on: { click: (event) => save(event, null) } }, "Back to the default")),
+    h("div", { class: "row" }, h("button", { type: "submit", class: "main" }, "Save"), button("Back to the default", (event) => save(event, null))),
     said,
   );
   async function save(event, value) {

@@ -1,7 +1,7 @@
 // The playground: a conversation with a model that streams, with thinking, tool calls and usage; and its request as code.
 
 import { ask, get } from "./api.js";
-import { announce, badge, code, copyable, empty, h, panel, renew } from "./dom.js";
+import { announce, badge, button, code, copyable, empty, h, panel, renew } from "./dom.js";
 import { asCurl, asJavaScript, asPython } from "./code.js";
 import { trouble } from "./view.js";
 import { count, lasted, plain, TONES } from "./words.js";
@@ -54,8 +54,8 @@ class Playground {
       },
     });
     this.go = h("button", { type: "submit", class: "main" }, "Send");
-    this.stop = h("button", { type: "button", hidden: true, on: { click: () => this.leaving?.abort() } }, "Stop");
-    this.again = h("button", { type: "button", class: "quiet", on: { click: () => this.clear() } }, "New conversation");
+    this.stop = button("Stop", () => this.leaving?.abort(), { hidden: true });
+    this.again = button("New conversation", () => this.clear(), "quiet");
     this.said = h("div", { id: "try-said" });
     this.log = h("div", { class: "log", role: "log", "aria-label": "Conversation" });
     this.code = h("div");
@@ -168,7 +168,7 @@ class Playground {
         "div",
         { class: "choice", role: "group", "aria-label": "Language" },
         Object.keys(WAYS).map((way) =>
-          h("button", { type: "button", "aria-pressed": String(way === this.way), on: { click: () => ((this.way = way), this.drawCode()) } }, way),
+          button(way, () => ((this.way = way), this.drawCode()), { "aria-pressed": String(way === this.way) }),
         ),
       ),
       shown,

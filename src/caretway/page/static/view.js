@@ -1,7 +1,7 @@
 // What the tabs share: a view that is fetched, drawn, and fetched again when something changed; times; failures.
 
 import { get } from "./api.js";
-import { h, prose, renew } from "./dom.js";
+import { button, h, prose, renew } from "./dom.js";
 import { ago, moment, span } from "./words.js";
 
 export const closed = {};
@@ -13,7 +13,7 @@ export function trouble(failure, again) {
     { class: "panel trouble", role: "alert" },
     h("p", { class: "error" }, prose(failure.message)),
     failure.hint && h("p", null, prose(failure.hint)),
-    again && h("button", { type: "button", on: { click: again } }, "Try again"),
+    again && button("Try again", again),
   );
 }
 
