@@ -1,5 +1,6 @@
-"""What a hop costs: the same step of a tool loop asked at the gateway that holds it and at another one, in turn; the
-same step on a gateway without a cluster; deltas of a long answer through each; a round trip to Redis; a replay.
+"""What several gateways cost, in interleaved rounds of whole processes: a step of a tool loop at the gateway that holds
+it, through a hop, on a gateway without a cluster, and replayed; a first prompt with and without `--cluster`; CPU of a
+delta through a hop beside the byte relay; what Redis does for each of them.
 
     PYTHONPATH=tests python -m bench.cluster_hops [ROUNDS]
 """
@@ -8,64 +9,257 @@ import asyncio
 import statistics
 import sys
 import time
-from contextlib import AsyncExitStack
-from typing import Any
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
 
-import httpx
+import msgspec
+import redis.asyncio
+import uvloop
 
-from contract.gateways import CHAT, Client, gateway_to, result, simulated, tool
-from redis_server import redis_server
+from redis_server import RedisServer, redis_server
 
-SHELL = [tool("shell", "command")]
-PROMPT = 'sim: call shell {"command": "ls"}\nsim: say done'
-LONG = 'sim: call shell {"command": "ls"}\nsim: stream 3000 40'
-KEY = "cw-bench-0123456789abcdef"
+from .ledger import Ledger, Spread
+from .load import Address, Client, chat
+from .measures.paced import STAGGER_S
+from .processes import Watched
+from .script import MODEL, TOOL, Order
+from .sizes import FULL
+from .targets import rotated, start_gateway, stub
+
+KEY: Final = "cw-bench-0123456789abcdef"
+STEPS: Final = 40
+"""Of each kind in each round."""
+TOOLS: Final = [{"type": "function", "function": {"name": TOOL, "parameters": {"type": "object", "properties": {}}}}]
+PROMPT: Final = chat(Order(1), stream=True)
+FIRST: Final = "first piece of a step, ms"
+FIRST_PROMPT: Final = "first piece of a first prompt, ms"
+CPU: Final = "CPU of a step, all gateways, us"
+CPU_PROMPT: Final = "CPU of a first prompt, us"
+DELTA: Final = "CPU of a delta, us"
+REDIS: Final = "CPU of Redis, us a request"
+COMMANDS: Final = "Commands of Redis, a request"
+TRIP: Final = "Redis there and back, ms"
 
 
-async def parked(door: Client, prompt: str) -> list[dict[str, Any]]:
-    said: list[dict[str, Any]] = [{"role": "user", "content": prompt}]
-    answer = await door.chat(said, tools=SHELL)
-    return [*said, answer.message, result(answer.calls[0], "a.txt")]
+@dataclass(slots=True)
+class Cluster:
+    redis: RedisServer
+    relay: Watched
+    alone: Watched
+    one: Watched
+    other: Watched
+
+    def cpu_s(self) -> float:
+        return self.alone.cpu_s() + self.one.cpu_s() + self.other.cpu_s()
 
 
-async def first_byte(http: httpx.AsyncClient, said: list[dict[str, Any]]) -> tuple[float, float]:
-    """Milliseconds until the first byte, and from there to the end."""
-    body = {"model": "sim-auto", "messages": said, "tools": SHELL, "stream": True}
-    began = time.perf_counter()
-    first = 0.0
-    async with http.stream("POST", CHAT, json=body) as response:
-        async for _ in response.aiter_raw():
-            first = first or time.perf_counter()
-    return (first - began) * 1000, (time.perf_counter() - first) * 1000
+@contextmanager
+def opened() -> Iterator[Cluster]:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="caretway-hops-")))
+        server = stack.enter_context(redis_server())
+
+        def kept(process: Watched) -> Watched:
+            stack.callback(process.stop)
+            return process
+
+        upstream, agent = kept(stub("openai", folder)), kept(stub("agent", folder))
+        relay = kept(stub("relay", folder, str(upstream.port)))
+        flags = ("--cluster", server.url, "--cluster-drain", "0")
+        alone = kept(start_gateway(agent.port, folder))
+        one, other = [kept(start_gateway(agent.port, folder, *flags, CARETWAY_CLUSTER_KEY=KEY)) for _ in range(2)]
+        for gateway in (one, other):
+            _wait_for_two(gateway)
+        yield Cluster(server, relay, alone, one, other)
+
+
+def _wait_for_two(gateway: Watched) -> None:
+    until = time.monotonic() + 30
+    while b"caretway_replicas 2" not in urllib.request.urlopen(f"{gateway.url}/metrics").read():
+        if time.monotonic() > until:
+            raise RuntimeError("the gateways do not know each other")
+        time.sleep(0.2)
+
+
+# ---- requests
+
+
+async def parked(door: Watched, count: int, order: Order) -> list[bytes]:
+    """As many steps with a result, each for a turn that waits at this gateway. The result asks for `order`."""
+    client = await Client.connect(Address(door.port))
+    asked = chat(Order(park=True), stream=False, tools=TOOLS)
+    steps: list[bytes] = []
+    try:
+        for _ in range(count):
+            message = (await client.ask(asked)).json()["choices"][0]["message"]
+            said = [{"role": "user", "content": "bench:park"}, message]
+            done = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": order.prompt()}
+            body = {"model": MODEL, "messages": [*said, done], "stream": True, "tools": TOOLS}
+            steps.append(msgspec.json.encode(body))
+    finally:
+        client.close()
+    return steps
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of request: where it is asked, and the bodies for one round."""
+
+    name: str
+    door: Watched
+    bodies: Sequence[bytes]
+
+
+async def in_turn(kinds: Sequence[Kind]) -> dict[str, float]:
+    """Milliseconds to the first piece. One of each kind after the other: whatever the machine does, it does to all."""
+    clients = [await Client.connect(Address(kind.door.port)) for kind in kinds]
+    took: dict[str, list[float]] = {kind.name: [] for kind in kinds}
+    try:
+        for number in range(len(kinds[0].bodies)):
+            for kind, client in rotated(list(zip(kinds, clients, strict=True)), number):
+                answer = await client.ask(kind.bodies[number])
+                answer.check(Order(1), stream=True)
+                took[kind.name].append(answer.first_ms)
+    finally:
+        for client in clients:
+            client.close()
+    return {name: statistics.median(found) for name, found in took.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """By one request: CPU of all gateways, and what Redis did."""
+
+    cpu_us: float
+    redis_us: float
+    commands: float
+
+
+async def used(cluster: Cluster, kind: Kind) -> Used:
+    """What comes after an answer belongs to it, so those of one kind are asked in a row."""
+    client = await Client.connect(Address(kind.door.port))
+    cluster.redis.reset_counts()
+    cpu, in_redis = cluster.cpu_s(), cluster.redis.cpu_s()
+    try:
+        answers = [await client.ask(body) for body in kind.bodies]
+    finally:
+        client.close()
+    count = len(answers)
+    cpu, in_redis = cluster.cpu_s() - cpu, cluster.redis.cpu_s() - in_redis
+    commands = sum(cluster.redis.counted().values())
+    for answer in answers:
+        answer.check(Order(1), stream=True)
+    return Used(cpu / count * 1e6, in_redis / count * 1e6, commands / count)
+
+
+async def delta_us(door: Watched, bodies: Sequence[bytes], order: Order, watch: Callable[[], float]) -> float:
+    """CPU of what is watched for each delta of paced streams."""
+    clients = [await Client.connect(Address(door.port)) for _ in bodies]
+    before = watch()
+
+    async def one(client: Client, body: bytes, delay: float) -> None:
+        await asyncio.sleep(delay)
+        (await client.ask(body)).check(order, stream=True)
+
+    try:
+        pairs = enumerate(zip(clients, bodies, strict=True))
+        await asyncio.gather(*(one(client, body, number * STAGGER_S) for number, (client, body) in pairs))
+        return (watch() - before) / (len(bodies) * order.count) * 1e6
+    finally:
+        for client in clients:
+            client.close()
+
+
+# ---- rounds
+
+
+async def a_round(cluster: Cluster, ledger: Ledger, number: int) -> None:
+    for name, value in (await in_turn(await _steps(cluster))).items():
+        ledger.add(FIRST, name, value)
+    for kind in rotated(await _steps(cluster), number):
+        _add(ledger, CPU, kind.name, f"a step, {kind.name}", await used(cluster, kind))
+    prompts = [Kind(name, door, [PROMPT] * STEPS) for name, door in (("alone", cluster.alone), ("no hop", cluster.one))]
+    for name, value in (await in_turn(prompts)).items():
+        ledger.add(FIRST_PROMPT, name, value)
+    for kind in rotated(prompts, number):
+        _add(ledger, CPU_PROMPT, kind.name, "a first prompt", await used(cluster, kind))
+    await _deltas(cluster, ledger, number)
+    await _trips(cluster, ledger)
+
+
+async def _steps(cluster: Cluster) -> list[Kind]:
+    alone, one, other = cluster.alone, cluster.one, cluster.other
+    doors = {"alone": (alone, alone), "no hop": (one, one), "hop": (one, other), "replay": (alone, other)}
+    return [Kind(name, door, await parked(holder, STEPS, Order(1))) for name, (holder, door) in doors.items()]
+
+
+def _add(ledger: Ledger, measure: str, target: str, request: str, found: Used) -> None:
+    ledger.add(measure, target, found.cpu_us)
+    if target != "alone":
+        ledger.add(REDIS, request, found.redis_us)
+        ledger.add(COMMANDS, request, found.commands)
+
+
+async def _deltas(cluster: Cluster, ledger: Ledger, number: int) -> None:
+    order = Order(FULL.paced_deltas, FULL.paced_gap_us)
+    streams = FULL.paced_streams
+    relay, one, other = cluster.relay, cluster.one, cluster.other
+
+    async def plain() -> None:
+        bodies = [chat(order, stream=True)] * streams
+        ledger.add(DELTA, "relay", await delta_us(relay, bodies, order, relay.cpu_s))
+
+    async def at_home() -> None:
+        ledger.add(DELTA, "no hop", await delta_us(one, await parked(one, streams, order), order, one.cpu_s))
+
+    async def hop() -> None:
+        bodies = await parked(one, streams, order)
+        ledger.add(DELTA, "hop", await delta_us(other, bodies, order, other.cpu_s))
+
+    for each in rotated([plain, at_home, hop], number):
+        await each()
+
+
+async def _trips(cluster: Cluster, ledger: Ledger) -> None:
+    client: Any = redis.asyncio.Redis.from_url(cluster.redis.url)
+    took: list[float] = []
+    for _ in range(100):
+        began = time.perf_counter()
+        await client.get("nothing")
+        took.append((time.perf_counter() - began) * 1000)
+    await client.aclose()
+    ledger.add(TRIP, "a GET", statistics.median(took))
+
+
+def shown(ledger: Ledger) -> Iterator[str]:
+    bases = {FIRST: "no hop", CPU: "no hop", FIRST_PROMPT: "alone", CPU_PROMPT: "alone", DELTA: "relay"}
+    for measure in ledger.measures():
+        yield measure
+        for target in ledger.targets(measure):
+            line = f"  {target:<16} {_with_spread(ledger.spread(measure, target))}"
+            base = bases.get(measure)
+            if base is not None and target != base:
+                line += f"   {_with_spread(ledger.ratio(measure, target, base))} x {base}"
+            yield line
+
+
+def _with_spread(found: Spread) -> str:
+    return f"{found.median:8.2f} ({found.low:.2f} - {found.high:.2f})"
 
 
 async def main(rounds: int) -> None:
-    times: dict[str, list[float]] = {"alone": [], "no hop": [], "hop": [], "replay": [], "Redis": []}
-    tails: dict[str, list[float]] = {"no hop": [], "hop": []}
-    with redis_server() as redis:
-        async with simulated() as (simulator, port), AsyncExitStack() as stack:
-            given: dict[str, Any] = {"cluster": redis.url, "cluster_key": KEY, "cluster_drain": 0.0}
-            alone = await stack.enter_async_context(gateway_to(simulator, port))
-            one, other = [await stack.enter_async_context(gateway_to(simulator, port, **given)) for _ in range(2)]
-            await asyncio.sleep(3)  # two heartbeats: they know each other
-            for _ in range(rounds):
-                times["alone"].append((await first_byte(alone.http, await parked(alone, PROMPT)))[0])
-                times["no hop"].append((await first_byte(one.http, await parked(one, PROMPT)))[0])
-                times["hop"].append((await first_byte(other.http, await parked(one, PROMPT)))[0])
-                times["replay"].append((await first_byte(other.http, await parked(alone, PROMPT)))[0])
-                link = one.gateway._cluster.link  # type: ignore[union-attr]
-                began = time.perf_counter()
-                await link.do(lambda client: client.get("nothing"))
-                times["Redis"].append((time.perf_counter() - began) * 1000)
-            for _ in range(max(3, rounds // 20)):
-                tails["no hop"].append((await first_byte(one.http, await parked(one, LONG)))[1])
-                tails["hop"].append((await first_byte(other.http, await parked(one, LONG)))[1])
-    middle = {name: statistics.median(found) for name, found in times.items()}
-    for name, value in middle.items():
-        print(f"{name:8} {value:7.2f} ms to the first byte ({value / middle['no hop']:.2f} x no hop)")
-    for name, found in tails.items():
-        print(f"{name:8} {statistics.median(found):7.1f} ms for 3,000 deltas")
+    ledger = Ledger()
+    with opened() as cluster:
+        await a_round(cluster, Ledger(), 0)  # cold paths
+        for number in range(rounds):
+            await a_round(cluster, ledger, number)
+    print("\n".join(shown(ledger)))
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 100))
+    uvloop.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 7))

@@ -2,7 +2,8 @@
 
 A prompt holds one instruction, whatever stands around it: `bench:COUNT:MICROSECONDS:SIZE` asks for COUNT pieces of
 SIZE characters that far apart (0: as fast as they go), `bench:hold` for one piece and then silence, `bench:park` for
-one tool call and, after its result, one piece. No two pieces are alike: no guard against repetition sees a loop.
+one tool call and, after its result, what the result asks for. No two pieces are alike: no guard against repetition sees
+a loop.
 """
 
 import re

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from .load import Address
 from .peers import PEERS, LeftOut, start_peer
@@ -25,6 +25,7 @@ LITELLM: Final = "litellm"
 BUN: Final = "portkey-bun"
 NODE: Final = "portkey-node"
 SLOW: Final = frozenset({LITELLM})
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -76,12 +77,14 @@ def gateway_command(port: int, folder: Path, *flags: str, python: str = sys.exec
     return [python, "-m", "caretway", "serve", *own, *flags]
 
 
-def start_gateway(agent_port: int, folder: Path, *flags: str, python: str = sys.executable) -> Watched:
+def start_gateway(
+    agent_port: int, folder: Path, *flags: str, python: str = sys.executable, **environment: str
+) -> Watched:
     """As its users start it: log, limits, store and all. Only where Cursor is, is not the default."""
     port = free_port()
     upstream = ("--agent-url", f"http://127.0.0.1:{agent_port}", "--agent-transport", "h2")
     command = gateway_command(port, folder, *upstream, *flags, python=python)
-    return launch(GATEWAY, command, port, folder, environment={"CARETWAY_ACCESS_TOKEN": "bench"})
+    return launch(GATEWAY, command, port, folder, environment={"CARETWAY_ACCESS_TOKEN": "bench", **environment})
 
 
 @contextmanager
@@ -123,7 +126,7 @@ def _peer_headers(name: str, upstream_port: int) -> dict[str, str]:
 ALL_PEERS: Final = tuple(PEERS)
 
 
-def rotated(targets: Sequence[Target], by: int) -> list[Target]:
+def rotated(targets: Sequence[T], by: int) -> list[T]:
     """Another one first in each round: whoever comes first must not always be the same."""
     shift = by % len(targets) if targets else 0
     return [*targets[shift:], *targets[:shift]]

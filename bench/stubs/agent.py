@@ -70,8 +70,8 @@ class Stream:
                 self._order = read_order(message)
                 self._begin(self._order)
             elif self._order.park and messages.is_result(message):
-                self._write(messages.delta(0, self._order.size), end=False)
-                self._write(messages.FINISH, end=True)
+                self.stop()  # its heartbeats
+                self._answer_to(read_order(message))
 
     def unary(self) -> None:
         """The request is complete; a run goes on by itself."""
@@ -88,6 +88,9 @@ class Stream:
 
     def _begin(self, order: Order) -> None:
         self._connection.write(frame(HEADERS, END_HEADERS, self._number, _RUN_HEAD))
+        self._answer_to(order)
+
+    def _answer_to(self, order: Order) -> None:
         if order.park:
             self._write(messages.call(1), end=False)
             self._beat()
