@@ -9,6 +9,7 @@ import { Order } from "./order.mjs";
 
 /** @typedef {typeof import("@cursor/sdk")} Sdk */
 
+const WORDS = new Set(["text-delta", "thinking-delta"]);
 const EXECUTORS = ["Read", "Write", "Grep", "Ls", "Delete", "Shell"];
 const BEAT_MS = 2000;
 const CALL_MS = 8000; // how long the SDK may take to open an account or an agent; it has no limit of its own
@@ -17,13 +18,14 @@ const cwd = process.cwd();
 
 // ---- out: stdout is ours alone (guard.mjs), and a full pipe holds the runs back
 
+const HALF = /\\(\\|ud[89a-f]..)/g; // of a character: JSON has a form for it, UTF-8 has not
 let batch = "";
 let full = /** @type {Promise<void> | null} */ (null);
 
 /** @param {object} frame */
 function tell(frame) {
   if (!batch) setImmediate(flush);
-  batch += `${JSON.stringify(frame)}\n`;
+  batch += `${JSON.stringify(frame).replace(HALF, (all, rest) => (rest === "\\" ? all : "\\ufffd"))}\n`;
 }
 
 function flush() {
@@ -32,8 +34,7 @@ function flush() {
   if (!there) full ??= new Promise((go) => process.stdout.once("drain", go)).then(() => void (full = null));
 }
 
-/** @param {Uint8Array} data */
-const base64 = (data) => Buffer.from(data).toString("base64");
+const base64 = (/** @type {Uint8Array} */ data) => Buffer.from(data).toString("base64");
 
 // ---- runs under way
 
@@ -165,8 +166,6 @@ export class Live {
   }
 }
 
-const WORDS = new Set(["text-delta", "thinking-delta"]);
-
 // ---- what the SDK stores: rows live as long as their run, blobs go to the gateway
 
 const nothing = async () => {};
@@ -213,12 +212,9 @@ const optionsOf = (/** @type {string} */ apiKey) => ({ apiKey, local: { cwd, set
 async function openAccount(sdk, apiKey) {
   await inTime(sdk.Cursor.me({ apiKey })); // a warm-up that fails spoils the whole process, so the key is tried first
   const platform = await platformFor(sdk);
-  try {
-    return { platform, release: await inTime(platform.prewarmLocalWorkspace(optionsOf(apiKey))) };
-  } catch (failure) {
-    tell({ t: "spoiled" });
-    throw failure;
-  }
+  const warm = platform.prewarmLocalWorkspace(optionsOf(apiKey));
+  warm.catch(() => tell({ t: "spoiled" }));
+  return { platform, release: await inTime(warm) };
 }
 
 /** @param {Sdk} sdk @param {string} apiKey */
@@ -236,12 +232,6 @@ function inTime(call) {
     const timer = setTimeout(late, CALL_MS);
     call.then(done, fail).finally(() => clearTimeout(timer));
   });
-}
-
-/** @param {string} apiKey */
-function forget(apiKey) {
-  accounts.get(apiKey)?.then(({ release }) => release()).catch(() => {});
-  accounts.delete(apiKey);
 }
 
 // ---- a run, from its beginning to its end
@@ -295,8 +285,8 @@ async function openRun(sdk, asked) {
 
 /** @param {any} failure */
 function faultOf(failure) {
-  const { code = "", status = 0, name = "" } = failure ?? {};
-  return { thrown: true, message: String(failure?.message ?? failure), code: String(code), http: status, name };
+  const { code = "", status = 0, name = "", message = failure } = failure ?? {};
+  return { thrown: true, message: String(message), code: String(code), http: status | 0, name: String(name) };
 }
 
 /** @param {Live} live @param {any} tool @returns {import("@cursor/sdk").SDKCustomTool} */
@@ -328,7 +318,7 @@ const ORDERS = {
   hold: (_sdk, _frame, live) => live && (live.gate ??= Promise.withResolvers()),
   go: (_sdk, _frame, live) => live?.go(),
   doubt: (_sdk, _frame, live) => (live?.source?.session ?? live?.source?.socket)?.destroy(), // the SDK never would
-  forget: (_sdk, { key }) => forget(key),
+  forget: (_sdk, { key }) => (accounts.get(key)?.then(({ release }) => release()).catch(() => {}), accounts.delete(key)),
   models: (sdk, { n, key: apiKey }) => reply(n, sdk.Cursor.models.list({ apiKey })),
   me: (sdk, { n, key: apiKey }) => reply(n, sdk.Cursor.me({ apiKey })),
   ping: (_sdk, { n }) => reply(n, nothing()),

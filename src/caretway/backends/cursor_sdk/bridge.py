@@ -16,19 +16,18 @@ import msgspec
 from ...core.errors import ErrorKind, GatewayError, gateway_stops
 from ...installation import install_command
 from ...processes.child import CannotStart, Child, Command, Exit
-from ...processes.lines import LineReader, TooLong
+from ...processes.lines import LineReader
 from ...processes.memory import resident_bytes
 from ...processes.nursery import Nursery
 from ...tasks import spawn
 from .faults import bridge_lost, fault_of, sdk_unfit
-from .frames import Frame
+from .frames import Frame, Told, read_frame
 
 log = logging.getLogger(__name__)
 
 EARLY_S: Final = 10.0
 """A process that ends by itself sooner than this died of how it was started."""
 MAX_REST_S: Final = 60.0
-_DECODER: Final = msgspec.json.Decoder(Frame)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ class BridgeSetup:
     frame_bytes: int = 96 * 2**20
 
 
-Hear = Callable[[list[Frame] | None], None]
+Hear = Callable[[list[Told] | None], None]
 """Is told what the bridge says of one run; None: the bridge is gone."""
 
 
@@ -55,7 +54,7 @@ class SdkBridge:
         self.gone: asyncio.Future[Exit] = loop.create_future()
         """Done when the process has ended."""
         self.leases = 0
-        self.spoiled = False
+        self.spoiled = self.broken = False
         self.started_at = loop.time()
         self._setup = setup
         self._child: Child | None = None
@@ -70,7 +69,7 @@ class SdkBridge:
 
     @property
     def alive(self) -> bool:
-        return not self.gone.done() and not self.spoiled
+        return not (self.gone.done() or self.spoiled or self.broken)
 
     async def start(self, nursery: Nursery) -> None:
         """Raises GatewayError; then no process is left behind."""
@@ -111,12 +110,14 @@ class SdkBridge:
     async def call(self, operation: str, api_key: str = "") -> Any:
         """One question about an account. Raises GatewayError."""
         answer: asyncio.Future[Frame | None] = asyncio.get_running_loop().create_future()
-        number = self.listen(lambda told: None if answer.done() else answer.set_result(told[0] if told else None))
+        number = self.listen(lambda told: None if answer.done() else answer.set_result(told[0][0] if told else None))
         try:
             self.tell({"op": operation, "n": number, "key": api_key})
-            async with asyncio.timeout(self._setup.call_timeout):
+            async with asyncio.timeout(self._setup.call_timeout / (3 if operation == "ping" else 1)):
                 frame = await answer
         except TimeoutError as late:
+            if operation != "ping":
+                spawn(self.prove(), "sdk-bridge-ping")
             raise GatewayError(ErrorKind.TIMEOUT, "The Cursor SDK did not answer in time.") from late
         finally:
             self.forget(number)
@@ -125,7 +126,7 @@ class SdkBridge:
         return frame.value
 
     async def prove(self) -> None:
-        """A run has heard nothing for long: the process answers now, or is ended."""
+        """A run or a question hears nothing: the process answers before the next attempt is given up, or is ended."""
         try:
             await self.call("ping")
         except GatewayError as failure:
@@ -133,30 +134,29 @@ class SdkBridge:
 
     def _break_off(self, why: Exception) -> None:
         if self._child is not None and not self.gone.done():
+            self.broken = True
             log.error("the SDK's bridge does not answer as it should, and is ended: %s", why)
             self._child.terminate()
 
     # ---- the child's output
 
     def data(self, data: bytes) -> None:
-        told: dict[int, list[Frame]] = {}
+        told: dict[int, list[Told]] = {}
         for line in self._lines.feed(data):
             try:
-                if isinstance(line, TooLong):
-                    raise ValueError(str(line))
-                frame = _DECODER.decode(line)
-            except ValueError as broken:  # of msgspec too
+                frame, message = read_frame(line)
+            except ValueError as broken:
                 self._break_off(broken)
                 break
             if frame.n >= 0:
-                told.setdefault(frame.n, []).append(frame)
+                told.setdefault(frame.n, []).append((frame, message))
             elif frame.t == "spoiled":
                 self.spoiled = True  # it gets no more turns
             elif not self._ready.done():
                 self._ready.set_result(frame.s)
-        for run, frames in told.items():
+        for run, said in told.items():
             if (hear := self._runs.get(run)) is not None:
-                hear(frames)
+                hear(said)
 
     def ended(self, exit_: Exit) -> None:
         self.gone.set_result(exit_)
@@ -218,8 +218,7 @@ class Bridges:
 
     def release(self, bridge: SdkBridge) -> None:
         bridge.leases -= 1
-        memory = resident_bytes(bridge.pid) or 0
-        if bridge is self._current and memory > self._setup.memory_limit:
+        if bridge is self._current and (memory := resident_bytes(bridge.pid) or 0) > self._setup.memory_limit:
             log.info("the SDK's bridge has grown to %d MB and is replaced", memory // 2**20)
             self._retire()
         self._end_unused(bridge)
@@ -291,7 +290,8 @@ class Bridges:
         return bridge
 
     def _gone(self, bridge: SdkBridge, end: Exit) -> None:
-        if bridge is self._current:
+        if bridge is self._current or bridge.broken:
             log.warning("the SDK's bridge (process %d) ended by itself, code %d: %s", bridge.pid, end.code, end.stderr)
             self._died(bridge)
+        if bridge is self._current:
             self._retire()

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...core.errors import ErrorKind, GatewayError
+from ...cursor_transport.faults import cut
 from ...cursor_transport.ports import RunHandler, RunStream
 from ...tasks import spawn
 from ...wire.envelope import End
 from ..agent_api.turn_ports import RunGone
 from .bridge import Bridges, SdkBridge
 from .faults import bridge_lost, fault_of
-from .frames import Frame, end_of, exec_answer, server_message
+from .frames import Frame, Told, end_of, exec_answer
 from .opening import OPENING, SdkAccount, SdkOpening
 
 log = logging.getLogger(__name__)
@@ -60,7 +61,7 @@ class SdkRun:
     def __init__(self, opener: SdkOpener, bridge: SdkBridge, handler: RunHandler) -> None:
         self.heard = False
         """The model was."""
-        self.lost = bridge_lost()
+        self.lost = cut("the run was given up in the middle, and the SDK cannot go on with it.")
         """Why it cannot go on."""
         self._opener = opener
         self._bridge = bridge
@@ -71,7 +72,7 @@ class SdkRun:
         self._leased = True
         self._end: Frame | None = None
         self._healing = False
-        self._held: list[Frame] = []
+        self._held: list[Told] = []
         self._timer: asyncio.TimerHandle | None = None
 
     def attach(self, handler: RunHandler) -> bool:
@@ -140,25 +141,25 @@ class SdkRun:
         self._bridge.forget(self._number)
         self._number = -1
 
-    def _hear(self, frames: list[Frame] | None) -> None:
-        if frames is None:
+    def _hear(self, told: list[Told] | None) -> None:
+        if told is None:
             self._closed(bridge_lost())
             return
-        frames, self._held = [*self._held, *frames] if self._held else frames, []
+        told, self._held = [*self._held, *told] if self._held else told, []
         messages: list[bytes] = []
-        for at, frame in enumerate(frames):
+        for at, (frame, message) in enumerate(told):
             if frame.n != self._number:
                 break  # of the run before, which was opened in another way
             if self._handler is None:
-                self._held = frames[at:]
+                self._held = told[at:]
                 return
-            if (message := server_message(frame)) is not None:
+            if message is not None:
                 self.heard = self.heard or frame.kind in HEARD or frame.t in ("call", "exec")
                 messages.append(message)
                 continue
             if messages:
-                told, messages = messages, []
-                self._handler.on_messages(told)
+                said, messages = messages, []
+                self._handler.on_messages(said)
             match frame.t:
                 case "again":
                     self._again()
@@ -206,7 +207,7 @@ class SdkRun:
         elif frame.status == "cancelled":
             self._closed(GatewayError(ErrorKind.CANCELLED, "The run was cancelled."))
         elif frame.thrown:
-            self._closed(fault_of(frame))
+            self._closed(fault_of(frame), operation="cancel")
         elif not self._without_system(frame):
             self._closed(None, End(end_of(self._end or frame)))
 

@@ -28,6 +28,7 @@ BY_NAME: Final[Mapping[str, ErrorKind]] = {
     "agent_not_found": ErrorKind.TURN_GONE,
     "agent_busy": ErrorKind.TURN_GONE,
     "timeout": ErrorKind.TIMEOUT,
+    "unreadable": ErrorKind.UPSTREAM_PROTOCOL,
     "AuthenticationError": ErrorKind.SIGNED_OUT,
     "NetworkError": ErrorKind.UPSTREAM_DOWN,
 }
@@ -45,7 +46,8 @@ def fault_of(frame: Frame) -> GatewayError:
     """An exception of the SDK, told by its fields."""
     code, message = code_and_words(frame)
     kind = BY_NAME.get(frame.code or "") or BY_STATUS.get(frame.http) or BY_NAME.get(frame.name)
-    kind = kind or (ErrorKind.UPSTREAM_DOWN if BROKEN.search(message) else _by_code(code, message))
+    words = ConnectError(code if code in BY_CODE else "unknown", message)
+    kind = kind or (ErrorKind.UPSTREAM_DOWN if BROKEN.search(message) else fault_from_connect(words, AskedRun()).kind)
     return GatewayError(kind, f"Cursor: {said(' '.join(message.split()))}", hint=_HINTS.get(kind, ""))
 
 
@@ -63,7 +65,3 @@ def sdk_unfit(what: str) -> GatewayError:
         f"The installed cursor-sdk cannot be used: {said(what)}.",
         hint=f"Reinstall it with `{install_command('sdk', again=True)}`, or use --backend agent.",
     )
-
-
-def _by_code(code: str, message: str) -> ErrorKind:
-    return fault_from_connect(ConnectError(code if code in BY_CODE else "unknown", message), AskedRun()).kind

@@ -11,8 +11,9 @@ from typing import Any, Final
 
 import msgspec
 from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
+from ...processes.lines import Line
 from ...wire.messages import pb
 from ...wire.write_values import write_value
 
@@ -21,6 +22,8 @@ PROVIDER: Final = "custom-user-tools"
 _WIDE: Final = frozenset({FieldDescriptor.CPPTYPE_INT64, FieldDescriptor.CPPTYPE_UINT64})
 _COUNTS: Final = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
 _BRACKETED: Final = re.compile(r"^\[(\w+)\]\s*(.*)$", re.DOTALL)
+_WHOSE: Final = re.compile(rb'\{(?:"t":"reply",)?"n":(\d+)')
+"""Where the bridge writes the number of a run or a question."""
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
@@ -47,9 +50,26 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     value: Any = None
 
 
+Told = tuple[Frame, bytes | None]
+"""With the AgentServerMessage that says the same; None: it is none of a run's own."""
+_DECODER: Final = msgspec.json.Decoder(Frame)
+
+
+def read_frame(line: Line) -> Told:
+    """What cannot be read ends its run, and no other. Raises ValueError when nobody knows whose it is."""
+    try:
+        frame = _DECODER.decode(line if isinstance(line, bytes) else b"")
+        return frame, server_message(frame)
+    except (ValueError, DecodeError, RecursionError) as broken:
+        head, why = (line, str(broken)) if isinstance(line, bytes) else (line.head, str(line))
+    if (found := _WHOSE.match(head)) is None:
+        raise ValueError(why)
+    words = f"the SDK told something that cannot be read: {why}"
+    return Frame(t="over", n=int(found[1]), status="error", thrown=True, code="unreadable", message=words), None
+
+
 def server_message(frame: Frame) -> bytes | None:
-    """The AgentServerMessage that says the same; None: it is none of a run's own."""
-    say = _UPDATES.get(frame.kind, _other) if frame.t == "update" else _MESSAGES.get(frame.t)
+    say = _UPDATES.get(frame.kind, _UPDATES["step-started"]) if frame.t == "update" else _MESSAGES.get(frame.t)
     return None if say is None else say(frame).SerializeToString()
 
 
@@ -77,18 +97,9 @@ def _ended(frame: Frame) -> pb.AgentServerMessage:
     return _update(turn_ended=pb.TurnEndedUpdate(**told))
 
 
-def _other(_: Frame) -> pb.AgentServerMessage:
-    """Something that needs no answer: the run is alive."""
-    return _update(step_started=pb.StepStartedUpdate())
-
-
 def _set(frame: Frame) -> pb.AgentServerMessage:
     blob = pb.SetBlobArgs(blob_id=bytes.fromhex(frame.key), blob_data=frame.data)
     return pb.AgentServerMessage(kv_server_message=pb.KvServerMessage(id=0, set_blob_args=blob))
-
-
-def _state(frame: Frame) -> pb.AgentServerMessage:
-    return pb.AgentServerMessage(conversation_checkpoint_update=pb.ConversationStateStructure.FromString(frame.data))
 
 
 _UPDATES: Final[Mapping[str, Callable[[Frame], pb.AgentServerMessage]]] = {
@@ -100,14 +111,17 @@ _UPDATES: Final[Mapping[str, Callable[[Frame], pb.AgentServerMessage]]] = {
     "tool-call-completed": lambda frame: _update(tool_call_completed=pb.ToolCallCompletedUpdate(call_id=frame.call)),
     "tool-requests-listed": lambda frame: _update(tool_requests_listed=pb.ToolRequestsListedUpdate(call_count=frame.c)),
     "turn-ended": _ended,
+    "step-started": lambda _: _update(step_started=pb.StepStartedUpdate()),
 }
-"""By the SDK's own names."""
+"""By the SDK's own names. What is not here is no more than a step: the run is alive."""
 _MESSAGES: Final[Mapping[str, Callable[[Frame], pb.AgentServerMessage]]] = {
     "beat": lambda _: _update(heartbeat=pb.HeartbeatUpdate()),
     "call": _call,
     "exec": _exec,
     "set": _set,
-    "state": _state,
+    "state": lambda frame: pb.AgentServerMessage(
+        conversation_checkpoint_update=pb.ConversationStateStructure.FromString(frame.data)
+    ),
 }
 
 

@@ -6,9 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caretway.backends.cursor_sdk.frames import Frame, end_of, exec_answer, plain, server_message
+from caretway.backends.cursor_sdk.faults import fault_of
+from caretway.backends.cursor_sdk.frames import Frame, end_of, exec_answer, plain, read_frame, server_message
 from caretway.builtin_tools import execs
+from caretway.core.errors import ErrorKind
 from caretway.core.request import Image, Text, ToolResult
+from caretway.processes.lines import TooLong
 from caretway.wire.deltas import TEXT, THINKING, read_delta
 from caretway.wire.errors import read_end
 from caretway.wire.messages import pb
@@ -140,3 +143,29 @@ def test_values_in_the_shape_of_the_sdks_library() -> None:
     many = pb.ConversationStateStructure(turns=[ID], read_paths=["x"])
     many.file_states["f"] = ID
     assert plain(many) == {"turns": [{"$bytes": ID}], "readPaths": ["x"], "fileStates": {"f": {"$bytes": ID}}}
+
+
+UNREADABLE = {
+    "half a character": rb'{"n":7,"t":"refused","end":{"error":{"message":"\ud800"}}}',
+    "another type": b'{"n":7,"t":"over","status":"error","http":"many"}',
+    "an answer that is no JSON": b'{"t":"reply","n":7,"value":}',
+    "an argument nested too deeply": b'{"n":7,"t":"call","args":{"a":' + b"[" * 5000 + b"]" * 5000 + b"}}",
+    "a number beyond all numbers": b'{"n":7,"t":"update","kind":"token-delta","c":99999999999}',
+    "the id of a blob that is none": b'{"n":7,"t":"set","key":"none"}',
+    "a checkpoint that is none": b'{"n":7,"t":"state","data":"////"}',
+    "a line that is too long": TooLong(b'{"n":7,"t":"state","data":"AAAA', 31),
+}
+
+
+@pytest.mark.parametrize("line", UNREADABLE.values(), ids=UNREADABLE)
+def test_what_cannot_be_read_is_the_end_of_its_run(line: bytes | TooLong) -> None:
+    frame, message = read_frame(line)
+    assert (frame.t, frame.n, frame.thrown, message) == ("over", 7, True, None)
+    fault = fault_of(frame)
+    assert fault.kind is ErrorKind.UPSTREAM_PROTOCOL and "cannot be read" in fault.message
+
+
+@pytest.mark.parametrize("line", [b"nonsense", b"[]", rb'{"t":"ready","s":"\ud800"}', TooLong(b'{"t":"ready"', 12)])
+def test_what_is_nobodys_cannot_be_read_at_all(line: bytes | TooLong) -> None:
+    with pytest.raises(ValueError):
+        read_frame(line)
