@@ -109,6 +109,14 @@ class CliClient:
         async with self.http.stream("POST", CHAT, json=body, headers=headers) as response:
             return streamed(response.status_code, response.headers, await response.aread())
 
+    async def abandon(self, prompt: str, **more: Any) -> None:
+        """Read of the answer until it says `word`, and hang up."""
+        body = {"model": "sim-auto", "stream": True, "messages": [{"role": "user", "content": prompt}], **more}
+        async with self.http.stream("POST", CHAT, json=body) as response:
+            async for line in response.aiter_lines():
+                if '"content":"word' in line:
+                    break
+
 
 @asynccontextmanager
 async def cli_gateway(root: Path, transport: str = "print", **settings: Any) -> AsyncIterator[CliClient]:

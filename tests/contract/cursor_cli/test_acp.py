@@ -13,20 +13,11 @@ from caretway.backends.cursor_cli.limits import CliLimits
 from caretway.core.events import Event, TextDelta, TurnEnded, TurnFailed
 from caretway.core.request import Message, Role, Text, TurnRequest
 from caretway.core.turn import Turn
-from contract.cursor_cli.stand_in import CliClient, StandIn, cli_gateway
-from contract.gateways import CHAT, result, tool
+from contract.cursor_cli.stand_in import StandIn, cli_gateway
+from contract.gateways import result, tool
 from receiving import receive
 
 LOOK = [tool("look", "what")]
-
-
-async def abandon(client: CliClient, prompt: str) -> None:
-    """Read one word of the answer and hang up."""
-    body = {"model": "sim-auto", "stream": True, "messages": [{"role": "user", "content": prompt}]}
-    async with client.http.stream("POST", CHAT, json=body) as response:
-        async for line in response.aiter_lines():
-            if '"content":"word' in line:
-                break
 
 
 async def test_the_second_turn_is_warm(tmp_path: Path) -> None:
@@ -56,14 +47,14 @@ async def test_several_at_once(tmp_path: Path) -> None:
 
 async def test_a_hang_up_is_a_cancel_and_the_process_lives_on(tmp_path: Path) -> None:
     async with cli_gateway(tmp_path, "acp", disconnect_grace=0, cli_max_processes=1) as client:
-        await abandon(client, "sim: say word\nsim: mute")
+        await client.abandon("sim: say word\nsim: mute")
         assert (await client.chat("sim: say next")).text == "next"
         assert len(client.stand_in.starts("acp")) == 1
 
 
 async def test_a_process_that_ignores_a_cancel_is_replaced(tmp_path: Path) -> None:
     async with cli_gateway(tmp_path, "acp", disconnect_grace=0, cli_max_processes=1, cli_exit_grace=0.1) as client:
-        await abandon(client, "sim: say word\nsim: mute\nsim-agent: ignore-cancel")
+        await client.abandon("sim: say word\nsim: mute\nsim-agent: ignore-cancel")
         assert (await client.chat("sim: say next")).text == "next"
         assert len(client.stand_in.starts("acp")) == 2
 

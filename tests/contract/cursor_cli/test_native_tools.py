@@ -127,6 +127,35 @@ async def test_a_program_killed_while_it_waits_is_replayed(tmp_path: Path) -> No
         assert answers[0].text == "ONE"
 
 
+async def test_a_program_killed_with_the_results_in_its_hands_is_replayed(tmp_path: Path) -> None:
+    """It has said nothing of them yet: the history has them, and the client sees each call once."""
+    async with cli_gateway(tmp_path, "acp") as client:
+        calls = 'sim: call lookup {"key": "a"} & note {"text": "b"}\nsim: drop 1\nsim: result'
+        messages = [user(f'{calls}\nsim: call note {{"text": "c"}}\nsim: result')]
+        answers = await loop(client, messages)
+        assert [answer.session for answer in answers] == ["fresh", "replayed", "resumed"]
+        made = [call["function"]["arguments"] for answer in answers for call in answer.calls]
+        assert made == ['{"key":"a"}', '{"text":"b"}', '{"text":"c"}'], "no call is made twice"
+        assert answers[1].text.split() == ['R<{"key":"a"}>', 'R<{"text":"b"}>']
+        assert len(client.stand_in.starts("acp")) == 3, "the first, one for the history, and one more that was lost"
+
+
+@pytest.mark.parametrize("parked", [False, True], ids=["at work", "parked"])
+async def test_a_program_that_listens_to_nobody_is_killed(tmp_path: Path, parked: bool) -> None:
+    """Neither to a cancel nor to SIGTERM nor to the end of its input; with and without a call that waits."""
+    stand_in = StandIn(tmp_path).install(SIM_AGENT_DEAF="yes")
+    times = {"parked_timeout": 0.2, "disconnect_grace": 0, "cli_exit_grace": 0.1}
+    async with cli_gateway(tmp_path, "acp", **times) as client:
+        if parked:
+            answer = await client.chat('sim: call lookup {"key": "a"}\nsim-agent: ignore-cancel', tools=TOOLS)
+            assert len(answer.calls) == 1
+        else:
+            await client.abandon("sim: say word\nsim: mute\nsim-agent: ignore-cancel", tools=TOOLS)
+        while stand_in.left():
+            await asyncio.sleep(0.02)
+        assert (await client.chat("sim: say on")).text == "on"
+
+
 @pytest.mark.parametrize(
     ("environment", "reason"),
     [

@@ -7,6 +7,7 @@ imports little, because it is started for every prompt.
 
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -109,7 +110,10 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     if command == "acp":
         from .acp import AcpServer
 
-        return AcpServer(
+        deaf = environ.get("SIM_AGENT_DEAF") == "yes"
+        if deaf:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        code = AcpServer(
             chats,
             signed_in=signed_in,
             model=flags.get("--model") or "auto",
@@ -118,6 +122,9 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
             mcp=environ.get("SIM_AGENT_MCP") or "used",
             prompted=lambda: _keep_record(["session/prompt"], environ, ".prompts"),
         ).serve()
+        while deaf:
+            signal.pause()
+        return code
     return _print(flags, words, chats, signed_in)
 
 
