@@ -8,61 +8,42 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Final
 
 from .. import __version__
 from ..config import ConfigError
 from ..core.errors import GatewayError
-from . import (
-    ask,
-    capabilities,
-    completion,
-    config,
-    doctor,
-    env,
-    help_command,
-    key,
-    launch,
-    login,
-    logout,
-    mcp,
-    models,
-    prove,
-    serve,
-    service,
-    setup,
-    simulate,
-    status,
-    top,
-    usage,
-)
 from .flags import HelpFormatter, given
 from .parsing import PROGRAM, CommandParser, flags_of, unknown
 from .process import INTERRUPTED, CommandFailed, open_missing_streams, remark
 
 _COMMANDS: Final = (
-    serve,
-    launch,
-    setup,
-    env,
-    ask,
-    login,
-    logout,
-    status,
-    top,
-    usage,
-    models,
-    mcp,
-    service,
-    doctor,
-    prove,
-    key,
-    config,
-    simulate,
-    capabilities,
-    completion,
-    help_command,
+    "serve",
+    "launch",
+    "setup",
+    "env",
+    "ask",
+    "login",
+    "logout",
+    "status",
+    "top",
+    "usage",
+    "models",
+    "mcp",
+    "service",
+    "doctor",
+    "prove",
+    "key",
+    "config",
+    "simulate",
+    "capabilities",
+    "completion",
+    "help",
 )
+_MODULES: Final = {"help": "help_command"}
+_READ_ALL: Final = ("capabilities", "completion", "help")
+"""Commands that tell of the others."""
 
 _DESCRIPTION: Final = "Cursor models in the tools you already use: a local OpenAI and Anthropic API\ngateway."
 _EXAMPLES: Final = """\
@@ -74,7 +55,9 @@ examples:
 """
 
 
-def parser() -> CommandParser:
+def parser(typed: Sequence[str] = ()) -> CommandParser:
+    """`typed`: if it begins with a command, only that one is imported."""
+    alone = typed[:1] and typed[0] in _COMMANDS and typed[0] not in _READ_ALL
     top = CommandParser(
         prog=PROGRAM,
         description=_DESCRIPTION,
@@ -89,7 +72,8 @@ def parser() -> CommandParser:
         "-V", "--version", action="version", version=f"caretway {__version__}", help="Print the version and exit."
     )
     commands = top.add_subparsers(title="commands", metavar="COMMAND")
-    for command in _COMMANDS:
+    for name in typed[:1] if alone else _COMMANDS:
+        command = import_module(f".{_MODULES.get(name, name)}", __package__)
         own = commands.add_parser(
             command.NAME,
             help=command.SUMMARY,
@@ -109,7 +93,7 @@ def parser() -> CommandParser:
 
 def apart(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
     """What is ours, and what stands after `--`, for the program that `launch` starts."""
-    if words[:1] != [launch.NAME] or "--" not in words:
+    if words[:1] != ["launch"] or "--" not in words:
         return words, ()
     cut = words.index("--")
     return words[:cut], words[cut + 1 :]
@@ -117,8 +101,8 @@ def apart(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     open_missing_streams()
-    top = parser()
     typed, rest = apart(sys.argv[1:] if argv is None else argv)
+    top = parser(typed)
     if typed[:1] and typed[0].startswith("-") and typed[0] not in flags_of(top):
         top.exit_with(unknown(top, typed[:1]))
     arguments, left = top.parse_known_args(typed, argparse.Namespace(tree=top, parser=top, run=None, rest=rest))
