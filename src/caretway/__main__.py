@@ -1,9 +1,14 @@
 """The `caretway` command, also as `python -m caretway`. Ctrl-C ends it quietly while it is still being loaded, too."""
 
+import gc
 import sys
+
+LOADING = 100_000
+"""Loading makes many objects that stay, and no cycles worth collecting. `serve` sets its own thresholds."""
 
 
 def main() -> int:
+    gc.set_threshold(LOADING)
     try:
         from .cli.main import main as command
 

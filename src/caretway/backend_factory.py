@@ -40,7 +40,6 @@ from .observe.redact import Redactor
 from .processes.child import Command
 from .sign_in_factory import NO_KEY_SENT, ShareSignIn, holder, passes, sign_ins, token_source
 from .tasks import spawn
-from .text_protocol.backend import TextToolBackend
 from .transport_factory import dialler, open_api, open_runs, transport_limits
 
 if TYPE_CHECKING:
@@ -305,6 +304,8 @@ def build_backend(
     if counted:
         backend = CountedBackend(backend)
     if backend.abilities.client_tools in ("text", "either"):
+        from .text_protocol.backend import TextToolBackend
+
         return TextToolBackend(backend, native=native, style=settings.prompt_style, base_models=settings.models)
     return backend
 

@@ -6,20 +6,22 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .config import Settings, process_environment, process_home
-from .mcp_bridge.bridge import McpBridge
-from .mcp_bridge.connection import connector
 from .mcp_bridge.definitions import BridgeLimits
 from .mcp_bridge.sources import SourceContext
 from .mcp_bridge.sources import find as find_mcp_servers
+
+if TYPE_CHECKING:
+    from .mcp_bridge.bridge import McpBridge
 
 
 def offers_mcp(settings: Settings) -> bool:
     return settings.mcp_offer != "never" and settings.auth_mode != "passthrough"
 
 
-def mcp_bridge(settings: Settings, only: str = "") -> McpBridge | None:
+def mcp_bridge(settings: Settings, only: str = "") -> "McpBridge | None":
     """The MCP servers in the settings (or only the one named `only`), not yet started; None if there are none."""
     found = find_mcp_servers(
         settings.mcp or {},
@@ -31,6 +33,9 @@ def mcp_bridge(settings: Settings, only: str = "") -> McpBridge | None:
         found = replace(found, definitions=tuple(one for one in found.definitions if one.name == only))
     if not found.definitions and not found.misfits:
         return None
+    from .mcp_bridge.bridge import McpBridge
+    from .mcp_bridge.connection import connector
+
     limits = BridgeLimits(
         connect_timeout=settings.mcp_connect_timeout,
         call_timeout=settings.mcp_call_timeout,
@@ -43,7 +48,7 @@ def mcp_bridge(settings: Settings, only: str = "") -> McpBridge | None:
 
 
 @asynccontextmanager
-async def open_mcp_bridge(settings: Settings, only: str = "") -> AsyncIterator[McpBridge | None]:
+async def open_mcp_bridge(settings: Settings, only: str = "") -> AsyncIterator["McpBridge | None"]:
     """Only the MCP servers: connected in the background, stopped at the end."""
     bridge = mcp_bridge(settings, only)
     if bridge is None:

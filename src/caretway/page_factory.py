@@ -32,7 +32,6 @@ from .page.notes import PageNotes
 from .page.now import GatewayFacts, Now
 from .page.parts import PageApi
 from .page.settings import Change, check_changeable
-from .prove.receipt import LAST_RECEIPT, MAX_BYTES
 from .web.access import Access
 from .web.page_door import PageDoor
 from .web.page_files import PageFiles
@@ -111,13 +110,16 @@ def build_page(settings: Settings, parts: PageParts) -> PageApi:
         models=parts.catalogue,
         mcp=parts.mcp,
         local_findings=local_findings,
-        receipt=lambda: newest_receipt(settings.data_dir / LAST_RECEIPT),
+        receipt=lambda: newest_receipt(settings.data_dir),
         around=Surroundings(process_home(), process_environment(), Path.exists),
     )
 
 
-def newest_receipt(path: Path) -> dict[str, Any] | None:
+def newest_receipt(data_dir: Path) -> dict[str, Any] | None:
     """When `caretway prove` ran last, and on what."""
+    from .prove.receipt import LAST_RECEIPT, MAX_BYTES
+
+    path = data_dir / LAST_RECEIPT
     try:
         with path.open("rb") as file:
             about = json.loads(file.read(MAX_BYTES))["about"]

@@ -23,8 +23,6 @@ from .dialects.registry import dialects
 from .hooks.watch import HookWatch
 from .keys.key_book import KeyBook
 from .loop_guard.history import loop_guard
-from .mcp_bridge.backend import BridgedBackend, Terms
-from .mcp_bridge.bridge import McpBridge
 from .models.catalogue import ModelCatalogue
 from .page.content import KeptContent
 from .sessions.conversation_store import StoredConversations
@@ -48,6 +46,7 @@ from .web.tenant import Tenant
 
 if TYPE_CHECKING:
     from .cluster_factory import Cluster
+    from .mcp_bridge.bridge import McpBridge
     from .simulator import Simulator
 
 
@@ -62,7 +61,7 @@ class Commons:
     responses: ResponseFile
     budgets: Budgets
     hook_watch: HookWatch | None
-    mcp: McpBridge | None
+    mcp: "McpBridge | None"
     content: KeptContent
     traced_content: Content | None
     simulator: "Simulator | None"
@@ -123,6 +122,8 @@ def open_tenant(
             commons.hook_watch.ask(account)
     guard = loop_guard(settings.tool_loop_max_repeat, settings.no_progress)
     if commons.mcp is not None:
+        from .mcp_bridge.backend import BridgedBackend, Terms
+
         terms = Terms(settings.mcp_offer, settings.mcp_activity)
         backend = BridgedBackend(backend, commons.mcp, guard, terms)
     scope = f"{backend.name} {hosts(settings).api} {holder(settings).identity}"

@@ -16,9 +16,6 @@ from ..core.request import ToolSpec, TurnRequest
 from ..loop_guard.live import GuardSettings, LiveGuard
 from ..wire.messages import pb
 from .decisions import Decision, JobRunner, Policy, Refuse
-from .local.repeats import GuardedTools
-from .local.tools import LocalTools
-from .local.workspaces import workspace_of
 from .redirect import Redirector
 
 MCP_TOOL_CALLS: Final = (
@@ -62,6 +59,10 @@ def tool_policy(local: LocalSetup) -> ToolPolicy:
         if own or local.mode == "off" or not wanted:
             bridged = not own and request.tools
             return _bridged_rules(request) if bridged else nothing
+        from .local.repeats import GuardedTools
+        from .local.tools import LocalTools
+        from .local.workspaces import workspace_of
+
         workspace = workspace_of(request, local.workspace, local.workspaces)
         tools = LocalTools(workspace, local.mode, local.shell_timeout, local.output_bytes, local.environment)
         allowed = ",".join(filter(None, (tools.allowed_tools, MCP_TOOL_CALLS if request.tools else "")))

@@ -4,7 +4,6 @@ the system tells it (Linux, programs of the same user). Whether its socket is an
 
 from __future__ import annotations
 
-import http.client
 import os
 import sys
 from collections.abc import Iterator
@@ -34,6 +33,8 @@ def port_owner(data_dir: Path, host: str, port: int) -> str:
 
 def gateway_there(url: str) -> str:
     """The backend of the gateway at this address; empty if there is none."""
+    import http.client
+
     name, _, port = url.removeprefix("http://").rpartition(":")
     connection = http.client.HTTPConnection(name.strip("[]"), int(port), timeout=PROBE_S)
     try:

@@ -7,7 +7,6 @@ with every start, and is as private as the sign-in beside it.
 
 from __future__ import annotations
 
-import http.client
 import json
 import logging
 import os
@@ -171,6 +170,8 @@ class GatewayAnswer:
 
 def ask(url: str, path: str, key: str = "", timeout: float = _ASK_S) -> GatewayAnswer:
     """GET, without proxies. Blocking."""
+    import http.client
+
     parts = urlsplit(url)
     if parts.scheme != "http" or not parts.hostname:
         return GatewayAnswer(0, False)

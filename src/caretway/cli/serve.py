@@ -120,13 +120,13 @@ def run(arguments: argparse.Namespace) -> int:
     remark(remarks)
     from ..known_secrets import secrets_in
     from ..web.descriptors import raise_soft_limit
-    from .hiding import hide_from_children
-    from .port_owner import port_owner
     from .running import announced_gateway
 
     log_to_stderr(settings.log_level, secrets_in(settings), settings.log_format, settings.log_file)
     raise_soft_limit(settings.max_connections)
     if settings.local_tools == "all":
+        from .hiding import hide_from_children
+
         hide_from_children()
 
     try:
@@ -134,6 +134,8 @@ def run(arguments: argparse.Namespace) -> int:
     except OSError as failure:
         if isinstance(failure, BrokenPipeError):
             raise
+        from .port_owner import port_owner
+
         owner = port_owner(settings.data_dir, settings.host, settings.port) if failure.errno == EADDRINUSE else ""
         raise listening_failed(failure, settings.host, settings.port, "caretway serve", owner) from failure
 

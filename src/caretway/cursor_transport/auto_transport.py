@@ -7,16 +7,19 @@ something on the way speaks HTTP/2 to us and HTTP/1.1 to Cursor, a run is answer
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Final, Literal, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from ..core.errors import ErrorKind, GatewayError
 from .dial import ALPN_BOTH, ALPN_H2, ALPN_HTTP1, Dial, Dialler
 from .faults import NeedsHttp1
 from .h2_faults import NotHttp2
 from .h2_transport import H2Transport
-from .http1_transport import Http1Transport
 from .limits import DEFAULT_LIMITS, TransportLimits
 from .ports import Listening, RunHandler, RunStream, Transport, UnaryResponse
+
+if TYPE_CHECKING:
+    from .http1_transport import Http1Transport
 
 Mode = Literal["auto", "h2", "http1"]
 T = TypeVar("T")
@@ -30,11 +33,19 @@ class AutoTransport:
         self.name: str = mode
         """`auto` until the peer has been asked, then `h2` or `http1`."""
         self._h2: Final = H2Transport(dial, limits=limits)
-        self._http1: Final = Http1Transport(dial, limits=limits)
+        self._dial, self._limits = dial, limits
         if mode == "auto":
             self._h2.on_downgrade = self._downgraded
-        carriers: dict[Mode, Transport] = {"h2": self._h2, "http1": self._http1}
-        self._chosen = carriers.get(mode)
+        self._chosen: Transport | None = None
+        if mode != "auto":
+            self._chosen = self._h2 if mode == "h2" else self._http1
+
+    @cached_property
+    def _http1(self) -> "Http1Transport":
+        """Imported where it is spoken: few need it."""
+        from .http1_transport import Http1Transport
+
+        return Http1Transport(self._dial, limits=self._limits)
 
     async def open_run(
         self,
@@ -64,7 +75,8 @@ class AutoTransport:
 
     async def aclose(self) -> None:
         await self._h2.aclose()
-        await self._http1.aclose()
+        if "_http1" in self.__dict__:
+            await self._http1.aclose()
 
     async def _with_carrier(self, ask: Callable[[Transport], Awaitable[T]]) -> T:
         if self._chosen is not None:

@@ -1,21 +1,17 @@
-"""Asking a proxy for a connection to somewhere else, sans I/O: HTTP's CONNECT, and SOCKS5 (RFC 1928 and 1929).
+"""Asking a proxy for a connection to somewhere else, sans I/O: SOCKS5 (RFC 1928 and 1929), HTTP's CONNECT
+(`connect_tunnel`).
 
 Bytes of the proxy go in, bytes for it come out, until `open`. What it sent beyond its answer comes from the other end,
 and is in `rest`. A refusal is a GatewayError that says what the proxy wants and what to type; one that needs another
 password is not worth a second attempt.
 """
 
-import base64
 import ipaddress
 from typing import Final, Protocol
-
-import h11
 
 from ..core.errors import ErrorKind, GatewayError, said
 from .proxies import DIRECT, SETTING, Proxy
 
-MAX_ANSWER_BYTES: Final = 64 * 1024
-_HTTP: Final = b"HTTP/1."
 _NO_PASSWORD, _PASSWORD, _NONE_OF_THESE = 0, 2, 0xFF
 _LONGEST: Final = 255
 """Bytes in a name or password of SOCKS5."""
@@ -46,50 +42,11 @@ class Tunnel(Protocol):
 
 def tunnel_to(proxy: Proxy, host: str, port: int) -> Tunnel:
     """`host`: a name that the proxy is to look up, or an address."""
-    return _Connect(proxy, host, port) if proxy.kind in ("http", "https") else _Socks5(proxy, host, port)
+    if proxy.kind not in ("http", "https"):
+        return _Socks5(proxy, host, port)
+    from .connect_tunnel import ConnectTunnel
 
-
-class _Connect:
-    def __init__(self, proxy: Proxy, host: str, port: int) -> None:
-        self.open, self.rest = False, b""
-        self._proxy = proxy
-        self._where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        self._h11 = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_ANSWER_BYTES)
-        self._first = b""
-
-    def begin(self) -> bytes:
-        headers = [("host", self._where)]
-        if self._proxy.user or self._proxy.password:
-            known = f"{self._proxy.user}:{self._proxy.password}".encode()
-            headers.append(("proxy-authorization", f"Basic {base64.b64encode(known).decode()}"))
-        request = self._h11.send(h11.Request(method="CONNECT", target=self._where, headers=headers))
-        return (request or b"") + (self._h11.send(h11.EndOfMessage()) or b"")
-
-    def feed(self, data: bytes) -> bytes:
-        self._first = (self._first + data)[: len(_HTTP)]
-        if not _HTTP.startswith(self._first):
-            raise not_a_proxy(self._proxy)  # at once: such a peer may wait for us
-        try:
-            self._h11.receive_data(data)
-            event = self._h11.next_event()
-            while isinstance(event, h11.InformationalResponse):
-                event = self._h11.next_event()
-        except h11.RemoteProtocolError as broken:
-            raise not_a_proxy(self._proxy) from broken
-        if isinstance(event, h11.Response):
-            self._judge(event)
-        return b""
-
-    def _judge(self, answer: h11.Response) -> None:
-        status = answer.status_code
-        if 200 <= status < 300:
-            self.open, self.rest = True, self._h11.trailing_data[0]
-            return
-        if status == 407:
-            schemes = [value.decode("latin-1") for name, value in answer.headers if name == b"proxy-authenticate"]
-            raise wants_password(self._proxy, ", ".join(schemes))
-        words = f"{status} {answer.reason.decode('latin-1')}".strip()
-        raise refused(self._proxy, self._where, f"HTTP {said(words)}", may_repeat=status >= 500)
+    return ConnectTunnel(proxy, host, port)
 
 
 class _Socks5:

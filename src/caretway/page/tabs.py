@@ -16,7 +16,6 @@ from ..web import endpoints
 from ..web.exchange import Header
 from ..web.page_door import Visitor, cookie_token, set_cookie
 from ..web.route_table import HttpCall
-from .clients import SEEN_S, all_clients, seen_clients, target, with_mistakes
 from .health import account_findings, health_told
 from .parts import PageApi, body, no_such, query
 from .reasons import explained
@@ -182,6 +181,8 @@ async def usage(page: PageApi, call: HttpCall) -> object:
 
 
 async def clients(page: PageApi, call: HttpCall) -> object:
+    from .clients import SEEN_S, all_clients, seen_clients, target, with_mistakes
+
     models, now = await page.models.models(), time.time()
     where = target(page.now.address, models, keyed=page.door.key_required)
     seen = await page.books.ask(lambda db: seen_clients(db, now)) or []

@@ -8,6 +8,7 @@ import logging
 import re
 import time
 from collections.abc import Sequence
+from functools import cache
 from os import urandom
 from typing import Final
 
@@ -63,7 +64,7 @@ class Application:
             metrics,
             shape,
             created=int(time.time()),
-            document=msgspec.json.encode(document(self.routes.routes, __version__)),
+            document=cache(lambda: msgspec.json.encode(document(self.routes.routes, __version__))),
             index=msgspec.json.encode(
                 {"name": "caretway", "see": [paths_of(route)[0] for route in self.routes.routes]}
             ),

@@ -162,7 +162,7 @@ async def account(call: HttpCall) -> None:
 
 
 async def openapi(call: HttpCall) -> None:
-    call.response.send(200, call.gateway.document, call.headers)
+    call.response.send(200, call.gateway.document(), call.headers)
 
 
 async def index(call: HttpCall) -> None:

@@ -45,7 +45,7 @@ class GatewayState:
     shape: ShapeLimits
     created: int
     """Unix seconds."""
-    document: bytes = b""
+    document: Callable[[], bytes] = bytes
     """`/openapi.json`"""
     index: bytes = b""
     page: PageFiles | None = None

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from caretway.core.errors import ErrorKind, GatewayError
+from caretway.cursor_transport.connect_tunnel import MAX_ANSWER_BYTES
 from caretway.cursor_transport.proxies import Proxy
-from caretway.cursor_transport.tunnels import MAX_ANSWER_BYTES, Tunnel, tunnel_to
+from caretway.cursor_transport.tunnels import Tunnel, tunnel_to
 
 HTTP = Proxy("http", "p", 3128, "HTTPS_PROXY")
 SOCKS = Proxy("socks5h", "p", 1080, "ALL_PROXY")

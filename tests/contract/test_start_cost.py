@@ -1,0 +1,96 @@
+"""What a start costs, counted in modules that are imported, as Python itself tells it (`-X importtime`): seconds would
+depend on the machine. A count that grows here is a start that takes longer and a gateway that is larger when idle.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ADDRESS: Final = re.compile(r"http://127\.0\.0\.1:\d+")
+_IMPORTED: Final = re.compile(r"^import time: +\d+ \| +\d+ \| +(\S+)$", re.MULTILINE)
+SERVE: Final = 368
+"""Modules of ours until `serve` has answered once. Lower it with what you take away."""
+COMMAND: Final = 30
+"""The same for a command that only says how it is used."""
+NOT_AT_START: Final = {
+    "caretway.backends.cursor_sdk": "only with --backend sdk",
+    "caretway.builtin_tools.local.tools": "only for requests in a workspace",
+    "caretway.cli.doctor": "another command",
+    "caretway.clients.table": "only for `setup`, `launch` and a tab of the page",
+    "caretway.cursor_transport.http1_transport": "only where HTTP/2 is not spoken",
+    "caretway.mcp_bridge.bridge": "only with MCP servers",
+    "caretway.prove.cases": "only for `prove`",
+    "caretway.simulator": "only with --backend simulator",
+    "caretway.text_protocol.backend": "only for backends that speak text",
+    "ctypes": "only with --local-tools all",
+    "cursor_sdk": "only with --backend sdk",
+    "h11": "only for HTTP/1.1 and proxies",
+    "http.client": "only to ask another gateway",
+    "mcp": "only with MCP servers",
+    "redis": "only in a cluster",
+}
+
+
+@contextmanager
+def caretway(*words: str, home: Path, told: Path) -> Iterator[subprocess.Popen[str]]:
+    """The command with an empty environment; killed at the end if it is still there."""
+    with (
+        told.open("w") as errors,
+        subprocess.Popen(
+            [sys.executable, "-X", "importtime", "-m", "caretway", *words],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env={"PATH": os.environ["PATH"], "HOME": str(home), "CARETWAY_ACCESS_TOKEN": "a-token"},
+        ) as process,
+    ):
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def imported(told: Path) -> frozenset[str]:
+    return frozenset(_IMPORTED.findall(told.read_text()))
+
+
+def ours(modules: frozenset[str]) -> int:
+    return sum(name.partition(".")[0] == "caretway" for name in modules)
+
+
+def test_serve_imports_what_it_needs_to_answer(tmp_path: Path) -> None:
+    """Nobody is there at the other end, and nobody has to be."""
+    told = tmp_path / "told"
+    reach = ("--backend", "agent", "--agent-url", "http://127.0.0.1:9", "--api-url", "http://127.0.0.1:9")
+    with caretway("serve", "--port", "0", *reach, home=tmp_path, told=told) as process:
+        assert process.stdout is not None
+        url = next(found[0] for line in process.stdout if (found := ADDRESS.search(line)))
+        with pytest.raises(urllib.error.HTTPError, match="503") as answer:
+            urllib.request.urlopen(f"{url}/health", timeout=60)
+        answer.value.close()
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    modules = imported(told)
+    assert not {name: why for name, why in NOT_AT_START.items() if name in modules}
+    assert ours(modules) <= SERVE
+
+
+@pytest.mark.parametrize("command", ["serve", "ask", "status", "models"])
+def test_a_command_does_not_import_the_others(command: str, tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    with caretway(command, "--help", home=tmp_path, told=told) as process:
+        said, _ = process.communicate(timeout=60)
+    assert said.startswith(f"usage: caretway {command}")
+    modules = imported(told)
+    assert "caretway.cli.doctor" not in modules
+    assert ours(modules) <= COMMAND
