@@ -18,14 +18,15 @@ const cwd = process.cwd();
 
 // ---- out: stdout is ours alone (guard.mjs), and a full pipe holds the runs back
 
-const HALF = /\\(\\|ud[89a-f]..)/g; // of a character: JSON has a form for it, UTF-8 has not
+/** JSON has a form for half a character, UTF-8 has not. @param {string} _ @param {unknown} value */
+const whole = (_, value) => (typeof value === "string" ? value.toWellFormed() : value);
 let batch = "";
 let full = /** @type {Promise<void> | null} */ (null);
 
-/** @param {object} frame */
-function tell(frame) {
+function tell(/** @type {object} */ frame) {
   if (!batch) setImmediate(flush);
-  batch += `${JSON.stringify(frame).replace(HALF, (all, rest) => (rest === "\\" ? all : "\\ufffd"))}\n`;
+  const line = JSON.stringify(frame);
+  batch += `${line.includes("\\ud") ? JSON.stringify(frame, whole) : line}\n`;
 }
 
 function flush() {
@@ -66,8 +67,7 @@ export class Live {
     this.order = new Order((frame) => this.tell(frame), () => this.gate?.promise ?? full);
   }
 
-  /** @param {object} frame */
-  tell(frame) {
+  tell(/** @type {object} */ frame) {
     if (!this.over) tell({ n: this.asked.n, ...frame });
   }
 
