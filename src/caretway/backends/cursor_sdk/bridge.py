@@ -241,7 +241,7 @@ class Bridges:
         if left > 0:
             raise GatewayError(
                 ErrorKind.UPSTREAM_DOWN,
-                f"The Cursor SDK's bridge has ended {self._deaths} times in a row. It starts again in {left:.0f} s.",
+                f"The Cursor SDK's bridge ended {self._deaths} times in a row. It starts again in {left + 0.5:.0f} s.",
                 hint="The log has its last words. Run `caretway doctor`, or use --backend agent meanwhile.",
                 retry_after=max(1.0, left),
             )
