@@ -1,9 +1,12 @@
 """What one task costs upstream: a tool loop of ten steps and a chat of ten turns. Runs, uncached input tokens and bytes
 sent, counted by the simulated Cursor and by a relay before it.
 
-The gateway does it once as it is and once with `x-caretway-session: fresh`, as proxies without sessions do:
-every request is a run of its own that is told everything. The peers pass on the very same requests; what they send is
-counted by the OpenAI stand-in. What of that a provider has in its cache is not theirs to say.
+The gateway does it once as it is and once with `x-caretway-session: fresh`, as proxies without sessions do: every
+request is a run of its own that is told everything. What is sent because Cursor asked for it is told apart: the
+simulated one holds no messages between two runs, and asks for those that the conversation's state names. Its
+checkpoint, which goes back as it came, names each of them twice (for the model, and for display); a history of ours
+names it once. The peers pass on the very same requests; what they send is counted by the OpenAI stand-in. What of
+that a provider has in its cache is not theirs to say.
 """
 
 import asyncio
@@ -103,6 +106,7 @@ async def _cursor(
     ledger.add(f"{task}: runs", name, stats["runs_opened"] + stats["runs_resumed"])
     ledger.add(f"{task}: uncached input tokens", name, stats["tokens_in_uncached"])
     ledger.add(f"{task}: KiB sent upstream", name, (count.sent - before) / 1024)
+    ledger.add(f"{task}: KiB of them that Cursor asked for", name, stats["blob_bytes_got"] / 1024)
     return talks
 
 

@@ -9,7 +9,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
-from email.utils import parsedate_to_datetime
 from typing import Final
 
 from ..core.errors import RETRYABLE, ErrorKind, GatewayError, bounded_wait, gateway_stops, said
@@ -307,6 +306,8 @@ def _retry_after_info(error: ConnectError) -> float | None:
 
 
 def _http_date(text: str) -> datetime | None:
+    from email.utils import parsedate_to_datetime  # few servers give a date, and it imports much
+
     try:
         moment = parsedate_to_datetime(text)
     except (ValueError, OverflowError):

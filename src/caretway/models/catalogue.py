@@ -7,7 +7,6 @@ put into the request, with what the client is told about it.
 """
 
 import asyncio
-import difflib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -191,7 +190,9 @@ class ModelCatalogue:
         return meant.model is not None and meant.exact and meant.model.id in self._extra
 
     def _unknown(self, name: str, known: Sequence[str] | Mapping[str, ModelInfo]) -> GatewayError:
-        near = difflib.get_close_matches(name[:MAX_MEANT_CHARS], list(known), n=3, cutoff=0.4)
+        from difflib import get_close_matches  # only a mistake pays for this import
+
+        near = get_close_matches(name[:MAX_MEANT_CHARS], list(known), n=3, cutoff=0.4)
         return GatewayError(
             ErrorKind.MODEL_UNKNOWN,
             f"There is no model `{name[:200]}`.",

@@ -75,6 +75,7 @@ class Blobs:
                     self._stats.blobs_missing += 1
                     raise RunRefused(faults.BLOB_NOT_FOUND)
                 self._stats.blobs_got += 1
+                self._stats.blob_bytes_got += len(result.blob_data)
                 self.known[name] = result.blob_data
                 self._bytes += len(result.blob_data)
             if self._bytes > MAX_STATE_BYTES:

@@ -26,6 +26,7 @@ class Stats:
     appends_out_of_order: int = 0
     blobs_set: int = 0
     blobs_got: int = 0
+    blob_bytes_got: int = 0
     blobs_missing: int = 0
     execs_asked: int = 0
     execs_answered: int = 0

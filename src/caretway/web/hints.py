@@ -6,7 +6,6 @@ Each gets a sentence of its own; the base URL is shown as the client would have 
 """
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Final
 
 from ..core.errors import ErrorKind, GatewayError
@@ -68,6 +67,8 @@ class ServedPaths:
         if tails := [served for served in self.paths if "{" not in served and path.endswith(served)]:
             right = self.prefix + max(tails, key=len)
             return f"Did you mean {right}? Then the client's base URL is wrong. It is {bases}."
+        from difflib import get_close_matches  # only a mistake pays for this import
+
         if len(path) <= MAX_COMPARED and (near := get_close_matches(self._plain(path), self.paths, 1, 0.8)):
             return f"Did you mean {self.prefix}{near[0]}?"
         return f"The base URL is {bases}. GET / lists what is served."

@@ -4,7 +4,6 @@ flat ids, context windows, names without markup. Bounded; a list that fails is l
 The base models are what counts; the flat list adds the ids by which older clients know their variants.
 """
 
-import html
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -171,7 +170,11 @@ def _flat_id(told: str, model: str) -> str:
 
 def _plain(name: str) -> str:
     """Names may hold markup for a menu."""
-    return html.unescape(_TAG.sub("", name)).strip() if "<" in name or "&" in name else name
+    if "<" not in name and "&" not in name:
+        return name
+    from html import unescape  # few names need it, and its table is large
+
+    return unescape(_TAG.sub("", name)).strip()
 
 
 def _objects(value: Any, key: str) -> list[dict[str, Any]]:
