@@ -56,6 +56,7 @@ _BY_WORDS: Final = "asked for in words; the answer is checked and the verdict gi
 _HERE: Final = "named, unless `max_tokens = cut` is set: then the answer is cut by the gateway's own count"
 _ONE: Final = "1; send the request again for another answer"
 _HOSTED: Final = "runs on the owner's servers; not offered to the model"
+_CLIENT_S: Final = "Anthropic's own schema; declare a custom tool to have it called"
 _FILES: Final = "text files as base64; the text of PDFs with the extra `pdf` (`test_documents.py`)"
 _HISTORY: Final = "of a history that began elsewhere"
 
@@ -531,7 +532,7 @@ SECTIONS: Final = (
                 "compaction",
                 "honoured",
                 {"content": "what was before"},
-                "its text",
+                "its text, in place of all that was before it",
                 f"{MESSAGES}::test_a_summary_stands_for_what_was_before",
             ),
             *[
@@ -570,18 +571,11 @@ SECTIONS: Final = (
             Row("mcp_toolset", "ignored", {"name": "x"}, "give the server to the gateway ([mcp](mcp.md))"),
             *[
                 Row(f"{kind}_*", "ignored", {"name": "x"}, _HOSTED)
-                for kind in (
-                    "advisor",
-                    "bash",
-                    "browser_toolset",
-                    "code_execution",
-                    "computer",
-                    "computer_toolset",
-                    "memory",
-                    "text_editor",
-                    "web_fetch",
-                    "web_search",
-                )
+                for kind in ("advisor", "code_execution", "web_fetch", "web_search")
+            ],
+            *[
+                Row(f"{kind}_*", "ignored", {"name": "x"}, _CLIENT_S)
+                for kind in ("bash", "browser_toolset", "computer", "computer_toolset", "memory", "text_editor")
             ],
         ),
     ),
@@ -600,7 +594,8 @@ verdict.
 | ignored | it has no effect, and is named in the header `x-caretway-ignored` unless its value asks for nothing |
 | refused | an error that names the field and the way out, because ignoring it would change the question |
 
-Any field that no SDK knows is ignored and named. `null` is the same as absent. A wrong type is a 400.
+Any field that no SDK knows is ignored and named. `null` is the same as absent. A wrong type is a 400,
+unless the field is accepted and not read.
 
 Not served, each with a 404 that says so: embeddings, audio, images, videos, moderation and reranking (Cursor has none);
 files, vector stores and batches (nothing is kept; send the content, one request at a time). `POST

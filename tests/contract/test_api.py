@@ -168,6 +168,24 @@ async def test_a_summary_through_anthropic_s_sdk(client: Client, stream: bool) -
         assert client.gateway.tenants.live == 0
 
 
+async def test_a_history_that_keeps_what_was_summarised_is_compacted_once(client: Client) -> None:
+    """Clients of Anthropic append the block and send the whole history again: what is before it does not count."""
+    said: Any = [{"role": "user", "content": "long ago " * 500}]
+    asked: Any = {"model": "sim-auto", "max_tokens": 999, "messages": said}
+    trigger = {"type": "input_tokens", "value": 1000}
+    edit = {"type": "compact_20260112", "pause_after_compaction": True, "trigger": trigger}
+    asked["context_management"] = {"edits": [edit | {"instructions": "sim: say They said one."}]}
+    async with anthropic.AsyncAnthropic(base_url=client.gateway.base_url, api_key="any") as sdk:
+        summary: Any = await sdk.beta.messages.create(**asked)
+        assert summary.stop_reason == "compaction"
+        said.append({"role": "assistant", "content": summary.content})
+        said.append({"role": "user", "content": "sim: recall"})
+        told: Any = await sdk.beta.messages.create(**asked)
+        assert told.stop_reason == "end_turn"
+        assert "They said one." in told.content[0].text
+        assert "long ago" not in told.content[0].text
+
+
 SESSION = "240a7dc9-d31d-44bf-875f-819d8a37eb0a"
 SUMMARY = "Here is what happened so far. " * 20
 # path, where the client names its session, a prompt's tools

@@ -15,6 +15,9 @@ ASK: Final = (
     "do, and what the user said about how to work. Be complete and brief. Answer with the summary alone."
 )
 
+HEADING: Final = "Summary of the conversation so far, written before it was shortened:"
+"""In front of a summary that a client brings back."""
+
 
 def asking(request: TurnRequest, instructions: str = "") -> TurnRequest:
     """The same conversation, with the request for its summary as the newest message."""

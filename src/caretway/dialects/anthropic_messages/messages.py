@@ -26,6 +26,7 @@ from ..fields import (
     optional_string,
     wrong_type,
 )
+from ..summary_turn import HEADING
 from .sources import document_heading, read_document_source, read_image, search_result_text
 
 _SYSTEM: Final = frozenset({"system"})
@@ -45,6 +46,8 @@ class AnthropicMessageReader:
 
     def __init__(self) -> None:
         self.ignored: dict[str, None] = {}
+        self._summary: Text | None = None
+        """Found in the message that is being read: it stands for all that was before it."""
 
     def read_system(self, value: object) -> list[Message]:
         """One message for each block, so that blocks stay separate as the client sent them."""
@@ -61,7 +64,11 @@ class AnthropicMessageReader:
             raise bad_request("'messages' must have at least one message.", param="messages", code="missing_messages")
         read: list[Message] = []
         for i, one in enumerate(messages):
-            read += self._message(one, FieldPath("", "messages", i))
+            said = self._message(one, FieldPath("", "messages", i))
+            if self._summary is not None:
+                read = [Message(Role.USER, (self._summary,))]
+                self._summary = None
+            read += said
         return read
 
     def _message(self, value: object, at: FieldPath) -> Iterable[Message]:
@@ -78,6 +85,10 @@ class AnthropicMessageReader:
                 raise missing(f"{at}.content")
             return ()
         parts = self._content(content, at, "content", role)
+        if self._summary is not None:
+            parts = _behind(self._summary, parts)
+            if not parts:
+                return ()
         results = [Message(Role.TOOL, (part,)) for part in parts if isinstance(part, ToolResult)]
         if not results:
             return (Message(ours, tuple(parts)),)
@@ -165,9 +176,17 @@ class AnthropicMessageReader:
         return ()
 
     def _compaction(self, block: Mapping[str, object], at: FieldPath) -> Iterable[Part]:
-        """A summary of what was before it."""
+        """A summary of what was before it. Without a text it is one that failed, and stands for nothing."""
         text = optional_string(block, "content", at)
-        return (Text(text),) if text else ()
+        if not text:
+            return ()
+        self._summary = Text(f"{HEADING}\n\n{text}")
+        return (self._summary,)
+
+
+def _behind(summary: Text, parts: list[Part]) -> list[Part]:
+    place = next(i for i, part in enumerate(parts) if part is summary)
+    return parts[place + 1 :]
 
 
 _ROLES: Final = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}

@@ -43,14 +43,18 @@ def decode_compaction(body: object, headers: Mapping[str, str], store: ResponseS
 
 
 def _said_by_user(body: Mapping[str, object], stored: StoreReader) -> Iterator[Mapping[str, object]]:
-    """The user's messages, as items. What is wrong with the others is told by the decoder."""
+    """The user's messages that say something, as items. What is wrong with the others is told by the decoder."""
     given, previous = body.get("input"), body.get("previous_response_id")
     if isinstance(previous, str):
-        yield from [item for item in stored.chain(previous) or () if item.get("role") == "user"]
+        yield from [item for item in stored.chain(previous) or () if _says(item)]
     if isinstance(given, str):
         yield {"role": "user", "content": given}
     elif isinstance(given, list):
-        yield from [item for item in given if isinstance(item, dict) and item.get("role") == "user"]
+        yield from [item for item in given if isinstance(item, dict) and _says(item)]
+
+
+def _says(item: Mapping[str, object]) -> bool:
+    return item.get("role") == "user" and item.get("content") is not None
 
 
 def render_compaction(reply: Reply, request: TurnRequest, meta: ResponseMeta) -> bytes:

@@ -178,9 +178,13 @@ def _refuse_unserved(body: Mapping[str, object], *, in_background: bool, on_sock
     """Fields that cannot be ignored: without them, the answer would be to another question."""
     if optional_bool(body, "background") and not in_background:
         where = "over a WebSocket" if on_socket else "here"
-        raise unsupported("background", f"Responses are not made in the background {where}.")
+        raise unsupported(
+            "background", f"Responses are not made in the background {where}.", hint="Leave `background` out."
+        )
     if in_background and optional_bool(body, "store") is False:
-        raise unsupported("store", "A response that is made in the background has to be stored.")
+        raise unsupported(
+            "store", "A response that is made in the background has to be stored.", hint="Leave `store` out."
+        )
     for name, message in _UNSERVED.items():
         if body.get(name) is not None:
             raise unsupported(name, message)

@@ -28,7 +28,8 @@ from ..fields import (
 from ..files import decode_file
 from ..images import decode_image_url
 from ..leftovers import listable
-from .summaries import HEADING, unwrap
+from ..summary_turn import HEADING
+from .summaries import unwrap
 from .tools import FREE_TEXT, ResponsesTools
 
 _ROLES: Final[dict[str, Role]] = {

@@ -7,11 +7,10 @@ from typing import Final
 
 MARK: Final = "caretway1."
 """In front of what this gateway has wrapped."""
-HEADING: Final = "Summary of the conversation so far, written before it was shortened:"
 
 
 def wrap(summary: str) -> str:
-    return MARK + base64.b64encode(summary.encode("utf-8", "surrogatepass")).decode("ascii")
+    return MARK + base64.b64encode(summary.encode("utf-8", "replace")).decode("ascii")
 
 
 def unwrap(content: object) -> str | None:
@@ -19,6 +18,6 @@ def unwrap(content: object) -> str | None:
     if not isinstance(content, str) or not content.startswith(MARK):
         return None
     try:
-        return base64.b64decode(content[len(MARK) :], validate=True).decode("utf-8", "surrogatepass")
+        return base64.b64decode(content[len(MARK) :], validate=True).decode()
     except ValueError:
         return None

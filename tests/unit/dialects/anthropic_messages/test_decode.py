@@ -20,6 +20,7 @@ from caretway.core.request import (
     TurnRequest,
 )
 from caretway.dialects.anthropic_messages import ANTHROPIC_MESSAGES
+from caretway.dialects.summary_turn import HEADING
 
 PNG = b"\x89PNG\r\n\x1a\n0000"
 PICTURE = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(PNG).decode()}
@@ -178,8 +179,39 @@ def test_what_a_tool_search_found() -> None:
     assert message.parts == (ToolResult("a", (Text("Tool: grep\n"),)),)
 
 
-def test_a_summary_stands_for_what_was_before() -> None:
-    assert parts({"type": "compaction", "content": "so far"}, role="assistant") == (Text("so far"),)
+OLD: dict[str, object] = {"role": "user", "content": "old"}
+SUMMARY = {"type": "compaction", "content": "so far"}
+NEXT: dict[str, object] = {"role": "user", "content": "next"}
+
+
+def assistant(*blocks: object) -> dict[str, object]:
+    return {"role": "assistant", "content": list(blocks)}
+
+
+@pytest.mark.parametrize(
+    ("messages", "told"),
+    [
+        ([assistant(SUMMARY), NEXT], [f"user: {HEADING}\n\nso far", "user: next"]),
+        ([OLD, assistant(SUMMARY)], [f"user: {HEADING}\n\nso far"]),
+        ([OLD, {"role": "user", "content": [SUMMARY]}, NEXT], [f"user: {HEADING}\n\nso far", "user: next"]),
+        (
+            [OLD, assistant({"type": "text", "text": "before"}, SUMMARY, {"type": "text", "text": "after"}), NEXT],
+            [f"user: {HEADING}\n\nso far", "assistant: after", "user: next"],
+        ),
+        (
+            [assistant(SUMMARY), OLD, assistant(SUMMARY | {"content": "newer"}), NEXT],
+            [f"user: {HEADING}\n\nnewer", "user: next"],
+        ),
+        (
+            [OLD, assistant({"type": "compaction", "content": None}, {"type": "text", "text": "after"}), NEXT],
+            ["user: old", "assistant: after", "user: next"],
+        ),
+    ],
+)
+def test_a_summary_stands_for_what_was_before(messages: list[dict[str, object]], told: list[str]) -> None:
+    request = decode(messages=messages, system="Be brief.")
+    assert [f"{message.role.value}: {message.text}" for message in request.messages[1:]] == told
+    assert request.system == "Be brief."
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from caretway.core.fold import fold
 from caretway.core.request import Role, TurnRequest
 from caretway.dialects import ResponseMeta
 from caretway.dialects.openai_responses import ResponseStore, openai_compaction, openai_responses
-from caretway.dialects.openai_responses.summaries import HEADING, unwrap, wrap
+from caretway.dialects.openai_responses.summaries import unwrap, wrap
+from caretway.dialects.summary_turn import HEADING
 
 META = ResponseMeta("1" * 32, 1_700_000_000, "sim-auto")
 STORE = ResponseStore()
@@ -76,7 +77,7 @@ def test_the_item_comes_back_as_text() -> None:
     assert request.ignored == ()
 
 
-@pytest.mark.parametrize("content", ["gAAAAABopenai", "caretway1.%%%", "caretway1.gA==", None, 7])
+@pytest.mark.parametrize("content", ["gAAAAABopenai", "caretway1.%%%", "caretway1.gA==", "caretway1.7aCA", None, 7])
 def test_an_item_of_somebody_else_is_named(content: object) -> None:
     items = [{"type": "compaction", "encrypted_content": content}, {"role": "user", "content": "Go on."}]
     assert RESPONSES.decode({"model": "m", "input": items}, {}).ignored == ("input.compaction",)
@@ -89,6 +90,11 @@ def test_a_wrapped_summary_is_found_again() -> None:
 def test_a_plain_text_is_a_conversation_too() -> None:
     body = answer(TextDelta("short"), input="Hello")
     assert body["output"][0]["content"] == [{"type": "input_text", "text": "Hello"}]
+
+
+def test_a_message_that_says_nothing_is_not_kept() -> None:
+    body = answer(TextDelta("short"), input=[{"role": "user"}, {"role": "user", "content": "Hello"}])
+    assert [item["type"] for item in body["output"]] == ["message", "compaction"]
 
 
 def test_no_summary_is_an_error() -> None:
