@@ -26,6 +26,9 @@ _ELSEWHERE: Final[dict[str, str]] = {
     "file": "cannot be taken from Anthropic's file store",
 }
 
+_PDF: Final = "JVBERi0"
+"""How every PDF begins in base64."""
+
 
 def read_image(block: Mapping[str, object], at: At) -> Image:
     source, kind = _source(block, at, "An image", "image_url_not_supported")
@@ -60,6 +63,8 @@ def read_document_source(block: Mapping[str, object], at: At) -> tuple[str, obje
     data = _data(source, place)
     if kind == "text":
         return kind, data
+    if declared == "application/pdf" and not data.startswith(_PDF):
+        raise invalid_value(f"{place}.data", "it is not a PDF in base64.")
     if not declared.startswith("text/"):
         what = "PDF documents" if declared == "application/pdf" else f"Documents of type {declared[:60]!r}"
         raise unsupported(

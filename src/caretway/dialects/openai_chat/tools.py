@@ -53,7 +53,8 @@ def _tool(value: object, at: FieldPath) -> tuple[FieldPath, ToolSpec]:
     tool = an_object(value, at)
     kind = needed_string(tool, "type", at)
     if kind != "function":
-        raise unsupported(f"{at}.type", f"Tools of type {kind[:60]!r} are not supported, only 'function'.")
+        hint = "Declare a function, or use POST /v1/responses." if kind == "custom" else ""
+        raise unsupported(f"{at}.type", f"Tools of type {kind[:60]!r} are not supported, only 'function'.", hint=hint)
     if tool.get("function") is None:
         raise missing(f"{at}.function")
     return _function(tool["function"], FieldPath(at, "function"))

@@ -13,7 +13,7 @@ from caretway.dialects.anthropic_messages import ANTHROPIC_MESSAGES
 
 BAD, UNSUPPORTED = ErrorKind.BAD_REQUEST, ErrorKind.UNSUPPORTED
 TOOL = {"name": "bash", "input_schema": {}}
-PDF = {"type": "base64", "media_type": "application/pdf", "data": base64.b64encode(b"%PDF").decode()}
+PDF = {"type": "base64", "media_type": "application/pdf", "data": base64.b64encode(b"%PDF-1.7").decode()}
 
 
 def refusal(body: object, headers: dict[str, str] | None = None) -> GatewayError:
@@ -81,6 +81,7 @@ BLOCK = "messages[0].content[0]"
             said({"type": "document", "source": {"type": "base64", "media_type": "text/plain", "data": "/w=="}}),
             f"{BLOCK}.source.data",
         ),
+        (said({"type": "document", "source": PDF | {"data": "UEsDBA=="}}), f"{BLOCK}.source.data"),
         (body(system=3), "system"),
         (body(system=[{"type": "image"}]), "system[0].type"),
         (body(max_tokens="many"), "max_tokens"),
