@@ -24,10 +24,10 @@ import uvloop
 from redis_server import RedisServer, redis_server
 
 from .ledger import Ledger, Spread
-from .load import Address, Client, chat
+from .load import Address, Answer, Client, WrongAnswer, chat
 from .measures.paced import STAGGER_S
 from .processes import Watched
-from .script import MODEL, TOOL, Order
+from .script import MODEL, PARK, TOOL, Order
 from .sizes import FULL
 from .targets import rotated, start_gateway, stub
 
@@ -36,6 +36,8 @@ STEPS: Final = 40
 """Of each kind in each round."""
 TOOLS: Final = [{"type": "function", "function": {"name": TOOL, "parameters": {"type": "object", "properties": {}}}}]
 PROMPT: Final = chat(Order(1), stream=True)
+ONE: Final = Order(1)
+CALL: Final = chat(PARK, stream=True, tools=TOOLS)
 FIRST: Final = "first piece of a step, ms"
 FIRST_PROMPT: Final = "first piece of a first prompt, ms"
 CPU: Final = "CPU of a step, all gateways, us"
@@ -73,14 +75,14 @@ def opened() -> Iterator[Cluster]:
         flags = ("--cluster", server.url, "--cluster-drain", "0")
         alone = kept(start_gateway(agent.port, folder))
         one, other = [kept(start_gateway(agent.port, folder, *flags, CARETWAY_CLUSTER_KEY=KEY)) for _ in range(2)]
-        for gateway in (one, other):
-            _wait_for_two(gateway)
+        wait_for_each_other([one, other])
         yield Cluster(server, relay, alone, one, other)
 
 
-def _wait_for_two(gateway: Watched) -> None:
+def wait_for_each_other(gateways: Sequence[Watched]) -> None:
     until = time.monotonic() + 30
-    while b"caretway_replicas 2" not in urllib.request.urlopen(f"{gateway.url}/metrics").read():
+    known = b"caretway_replicas %d\n" % len(gateways)
+    while not all(known in urllib.request.urlopen(f"{gateway.url}/metrics").read() for gateway in gateways):
         if time.monotonic() > until:
             raise RuntimeError("the gateways do not know each other")
         time.sleep(0.2)
@@ -92,7 +94,7 @@ def _wait_for_two(gateway: Watched) -> None:
 async def parked(door: Watched, count: int, order: Order) -> list[bytes]:
     """As many steps with a result, each for a turn that waits at this gateway. The result asks for `order`."""
     client = await Client.connect(Address(door.port))
-    asked = chat(Order(park=True), stream=False, tools=TOOLS)
+    asked = chat(PARK, stream=False, tools=TOOLS)
     steps: list[bytes] = []
     try:
         for _ in range(count):
@@ -113,6 +115,13 @@ class Kind:
     name: str
     door: Watched
     bodies: Sequence[bytes]
+    order: Order = ONE
+
+    def check(self, answer: Answer) -> None:
+        if not self.order.park:
+            answer.check(self.order, stream=True)
+        elif b'"tool_calls"' not in answer.raw:
+            raise WrongAnswer(f"no call: {answer.raw[:300]!r}")
 
 
 async def in_turn(kinds: Sequence[Kind]) -> dict[str, float]:
@@ -123,7 +132,7 @@ async def in_turn(kinds: Sequence[Kind]) -> dict[str, float]:
         for number in range(len(kinds[0].bodies)):
             for kind, client in rotated(list(zip(kinds, clients, strict=True)), number):
                 answer = await client.ask(kind.bodies[number])
-                answer.check(Order(1), stream=True)
+                kind.check(answer)
                 took[kind.name].append(answer.first_ms)
     finally:
         for client in clients:
@@ -153,7 +162,7 @@ async def used(cluster: Cluster, kind: Kind) -> Used:
     cpu, in_redis = cluster.cpu_s() - cpu, cluster.redis.cpu_s() - in_redis
     commands = sum(cluster.redis.counted().values())
     for answer in answers:
-        answer.check(Order(1), stream=True)
+        kind.check(answer)
     return Used(cpu / count * 1e6, in_redis / count * 1e6, commands / count)
 
 
@@ -188,6 +197,12 @@ async def a_round(cluster: Cluster, ledger: Ledger, number: int) -> None:
         ledger.add(FIRST_PROMPT, name, value)
     for kind in rotated(prompts, number):
         _add(ledger, CPU_PROMPT, kind.name, "a first prompt", await used(cluster, kind))
+    calls = [
+        Kind("a prompt that calls", cluster.one, [CALL] * STEPS, PARK),
+        Kind("a step that calls", cluster.one, await parked(cluster.one, STEPS, PARK), PARK),
+    ]
+    for kind in calls:
+        _add(ledger, CPU, kind.name, kind.name, await used(cluster, kind))
     await _deltas(cluster, ledger, number)
     await _trips(cluster, ledger)
 

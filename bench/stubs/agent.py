@@ -60,6 +60,7 @@ class Stream:
         self._path = path
         self._reader = EnvelopeReader()
         self._order: Order | None = None
+        self._calls = 0
         self._ticker: Ticker | None = None
 
     def data(self, data: bytes) -> None:
@@ -92,7 +93,8 @@ class Stream:
 
     def _answer_to(self, order: Order) -> None:
         if order.park:
-            self._write(messages.call(1), end=False)
+            self._calls += 1
+            self._write(messages.call(self._calls), end=False)
             self._beat()
         elif order.hold:
             self._write(messages.delta(0, order.size), end=False)
