@@ -1,5 +1,6 @@
 """Settings of a cluster: its key, its address, what is refused; and that a single gateway imports nothing of it."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -64,11 +65,33 @@ def test_a_single_gateway_imports_nothing_of_it() -> None:
     """Nor Redis, nor what encrypts."""
     code = """
 import asyncio, sys
+import caretway.cli.main, caretway.cli.serve
 from caretway.app import Gateway
 async def main():
     async with Gateway.simulated():
-        print(*sorted(name for name in sys.modules if name.split('.')[0] == 'redis' or 'cluster' in name))
+        print(*sorted(name for name in sys.modules if name.split('.')[0] in BESIDE or 'cluster' in name))
+BESIDE = ('redis', 'hiredis', 'valkey', 'cryptography')
 asyncio.run(main())
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+def test_a_single_gateway_does_not_need_it(tmp_path: Path) -> None:
+    """Neither Redis nor what encrypts can be imported: only one with `cluster` minds, and says what to type."""
+    for name in ("redis", "cryptography"):
+        (tmp_path / f"{name}.py").write_text("raise ImportError(f'{__name__} is not here')\n")
+    code = """
+import asyncio, sys
+from caretway.app import Gateway
+async def main():
+    async with Gateway.simulated(**({'cluster': sys.argv[1], 'cluster_key': 'k' * 32} if sys.argv[1:] else {})):
+        print('serves')
+asyncio.run(main())
+"""
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-c", code]
+    alone = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert (alone.stdout, alone.returncode) == ("serves\n", 0), alone.stderr
+    several = subprocess.run([*command, REDIS], capture_output=True, text=True, env=environment)
+    assert several.returncode == 1 and "redis is not here. Type: " in several.stderr

@@ -108,7 +108,7 @@ class RedisLink:
 
     def _failed(self, failure: Exception) -> str:
         self.failures += 1
-        why = f"Redis: {str(failure) or type(failure).__name__}"[:MAX_REASON]
+        why = f"Redis: {reason(failure)}"
         if not isinstance(failure, (*_AWAY, TimeoutError)):
             log.warning("Redis refused a command: %s", why)
             return why
@@ -121,3 +121,13 @@ class RedisLink:
     async def aclose(self) -> None:
         await self._redis.aclose()
         await self._pool.aclose()
+
+
+def reason(failure: Exception) -> str:
+    """In words for whoever runs the gateway."""
+    said = (str(failure) or type(failure).__name__)[:MAX_REASON].rstrip(". ")
+    if isinstance(failure, AuthenticationError):
+        return "user and password are wrong or missing in the address, redis://USER:PASSWORD@HOST:6379/0"
+    if isinstance(failure, TimedOut) and "connecting" in said:
+        return f"{said}; rediss:// is for one with TLS, redis:// for one without"
+    return said
