@@ -75,8 +75,10 @@ def estimate_input(request: TurnRequest) -> int:
 
 def _weight(part: Part) -> int:
     match part:
-        case Text(text=text) | Reasoning(text=text):
+        case Text(text=text):
             return _bytes(text)
+        case Reasoning():
+            return 0  # that of earlier answers is not sent
         case Image():
             return IMAGE_CHARS
         case ToolCall(name=name, arguments=arguments):

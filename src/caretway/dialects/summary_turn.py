@@ -20,7 +20,8 @@ HEADING: Final = "Summary of the conversation so far, written before it was shor
 
 
 def asking(request: TurnRequest, instructions: str = "") -> TurnRequest:
-    """The same conversation, with the request for its summary as the newest message."""
+    """The same conversation, with the request for its summary as the newest message. A limit that is meant for an
+    answer would cut it."""
     asked = Message(Role.USER, (Text(instructions.strip() or ASK),))
     return replace(
         request,
@@ -29,6 +30,7 @@ def asking(request: TurnRequest, instructions: str = "") -> TurnRequest:
         tool_choice=ToolChoice(),
         output_format=None,
         stop=(),
+        max_output=None,
     )
 
 

@@ -69,6 +69,7 @@ def test_what_is_wanted(fields: dict[str, object], words: str, ignored: tuple[st
     assert said == ["Deploy it.", words] if words else said == ["Deploy it."]
     assert [tool.name for tool in request.tools] == ([] if words else ["bash"])
     assert request.ignored == ignored
+    assert request.max_output == (None if words else 9), "a summary is not cut"
 
 
 @pytest.mark.parametrize(

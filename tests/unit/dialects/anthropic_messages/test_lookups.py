@@ -29,6 +29,7 @@ def count(**fields: Any) -> int:
         ({"messages": [{"role": "user", "content": "12345"}]}, 2),
         ({"system": "12345678"}, 2),
         ({"messages": [{"role": "user", "content": [{"type": "image", "source": PICTURE}]}]}, 1600),
+        ({"messages": [{"role": "assistant", "content": [{"type": "thinking", "thinking": "1234"}]}]}, 0),
         ({"tools": [{"name": "abcd", "description": "1234", "input_schema": {"a": 1}}]}, 4),
         (
             {
