@@ -29,6 +29,7 @@ from caretway.cli.main import main
 FOLDER: Final = Path(__file__).parents[2] / "data" / "panes"
 KINDS: Final = (("terminal", 60), ("terminal", 80), ("terminal", 140), ("pipe", 80), ("no-color", 80))
 LIMIT_S: Final = 60.0
+END: Final = b"\0end of all\0"
 """For one command on a busy machine; none of them waits for anything else."""
 SIMULATED: Final = ("--backend", "simulator")
 NOBODY: Final = "http://127.0.0.1:1"
@@ -131,9 +132,6 @@ def run_here(words: tuple[str, ...], fds: tuple[int, int], terminal: bool, envir
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-        if terminal:  # otherwise the kernel hangs the terminal up at the end, and what was not read yet can be lost
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)
-            fcntl.ioctl(0, termios.TIOCNOTTY)
         os._exit(code)
 
 
@@ -150,34 +148,38 @@ def shown(pane: Pane, words: tuple[str, ...], home: Path, manner: str, width: in
     child = os.fork()
     if child == 0:
         run_here(words, (reads, writes), terminal, environment(home, manner, width))
-    for end in {reads, writes}:
-        os.close(end)
     if not terminal:
         os.close(to_it)
-    text = read_all(ours, child, pane.until)
-    os.waitpid(child, 0)
-    os.close(ours)
+    text = read_all(ours, writes, child, pane.until)
+    for end in {ours, reads, writes}:
+        os.close(end)
     return text.replace("\r\n", "\n")
 
 
-def read_all(source: int, child: int, until: str) -> str:
+def read_all(source: int, other_end: int, child: int, until: str) -> str:
+    """All that the child shows. What a terminal still holds when its last program ends can be lost, so its other end
+    stays open here, and a mark behind the child's last word says that all of it was read."""
     data = b""
     ends = time.monotonic() + LIMIT_S
     waiting = until
-    while True:
-        if not select.select([source], [], [], max(0.0, ends - time.monotonic()))[0]:
+    ended = os.pidfd_open(child)
+    watched = [source, ended]
+    while not data.endswith(END):
+        ready = select.select(watched, [], [], max(0.0, ends - time.monotonic()))[0]
+        if not ready:
             os.kill(child, signal.SIGKILL)
             raise TimeoutError(f"it did not end, and showed {data.decode()!r}")
-        try:
-            more = os.read(source, 65536)
-        except OSError:  # Linux says so when the other side of a terminal is closed
-            more = b""
-        data += more
+        if source in ready:
+            data += os.read(source, 65536)
+        elif ended in ready:
+            os.waitpid(child, 0)
+            os.write(other_end, END)
+            watched = [source]
         if waiting and waiting in data.decode(errors="replace"):
             os.kill(child, signal.SIGINT)
             waiting = ""
-        if not more:
-            return data.decode()
+    os.close(ended)
+    return data.removesuffix(END).decode()
 
 
 def plain(text: str, home: Path) -> str:
