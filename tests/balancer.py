@@ -20,6 +20,7 @@ global
 defaults
     mode http
     timeout connect 2s
+    timeout check 5s
     timeout client 120s
     timeout server 120s
     timeout tunnel 120s
