@@ -40,6 +40,7 @@ MODELS = ("sim-auto", "sim-think", "composer-2.5")
 SPEAKERS: tuple[Speaker, ...] = (Chat(), Messages(), Responses())
 TOKEN = "the owner"
 AT_ONCE = 12
+WHOLE_DAY = 2000
 BEHIND_S = 1.0
 """What a crash may lose."""
 
@@ -226,7 +227,7 @@ async def play(day: Day, numbers: Iterator[int], until: int, kill: Process | Non
         await asyncio.gather(killer(), *(player() for _ in range(AT_ONCE)))
 
 
-@pytest.mark.parametrize("responses", [pytest.param(160, id="an hour"), pytest.param(2000, marks=pytest.mark.all)])
+@pytest.mark.parametrize("responses", [pytest.param(160, id="an hour"), pytest.param(WHOLE_DAY, marks=pytest.mark.all)])
 async def test_a_day(tmp_path: Path, responses: int) -> None:
     day = Day(tmp_path)
     numbers = itertools.count()
@@ -293,7 +294,8 @@ async def test_a_day(tmp_path: Path, responses: int) -> None:
     assert all(run["input"] is None and run["output"] is None for run in unreported)
     hung_up = sum(run["outcome"] == "hung_up" for run in unreported)
     assert day.cut - AT_ONCE <= hung_up <= day.cut, "but those whose gateway died before their grace was over"
-    assert total["refused"] == sum(row["session"] == "refused" for row in rows.values()) > 0
+    assert total["refused"] == sum(row["session"] == "refused" for row in rows.values())
+    assert total["refused"] > 0 or responses < WHOLE_DAY, "in an hour, all of them can be among what the crash has lost"
     assert by["model"]["replays"][0]["responses"] > 0
 
 
