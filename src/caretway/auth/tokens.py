@@ -163,13 +163,24 @@ class RenewedToken:
         if (token := self._at_hand(refused, now)) is not None:
             return token
         if now >= self._again_at or not self._settled(refused, now):
+            return self._verdict(await self._outcome(refused), refused)
+        return self._verdict(self._last, refused)
+
+    async def _outcome(self, refused: str) -> _Outcome:
+        """Of a renewal that knows of the refusal. One under way may have begun before it, and have found that token
+        good. What is kept here may be another one by now: another process changes it, too."""
+        while True:
+            begins = self._renewal is None
             if self._renewal is None:
                 self._renewal = spawn(self._attempt(refused), "token-renewal")
             renewal = self._renewal
             await asyncio.wait([renewal])  # unlike awaiting it, this does not cancel it when we are cancelled
             if renewal.cancelled():
                 raise gateway_stops()
-        return self._verdict(refused)
+            outcome = renewal.result()
+            account = outcome.account
+            if begins or outcome.failure is not None or account is None or account.access_token != refused:
+                return outcome
 
     async def aclose(self) -> None:
         if self._renewal is not None:
@@ -200,8 +211,8 @@ class RenewedToken:
             self._read = account, term(account.access_token, account.received_at)
         return self._read[1]
 
-    def _verdict(self, refused: str) -> str:
-        account, failure = self._last.account, self._last.failure
+    def _verdict(self, outcome: _Outcome, refused: str) -> str:
+        account, failure = outcome.account, outcome.failure
         if account is not None and account.access_token != refused and self._alive(account, self._clock()):
             return account.access_token
         raise copy(failure) if failure is not None else self._signed_out(account)

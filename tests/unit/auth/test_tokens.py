@@ -74,6 +74,12 @@ async def test_refused_tokens_are_replaced_once_for_all(desk: SignInDesk) -> Non
     assert len(desk.asked) == 2
 
 
+async def test_a_refusal_during_a_look_that_does_not_know_of_it_is_heeded(desk: SignInDesk) -> None:
+    login = login_of(desk)
+    looking, heeded = await asyncio.gather(login.token(), login.token(refused=(await login_of(desk).token())))
+    assert looking != heeded and len(desk.asked) == 1
+
+
 async def test_a_failure_while_the_token_lives_is_no_outage(desk: SignInDesk) -> None:
     login = login_of(desk)
     old = await login.token()
