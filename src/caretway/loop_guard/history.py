@@ -19,10 +19,10 @@ only look and bring nothing new (`wander`): the model is warned, and by a settin
 import logging
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ..core.canonical import canonical_json
@@ -59,11 +59,11 @@ _FAILED: Final = re.compile(
     r"|the arguments provided to the tool are invalid|the \S+ tool was called with invalid)",
     re.IGNORECASE,
 )
-_REFUSED: Final = re.compile(
+_REFUSED: Final = (
+    r"(?i)"
     r"input ?validation ?error|invalid (tool )?(arguments?|parameters?|input)\b|arguments? provided .{0,40}\binvalid"
     r"|(schema|argument|parameter|input) validation|validation (error|failed)"
-    r"|(missing|required) (required )?(argument|parameter|property|field)",
-    re.IGNORECASE,
+    r"|(missing|required) (required )?(argument|parameter|property|field)"
 )
 _NOTHING_NEW: Final = "brought nothing new"
 _HEAD: Final = 300
@@ -75,16 +75,14 @@ def outcome(result: ToolResult) -> CallOutcome:
     text = result.text[:_HEAD]
     if not result.is_error and not _FAILED.match(text):
         return CallOutcome.SUCCESS
-    return CallOutcome.VALIDATION_FAILURE if _REFUSED.search(text) else CallOutcome.ERROR
+    return CallOutcome.VALIDATION_FAILURE if re.search(_REFUSED, text) else CallOutcome.ERROR
 
 
-@dataclass(frozen=True, slots=True)
-class Ok:
+class Ok(Struct, frozen=True):
     """No call repeats too often."""
 
 
-@dataclass(frozen=True, slots=True)
-class Correct:
+class Correct(Struct, frozen=True):
     """The results of these calls should carry the message to the model."""
 
     call_ids: tuple[str, ...]
@@ -94,8 +92,7 @@ class Correct:
     how: str = "repeated"
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(Struct, frozen=True):
     error: GatewayError
     tools: tuple[str, ...]
     repeats: int
@@ -105,8 +102,7 @@ class Stop:
 Verdict = Ok | Correct | Stop
 
 
-@dataclass(frozen=True, slots=True)
-class LoopGuard:
+class LoopGuard(Struct, frozen=True):
     max_repeat: int = 2
     """0 switches the guard off."""
     generous: frozenset[str] = LOOKING
@@ -192,8 +188,7 @@ def corrected(request: TurnRequest, verdict: Correct) -> TurnRequest:
 _Content = tuple[str | bytes, ...]
 
 
-@dataclass(slots=True)
-class Repetition:
+class Repetition(Struct):
     """One call, made again and again with the same result."""
 
     tool: str
@@ -208,8 +203,7 @@ _Call = tuple[str, str]
 _Print = tuple[_Call, CallOutcome, _Content]
 
 
-@dataclass(slots=True)
-class _Step:
+class _Step(Struct):
     """What came between two answers: results, and whether the user spoke."""
 
     results: list[tuple[_Print, str]] = field(default_factory=list)
@@ -217,23 +211,62 @@ class _Step:
 
 
 def _came_before(history: Sequence[Message]) -> bool:
-    """False when the newest step has no results, or one that no earlier step had: then none of its calls repeats, and
-    there is nothing to count. Compares results as they are; reading each call of a long history costs far more."""
+    """False when counting would find that no call of the newest step repeats: it has no results, or one that no earlier
+    step had of the same call, or none that came since the user spoke. Counting reads every call of a long history; this
+    reads only those with the same result. True when in doubt."""
     end = last_answer(history)
     brought = _results(history[end - 1 :]) if end else []
     if not brought:
         return False
-    called = {part.id for part in history[end - 1].parts if isinstance(part, ToolCall)}
-    if len(called.intersection([result.call_id for result in brought])) < len(brought):
+    calls = _calls(history[end - 1])
+    if len(calls.keys() & {result.call_id for result in brought}) < len(brought):
         return True  # one of them answers something older, or nothing: only counting tells
-    new = [_content(result) for result in brought]
-    for result in _results(history[: end - 1]):
-        content = _content(result)
-        if content in new:
-            new = [other for other in new if other != content]
-            if not new:
-                return True
+    unseen = {(_made(calls[result.call_id]), _content(result)) for result in brought}
+    count, contents = len(unseen), list({content for _, content in unseen})
+    for answer, alike in _steps_that_matter(history[: end - 1], contents):
+        if not alike and len(unseen) == count:
+            return False
+        calls = _calls(answer)
+        for result in alike:
+            if (call := calls.get(result.call_id)) is not None:
+                unseen.discard((_made(call), _content(result)))
+            else:  # it answers something older, which may be any call
+                unseen = {pair for pair in unseen if pair[1] != _content(result)}
+        if not unseen:
+            return True
     return False
+
+
+def _steps_that_matter(
+    history: Sequence[Message], contents: Sequence[_Content]
+) -> Iterable[tuple[Message, list[ToolResult]]]:
+    """The newest first: answers with the results behind them that are like these; those behind which only the user
+    spoke come with none."""
+    assistant, user = Role.ASSISTANT, Role.USER  # looked up once, histories are long
+    alike: list[ToolResult] = []
+    answered = spoke = False
+    for message in reversed(history):
+        if message.role is assistant:
+            if alike or (spoke and not answered):
+                yield message, alike
+                alike = []
+            answered = spoke = False
+            continue
+        for part in message.parts:
+            if type(part) is ToolResult:
+                answered = True
+                if _content(part) in contents:
+                    alike.append(part)
+            elif message.role is user and type(part) is Text and part.text and not part.text.isspace():
+                spoke = True
+
+
+def _calls(answer: Message) -> dict[str, ToolCall]:
+    return {part.id: part for part in answer.parts if type(part) is ToolCall}
+
+
+def _made(call: ToolCall) -> _Call:
+    return call.name, canonical_json(call.arguments)
 
 
 def _last_runs(history: Iterable[Message]) -> list[Repetition]:
@@ -308,8 +341,7 @@ def _steps(history: Iterable[Message]) -> Iterable[_Step]:
                 case ToolCall(id=call_id):
                     waiting[call_id] = part
                 case ToolResult(call_id=call_id) if (call := waiting.pop(call_id, None)) is not None:
-                    made = (call.name, canonical_json(call.arguments))
-                    step.results.append(((made, outcome(part), _content(part)), call_id))
+                    step.results.append(((_made(call), outcome(part), _content(part)), call_id))
                 case Text(text=text) if message.role is Role.USER and (words := text.strip()):
                     step.words.append(words)
                 case _:
@@ -326,8 +358,10 @@ def _results(messages: Sequence[Message]) -> list[ToolResult]:
 
 def _content(result: ToolResult) -> _Content:
     """The result itself, not a digest of it: strings keep their own hash."""
-    images = [part.data for part in result.content if isinstance(part, Image)]
-    return (result.text.strip(), *images)
+    content = result.content
+    if len(content) == 1 and type(only := content[0]) is Text:
+        return (only.text.strip(),)  # nearly always, and once for each result of a long history
+    return (result.text.strip(), *[part.data for part in content if isinstance(part, Image)])
 
 
 def _repeats(run: Repetition) -> int:

@@ -7,8 +7,9 @@ somebody can; a call that begins after that ends the turn (`EndLoop`). A bounded
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ..core.errors import GatewayError
 from .rule import (
@@ -31,15 +32,13 @@ MAX_REMEMBERED: Final = 10_000
 """Different results of one turn. After that the counting starts again."""
 
 
-@dataclass(frozen=True, slots=True)
-class GuardSettings:
+class GuardSettings(Struct, frozen=True):
     max_repeat: int = 2
     """0: identical calls are not counted."""
     no_progress: NoProgress = "warn"
 
 
-@dataclass(frozen=True, slots=True)
-class Tell:
+class Tell(Struct, frozen=True):
     """The model should hear this before it goes on."""
 
     message: str
@@ -47,16 +46,14 @@ class Tell:
     """It looks around without anything new; otherwise one call repeats."""
 
 
-@dataclass(frozen=True, slots=True)
-class EndLoop:
+class EndLoop(Struct, frozen=True):
     error: GatewayError
 
 
 LiveVerdict = Tell | EndLoop | None
 
 
-@dataclass(slots=True)
-class _LiveRun:
+class _LiveRun(Struct):
     """One call, made again and again with the same result."""
 
     result: int

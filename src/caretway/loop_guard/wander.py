@@ -35,13 +35,13 @@ _LOOKS: Final = frozenset(
         *("sort", "uniq", "cut", "which", "echo", "true", "du", "diff", "jq", "awk"),
     }
 )
-_LOOKS_WITH: Final[Mapping[str, re.Pattern[str]]] = {
-    "sed": re.compile(r"sed\s+-n\b"),
-    "find": re.compile(r"find\b(?!.*\s-(?:delete|exec|execdir|ok|okdir|fprint\w*|fls)\b)"),
-    "git": re.compile(r"git\s+(?:--no-pager\s+)?(?:status|log|diff|show|ls-files|grep|blame|rev-parse)\b"),
+_LOOKS_WITH: Final[Mapping[str, str]] = {
+    "sed": r"sed\s+-n\b",
+    "find": r"find\b(?!.*\s-(?:delete|exec|execdir|ok|okdir|fprint\w*|fls)\b)",
+    "git": r"git\s+(?:--no-pager\s+)?(?:status|log|diff|show|ls-files|grep|blame|rev-parse)\b",
 }
-_CHANGES: Final = re.compile(r">(?!&|\s*/dev/null)|`|\$\(|\btee\b")
-_SPLIT: Final = re.compile(r"\|\||&&|[|;\n]")
+_CHANGES: Final = r">(?!&|\s*/dev/null)|`|\$\(|\btee\b"
+_SPLIT: Final = r"\|\||&&|[|;\n]"
 _COMMANDS: Final = ("command", "cmd", "script")
 MAX_LINES: Final = 200_000
 """Lines that are remembered; a conversation with more is not judged further."""
@@ -63,16 +63,16 @@ def _command_looks(arguments: str) -> bool:
     told = next((value[key] for key in _COMMANDS if key in value), None) if isinstance(value, dict) else None
     if isinstance(told, list):
         told = told[-1] if len(told) == 3 and told[1] in ("-c", "-lc") else " ".join(map(str, told))
-    if not isinstance(told, str) or _CHANGES.search(told):
+    if not isinstance(told, str) or re.search(_CHANGES, told):
         return False
-    parts = [part.strip() for part in _SPLIT.split(told) if part.strip()]
+    parts = [part.strip() for part in re.split(_SPLIT, told) if part.strip()]
     return bool(parts) and all(map(_part_looks, parts))
 
 
 def _part_looks(part: str) -> bool:
     word = part.split(maxsplit=1)[0]
     pattern = _LOOKS_WITH.get(word)
-    return pattern.match(part) is not None if pattern is not None else word in _LOOKS
+    return re.match(pattern, part) is not None if pattern is not None else word in _LOOKS
 
 
 class Wander:
