@@ -36,8 +36,6 @@ PRUNE_ROWS: Final = 5_000
 """What one step of pruning deletes of each table."""
 PRUNE_STEPS: Final = 20
 VACUUM_PAGES: Final = 1_000
-_NO_ROW: Final = (OverflowError, ValueError, sqlite3.DataError, sqlite3.IntegrityError)
-"""A record that no try will write."""
 _FORGET: Final = (
     "DELETE FROM responses WHERE id IN (SELECT id FROM responses WHERE at < ? ORDER BY at LIMIT ?)",
     "DELETE FROM runs WHERE id IN (SELECT id FROM runs WHERE at < ? ORDER BY at LIMIT ?)",
@@ -150,11 +148,9 @@ class Ledger(Observer):
     def _write_batch(self, db: sqlite3.Connection) -> None:
         count = min(len(self._waiting), BATCH)
         with transaction(db):
-            for index in range(count):
-                try:
-                    write(db, self._waiting[index])
-                except _NO_ROW as odd:
-                    log.warning("a row of the ledger cannot be kept: %s", odd)
+            # By their places: the event loop may add some meanwhile.
+            for odd in write(db, [self._waiting[index] for index in range(count)]):
+                log.warning("a row of the ledger cannot be kept: %s", odd)
         for _ in range(count):  # not before they are safe
             self._waiting.popleft()
         with self._progress:

@@ -3,6 +3,8 @@ answer is in them. Names that clients choose are bounded, and harmless on a term
 """
 
 import sqlite3
+from collections.abc import Iterable
+from itertools import chain
 from typing import Final
 
 from ..core.events import RunUsage, Usage
@@ -29,15 +31,26 @@ _LATE: Final = f"reported, complete, steps, {_TOKENS}, cents, charged_cents, cen
 """What a run that is told again may bring."""
 
 
-def _insert(table: str, columns: str) -> str:
-    values = ", ".join("?" * len(columns.split(", ")))
-    return f"INSERT INTO {table} ({columns}) VALUES ({values})"  # noqa: S608 - these are our own columns
+TOGETHER: Final = 32
+"""Rows of one statement. Each statement takes the interpreter from whoever has it, and most likely that is a stream."""
+NO_ROW: Final = (OverflowError, ValueError, sqlite3.DataError, sqlite3.IntegrityError)
+"""A record that no try will write."""
+_Row = tuple[object, ...]
 
 
-_RESPONSE: Final = _insert("responses", _RESPONSE_COLUMNS)
-_RUN: Final = (
-    f"{_insert('runs', _RUN_COLUMNS)} ON CONFLICT (run) DO UPDATE SET "
-    f"{', '.join(f'{column} = excluded.{column}' for column in _LATE.split(', '))} WHERE excluded.reported"
+def _inserts(table: str, columns: str, after: str = "") -> tuple[str, str]:
+    """For one row, and for many."""
+    values = f"({', '.join('?' * len(columns.split(', ')))})"
+    begin = f"INSERT INTO {table} ({columns}) VALUES "  # noqa: S608 - these are our own columns
+    return f"{begin}{values}{after}", f"{begin}{', '.join([values] * TOGETHER)}{after}"
+
+
+_RESPONSES: Final = _inserts("responses", _RESPONSE_COLUMNS)
+_RUNS: Final = _inserts(
+    "runs",
+    _RUN_COLUMNS,
+    f" ON CONFLICT (run) DO UPDATE SET {', '.join(f'{column} = excluded.{column}' for column in _LATE.split(', '))}"
+    " WHERE excluded.reported",
 )
 _NONE: Final = Usage()
 _UNREPORTED: Final = RunUsage(steps=0)
@@ -45,15 +58,38 @@ BY_CURSOR: Final = "cursor"
 """The cents of a run are those that Cursor told with its end."""
 
 
-def write(connection: sqlite3.Connection, record: LedgerRecord) -> None:
-    """Inside a transaction."""
-    match record:
-        case TurnRecord():
-            connection.execute(_RESPONSE, _response(record))
-        case RunRecord():
-            connection.execute(_RUN, _run(record))
-        case RefusedRequest():
-            connection.execute(_RESPONSE, _refused(record))
+def write(connection: sqlite3.Connection, records: Iterable[LedgerRecord]) -> list[Exception]:
+    """Inside a transaction. Why some of them cannot be written; the others are."""
+    responses: list[_Row] = []
+    runs: list[_Row] = []
+    for record in records:
+        match record:
+            case TurnRecord():
+                responses.append(_response(record))
+            case RunRecord():
+                runs.append(_run(record))
+            case RefusedRequest():
+                responses.append(_refused(record))
+    return [*_write(connection, _RESPONSES, responses), *_write(connection, _RUNS, runs)]
+
+
+def _write(connection: sqlite3.Connection, statements: tuple[str, str], rows: list[_Row]) -> list[Exception]:
+    one, many = statements
+    problems: list[Exception] = []
+    for at in range(0, len(rows), TOGETHER):
+        some = rows[at : at + TOGETHER]
+        if len(some) == TOGETHER:
+            try:
+                connection.execute(many, list(chain.from_iterable(some)))
+                continue
+            except NO_ROW:  # all of them or none: one by one shows which
+                pass
+        for row in some:
+            try:
+                connection.execute(one, row)
+            except NO_ROW as odd:
+                problems.append(odd)
+    return problems
 
 
 def _response(record: TurnRecord) -> tuple[object, ...]:

@@ -14,7 +14,7 @@ from caretway.core.events import RunUsage
 from caretway.ledger import ledger as ledger_module
 from caretway.ledger.ledger import MAX_WAITING, Ledger
 from caretway.ledger.ledger_file import FILE_NAME, MIGRATIONS, VERSION, LedgerUnusable, open_ledger, read_ledger
-from caretway.ledger.writing import MAX_NAME
+from caretway.ledger.writing import MAX_NAME, TOGETHER
 
 from .told import NOW, REFUSED, asked, kept, response, run, tell
 
@@ -150,6 +150,20 @@ def test_a_record_that_cannot_be_written_costs_only_itself(tmp_path: Path, caplo
     path = kept(tmp_path, response(), run(usage=RunUsage(2**64, 1)), response(conversation="\ud800"), run(2))
     assert (count(path, "responses"), count(path, "runs")) == (1, 1)
     assert caplog.text.count("a row of the ledger cannot be kept") == 2
+
+
+def test_many_records_are_written_together_and_odd_ones_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    turns = 3 * TOGETHER + 5
+    records = [each for number in range(turns) for each in (response(), run(number))]
+    records[TOGETHER] = response(conversation="\ud800")
+    again = run(7, usage=RunUsage(70, 7))  # told again, in the same statement as the first time
+    path = kept(tmp_path, *records[:20], again, *records[20:])
+    assert (count(path, "responses"), count(path, "runs")) == (turns - 1, turns)
+    assert caplog.text.count("a row of the ledger cannot be kept") == 1
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT input FROM runs WHERE run = ?", (again.run,)).fetchall() == [(70,)]
 
 
 def test_names_that_clients_choose_are_short_and_harmless(tmp_path: Path) -> None:
