@@ -2,6 +2,7 @@
 
 import asyncio
 import resource
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from caretway.app import Gateway
 from caretway.config import Settings
 from caretway.simulator.catalogue import BASES
 from caretway.simulator.manners import Manners
+from caretway.web.server import Server
 from contract.gateways import CHAT, Client, gateway, gateway_to, simulated
 
 
@@ -227,3 +229,20 @@ async def test_a_library_starts_and_stops_it(tmp_path: Path) -> None:
         await gateway.stop()
         with pytest.raises(httpx.ConnectError):
             await http.get("/healthz")
+
+
+async def test_events_do_not_wait_for_acknowledgements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    joined, seen = Server.joined, []
+
+    def spied(server: Server, connection: Any) -> bool:
+        link = connection._transport.get_extra_info("socket")
+        seen.append(bool(link.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)))
+        return joined(server, connection)
+
+    monkeypatch.setattr(Server, "joined", spied)
+    async with (
+        Gateway(Settings(port=0, backend="simulator", data_dir=tmp_path)) as running,
+        httpx.AsyncClient(base_url=running.base_url, trust_env=False) as http,
+    ):
+        await http.get("/healthz")
+    assert seen == [True]

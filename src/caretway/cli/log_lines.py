@@ -1,30 +1,27 @@
 """How log lines look: short and coloured on a terminal, with the date in a file, or one JSON object each
 (`--log-format json`); a warning that repeats is counted instead of written again, and a lookup that was given
 up is no news. Every line is redacted.
+
+When they are written: those of answers together, a moment later; any other at once.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import os
 import socket
 import time
 from collections.abc import Callable
-from io import TextIOWrapper
-from logging.handlers import RotatingFileHandler
-from pathlib import Path
 from textwrap import wrap
-from typing import Final
+from typing import Final, TextIO
 
-from ..config import ConfigError
 from ..observe.log import AnswerNote, Part, RefusalNote, joined
 from ..observe.redact import Redactor
 from .terminal import Style
 
-LOG_FILE_BYTES: Final = 10_000_000
-LOG_FILES_KEPT: Final = 5
-
+TOGETHER_S: Final = 0.05
+"""How long the line of an answer waits for others."""
+MOST_TOGETHER: Final = 200
 QUIET_S: Final = 60.0
 """A line that is the same as one of so long ago is written again."""
 _MARGIN: Final = " " * 9
@@ -114,6 +111,53 @@ class JsonFormatter(logging.Formatter):
         return self._redactor.text(json.dumps(told, ensure_ascii=False))
 
 
+class LineHandler(logging.StreamHandler[TextIO]):
+    """Lines of answers wait for a moment and are written together: while a gateway is busy, it makes them one after the
+    other, and not between the events of other answers. Any other line is written at once, after those that wait."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._waiting: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._waiting.append(record)
+        if record.levelno > logging.INFO or type(record.msg) is not AnswerNote or len(self._waiting) >= MOST_TOGETHER:
+            self.flush()
+        elif len(self._waiting) == 1:
+            self._flush_soon()
+
+    def _flush_soon(self) -> None:
+        from asyncio import get_running_loop  # commands that answer nothing do not need it
+
+        try:
+            get_running_loop().call_later(TOGETHER_S, self.flush)
+        except RuntimeError:  # of another thread
+            self.flush()
+
+    def flush(self) -> None:
+        self.acquire()
+        try:
+            records, self._waiting = self._waiting, []
+            if records:
+                self._write(records)
+        finally:
+            self.release()
+
+    def _write(self, records: list[logging.LogRecord]) -> None:
+        """Failures are told on standard error, as logging does it; they are never the business of an answer."""
+        lines = []
+        for record in records:
+            try:
+                lines.append(f"{self.format(record)}\n")
+            except Exception:  # it costs only its own line
+                self.handleError(record)
+        try:
+            self.stream.write("".join(lines))
+            self.stream.flush()
+        except Exception:
+            self.handleError(records[-1])
+
+
 class NotTwice(logging.Filter):
     """Lets a warning through once; the next one like it after a while says how many there were."""
 
@@ -137,22 +181,6 @@ class NotTwice(logging.Filter):
         if left_out:
             record.repeated = left_out
         return True
-
-
-class _PrivateFile(RotatingFileHandler):
-    """Nobody else can read it, also after it was rotated."""
-
-    def _open(self) -> TextIOWrapper:
-        descriptor = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        return open(descriptor, "a", encoding="utf-8")
-
-
-def log_file(path: Path) -> logging.Handler:
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return _PrivateFile(path, maxBytes=LOG_FILE_BYTES, backupCount=LOG_FILES_KEPT)
-    except OSError as failure:
-        raise ConfigError("log_file", "log_file", f"cannot write {path}: {failure.strerror}") from failure
 
 
 class NotGivenUp(logging.Filter):

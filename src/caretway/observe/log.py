@@ -21,7 +21,7 @@ Part = tuple[Tone, str]
 MAX_TOLD: Final = 600
 """Characters of an error's message in a line."""
 _ODD: Final = re.compile(r"[^!-~]")
-_BREAKS: Final = re.compile(r"[^ -~\u00a0-\u2027\u202a-\uffff]+")
+_BREAKS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\U00010000-\U0010ffff]+")
 _LATE: Final = ErrorKind.TIMEOUT.value
 _UNKNOWN: Final = Usage()
 

@@ -2,10 +2,10 @@
 
 import json
 import subprocess
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from msgspec.structs import asdict
 
 from caretway.cli.capabilities import start_command
 from caretway.cli.main import main

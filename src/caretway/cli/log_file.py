@@ -1,0 +1,32 @@
+"""The file of `--log-file`: rotated, and private to the user. Not what its lines look like (`log_lines.py`).
+
+Imported only when it is asked for: Python's rotating handlers bring sockets and pickles with them.
+"""
+
+import logging
+import os
+from io import TextIOWrapper
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Final
+
+from ..config import ConfigError
+
+LOG_FILE_BYTES: Final = 10_000_000
+LOG_FILES_KEPT: Final = 5
+
+
+class _PrivateFile(RotatingFileHandler):
+    """Nobody else can read it, also after it was rotated."""
+
+    def _open(self) -> TextIOWrapper:
+        descriptor = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        return open(descriptor, "a", encoding="utf-8")
+
+
+def log_file(path: Path) -> logging.Handler:
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return _PrivateFile(path, maxBytes=LOG_FILE_BYTES, backupCount=LOG_FILES_KEPT)
+    except OSError as failure:
+        raise ConfigError("log_file", "log_file", f"cannot write {path}: {failure.strerror}") from failure

@@ -1,0 +1,101 @@
+"""When lines of the log are written: those of answers together, any other at once, none out of order."""
+
+import asyncio
+import io
+import logging
+from collections.abc import Callable
+
+import pytest
+
+from caretway.cli.log_lines import MOST_TOGETHER, TOGETHER_S, LineHandler
+from caretway.core.records import TurnRecord
+from caretway.observe.log import AnswerNote
+
+
+def answer(number: int) -> logging.LogRecord:
+    record = TurnRecord(
+        request_id="r",
+        dialect="chat",
+        backend="agent",
+        model=f"m{number}",
+        session="fresh",
+        reason="",
+        stream=False,
+        outcome="end",
+        calls=0,
+        first_event_ms=None,
+        total_ms=1.0,
+        usage=None,
+    )
+    return logging.LogRecord("caretway.turns", logging.INFO, "", 0, AnswerNote(record), (), None)
+
+
+def other(level: int = logging.INFO) -> logging.LogRecord:
+    return logging.LogRecord("caretway", level, "", 0, "something else", (), None)
+
+
+@pytest.fixture
+def handler() -> LineHandler:
+    return LineHandler(io.StringIO())
+
+
+def written(handler: LineHandler) -> list[str]:
+    assert isinstance(handler.stream, io.StringIO)
+    words = (line.split() for line in handler.stream.getvalue().splitlines())
+    return [line[1] if line[0] == "chat" else line[0] for line in words]
+
+
+async def test_answers_are_written_together(handler: LineHandler, monkeypatch: pytest.MonkeyPatch) -> None:
+    timers: list[tuple[float, Callable[[], None]]] = []
+    monkeypatch.setattr(asyncio.get_running_loop(), "call_later", lambda *timer: timers.append(timer))
+    handler.handle(answer(1))
+    handler.handle(answer(2))
+    assert written(handler) == []
+    assert [wait for wait, _ in timers] == [TOGETHER_S], "one look for all of them"
+    timers[0][1]()
+    assert written(handler) == ["m1", "m2"]
+    handler.handle(answer(3))
+    assert len(timers) == 2, "the next ones have a look of their own"
+
+
+@pytest.mark.parametrize("level", [logging.INFO, logging.WARNING])
+async def test_another_line_comes_at_once_and_after_them(handler: LineHandler, level: int) -> None:
+    handler.handle(answer(1))
+    handler.handle(other(level))
+    assert written(handler) == ["m1", "something"]
+
+
+async def test_not_too_many_wait(handler: LineHandler) -> None:
+    for number in range(MOST_TOGETHER + 1):
+        handler.handle(answer(number))
+    assert len(written(handler)) == MOST_TOGETHER
+
+
+def test_without_an_event_loop_nothing_waits(handler: LineHandler) -> None:
+    handler.handle(answer(1))
+    assert written(handler) == ["m1"]
+
+
+async def test_the_end_of_the_program_writes_what_waits(handler: LineHandler) -> None:
+    handler.handle(answer(1))
+    handler.flush()  # as logging does at exit
+    assert written(handler) == ["m1"]
+
+
+async def test_a_stream_that_is_closed_fails_no_answer(
+    handler: LineHandler, capsys: pytest.CaptureFixture[str]
+) -> None:
+    handler.stream.close()
+    handler.handle(other())
+    assert "ValueError" in capsys.readouterr().err
+
+
+async def test_a_line_that_cannot_be_made_costs_only_itself(
+    handler: LineHandler, capsys: pytest.CaptureFixture[str]
+) -> None:
+    odd = logging.LogRecord("caretway", logging.INFO, "", 0, "%d", ("no number",), None)
+    for record in (answer(1), odd, answer(2)):
+        handler.handle(record)
+    handler.flush()
+    assert written(handler) == ["m1", "m2"]
+    assert "no number" in capsys.readouterr().err
