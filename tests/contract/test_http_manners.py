@@ -1,12 +1,16 @@
 """Small things that HTTP clients, probes and proxies count on, over real sockets."""
 
 import asyncio
+import socket
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 import msgspec
 import pytest
+import uvloop
 
+from contract.echo_server import echo_server
 from contract.gateways import CHAT, Client, gateway, gateway_to, simulated
 from contract.raw_http import address, post, read_answer, say
 from contract.test_security import HELLO, KEY
@@ -128,3 +132,28 @@ async def test_too_many_connections_are_said_once(caplog: pytest.LogCaptureFixtu
             writer.close()
         streams[0][1].close()
     assert caplog.text.count("no more are taken") == 1
+
+
+def test_clients_that_come_together_are_let_in_together() -> None:
+    """libuv lets in one per turn of the event loop, so the last of many waited for as many turns."""
+    clients, most_turns = 40, 8
+
+    async def work() -> int:
+        async with echo_server() as (_server, port):
+            waiting = [socket.create_connection(("127.0.0.1", port)) for _ in range(clients)]
+            for client in waiting:
+                client.sendall(b"no request\r\n\r\n")
+                client.setblocking(False)
+            turns = 0
+            while waiting:
+                await asyncio.sleep(0)
+                turns += 1
+                for client in list(waiting):
+                    with suppress(BlockingIOError):
+                        assert client.recv(12) == b"HTTP/1.1 400"
+                        waiting.remove(client)
+                        client.close()
+            return turns
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(work()) <= most_turns

@@ -1,5 +1,5 @@
-"""All connections of the listening socket (which `app` binds): `max_connections`, the periodic look for late clients,
-the TLS handshake's time limit, the `Date` header, the steps of a graceful shutdown (`app` has their order).
+"""All connections of the listening socket (which `app` binds): letting in many at once, `max_connections`, the periodic
+look for late clients, the TLS handshake's time limit, the `Date` header, the steps of a graceful shutdown.
 
 Graceful shutdown: `retire` listens no more and lets the answers that are being made be the last ones, `emptied` waits
 for their clients to go, `cut` ends what is left. `app` puts the three in order.
@@ -10,8 +10,11 @@ import logging
 import math
 import socket
 import time
-from typing import Final
+from typing import Any, Final, cast
 
+from msgspec.structs import replace
+
+from ..tasks import spawn
 from .body import Bodies
 from .connection import LINGER_S, ClientConnection, RequestHandler
 from .early_errors import early_error, plain_on_tls_port
@@ -22,6 +25,8 @@ from .tls import TlsContext
 
 BACKLOG: Final = 2048
 """Clients that wait to be let in."""
+LET_IN_AT_ONCE: Final = 64
+"""Of them, in one turn of the event loop."""
 TELL_EVERY_S: Final = 60.0
 
 log = logging.getLogger(__name__)
@@ -41,6 +46,8 @@ class Server:
         self._empty = asyncio.Event()
         self._empty.set()
         self._listening: asyncio.Server | None = None
+        self._listener: socket.socket | None = None
+        self._letting_in = False
         self._loop = asyncio.get_running_loop()
         self._looking: asyncio.TimerHandle | None = None
         self._second = 0
@@ -54,18 +61,43 @@ class Server:
         return self._date
 
     async def start(self, listener: socket.socket) -> None:
-        # A client that does not say goodbye in TLS is not waited for longer than one that was refused.
-        waits = (self.limits.head_timeout, LINGER_S) if self._tls is not None else (None, None)
         if self._tls is not None:
             self._tls.refusal = self._no_plain_http
         self._listening = await self._loop.create_server(
-            lambda: ClientConnection(self, self._loop),
-            sock=listener,
-            ssl=self._tls,
-            backlog=BACKLOG,
-            ssl_handshake_timeout=waits[0],
-            ssl_shutdown_timeout=waits[1],
+            self._client, sock=listener, backlog=BACKLOG, **self._secured()
         )
+        self._listener = listener
+
+    def _client(self) -> ClientConnection:
+        return ClientConnection(self, self._loop)
+
+    def _secured(self) -> dict[str, Any]:
+        if self._tls is None:
+            return {}
+        # A client that does not say goodbye in TLS is not waited for longer than one that was refused.
+        return {
+            "ssl": self._tls,
+            "ssl_handshake_timeout": self.limits.head_timeout,
+            "ssl_shutdown_timeout": LINGER_S,
+        }
+
+    def _let_in(self) -> None:
+        """Those who came together. libuv takes one in a turn of the event loop, and with many answers a turn is long.
+        The last of 64 that came at once would wait for 64 turns."""
+        self._letting_in = False
+        for _ in range(LET_IN_AT_ONCE):
+            try:
+                client, _ = cast(socket.socket, self._listener).accept()
+            except OSError:  # nobody waits; it listens no more; no descriptors, which the loop finds and tells too
+                return
+            client.setblocking(False)
+            spawn(self._take(client), "a client's connection")
+
+    async def _take(self, client: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(self._client, client, **self._secured())
+        except OSError:
+            client.close()  # it went before it was let in, or its handshake failed: nobody is there to be told
 
     def _no_plain_http(self) -> bytes:
         return early_error(self.handler.refuse, b"", plain_on_tls_port())
@@ -85,6 +117,9 @@ class Server:
         self._connections.add(connection)
         if self._looking is None:
             self._look_later()
+        if not self._letting_in and self._listener is not None:
+            self._letting_in = True
+            self._loop.call_soon(self._let_in)
         self._empty.clear()
         if len(self._connections) <= self.limits.connections:
             return True
@@ -110,6 +145,8 @@ class Server:
     def retire(self) -> None:
         """Listen no more; the answers that are being made are the last ones."""
         self.stopping = True
+        # Some were let in and have not joined yet. One of them that says nothing is not worth the whole grace.
+        self.limits = replace(self.limits, head_timeout=min(self.limits.head_timeout, LINGER_S))
         if self._listening is not None:
             self._listening.close()
         for connection in list(self._connections):

@@ -6,6 +6,7 @@ from typing import Any, cast
 import pytest
 
 from caretway.web.body import Bodies, BodyLimits
+from caretway.web.connection import LINGER_S
 from caretway.web.limits import ConnectionLimits
 from caretway.web.server import Server
 
@@ -64,6 +65,15 @@ async def test_stopping_retires_waits_and_cuts() -> None:
     assert [connection.seen for connection in made] == [["retire"], ["retire", "abort"]]
     subject.left(made[1])
     assert await subject.emptied(10.0)
+
+
+@pytest.mark.parametrize(("patience", "left"), [(20.0, LINGER_S), (0.5, 0.5)])
+async def test_who_joins_a_stopping_server_says_soon_what_it_wants(patience: float, left: float) -> None:
+    subject = server(head_timeout=patience)
+    subject.drain()
+    assert subject.limits.head_timeout == patience
+    subject.retire()
+    assert subject.limits.head_timeout == left
 
 
 async def test_nobody_is_waited_for_when_nobody_is_there() -> None:
