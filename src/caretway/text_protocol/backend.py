@@ -7,9 +7,9 @@ which backend it wraps.
 
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from ..core.argument_check import ArgumentCheck
 from ..core.errors import GatewayError

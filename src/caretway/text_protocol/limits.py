@@ -1,11 +1,10 @@
 """Limits of the text protocol, in characters: one call, calls in a response, the list of tools, corrections in a
 turn."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class TextLimits:
+class TextLimits(Struct, frozen=True):
     max_call_chars: int = 8 * 1024 * 1024
     """One call with its arguments; a longer one is shown as text."""
     max_calls: int = 64

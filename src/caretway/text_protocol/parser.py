@@ -8,32 +8,29 @@ kind are joined. An incomplete tag becomes text again, so nothing is lost.
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+from msgspec import Struct
 
 from .limits import MAX_NAME_CHARS, MAX_THOUGHTS
 
 
-@dataclass(frozen=True, slots=True)
-class TextPiece:
+class TextPiece(Struct, frozen=True):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ThinkingPiece:
+class ThinkingPiece(Struct, frozen=True):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class CallPiece:
+class CallPiece(Struct, frozen=True):
     name: str
     arguments: str
     """The JSON text of an object."""
 
 
-@dataclass(frozen=True, slots=True)
-class BadCall:
+class BadCall(Struct, frozen=True):
     """A call that cannot be made. Only with `keep_bad_calls`."""
 
     name: str
@@ -117,6 +114,8 @@ class Parser:
         }
 
     def feed(self, text: str) -> list[Piece]:
+        if self._spoke and text and "<" not in text and self._state is _State.PROSE and not self._rest:
+            return [TextPiece(text)]  # most deltas: every tag, the trigger too, begins with that
         out: list[Piece] = []
         text = self._rest + text
         self._rest = ""

@@ -7,8 +7,9 @@ themselves.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final, Literal
+
+from msgspec.structs import replace
 
 from ..core.errors import ErrorKind, GatewayError
 from ..core.events import (

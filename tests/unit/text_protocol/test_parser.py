@@ -222,36 +222,45 @@ def test_random_bytes_never_crash_it_and_come_out_again(data: bytes) -> None:
     assert parse(Case("", text, []), [text]) == ([TextPiece(text)] if text else [])
 
 
+def calls_for(parser: Parser, chunks: Iterable[str]) -> int:
+    counted = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal counted
+        counted += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        for chunk in chunks:
+            parser.feed(chunk)
+            assert len(parser._rest) < 300
+        parser.finish()
+    finally:
+        sys.setprofile(before)
+    return counted
+
+
 HOSTILE_PATTERNS = ["<", "<<CALL_", "<think>", T, f'{T}<invoke name="', f'{T}<invoke name="add">', '"', "\\", f"{T} \n"]
 
 
 @pytest.mark.parametrize("pattern", HOSTILE_PATTERNS)
 @pytest.mark.parametrize("size", [64, 4096])
 def test_the_work_is_linear_in_the_size(pattern: str, size: int) -> None:
-    """Counted in calls, not in seconds: twice the text, twice the calls. (In seconds: bench/text_parser.py.)"""
+    """Counted in calls, not in seconds: twice the text, twice the calls. (In seconds: bench/measures/text.py.)"""
 
     def work(length: int) -> int:
         text = (f'{T}<invoke name="add">' if pattern in '"\\' else "") + pattern * (length // len(pattern))
-        chunks = [text[at : at + size] for at in range(0, len(text), size)]
-        counted = 0
-
-        def count(frame: FrameType, event: str, argument: object) -> None:
-            nonlocal counted
-            counted += 1
-
-        parser = Parser(T, NAMES)
-        before = sys.getprofile()
-        sys.setprofile(count)
-        try:
-            for chunk in chunks:
-                parser.feed(chunk)
-                assert len(parser._rest) < 300
-            parser.finish()
-        finally:
-            sys.setprofile(before)
-        return counted
+        return calls_for(Parser(T, NAMES), [text[at : at + size] for at in range(0, len(text), size)])
 
     assert work(80_000) < 2.5 * work(40_000) + 200
+
+
+@pytest.mark.parametrize("thinking", [False, True])
+def test_calls_per_delta_of_words(thinking: bool) -> None:
+    """Most of what models say. 3 on CPython 3.11, one of them this test's own; they were 21, and 33 with thinking."""
+    few, many = (calls_for(Parser(T, NAMES, thinking=thinking), ["some words "] * count) for count in (100, 300))
+    assert (many - few) / 200 <= 5
 
 
 @pytest.mark.parametrize(
