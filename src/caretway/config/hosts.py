@@ -4,13 +4,12 @@ Each has a setting. `agent_url` is the short form for a stand-in, which is all t
 wins over it.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from .settings import Settings
 
 
-@dataclass(frozen=True, slots=True)
-class Hosts:
+class Hosts(Struct, frozen=True):
     login: str
     """The web site that people sign in at."""
     api: str

@@ -10,15 +10,15 @@ import math
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class ValueKind:
+
+class ValueKind(Struct, frozen=True):
     expected: str
     """Completes the sentence "expected ..."."""
     metavar: str

@@ -9,6 +9,8 @@ from dataclasses import MISSING, Field, dataclass
 from functools import partial
 from typing import Any, Final, Literal
 
+from msgspec import Struct
+
 from .kinds import ValueKind
 
 PREFIX: Final = "CARETWAY_"
@@ -31,8 +33,7 @@ class ConfigError(Exception):
         return f"{self.origin}: {self.problem}"
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     name: str
     kind: ValueKind
     help: str

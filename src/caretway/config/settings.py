@@ -84,7 +84,7 @@ _DIRECTORY: Final = path("a directory")
 _BUFFER: Final = size(1024)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Settings:
     """All settings of the gateway. Values given in code are checked as strictly as loaded ones."""
 
@@ -685,7 +685,7 @@ class Settings:
         default=16 * 2**20, metadata=_limit(_BUFFER, "Longest line to accept from cursor-agent.", advanced=True)
     )
     gather: float = field(
-        default=0.012,
+        default=0.016,
         metadata=_limit(
             _GRACE,
             "When several runs stream at once, read them together at this interval; 0 reads each at once.",
@@ -849,6 +849,21 @@ class Settings:
             value = getattr(self, setting.name)
             if value is not None or setting.default is not None:
                 object.__setattr__(self, setting.name, setting.read(value, self.origin(setting.name)))
+
+    # By hand: a method with a term for each field is long, and would be compiled at every start.
+
+    def __repr__(self) -> str:
+        shown = (f"{item.name}={getattr(self, item.name)!r}" for item in fields(self) if item.repr)
+        return f"Settings({', '.join(shown)})"
+
+    def __eq__(self, other: object) -> bool:
+        return self._compared() == other._compared() if isinstance(other, Settings) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._compared())
+
+    def _compared(self) -> tuple[object, ...]:
+        return tuple(getattr(self, item.name) for item in fields(self) if item.compare)
 
     @classmethod
     def from_environment(cls, **values: Any) -> "Settings":

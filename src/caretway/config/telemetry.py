@@ -4,16 +4,16 @@ or without content, and what is not spoken here. What else those variables say t
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 SPOKEN: Final = "http/protobuf"
 _CONTENT: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _WITH_CONTENT: Final = frozenset({"true", "span_only", "span_and_event"})
 
 
-@dataclass(frozen=True, slots=True)
-class TelemetryPlan:
+class TelemetryPlan(Struct, frozen=True):
     traces: bool = False
     metrics: bool = False
     content: bool = False

@@ -5,14 +5,14 @@ Two pools have limits of their own: Cursor's own models, and those of other make
 left: spending includes gifts, and so may exceed the limit of a plan that is hardly used.
 """
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 SPENT_PERCENT: Final = 100.0
 
 
-@dataclass(frozen=True, slots=True)
-class PlanUsage:
+class PlanUsage(Struct, frozen=True):
     """What is used of that which the plan includes."""
 
     cursor_models_percent: float | None = None
@@ -37,8 +37,7 @@ class PlanUsage:
         return _spent(self.other_models_percent)
 
 
-@dataclass(frozen=True, slots=True)
-class OnDemand:
+class OnDemand(Struct, frozen=True):
     """What may be spent beyond the plan, by this user alone or together with the team."""
 
     shared: bool = False
@@ -53,8 +52,7 @@ class OnDemand:
         return self.unlimited or bool(self.remaining)
 
 
-@dataclass(frozen=True, slots=True)
-class PeriodUsage:
+class PeriodUsage(Struct, frozen=True):
     starts_at: float | None = None
     ends_at: float | None = None
     plan: PlanUsage | None = None
@@ -72,8 +70,7 @@ class PeriodUsage:
         return self.plan is None
 
 
-@dataclass(frozen=True, slots=True)
-class PlanInfo:
+class PlanInfo(Struct, frozen=True):
     name: str = ""
     included: float | None = None
     price: str = ""
@@ -82,15 +79,13 @@ class PlanInfo:
     on_demand_allowed: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TeamSeat:
+class TeamSeat(Struct, frozen=True):
     id: int
     name: str = ""
     role: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class UsageEvent:
+class UsageEvent(Struct, frozen=True):
     """What one run has used, and its price."""
 
     at: float
@@ -109,8 +104,7 @@ class UsageEvent:
     headless: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class UsageEvents:
+class UsageEvents(Struct, frozen=True):
     events: tuple[UsageEvent, ...] = ()
     """The newest first. A run may take ten minutes to show up here."""
     complete: bool = True
@@ -120,8 +114,7 @@ class UsageEvents:
         return tuple(event for event in self.events if event.conversation == conversation)
 
 
-@dataclass(frozen=True, slots=True)
-class AccountUsage:
+class AccountUsage(Struct, frozen=True):
     """Everything that can be told about an account at once."""
 
     period: PeriodUsage

@@ -33,19 +33,22 @@ def history_tokens(request: TurnRequest) -> int:
 
 
 def message_chars(messages: Iterable[Message]) -> int:
-    count = 0
-    for message in messages:
-        for part in message.parts:
-            match part:
-                case Text(text=text) | Reasoning(text=text):
-                    count += len(text)
-                case ToolCall(name=name, arguments=arguments):
-                    count += len(name) + len(arguments)
-                case ToolResult():
-                    count += result_chars(part)
-                case Image():
-                    count += IMAGE_CHARS
-    return count
+    text = Text  # histories are long, and most of them is this
+    return sum(
+        [len(part.text) if type(part) is text else _chars(part) for message in messages for part in message.parts]
+    )
+
+
+def _chars(part: Part) -> int:
+    match part:
+        case Text(text=text) | Reasoning(text=text):
+            return len(text)
+        case ToolCall(name=name, arguments=arguments):
+            return len(name) + len(arguments)
+        case ToolResult():
+            return result_chars(part)
+        case Image():
+            return IMAGE_CHARS
 
 
 def result_chars(result: ToolResult) -> int:

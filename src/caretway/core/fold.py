@@ -68,20 +68,19 @@ _LINE_ENDS: Final = tuple((end.encode(), 6 - len(end.encode())) for end in "\u20
 """What a stream escapes beyond JSON, and how much longer that makes it."""
 
 
-@dataclass(slots=True)
-class Fold:
+class Fold(msgspec.Struct):
     weight: int = 0
     """Bytes of the answer so far, as JSON. It lags a few events behind."""
-    _unfolded: list[Event] = field(default_factory=list)
-    _began: list[_Run | str] = field(default_factory=list)
+    _unfolded: list[Event] = msgspec.field(default_factory=list)
+    _began: list[_Run | str] = msgspec.field(default_factory=list)
     """Runs of text, and the ids of calls."""
     _kind: type[Text] | type[Reasoning] | None = None
-    _run: list[str] = field(default_factory=list)
-    _words: list[str] = field(default_factory=list)
+    _run: list[str] = msgspec.field(default_factory=list)
+    _words: list[str] = msgspec.field(default_factory=list)
     """The newest pieces of the run, not joined yet."""
-    _ready: dict[str, ToolCall] = field(default_factory=dict)
-    _notes: list[Note] = field(default_factory=list)
-    _shown: list[ToolCall] = field(default_factory=list)
+    _ready: dict[str, ToolCall] = msgspec.field(default_factory=dict)
+    _notes: list[Note] = msgspec.field(default_factory=list)
+    _shown: list[ToolCall] = msgspec.field(default_factory=list)
     _usage: Usage | None = None
     _context: int | None = None
     _end: TurnEnded | TurnPaused | TurnFailed | None = None
@@ -109,7 +108,13 @@ class Fold:
                         self._open(Text)
                     self._words.append(event.text)
                 continue
-            match event:
+            match event:  # what every answer has comes first
+                case TurnStarted(context_tokens=context):
+                    self._context = context
+                case UsageReported(usage=usage):
+                    self._usage = usage
+                case TurnEnded() | TurnPaused() | TurnFailed():
+                    self._end = event
                 case ReasoningDelta(text=text):
                     if text:
                         if self._kind is not Reasoning:
@@ -123,18 +128,12 @@ class Fold:
                 case ToolCallReady(id=call, name=name, arguments=arguments):
                     self._ready[call] = ToolCall(call, name, arguments)
                     self.weight += len(name) + _size(arguments)
-                case UsageReported(usage=usage):
-                    self._usage = usage
                 case Note(value=value):
                     self._notes.append(event)
                     self.weight += _PART_BYTES + len(value)
-                case TurnEnded() | TurnPaused() | TurnFailed():
-                    self._end = event
                 case AgentActivity(call=call) if call is not None:
                     self._shown.append(call)
                     self.weight += _PART_BYTES + len(call.arguments)
-                case TurnStarted(context_tokens=context):
-                    self._context = context
                 case ToolCallDelta() | AgentActivity() | Recovered():
                     pass
                 case _:

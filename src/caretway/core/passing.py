@@ -3,15 +3,15 @@ asks, where its turn lives, and what a relay needs of a response's writer. Value
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 HOP: Final = "x-caretway-hop"
 """The header of a request that was passed on, and of the refusal of one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asker:
+class Asker(Struct, frozen=True):
     """Whom the first gateway let in."""
 
     key: str = ""
@@ -21,8 +21,7 @@ class Asker:
     """Whose stored responses may be used."""
 
 
-@dataclass(frozen=True, slots=True)
-class Visit:
+class Visit(Struct, frozen=True):
     """A request that another gateway let in and passed on."""
 
     asker: Asker
@@ -32,21 +31,23 @@ class Visit:
     """SHA-256 of the body, in hex."""
 
 
-@dataclass(frozen=True, slots=True)
-class PassedRequest:
+class PassedRequest(Struct, frozen=True):
     """A request as it came."""
 
     method: str
     target: str
     """Path and query, as in a request line."""
     headers: Mapping[str, str]
-    body: bytes = field(repr=False)
+    body: bytes
     asker: Asker
     request_id: str
 
+    def __repr__(self) -> str:
+        """Without the body."""
+        return f"PassedRequest({self.method} {self.target}, {self.request_id})"
 
-@dataclass(frozen=True, slots=True)
-class Held:
+
+class Held(Struct, frozen=True):
     """Where a ticket says that its turn lives."""
 
     replica: str

@@ -8,9 +8,10 @@ rung that might do that is skipped. The retry budget belongs to one request. Eve
 reason; progress renews it.
 """
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+from msgspec import Struct
 
 RETRY_BUDGET: Final = 2
 """How many runs may be reopened for one request without progress in between."""
@@ -59,8 +60,7 @@ _NO_WAY_BACK: Final = frozenset({Cause.DIVERGED, Cause.INCOMPLETE, Cause.STALE})
 _LONG: Final = frozenset({Cause.SILENT, Cause.STALLED})
 
 
-@dataclass(frozen=True, slots=True)
-class Loss:
+class Loss(Struct, frozen=True):
     """What is known when an attempt is lost."""
 
     cause: Cause
@@ -85,8 +85,7 @@ class Loss:
     """Why the attempt before this one was lost, if it was this turn's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     rung: Rung
     reason: str
 

@@ -8,9 +8,9 @@ single one. What upstream did not count is estimated from the last reported cont
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from .estimate import result_chars, tokens
@@ -21,8 +21,7 @@ ABSURD: Final = 3
 """An input of more than this many times the context cannot be that of one model call."""
 
 
-@dataclass(slots=True)
-class Tally:
+class Tally(Struct):
     context: int
     """The size of the conversation at the last checkpoint, or the estimated size of the prompt."""
     spoken_chars: int = 0

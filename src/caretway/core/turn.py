@@ -6,8 +6,9 @@ takes events when it is ready, so a slow client is backpressure on its own run a
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
+
+from msgspec import Struct, field
 
 from .events import Event
 from .request import Text, ToolResult, TurnRequest
@@ -16,8 +17,7 @@ Standing = Literal["official", "unofficial", "simulated"]
 """What a backend is to Cursor."""
 
 
-@dataclass(frozen=True, slots=True)
-class Abilities:
+class Abilities(Struct, frozen=True):
     """What a backend can do. Code branches on this, never on a backend's name. By default it cannot."""
 
     client_tools: Literal["native", "text", "either", "none"] = "none"
@@ -31,8 +31,7 @@ class Abilities:
     usage: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ModelVariant:
+class ModelVariant(Struct, frozen=True):
     """One way in which a model may be asked for. Cursor takes such a set as a whole, or not at all."""
 
     parameters: tuple[tuple[str, str], ...] = ()
@@ -44,8 +43,7 @@ class ModelVariant:
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelInfo:
+class ModelInfo(Struct, frozen=True):
     id: str
     name: str = ""
     aliases: tuple[str, ...] = ()
@@ -69,8 +67,7 @@ def _no_blob(blob_id: bytes) -> bytes | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """A backend's own memory of a finished conversation. Opaque outside the backend that made it."""
 
     backend: str
@@ -130,8 +127,7 @@ class Turn(Source, Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class BackendStatus:
+class BackendStatus(Struct, frozen=True):
     """For `/health`, `caretway status` and the banner."""
 
     signed_in: bool

@@ -10,10 +10,12 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final, Protocol, TypeVar
 from urllib.parse import urlsplit
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ..core.errors import ErrorKind, GatewayError
 from ..tasks import aside
@@ -36,8 +38,7 @@ CA_HINT: Final = "Set --agent-ca FILE if this is your own CA."
 PROXY_CA_HINT: Final = "If the proxy has a certificate of your company, set --agent-ca FILE to the CA that signed it."
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     scheme: str
     host: str
     port: int
@@ -79,8 +80,7 @@ def read_origin(base_url: str) -> Origin:
     return Origin(parts.scheme, parts.hostname, port or DEFAULT_PORTS[parts.scheme], parts.path.rstrip("/"))
 
 
-@dataclass(frozen=True, slots=True)
-class Dialler:
+class Dialler(Struct, frozen=True):
     """Opens connections to anywhere: it knows the proxies, and whom to trust."""
 
     proxies: ProxyRules = field(default_factory=ProxyRules)
@@ -135,8 +135,7 @@ def socket_dial(connect: Callable[[], Awaitable[socket.socket]], *, base_url: st
     return _SocketDial(read_origin(base_url), connect)
 
 
-@dataclass(frozen=True, slots=True)
-class _TcpDial:
+class _TcpDial(Struct, frozen=True):
     origin: Origin
     _tls: ssl.SSLContext | None
     _timeout_s: float
@@ -203,8 +202,7 @@ class _TcpDial:
         return held
 
 
-@dataclass(frozen=True, slots=True)
-class _SocketDial:
+class _SocketDial(Struct, frozen=True):
     origin: Origin
     _connect: Callable[[], Awaitable[socket.socket]]
 

@@ -94,49 +94,47 @@ VAGUE_CODES: Final = frozenset(
 )
 """Connect codes under which Cursor reports very different things, so that the words may refine them."""
 
-BY_WORDS: Final[tuple[tuple[re.Pattern[str], ErrorKind], ...]] = (
+BY_WORDS: Final[tuple[tuple[str, ErrorKind], ...]] = (
     (
-        re.compile(
+        (
             r"usage limit|spend(ing)? limit|quota|out of (credits|usage)|insufficient credits|"
             r"usage[- ]based pricing|hit your (\w+ )?limit|unpaid invoice"
         ),
         ErrorKind.QUOTA,
     ),
     (
-        re.compile(
+        (
             r"context (length|window|limit)|(prompt|conversation|input|message) (is )?too long|"
             r"too many tokens|maximum (context|prompt)|token limit"
         ),
         ErrorKind.CONTEXT_TOO_LONG,
     ),
     (
-        re.compile(r"rate[- ]limit|too many requests|slow down|too quickly|(high|heavy) (demand|load)"),
+        r"rate[- ]limit|too many requests|slow down|too quickly|(high|heavy) (demand|load)",
         ErrorKind.RATE_LIMITED,
     ),
     (
-        re.compile(
+        (
             r"(unknown|invalid|bad) model|model (name )?(is )?(not (found|valid|available|supported)|unknown)|"
             r"cannot use this model|no longer supported"
         ),
         ErrorKind.MODEL_UNKNOWN,
     ),
     (
-        re.compile(
+        (
             r"(outdated|deprecated|unsupported) client|client (is )?too old|update required|"
             r"(update|upgrade) (your )?(client|cursor)\b"
         ),
         ErrorKind.UPSTREAM_DEPRECATED,
     ),
     (
-        re.compile(
-            r"not logged in|\bunauthori[sz]ed\b|\bunauthenticated\b|invalid api key|api key (is )?(not|invalid)"
-        ),
+        r"not logged in|\bunauthori[sz]ed\b|\bunauthenticated\b|invalid api key|api key (is )?(not|invalid)",
         ErrorKind.SIGNED_OUT,
     ),
 )
 """Last resort, in this order: a quota must never look like an overflow (clients would compact) nor the reverse."""
 
-_BLOB_WORDS: Final = re.compile(r"blob (was )?not found|missing blob")
+_BLOB_WORDS: Final = r"blob (was )?not found|missing blob"
 
 BY_STATUS: Final[Mapping[int, ErrorKind]] = {
     401: ErrorKind.SIGNED_OUT,
@@ -183,7 +181,7 @@ STATUS_HINTS: Final[Mapping[int, str]] = {
 RETRIED_CODES: Final = frozenset({"unavailable"})
 """What is tried again when the details do not say whether to. The official client repeats `invalid_argument` too;
 others saw that it never gets better."""
-_CALLED_TEMPORARY: Final = re.compile(r"exhausted|unavailable", re.IGNORECASE)
+_CALLED_TEMPORARY: Final = r"(?i)exhausted|unavailable"
 """Words for which some clients repeat a request, whatever the status says."""
 NEVER_RETRIED: Final = frozenset(
     {
@@ -211,12 +209,12 @@ def fault_from_connect(error: ConnectError, run: AskedRun | None = None) -> Gate
     row = _row_of(error, run)
     message = ": ".join(dict.fromkeys(part for part in (error.title, error.detail or error.message) if part))
     label = said(error.name or error.code)
-    if kind not in RETRYABLE and _CALLED_TEMPORARY.search(label):
+    if kind not in RETRYABLE and re.search(_CALLED_TEMPORARY, label):
         label = ""
     told = f"Cursor: {said(message)}" if message else f"Cursor answered {label or 'with an error'}"
     if message and label:
         told += f" ({label})"
-    hint, code = HINTS[kind], BLOB_NOT_FOUND if _BLOB_WORDS.search(_words(error)) else None
+    hint, code = HINTS[kind], BLOB_NOT_FOUND if re.search(_BLOB_WORDS, _words(error)) else None
     if run is None:
         hint = call_hint(error) or hint
     elif row is not None:
@@ -272,7 +270,7 @@ def _kind_of_connect(error: ConnectError, run: AskedRun | None) -> ErrorKind:
     if error.code in VAGUE_CODES or error.code not in BY_CODE:
         words = _words(error)
         for pattern, kind in BY_WORDS:
-            if pattern.search(words):
+            if re.search(pattern, words):
                 return kind
     if error.code == "resource_exhausted" and run is not None and run.fills_window:
         return ErrorKind.CONTEXT_TOO_LONG

@@ -210,19 +210,23 @@ class H2Codec:
         if self._rest:
             data = self._rest + data  # never more than one frame and one read
         heard: list[Heard] = []
-        streams, at, size = self._streams, 0, len(data)
+        streams, start, size = self._streams, HEAD_BYTES, len(data)
         try:
-            while size - at >= HEAD_BYTES:
-                word, flags, stream_id = _unpack_head(data, at)
-                length, kind = word >> 8, word & 0xFF
+            while start <= size:
+                word, flags, stream_id = _unpack_head(data, start - HEAD_BYTES)
+                length = word >> 8
                 if length > FRAME_BYTES:
                     raise Http2Broken(Code.FRAME_SIZE_ERROR, f"a frame of {length} bytes")
-                start = at + HEAD_BYTES
-                if start + length > size:
-                    break
                 at = start + length
-                halves = streams.get(stream_id)
-                if halves is not None and not kind and not flags and halves.headed and self._block is None:
+                if at > size:
+                    break
+                if (
+                    not flags
+                    and not word & 0xFF
+                    and (halves := streams.get(stream_id)) is not None
+                    and halves.headed
+                    and self._block is None
+                ):
                     # What nearly every frame is: DATA in the middle of a stream.
                     halves.receive_window -= length
                     self._receive_window -= length
@@ -231,12 +235,13 @@ class H2Codec:
                         raise Http2Broken(Code.FLOW_CONTROL_ERROR, "more DATA than was allowed")
                     heard.append(DataReceived(stream_id, data[start:at], length))
                 else:
-                    self._take(kind, flags, stream_id & STREAM_BITS, data[start:at], heard)
+                    self._take(word & 0xFF, flags, stream_id & STREAM_BITS, data[start:at], heard)
+                start = at + HEAD_BYTES
         except Http2Broken as broken:
             broken.stream_id = stream_id & STREAM_BITS
             self.say_goodbye(broken.code)
             raise
-        self._rest = data[at:]
+        self._rest = data[start - HEAD_BYTES :]
         return heard
 
     def _take(self, kind: int, flags: int, stream_id: int, payload: bytes, heard: list[Heard]) -> None:

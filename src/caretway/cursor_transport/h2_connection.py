@@ -9,6 +9,7 @@ window, so a slow reader and a slow peer stop one stream and nobody else. Refuse
 import asyncio
 import logging
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Final, cast
 
 from ..core.errors import ErrorKind, GatewayError
@@ -28,6 +29,8 @@ log = logging.getLogger(__name__)
 
 ACKNOWLEDGE_AT: Final = 4
 """A receive window is opened again when one part in this many of it is used up."""
+_PIECES: Final = frozenset({DataReceived})
+_stream_id: Final = attrgetter("stream_id")
 SMALL_READ_BYTES: Final = 8 * 1024
 """More than this at a time is worth a read of its own."""
 
@@ -231,13 +234,10 @@ class H2Connection(asyncio.Protocol):
 
     def _take(self, heard: list[Heard]) -> bool:
         """All of one read. True when it brought pieces of several streams and nothing else."""
-        streams = set()
-        for event in heard:
-            if type(event) is not DataReceived:
-                self._dispatch(heard)
-                return False
-            streams.add(event.stream_id)
-        if len(streams) < len(heard):
+        if not _PIECES.issuperset(map(type, heard)):
+            self._dispatch(heard)
+            return False
+        if len(set(map(_stream_id, heard))) < len(heard):
             self._dispatch(heard)  # it gathers what belongs together
         else:
             for piece in cast(list[DataReceived], heard):

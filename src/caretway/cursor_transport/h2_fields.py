@@ -6,11 +6,11 @@ a block means depends on its bytes and on the table, so what was read is known u
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
 from hpack import Decoder
+from msgspec import Struct
 
 from .heads import read_fields
 
@@ -23,8 +23,7 @@ MAX_KNOWN_BYTES: Final = 1024
 """Longer ones are not."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fields:
+class Fields(Struct, frozen=True):
     headers: Mapping[str, str]
     status: int | None
     """None: there is none, as in trailers."""

@@ -96,12 +96,14 @@ class DataReceived(Struct, gc=False):
     """Bytes that count against the windows: padding too."""
 
 
+@final
 class HeadReceived(Struct, frozen=True):
     stream_id: int
     status: int
     headers: Mapping[str, str]
 
 
+@final
 class StreamEnded(Struct, frozen=True, gc=False):
     stream_id: int
 

@@ -4,8 +4,9 @@ UUIDs, and the interface for bearer tokens (`TokenSource`)."""
 import base64
 import hashlib
 import os
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 
 class TokenSource(Protocol):
@@ -25,8 +26,7 @@ class TokenSource(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(Struct, frozen=True):
     """How the gateway introduces itself: by its own name."""
 
     client_type: str

@@ -1,7 +1,7 @@
 """All limits of the transports: timeouts, PING intervals, window sizes, connections for each host, streams for each
 connection, appends in flight, bytes that are queued or received."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from ..wire.envelope import MAX_FRAME_BYTES
 
@@ -9,8 +9,7 @@ KIB = 1024
 MIB = 1024 * KIB
 
 
-@dataclass(frozen=True, slots=True)
-class TransportLimits:
+class TransportLimits(Struct, frozen=True):
     ready_timeout_s: float = 5.0
     """From an open socket to the peer's HTTP/2 SETTINGS. (Opening the socket is the dial's own business.)"""
     dial_again_s: float = 2.0
@@ -39,7 +38,7 @@ class TransportLimits:
     PING is out for longer takes no new runs; on HTTP/1.1 a run takes no kept connection whose last word is older."""
     slowest_bytes_per_s: int = 64 * KIB
     """What is under way may delay an answer by as much as a line of this speed would."""
-    gather_s: float = 0.012
+    gather_s: float = 0.016
     """HTTP/2 only: while several runs speak at a time, nothing is read for this long after small reads that came thick.
     0: never wait."""
     idle_timeout_s: float = 240.0

@@ -6,8 +6,9 @@ own callback, so a message that needs an answer is answered before anything else
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from ..core.errors import GatewayError
 
@@ -52,8 +53,7 @@ class RunStream(Listening, Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class UnaryResponse:
+class UnaryResponse(Struct, frozen=True):
     status: int
     headers: Mapping[str, str]
     body: bytes

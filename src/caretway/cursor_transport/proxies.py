@@ -8,9 +8,10 @@ The variables are those that most programs know: `HTTPS_PROXY` for https address
 import ipaddress
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Final, Literal
 from urllib.parse import unquote, urlsplit
+
+from msgspec import Struct, field
 
 from ..core.errors import ErrorKind, GatewayError
 
@@ -35,15 +36,18 @@ _EXCEPTIONS: Final = ("no_proxy", "NO_PROXY")
 _FORM: Final = "Write it as http://HOST:PORT, https://HOST:PORT, socks5://HOST:PORT or socks5h://HOST:PORT"
 
 
-@dataclass(frozen=True, slots=True)
-class Proxy:
+class Proxy(Struct, frozen=True):
     kind: ProxyKind
     host: str
     port: int
     source: str
     """The variable that names it."""
-    user: str = field(default="", repr=False)
-    password: str = field(default="", repr=False)
+    user: str = ""
+    password: str = ""
+
+    def __repr__(self) -> str:
+        """Without user and password."""
+        return f"Proxy({self.url}, {self.source})"
 
     @property
     def name(self) -> str:
@@ -60,8 +64,7 @@ class Proxy:
         return self.kind != "socks5"
 
 
-@dataclass(frozen=True, slots=True)
-class ProxyRoute:
+class ProxyRoute(Struct, frozen=True):
     proxy: Proxy | None
     reason: str
 
@@ -69,14 +72,17 @@ class ProxyRoute:
         return f"direct ({self.reason})" if self.proxy is None else f"through {self.proxy.url} ({self.reason})"
 
 
-@dataclass(frozen=True, slots=True)
-class ProxyRules:
-    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+class ProxyRules(Struct, frozen=True):
+    variables: Mapping[str, str] = field(default_factory=dict)
     """The environment, or what matters of it."""
-    setting: str = field(default="", repr=False)
+    setting: str = ""
     """A proxy's URL, `off`, or empty: the environment decides."""
     loopback: bool = False
     """This machine, too, is reached through the proxy."""
+
+    def __repr__(self) -> str:
+        """Without variables and setting, which may hold passwords."""
+        return f"ProxyRules(loopback={self.loopback})"
 
     def route(self, scheme: str, host: str, port: int) -> ProxyRoute:
         """Raises GatewayError(BAD_REQUEST) when the proxy's address makes no sense."""

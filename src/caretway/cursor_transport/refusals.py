@@ -8,8 +8,9 @@ rules out are left out, and the rest are named in the order in which they are li
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ..core.errors import ErrorKind
 from ..wire.errors import ConnectError
@@ -27,8 +28,7 @@ _WORDS_COUNT: Final = _VAGUE_NAMES | {"CUSTOM", "CUSTOM_MESSAGE"}
 _OWN_MODELS: Final = ("auto", "default", "composer", "sim-")
 
 
-@dataclass(frozen=True, slots=True)
-class AskedRun:
+class AskedRun(Struct, frozen=True):
     """The run that was refused. It rules causes out."""
 
     model: str = ""
@@ -57,8 +57,7 @@ def says_nothing(error: ConnectError) -> bool:
     return silent and error.name in _VAGUE_NAMES
 
 
-@dataclass(frozen=True, slots=True)
-class Suspect:
+class Suspect(Struct, frozen=True):
     what: str
     possible: Callable[[AskedRun], bool]
 
@@ -122,8 +121,7 @@ def without_reason(run: AskedRun) -> str:
     return f"Known causes, the likeliest first: {named}. To tell them apart: {'; '.join(tells)}."
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """One row. Everything that it asks for must hold."""
 
     row: str

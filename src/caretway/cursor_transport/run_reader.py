@@ -133,6 +133,10 @@ class RunReader:
                 messages = envelope.feed(data, SLICE_MESSAGES, SLICE_BYTES)
             except EnvelopeError as broken:
                 raise broke_protocol(str(broken)) from broken
+            if envelope.clean and len(messages) <= FEW:
+                if messages:
+                    self._handler.on_messages(messages)
+                return
             if messages[FEW:] or envelope.heavy:
                 self._tell_many(messages)
             elif messages:

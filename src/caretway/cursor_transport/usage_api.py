@@ -6,10 +6,10 @@ and replaces a token that is refused. Pages of events are fetched one after the 
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from ..core.account_usage import AccountUsage, PeriodUsage, PlanInfo, TeamSeat, UsageEvent, UsageEvents
 from ..core.errors import ErrorKind, GatewayError

@@ -7,8 +7,9 @@ unknown. The list is sent in a header, so it is short and plain, whatever the cl
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from .fields import wrong_type
 
@@ -17,8 +18,7 @@ MAX_LISTED: Final = 32
 _HEADER_SAFE: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
-@dataclass(frozen=True, slots=True)
-class Idle:
+class Idle(Struct, frozen=True):
     """A field that is understood and has no effect here."""
 
     expected: str

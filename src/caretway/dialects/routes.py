@@ -6,8 +6,9 @@ parameters: `{id}` is one segment, `{id:path}` is the rest. Knows no socket and 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 Lookup = Callable[[Mapping[str, str], Mapping[str, str], object], bytes]
 """(the path's parameters, headers, parsed JSON body or None) -> JSON. Raises GatewayError."""
@@ -15,8 +16,7 @@ Lookup = Callable[[Mapping[str, str], Mapping[str, str], object], bytes]
 ANY_OBJECT: Final = "Any"
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(Struct, frozen=True):
     """One method of one path."""
 
     id: str
@@ -36,8 +36,7 @@ class Operation:
     """Operations on what this one made, by its `id`."""
 
 
-@dataclass(frozen=True, slots=True)
-class DialectRoute:
+class DialectRoute(Struct, frozen=True):
     """One path of a public API."""
 
     path: str

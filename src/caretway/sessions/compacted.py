@@ -6,8 +6,9 @@ resumed by a name. Kept in memory: the newest few thousand sessions, of each a c
 """
 
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ..core.request import Message, Role, TurnRequest
 
@@ -21,8 +22,7 @@ SUMMARY_CHARS: Final = 400
 REASON: Final = "compacted"
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
+class _Seen(Struct, frozen=True):
     messages: int
     opening: tuple[int, ...]
     conversation: str

@@ -4,12 +4,14 @@ run was offered, the results it was given last. A record; `plan` and `manager` d
 
 import asyncio
 import time
-from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec import Struct, field
+
 from ..core.errors import GatewayError
+from ..core.estimate import message_chars, tokens
 from ..core.fold import Fold
-from ..core.request import Message, Role, ToolResult, ToolSpec, TurnRequest
+from ..core.request import Message, Role, ToolResult, ToolSpec, TurnRequest, last_answer
 from ..core.turn import Turn
 from .lifecycle import Happening, SessionState, move
 from .plan import Parked
@@ -20,8 +22,7 @@ from .transcript import Chain, tools_key
 NOTHING: Final = Message(Role.ASSISTANT, ())
 
 
-@dataclass(slots=True, eq=False)
-class LiveTurn:
+class LiveTurn(Struct, eq=False):
     turn: Turn
     tickets: Tickets
     request: TurnRequest
@@ -31,7 +32,7 @@ class LiveTurn:
     unchained: tuple[Message, ...] = ()
     answer: Message = NOTHING
     """The newest answer: the one that made the open calls. It is chained as its client tells it, with the results."""
-    tools: tuple[ToolSpec, ...] = field(init=False)
+    tools: tuple[ToolSpec, ...] = ()
     """What the run upstream was offered; the newest request may offer more."""
     given: tuple[ToolResult, ...] = ()
     """What it was resumed with last."""
@@ -47,6 +48,10 @@ class LiveTurn:
     """What its response has said so far; None: nobody reads one."""
     cancelled: GatewayError | None = None
     """What whoever reads it is told instead of anything else."""
+    chars: int | None = None
+    """Of all that is chained; None: somebody else began the chain."""
+    held: int | None = None
+    """Tokens of the history that the newest request brought again; None: nobody has counted them."""
 
     def happened(self, happening: Happening) -> None:
         self.state = move(self.state, happening)
@@ -62,7 +67,10 @@ class LiveTurn:
         chain = self.chain
         if chain is None:
             chain = self.chain = Chain(tools_key(self.request.tools))
+            self.chars = 0
         unchained, self.unchained = self.unchained, ()
+        if self.chars is not None:
+            self.chars += message_chars(unchained)
         return chain.add(unchained)
 
     def before(self) -> bytes:
@@ -77,6 +85,8 @@ class LiveTurn:
             chain.tools = tools_key(request.tools)
         retold = bool(news) and news[0].role is Role.ASSISTANT
         self.unchained = news if retold else (self.answer, *news)
+        if self.chars is not None:
+            self.held = tokens(self.chars + message_chars(self.unchained[: last_answer(self.unchained)]))
         self.request = request
         self.tickets.prefix = request.call_prefix
 

@@ -10,9 +10,9 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import islice
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ..core.argument_check import ArgumentRule
@@ -48,8 +48,7 @@ from .turn_views import TurnView, turn_view
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class SessionLimits:
+class SessionLimits(Struct, frozen=True):
     mode: SessionMode = SessionMode.AUTO
     parked_timeout: float = 900.0
     max_parked: int = 200
@@ -275,8 +274,7 @@ class Sessions:
         for result in given:  # a client may repeat this request, too, and at once
             self._starting[result.call_id] = Parked.starting(request, given)
         try:
-            live = await self._started(request, model_request, known)
-            live.account = account
+            live = await self._started(request, model_request, account, known)
         finally:
             for result in given:
                 self._starting.pop(result.call_id, None)
@@ -286,7 +284,9 @@ class Sessions:
             self._replaying[result.call_id] = live
         return live
 
-    async def _started(self, request: TurnRequest, model_request: TurnRequest, known: Continue | None) -> LiveTurn:
+    async def _started(
+        self, request: TurnRequest, model_request: TurnRequest, account: RunAccount, known: Continue | None
+    ) -> LiveTurn:
         chain, unchained, snapshot = None, request.messages, None
         if known is not None:
             chain, snapshot = known.chain, known.snapshot
@@ -295,7 +295,8 @@ class Sessions:
             chain = await aside(chained, chain, request.tools, unchained)
             unchained = ()
         turn = await self._backend.start(model_request, snapshot)
-        return LiveTurn(turn, Tickets(new_sid(), request.call_prefix, self._replica()), request, chain, unchained)
+        tickets = Tickets(new_sid(), request.call_prefix, self._replica())
+        return LiveTurn(turn, tickets, request, chain, unchained, account=account)
 
     def _forget_given(self, live: LiveTurn) -> None:
         for result in live.given:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from msgspec import Struct
+
 from ..core.errors import ErrorKind, GatewayError, bad_request
 from ..core.request import Image, Message, Role, SessionMode, Text, ToolResult, ToolSpec, TurnRequest, last_answer
 from ..core.turn import Abilities, Snapshot
@@ -19,8 +21,7 @@ from .retold import known_before
 from .transcript import Chain, canonical, tools_key
 
 
-@dataclass(frozen=True, slots=True)
-class Parked:
+class Parked(Struct, frozen=True):
     """What the plan needs to know about a turn that waits."""
 
     sid: str
@@ -61,20 +62,17 @@ class Parked:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Fresh:
+class Fresh(Struct, frozen=True):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Replay:
+class Replay(Struct, frozen=True):
     reason: str
     instead_of: str | None = None
     """A live turn that this one takes the place of."""
 
 
-@dataclass(frozen=True, slots=True)
-class Repeat:
+class Repeat(Struct, frozen=True):
     """The client repeats a request that was answered: it gets the same answer."""
 
     sid: str
@@ -239,8 +237,7 @@ def _results_alone(tail: tuple[Message, ...]) -> tuple[Message, ...]:
     return tuple([Message(Role.TOOL, (result,)) for result in results])
 
 
-@dataclass(frozen=True, slots=True)
-class Chains:
+class Chains(Struct, frozen=True):
     """Of a request's history, spelled out once."""
 
     before: Chain

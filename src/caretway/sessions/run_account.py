@@ -6,8 +6,9 @@ where one turn has several totals (a run that ends at each pause), each of them 
 """
 
 import time
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from ..core.charge import RunCharge
 from ..core.events import RunUsage
@@ -18,8 +19,7 @@ from ..core.request import TurnRequest
 FROM_NOWHERE: Final = RequestOrigin()
 
 
-@dataclass(slots=True, eq=False)
-class RunAccount:
+class RunAccount(Struct, eq=False):
     """What is told of a run when it is over, as far as it is known."""
 
     origin: RequestOrigin = FROM_NOWHERE

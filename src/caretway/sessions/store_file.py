@@ -9,9 +9,10 @@ import logging
 import os
 import sqlite3
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 log = logging.getLogger(__name__)
 
@@ -63,8 +64,7 @@ _OPEN_PATIENCE_S: Final = 5.0
 _SIDE_FILES: Final = ("-wal", "-shm", "-journal")
 
 
-@dataclass(frozen=True, slots=True)
-class FileKind:
+class FileKind(Struct, frozen=True):
     holds: str
     """For people."""
     table: str

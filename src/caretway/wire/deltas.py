@@ -15,24 +15,33 @@ THINKING: Final = 0x22
 
 _UPDATE: Final = 0x0A
 _WORDS: Final = 0x0A
-_SHORT: Final = 128
-_HEAD_BYTES: Final = 6
+_SHORT: Final = 130
+"""Bytes of the shortest message whose outermost length takes two bytes."""
+
+
+def _heads(kind: int) -> tuple[bytes | None, ...]:
+    """How a delta of so many bytes begins; None: there is no such delta."""
+    none = (None,) * 7
+    return *none, *(bytes([_UPDATE, size - 2, kind, size - 4, _WORDS, size - 6]) for size in range(7, _SHORT))
+
+
+_TEXT_HEADS: Final = _heads(TEXT)
+_THINKING_HEADS: Final = _heads(THINKING)
 
 
 def read_delta(payload: bytes) -> tuple[int, str] | None:
     """(TEXT or THINKING, its words)."""
     size = len(payload)
-    if (
-        _HEAD_BYTES < size < _SHORT + 2
-        and payload[2] in (TEXT, THINKING)
-        and payload[5] == size - 6
-        and payload[3] == size - 4
-        and payload[1] == size - 2
-        and payload[0] == _UPDATE
-        and payload[4] == _WORDS
-    ):
-        try:
-            return payload[2], payload[6:].decode()
-        except UnicodeDecodeError:
-            return None
-    return None
+    if size >= _SHORT:
+        return None
+    head = payload[:6]
+    if head == _TEXT_HEADS[size]:
+        kind = TEXT
+    elif head == _THINKING_HEADS[size]:
+        kind = THINKING
+    else:
+        return None
+    try:
+        return kind, payload[6:].decode()
+    except UnicodeDecodeError:
+        return None

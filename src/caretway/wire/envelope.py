@@ -25,9 +25,13 @@ ALL: Final = sys.maxsize
 NO_STAND_INS: Final[Mapping[int, bytes]] = MappingProxyType({})
 
 _HEADER: Final = struct.Struct(">BI")
+_unpack: Final = _HEADER.unpack_from
 HEADER_BYTES: Final = _HEADER.size
-_SHORT_HEADS: Final = tuple(_HEADER.pack(0, length) for length in range(256))
+_SHORT: Final = 256
+_SHORT_HEADS: Final = tuple(_HEADER.pack(0, length) for length in range(_SHORT))
 """How most frames begin."""
+_WHOLE_HEADS: Final = (*(None,) * HEADER_BYTES, *_SHORT_HEADS)
+"""The same, by the size of the whole frame."""
 _GZIP: Final = zlib.MAX_WBITS | 16
 
 
@@ -47,13 +51,25 @@ class End(bytes):
 
 def pack(payload: bytes, *, end: bool = False) -> bytes:
     length = len(payload)
-    if length < 256 and not end:
+    if length < _SHORT and not end:
         return _SHORT_HEADS[length] + payload
     return _HEADER.pack(END_OF_STREAM if end else 0, length) + payload
 
 
 class EnvelopeReader:
-    __slots__ = ("_cap", "_ended", "_fault", "_instead", "_light", "_rest", "_skip", "_stand_ins", "heavy", "more")
+    __slots__ = (
+        "_cap",
+        "_ended",
+        "_fault",
+        "_instead",
+        "_light",
+        "_rest",
+        "_skip",
+        "_stand_ins",
+        "clean",
+        "heavy",
+        "more",
+    )
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES, stand_ins: Mapping[int, bytes] = NO_STAND_INS) -> None:
         """`stand_ins`: the first byte of messages that may be dropped when they are over the limit, and what is handed
@@ -70,6 +86,8 @@ class EnvelopeReader:
         """The last message of those handed out last is larger than HEAVY_BYTES."""
         self.more = False
         """There may be more to hand out: it comes with the next call, an empty one will do."""
+        self.clean = self._light >= _SHORT
+        """Nothing is left over, held back or wrong: the next byte begins a frame, which may be a short one."""
 
     @property
     def mid_frame(self) -> bool:
@@ -83,18 +101,11 @@ class EnvelopeReader:
         Whole frames in front of a fault are handed out first and the fault is raised by the next call, so what a
         reader gets does not depend on how the bytes were cut. A fault is final: nothing is buffered after it.
         """
+        length = len(data)
+        if self.clean and length < _SHORT and data[:HEADER_BYTES] == _WHOLE_HEADS[length]:
+            return [data[HEADER_BYTES:]]  # one message, whole: how a delta arrives
         if self._fault is not None:
             raise self._fault.with_traceback(None)
-        length = len(data) - HEADER_BYTES
-        if (
-            not self._rest
-            and not self._ended
-            and 0 <= length <= self._light
-            and data[:HEADER_BYTES] == (_SHORT_HEADS[length] if length < 256 else _HEADER.pack(0, length))
-            and not self._skip
-        ):
-            self.heavy = False
-            return [data[HEADER_BYTES:]]  # one message, whole: how a delta arrives
         frames: list[bytes] = []
         self.heavy = self.more = False
         try:
@@ -105,13 +116,16 @@ class EnvelopeReader:
             if not frames:
                 raise
             self.more = True
+        finally:
+            odd = self._rest or self._skip or self._ended or self._fault is not None or self.heavy or self.more
+            self.clean = not odd and self._light >= _SHORT
         return frames
 
     def hold(self, data: bytes) -> None:
         """Bytes that are not to be read yet: they wait for their turn."""
         if self._fault is None:
             self._rest += data
-            self.more = True
+            self.more, self.clean = True, False
 
     def _read(self, data: bytes, frames: list[bytes], count: int, size: int) -> None:
         rest = self._rest
@@ -119,6 +133,17 @@ class EnvelopeReader:
             rest += data
         waiting = rest or data  # nothing is copied when nothing was left over
         at, stop = 0, len(waiting)
+        if not rest and not self._skip and not self._ended:
+            light, whole = self._light, stop - HEADER_BYTES
+            while at <= whole and count > 0 and size > 0:  # short plain frames, as most are
+                flags, length = _unpack(data, at)
+                ends = at + HEADER_BYTES + length
+                if flags or length > light or ends > stop:
+                    break
+                frames.append(data[at + HEADER_BYTES : ends])
+                at = ends
+                count -= 1
+                size -= length
         while at < stop:
             if self._skip:
                 at += self._skipped(stop - at, frames)
@@ -127,7 +152,7 @@ class EnvelopeReader:
                 raise EnvelopeError("bytes after the end-of-stream frame")
             if stop - at < HEADER_BYTES:
                 break
-            flags, length = _HEADER.unpack_from(waiting, at)
+            flags, length = _unpack(waiting, at)
             inside = at + HEADER_BYTES
             light = not flags and length <= self._light
             if not light and not self._fits(flags, length):

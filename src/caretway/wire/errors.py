@@ -6,19 +6,18 @@ In: JSON bytes. Out: `ConnectError` or None for success.
 
 import base64
 import binascii
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import msgspec
 from google.protobuf.message import DecodeError
+from msgspec import Struct
 
 from .messages import ai
 
 DETAILS_TYPE: Final = "aiserver.v1.ErrorDetails"
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectError:
+class ConnectError(Struct, frozen=True):
     code: str
     """Connect's own code: `unauthenticated`, `resource_exhausted` ..."""
     message: str = ""

@@ -307,6 +307,7 @@ async def test_login_renewal_models_status_and_doctor(
         code, output, errors = await run(there, tmp_path, "login", "--api-key-stdin", stdin="life=1\n", **way)
         assert (code, errors) == (0, ""), output
         assert there.simulator.stats.token_exchanges == 1
+        await asyncio.sleep(0.5)  # such a token is renewed after half its life, and a command starts faster than that
         code, output, errors = await run(there, tmp_path, "models", "--json", **way)
         assert (code, errors) == (0, "")
         assert "sim-auto" in {model["id"] for model in json.loads(output)}

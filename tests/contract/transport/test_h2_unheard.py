@@ -4,9 +4,9 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.cursor_transport.dial import tcp_dial

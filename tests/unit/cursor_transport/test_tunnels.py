@@ -1,8 +1,7 @@
 """CONNECT and SOCKS5 without a socket: what is said, what the answers mean, and that no split of them matters."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.cursor_transport.connect_tunnel import MAX_ANSWER_BYTES

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
+from caretway.core.estimate import history_tokens
 from caretway.core.request import Message, Role, Text, ToolCall, ToolResult, ToolSpec
 from caretway.sessions.lifecycle import Happening, SessionState
 from caretway.sessions.live import LiveTurn
@@ -73,6 +74,19 @@ def test_tools_that_were_added_are_the_newest_requests_and_not_the_runs() -> Non
     assert (one.tools, one.tickets.prefix) == (TOOLS, "toolu_")
     one.answer = Message(Role.ASSISTANT, (Text("done"),))
     assert one.transcript() == Chain(tools_key(more)).add((HI, CALLS, RESULT, one.answer)).digest()
+
+
+@pytest.mark.parametrize("retold", [True, False], ids=["the client retells the call", "results alone"])
+def test_what_it_holds_is_counted_step_by_step(retold: bool) -> None:
+    """The same as counting the whole history, which grows with every step of a loop."""
+    said: tuple[Message, ...] = (HI, CALLS, RESULT)
+    one = waiting()
+    one.goes_on(ask(*said), said[1:] if retold else said[2:])
+    assert one.held == history_tokens(ask(*said))
+    one.answer = Message(Role.ASSISTANT, (ToolCall("call_2", "read_it_all", '{"path": "/tmp"}'),))
+    said = (*said, one.answer, Message(Role.TOOL, (ToolResult("call_2", (Text("another file"),)),)))
+    one.goes_on(ask(*said), said[3:] if retold else said[4:])
+    assert one.held == history_tokens(ask(*said))
 
 
 async def test_its_timer_runs_only_while_it_is_parked() -> None:

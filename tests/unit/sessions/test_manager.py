@@ -1,7 +1,6 @@
 """The session engine with turns that the test plays: who resumes what, what is parked, kept, and closed."""
 
 import asyncio
-import dataclasses
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -100,7 +99,7 @@ async def test_a_new_conversation_is_a_new_turn() -> None:
     response.take()
     assert (house.sessions.live, house.turns[0].closed) == (0, 1)
     (kept,) = house.memory.kept.values()
-    assert kept == dataclasses.replace(KEPT, conversation=response.live.account.conversation)
+    assert kept == replace(KEPT, conversation=response.live.account.conversation)
 
 
 async def test_a_known_conversation_is_continued_from_its_snapshot() -> None:

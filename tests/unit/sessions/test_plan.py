@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 import pytest
+from msgspec import structs
 
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.request import (
@@ -97,9 +98,9 @@ BOTH: Final = (*OPENING, ONE, TWO)
 NEXT_STEP: Final = dict.fromkeys(("t1", "t2", "t3"), turn("t3", history=(*BOTH, THIRD)))
 
 GIVEN: Final = tuple(part for one in (ONE, TWO) for part in one.parts if isinstance(part, ToolResult))
-TAKEN: Final = replace(turn("t3", history=(*BOTH, MORE, THIRD)), given=GIVEN)
+TAKEN: Final = structs.replace(turn("t3", history=(*BOTH, MORE, THIRD)), given=GIVEN)
 """It was resumed with both results and a word beside them, and waits for the next."""
-REPLAYED: Final = replace(TAKEN, own=False)
+REPLAYED: Final = structs.replace(TAKEN, own=False)
 """The same, of a run to which the history was replayed."""
 MAKES_ROOM: Final = Replay("these results were given before, beside other words", "s")
 
@@ -387,7 +388,7 @@ def test_what_would_be_replayed_fails_when_a_session_is_demanded(story: Story) -
 @pytest.mark.parametrize("beside", [[MORE], [HELLO], []], ids=["the same words", "other words", "no words"])
 def test_results_that_are_worked_on_start_nothing(taken: Parked, beside: list[Message]) -> None:
     with pytest.raises(GatewayError) as told:
-        decide(Story("", [*BOTH, *beside], Fresh(""), parked=repeated(replace(taken, waiting=False))))
+        decide(Story("", [*BOTH, *beside], Fresh(""), parked=repeated(structs.replace(taken, waiting=False))))
     assert told.value.kind is ErrorKind.IN_PROGRESS
 
 
@@ -425,7 +426,7 @@ def test_a_history_that_comes_back_unchanged_is_not_spelled_out_again() -> None:
         raise AssertionError("the whole history was hashed")
 
     long = tuple(message(Role.USER if n % 2 else Role.ASSISTANT, f"message {n}") for n in range(1000))
-    waits = replace(turn("t1", "t2"), history=(*long, HELLO), answer=ASKS, before=never)
+    waits = structs.replace(turn("t1", "t2"), history=(*long, HELLO), answer=ASKS, before=never)
     respelled = message(Role.ASSISTANT, ToolCall("t1", "read", " {} "), ToolCall("t2", "read", "{}"), "  ")
     story = Story("", [*long, HELLO, respelled, ONE, TWO], Fresh(""), parked=dict.fromkeys(("t1", "t2"), waits))
     assert decide(story) == resume(ONE, TWO)

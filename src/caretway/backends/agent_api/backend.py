@@ -6,9 +6,10 @@ The simulator backend is this one with another `Transport` under it and another 
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Literal
+
+from msgspec import Struct
 
 from ...builtin_tools.policy import ToolPolicy
 from ...builtin_tools.queries import WebSearch
@@ -39,8 +40,7 @@ log = logging.getLogger(__name__)
 ShapeName = Literal["auto", "base", "details", "both", "requested"]
 
 
-@dataclass(frozen=True, slots=True)
-class AgentSetup:
+class AgentSetup(Struct, frozen=True):
     """Everything a backend of this kind is told when it is made."""
 
     name: str

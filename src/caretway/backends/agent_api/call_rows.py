@@ -2,8 +2,9 @@
 one, its answer given again, and whether a checkpoint holds its result. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from ...builtin_tools.decisions import Convert
 from ...builtin_tools.execs import readdressed
@@ -26,8 +27,7 @@ class Saved(Enum):
     YES = "in the checkpoint"
 
 
-@dataclass(slots=True, eq=False)
-class Call:
+class Call(Struct, eq=False):
     id: str
     name: str
     convert: Convert | None = None
@@ -84,8 +84,7 @@ class Call:
         return freed
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     call: Call
     events: Sequence[Event] = ()
     replies: Sequence[bytes] = ()

@@ -7,12 +7,12 @@ nothing to `resume_action` without a checkpoint; the setting `replay_action` cho
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 from uuid import UUID
 
 import msgspec
 from google.protobuf.message import DecodeError
+from msgspec import Struct
 
 from ...core.errors import ErrorKind, GatewayError
 from ...core.estimate import message_chars, tokens
@@ -55,8 +55,7 @@ _RULE: Final = tag(pb.RequestContext, "cloud_rule")
 _WITH_RESULTS: Final = Message(Role.USER, (Text(GO_ON_WITH_RESULTS),))
 
 
-@dataclass(frozen=True, slots=True)
-class RunContext:
+class RunContext(Struct, frozen=True):
     """What the gateway says about itself in a run: nothing about the client's machine that the client did not say."""
 
     os_version: str = ""

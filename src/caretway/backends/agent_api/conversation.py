@@ -97,13 +97,20 @@ class Conversation(RunLife):
         """Messages of one read. True: there may be more to do now than to tell `events`. May end the turn; never
         raises."""
         self.watch.heard = now
-        more = False
+        more, kind, words = False, 0, ""
         try:
             for payload in payloads:
                 if self.phase is RunPhase.RUNNING and (delta := read_delta(payload)) is not None:
+                    if delta[0] == kind:
+                        words += delta[1]  # what was read together is told together
+                        continue
+                    if words:
+                        self._delta(kind, words, now)
                     kind, words = delta
-                    self._delta(kind, words, now)
                     continue
+                if words:
+                    self._delta(kind, words, now)
+                    kind, words = 0, ""
                 more = True
                 if self.phase in (RunPhase.OVER, RunPhase.LOST) and not self.ended:
                     return True
@@ -112,6 +119,8 @@ class Conversation(RunLife):
                     self._too_large(message.exec_server_message, now)
                 else:
                     self._take(message, now)
+            if words:
+                self._delta(kind, words, now)
         except DecodeError as broken:
             self._fail(ErrorKind.UPSTREAM_PROTOCOL, f"Cursor sent a message that cannot be read: {broken}")
         except Diverged as other_way:

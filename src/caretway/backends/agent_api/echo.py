@@ -74,6 +74,7 @@ class Echo:
             if self._skip_reasoning.startswith(text):
                 self._skip_reasoning = self._skip_reasoning[len(text) :]
                 return ""
+            text = text.removeprefix(self._skip_reasoning)  # what is read together may go on beyond it
             self._skip_reasoning = ""  # other thoughts may lead to the same words: only the answer must not differ
         self.chars += len(text)
         if self.chars <= self._cap:

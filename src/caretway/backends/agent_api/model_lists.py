@@ -7,11 +7,11 @@ The base models are what counts; the flat list adds the ids by which older clien
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
 from google.protobuf.message import DecodeError
+from msgspec.structs import replace
 
 from ...core.errors import GatewayError
 from ...core.model_parameters import THOUGHT_IDS, window

@@ -7,9 +7,10 @@ reset; at most 3 s, one answer for 20 s. If the question fails, the refusal stay
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
+
+from msgspec import Struct
 
 from ...core.account_usage import SPENT_PERCENT, PeriodUsage
 from ...core.errors import ErrorKind, GatewayError, bounded_wait
@@ -25,8 +26,7 @@ FRESH_S: Final = 20.0
 _DASHBOARD: Final = "https://cursor.com/dashboard"
 
 
-@dataclass(frozen=True, slots=True)
-class Pools:
+class Pools(Struct, frozen=True):
     """In percent of the plan: the two pools of the dashboard."""
 
     own: float = 0.0
@@ -91,8 +91,7 @@ def dated(refusal: GatewayError, usage: Pools, now: float) -> GatewayError | Non
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
+class _Asked(Struct, frozen=True):
     account: str
     answer: "asyncio.Task[Pools | None]"
     fresh_until: float

@@ -6,9 +6,11 @@ the run was reopened. Which rung comes next is decided by `core.recovery`, and t
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import Final
+
+from msgspec import Struct
 
 from ...builtin_tools import execs
 from ...core.errors import ErrorKind, GatewayError
@@ -39,8 +41,7 @@ class RunPhase(Enum):
     OVER = "over"
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(Struct, frozen=True):
     """The next attempt."""
 
     delay: float

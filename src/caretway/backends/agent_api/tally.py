@@ -5,7 +5,6 @@ Cursor counts pieces of output as they come, the context at each checkpoint, and
 then for all its model calls together.
 """
 
-from dataclasses import dataclass
 from math import isfinite
 from typing import Final
 
@@ -17,7 +16,6 @@ ASSUMED_WINDOW: Final = 200_000
 """Tokens, when no checkpoint has said it."""
 
 
-@dataclass(slots=True)
 class AgentTally(Tally):
     max_tokens: int = 0
     """The model's window; 0: nobody has said it."""

@@ -208,7 +208,8 @@ class AgentTurn:
         if attempt != self._attempt:
             return
         conversation, last = self._conversation, messages[-1]
-        if type(last) is End:
+        ends = type(last) is End
+        if ends:
             messages.pop()
         if conversation.feed(messages, self._loop.time()):
             if conversation.nobody_there:
@@ -218,7 +219,7 @@ class AgentTurn:
         elif conversation.events:
             events, conversation.events = conversation.events, []
             self._buffer.put(events)
-        if type(last) is End and not conversation.ended:
+        if ends and not conversation.ended:
             self._end_of_stream(last)
 
     def _end_of_stream(self, payload: bytes) -> None:

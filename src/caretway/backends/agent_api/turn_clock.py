@@ -4,15 +4,14 @@
 Silence: nothing at all was heard. No progress: heartbeats, and nothing that moves the turn on.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from ...core.errors import ErrorKind, GatewayError
 from ...core.recovery import RETRY_BUDGET, Cause
 from .sent_limits import MAX_MESSAGE_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class ConversationLimits:
+class ConversationLimits(Struct, frozen=True):
     """All in seconds, except where the name says otherwise."""
 
     client_heartbeat: float = 5.0
@@ -31,8 +30,7 @@ class ConversationLimits:
     """Of one message of the conversation, images as base64: Cursor hands it back to be stored, in one frame."""
 
 
-@dataclass(frozen=True, slots=True)
-class GivenUp:
+class GivenUp(Struct, frozen=True):
     """A watchdog's verdict on an attempt."""
 
     cause: Cause

@@ -12,9 +12,11 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+
+from msgspec.structs import replace
 
 from ...builtin_tools.local.workspaces import HEADER, workspace_of
 from ...core.errors import ErrorKind, GatewayError, bad_request

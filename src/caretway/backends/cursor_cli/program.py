@@ -8,9 +8,10 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
+
+from msgspec import Struct
 
 from ...core.errors import ErrorKind, GatewayError
 
@@ -23,8 +24,7 @@ _KEPT_BACK: Final = ("CARETWAY_", "KILO_")
 """Our own settings, secrets among them, are no business of another program."""
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(Struct, frozen=True):
     path: str
     environment: Mapping[str, str]
 
@@ -72,8 +72,7 @@ def not_found(named: str) -> GatewayError:
     return GatewayError(ErrorKind.UPSTREAM_DOWN, f"{where} is not installed.", hint=INSTALL, code="cli_not_found")
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(Struct, frozen=True):
     """One piece of work for the program."""
 
     model: str

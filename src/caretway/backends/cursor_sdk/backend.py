@@ -4,6 +4,7 @@ account, models and status as the SDK tells them, and where the SDK is installed
 What is sent is decided in opening.py, what a run's end means in carrier.py, what the process may do in node.py.
 """
 
+import importlib.util
 import logging
 import secrets
 import sys
@@ -152,10 +153,12 @@ class CursorSdkBackend:
 
 
 def find_sdk() -> SdkInstall:
-    """The node and the SDK in the wheel. Raises GatewayError."""
-    import cursor_sdk
-
-    vendor = (Path(cursor_sdk.__file__).parent / "_vendor" / "bridge").resolve()
+    """The node and the SDK in the wheel, whose Python is not imported: it takes long, and is not used. Raises
+    GatewayError."""
+    spec = importlib.util.find_spec("cursor_sdk")
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError("No module named 'cursor_sdk'", name="cursor_sdk")
+    vendor = (Path(spec.origin).parent / "_vendor" / "bridge").resolve()
     node = "node.exe" if sys.platform == "win32" else "node"
     install = SdkInstall(vendor / "bin" / node, vendor / "node_modules")
     if missing := [path for path in (install.node, install.entry) if not path.is_file()]:

@@ -8,8 +8,9 @@ annotations are ignored.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from .containers import CONTAINER_RULES, LAST_RULES
 from .document import Budget, Document, Unreadable
@@ -24,8 +25,7 @@ MAX_STEPS: Final = 30_000
 """For all values of one checker; a step takes one or two microseconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     path: tuple[str | int, ...]
     json_path: str
     message: str

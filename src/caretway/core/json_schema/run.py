@@ -8,8 +8,9 @@ None if no schema has them. Messages show only a little of a value, which may be
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from .document import Budget, Document, Unreadable
 
@@ -41,8 +42,7 @@ class Seen:
         self.elements |= other.elements
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """Keyword -> rule."""
 
     first: Mapping[str, Rule]

@@ -3,7 +3,6 @@
 """
 
 from collections.abc import Callable, Mapping, Sized
-from fractions import Fraction
 from typing import Any, Final
 
 from .document import Unreadable
@@ -153,6 +152,8 @@ def _multiple_of(run: Validation, schema: Any, value: Any, at: Place | None, fou
         run.budget.spend(value.bit_length() >> 8)
         fits = value % step == 0
     else:  # as decimals, which is what was written: 4.02 is a multiple of 0.01
+        from fractions import Fraction  # few schemas ask for it
+
         run.budget.spend(100)
         fits = (Fraction(repr(value)) / Fraction(repr(step))).denominator == 1
     return fits or fail(found, at, f"{shown(value)} is not a multiple of {shown(step)}")

@@ -8,10 +8,10 @@ clear it changes nothing.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
+from msgspec import Struct, field
 
 from ...core.estimate import estimate_input
 from ...core.events import Event, Note, StopReason, TextDelta, TurnEnded, TurnFailed, TurnPaused, UsageReported
@@ -45,8 +45,7 @@ _START: Final = b'{"type":"compaction","content":null}'
 _json = msgspec.json.Encoder().encode
 
 
-@dataclass(slots=True)
-class ContextWish:
+class ContextWish(Struct):
     """What a request wants done to its context."""
 
     summary: bool = False

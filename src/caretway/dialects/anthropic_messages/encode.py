@@ -9,10 +9,10 @@ rendered once, so a text delta is prefix + JSON string + suffix. Does not know t
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final, assert_never
 
 import msgspec
+from msgspec import Struct, field
 
 from ...core.errors import ErrorKind, GatewayError
 from ...core.events import (
@@ -62,8 +62,7 @@ _STARTS: Final = {
 _json = msgspec.json.Encoder().encode
 
 
-@dataclass(slots=True)
-class _Block:
+class _Block(Struct):
     kind: bytes
     start: bytes
     delta: bytes

@@ -4,10 +4,10 @@
 Anthropic has a handful of types for everything; what exactly happened is in `details.error_code`, as in its own bodies.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
+from msgspec import Struct
 
 from ...core.errors import ErrorKind, GatewayError
 
@@ -15,8 +15,7 @@ THREAD_UNSUPPORTED: Final = "thread_unsupported_request"
 """The code with which anthropic-python gives up message threads and sends the whole history from then on."""
 
 
-@dataclass(frozen=True, slots=True)
-class MessagesErrorRow:
+class MessagesErrorRow(Struct, frozen=True):
     status: int
     type: str
     code: str

@@ -6,8 +6,9 @@ out and named, not refused, because clients like Claude Code always send them. D
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from ...core.request import ToolChoice, ToolSpec
 from ..fields import (
@@ -29,8 +30,7 @@ _CHOICE: Final = frozenset({"type", "name", "disable_parallel_tool_use"})
 _FORMS: Final = "{'type': 'auto'}, {'type': 'any'}, {'type': 'none'} or {'type': 'tool', 'name': ...}"
 
 
-@dataclass(slots=True)
-class Tools:
+class Tools(Struct):
     """The tools of a request. `left_out` has the names of those that are not offered."""
 
     offered: tuple[ToolSpec, ...] = ()

@@ -10,11 +10,11 @@ events come from: ids and times are arguments.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, assert_never
 
 import msgspec
+from msgspec import Struct
 
 from ...core.events import (
     AgentActivity,
@@ -60,8 +60,7 @@ _NO_NOTES: Final[Mapping[str, str]] = MappingProxyType({})
 _json = msgspec.json.Encoder().encode
 
 
-@dataclass(slots=True)
-class _Call:
+class _Call(Struct):
     index: int
     sent: int = 0
     """Characters of its arguments that were sent."""

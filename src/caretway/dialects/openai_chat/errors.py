@@ -2,16 +2,15 @@
 402 quota, context_length_exceeded ...). One table.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
+from msgspec import Struct
 
 from ...core.errors import ErrorKind, GatewayError
 
 
-@dataclass(frozen=True, slots=True)
-class ChatErrorRow:
+class ChatErrorRow(Struct, frozen=True):
     status: int
     type: str
     code: str

@@ -43,7 +43,9 @@ class ChatMessageReader:
         messages = an_array(value, "messages")
         if not messages:
             raise bad_request("'messages' must have at least one message.", param="messages", code="missing_messages")
-        return tuple([self._message(one, FieldPath("", "messages", i)) for i, one in enumerate(messages)])
+        return tuple(
+            [_plain(one) or self._message(one, FieldPath("", "messages", i)) for i, one in enumerate(messages)]
+        )
 
     def _message(self, value: object, at: FieldPath) -> Message:
         message = an_object(value, at)
@@ -161,6 +163,18 @@ class ChatMessageReader:
     def _note_name(self, message: Mapping[str, object], at: FieldPath) -> None:
         if optional_string(message, "name", at):
             self.ignored["messages.name"] = None
+
+
+_PLAIN: Final = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM, "developer": Role.SYSTEM}
+
+
+def _plain(value: object) -> Message | None:
+    """Who spoke and one text, as most messages are; None: it has to be read field by field."""
+    if type(value) is dict and len(value) == 2:
+        role, text = value.get("role"), value.get("content")
+        if type(role) is str and type(text) is str and text and (speaker := _PLAIN.get(role)) is not None:
+            return Message(speaker, (Text(text),))
+    return None
 
 
 _REFUSED: Final[dict[str, str]] = {"input_audio": "Audio"}

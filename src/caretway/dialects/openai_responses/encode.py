@@ -10,10 +10,10 @@ to the store, if its client wants that.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, Literal, assert_never
 
 import msgspec
+from msgspec import Struct, field
 
 from ...core.events import (
     AgentActivity,
@@ -56,8 +56,7 @@ from .store import ResponseStore
 _json = msgspec.json.Encoder().encode
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
+class _Form(Struct, frozen=True):
     """The events of a text item, and what differs between its two kinds."""
 
     kind: Literal["message", "reasoning"]
@@ -82,8 +81,7 @@ _HEADS: Final = {form.kind: _head(f"{form.text}.delta") for form in (_MESSAGE, _
 _ENDS: Final = {"message": b',"logprobs":[]}\n\n', "reasoning": b"}\n\n"}
 
 
-@dataclass(slots=True)
-class _Run:
+class _Run(Struct):
     """An item of text that is open."""
 
     form: _Form
@@ -95,8 +93,7 @@ class _Run:
     pieces: list[str] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class _Call:
+class _Call(Struct):
     name: str
     index: int
     tool: Declared

@@ -11,11 +11,11 @@ item means, and does no I/O of its own.
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from threading import RLock
 from typing import Any, Final, Protocol
 
 import msgspec
+from msgspec import Struct
 
 from ...core.errors import ErrorKind, GatewayError
 from ...core.json_bounds import count_values
@@ -54,8 +54,7 @@ class ResponseArchive(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(Struct, frozen=True):
     response: StoredResponse
 
     @property

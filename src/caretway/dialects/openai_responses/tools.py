@@ -7,8 +7,9 @@ namespace are offered one by one. Tools that OpenAI would run on its own servers
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from ...core.request import ToolChoice, ToolSpec
 from ..fields import (
@@ -34,8 +35,7 @@ FREE_TEXT: Final = "input"
 _FORMS: Final = "'auto', 'none', 'required' or {'type': 'function', 'name': ...}"
 
 
-@dataclass(slots=True)
-class ResponsesTools:
+class ResponsesTools(Struct):
     """The tools of one request."""
 
     specs: dict[str, ToolSpec] = field(default_factory=dict)

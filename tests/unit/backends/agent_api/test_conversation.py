@@ -1,5 +1,7 @@
 """The Agent API conversation as stories, without a socket and with a clock of its own."""
 
+from collections.abc import Callable
+
 import pytest
 
 from caretway.backends.agent_api.conversation import Retry, RunPhase
@@ -65,8 +67,7 @@ def test_a_text_turn() -> None:
     assert events == [
         TurnStarted(2, conversation="conv"),
         ReasoningDelta("hm"),
-        TextDelta("a"),
-        TextDelta("b"),
+        TextDelta("ab"),  # what is read together is told together
         UsageReported(Usage(9, 2, 4, run=RunUsage(9, 2, 4))),
         TurnEnded(),
     ]
@@ -506,6 +507,21 @@ def test_a_checkpoint_in_the_middle_of_what_is_repeated_loses_nothing() -> None:
     story.drop()
     story.hear(text("one "), checkpoint(b"k"), text("two "), text("three"), ended())
     assert "".join(e.text for e in story.events() if isinstance(e, TextDelta)) == "one two three"
+
+
+@pytest.mark.parametrize("say", [text, thinking])
+@pytest.mark.parametrize("at_once", [1, 4])
+def test_what_goes_on_beyond_what_is_repeated_is_told_once(
+    say: Callable[[str], pb.AgentServerMessage], at_once: int
+) -> None:
+    story = Story()
+    story.hear(say("I know. "))
+    story.drop()
+    repeated = [say(words) for words in ("I ", "know. ", "And ", "more.")]
+    for at in range(0, len(repeated), at_once):
+        story.hear(*repeated[at : at + at_once])
+    words = [event.text for event in story.events() if isinstance(event, TextDelta | ReasoningDelta)]
+    assert "".join(words) == "I know. And more."
 
 
 def test_an_edit_is_a_read_and_a_write_under_one_id() -> None:

@@ -1,8 +1,7 @@
 """Where a step of unannounced calls ends: by silence, with a limit, and with what was seen of the model."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from caretway.backends.agent_api.run_life import RunPhase
 from caretway.backends.agent_api.step_end import (

@@ -1,9 +1,9 @@
 """What the SDK is asked to send, and which blobs go with it."""
 
-from dataclasses import replace
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from caretway.backends.agent_api.compose import Composer, RunContext
 from caretway.backends.agent_api.snapshots import no_blobs
