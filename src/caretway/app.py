@@ -14,7 +14,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 from . import server_factory
@@ -25,7 +24,6 @@ from .config import Settings
 from .config.data_dir import close_data_dir
 from .core.records import Observer
 from .core.turn import Backend
-from .hooks.watch import HookWatch
 from .ledger.ledger import Ledger
 from .ledger.ledger_file import FILE_NAME
 from .mcp_factory import offers_mcp, open_mcp_bridge
@@ -36,7 +34,6 @@ from .page.content import KeptContent
 from .page.notes import PageNotes
 from .page.now import GatewayFacts
 from .page.parts import PageApi
-from .page.tabs import CANCELLED
 from .page_factory import PageParts, build_page
 from .sessions.conversation_store import StoredConversations
 from .sessions.response_file import ResponseFile
@@ -48,12 +45,13 @@ from .telemetry_factory import OpenTelemetry, open_telemetry
 from .tenant_factory import Commons, OpenTenant, open_tenant
 from .web.access import Access, is_key
 from .web.application import Application
-from .web.passthrough import TenantPerKey
 from .web.server import BACKLOG
 from .web.tenant import SingleTenant, Tenant, TenantResolver
 
 if TYPE_CHECKING:
     from .cluster_factory import Cluster
+    from .hooks.teller import Teller
+    from .hooks.watch import HookWatch
     from .simulator import Simulator
 
 log = logging.getLogger(__name__)
@@ -110,6 +108,8 @@ class Gateway:
         if self.simulator is None or self.simulator.closed:
             self.simulator = new_simulator()
         if self.settings.origin("data_dir") == "default":
+            from tempfile import TemporaryDirectory
+
             stack.callback(setattr, self, "settings", self.settings)
             place = stack.enter_context(TemporaryDirectory(prefix="caretway-"))
             self.settings = replace(self.settings, data_dir=Path(place))
@@ -159,10 +159,7 @@ class Gateway:
         spent = shared.spent if shared is not None else None
         self._budgets = build_budgets(settings, self._keys, teller.tell if teller else nobody_listens, spent)
         stack.push_async_callback(self._budgets.aclose)
-        hook_watch = HookWatch(teller.tell) if teller else None
-        if hook_watch is not None:
-            stack.callback(hook_watch.close)
-            self._observer = Observers(self._observer, hook_watch)
+        hook_watch = None if teller is None else self._watch_for(teller, stack)
         self._bridge = await stack.enter_async_context(open_mcp_bridge(settings)) if offers_mcp(settings) else None
         commons = Commons(
             settings=settings,
@@ -196,6 +193,14 @@ class Gateway:
 
         return await open_cluster(self.settings, self.base_url, stack)
 
+    def _watch_for(self, teller: "Teller", stack: AsyncExitStack) -> "HookWatch":
+        from .hooks.watch import HookWatch  # only with a hook
+
+        watch = HookWatch(teller.tell)
+        stack.callback(watch.close)
+        self._observer = Observers(self._observer, watch)
+        return watch
+
     def _read_keys(self) -> Access:
         """Who may come in. Raises where strangers could and no key is set."""
         self._keys = server_factory.key_book(self.settings)
@@ -203,6 +208,8 @@ class Gateway:
 
     async def _forget(self, conversation: str) -> None:
         """Another gateway of the cluster has forgotten it."""
+        from .page.tabs import CANCELLED
+
         self.tenants.default.sessions.forget(conversation, CANCELLED)
         self._content.forget(conversation)
         if self._page is not None:
@@ -235,8 +242,10 @@ class Gateway:
         stack.push_async_callback(asyncio.to_thread, ledger.close)
         return ledger
 
-    def _per_key(self, first: OpenTenant, commons: Commons, access: Access, stack: AsyncExitStack) -> TenantPerKey:
+    def _per_key(self, first: OpenTenant, commons: Commons, access: Access, stack: AsyncExitStack) -> TenantResolver:
         """Each client's Cursor API key opens a tenant like the owner's own, with nothing in common but the limits."""
+        from .web.passthrough import TenantPerKey
+
         bare = without_credentials(self.settings)
 
         @asynccontextmanager
@@ -337,7 +346,8 @@ class Gateway:
 def _listen(host: str, port: int) -> socket.socket:
     """Binds the port before anything else starts, so that a port in use is an error at once."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # Named, or asyncio's own loop does not know what it is and leaves Nagle's algorithm on: events would wait for ACKs.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))

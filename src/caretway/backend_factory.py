@@ -9,8 +9,9 @@ import platform
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from . import __version__
 from .auth.store import StoredKey
@@ -20,7 +21,6 @@ from .backends.agent_api.backend import AgentBackend, AgentSetup
 from .backends.agent_api.compose import RunContext
 from .backends.agent_api.model_lists import REST_PATH, BaseSource, rest_models
 from .backends.agent_api.turn_clock import ConversationLimits
-from .backends.cursor_cli.program import find_program, named_program
 from .budgets.backend import CountedBackend
 from .builtin_tools.policy import LocalSetup, tool_policy
 from .config import Settings, hosts, process_environment
@@ -32,17 +32,16 @@ from .cursor_transport.dial import socket_dial
 from .cursor_transport.identity import Identity, TokenSource
 from .cursor_transport.ports import Transport, UnaryResponse
 from .cursor_transport.proxies import child_environment
-from .cursor_transport.tracing import TracingTransport
 from .installation import install_command
 from .known_secrets import open_trace, secrets_in
 from .loop_guard.live import GuardSettings
 from .observe.redact import Redactor
-from .processes.child import Command
 from .sign_in_factory import NO_KEY_SENT, ShareSignIn, holder, passes, sign_ins, token_source
 from .tasks import spawn
 from .transport_factory import dialler, open_api, open_runs, transport_limits
 
 if TYPE_CHECKING:
+    from .processes.child import Command
     from .simulator import Simulator
 
 REST_URL: Final = "https://api.cursor.com"
@@ -101,7 +100,7 @@ def _sdk(settings: Settings, stack: AsyncExitStack, beside: Backend | None = Non
     agent = _setup(settings, CursorSdkBackend.name, CursorSdkBackend.standing)
     root = settings.data_dir.resolve() / "sdk"
 
-    def command() -> Command:
+    def command() -> "Command":
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         return node_command(
             find_sdk(),
@@ -176,6 +175,7 @@ def sdk_missing() -> GatewayError | None:
 def _cli(settings: Settings, stack: AsyncExitStack) -> Backend:
     from .backends.cursor_cli.backend import CliSetup, CursorCliBackend
     from .backends.cursor_cli.limits import CliLimits
+    from .backends.cursor_cli.program import named_program
 
     return CursorCliBackend(
         CliSetup(
@@ -260,6 +260,8 @@ def choose_backend(settings: Settings) -> str:
         return "agent"
     if sign_ins(settings).find(hosts(settings).api) is not None:
         return "agent"
+    from .backends.cursor_cli.program import find_program
+
     if settings.agent_bin or find_program("", process_environment()) is not None:
         return "cli"
     return "simulator"
@@ -321,7 +323,11 @@ async def open_backend(settings: Settings, around: Around | None = None) -> Asyn
 
 def _traced(transport: Transport, settings: Settings, stack: AsyncExitStack) -> Transport:
     trace = open_trace(settings, "cursor", stack)
-    return transport if trace is None else TracingTransport(transport, trace)
+    if trace is None:
+        return transport
+    from .cursor_transport.tracing import TracingTransport
+
+    return TracingTransport(transport, trace)
 
 
 def guard_settings(settings: Settings) -> GuardSettings:

@@ -5,6 +5,7 @@ prices; who is told. What cannot be read is told with its place.
 import time
 from contextlib import AsyncExitStack
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from . import __version__
 from .budgets.budget import BudgetScope, UsageBudget, parse_budgets
@@ -16,11 +17,13 @@ from .config import ConfigError, Settings, process_environment
 from .core.errors import ErrorKind, GatewayError
 from .core.events import RunUsage
 from .cursor_transport.auto_transport import open_transport
-from .hooks.hook import CommandHook, WebHook, read_hook
-from .hooks.teller import HookFailed, Send, Teller, run_command
 from .keys.key_book import KeyBook
 from .ledger.prices import PriceList, read_prices
 from .transport_factory import dialler, transport_limits
+
+if TYPE_CHECKING:
+    from .hooks.hook import WebHook
+    from .hooks.teller import Send, Teller
 
 
 def general_budgets(settings: Settings) -> tuple[UsageBudget, ...]:
@@ -31,10 +34,13 @@ def general_budgets(settings: Settings) -> tuple[UsageBudget, ...]:
         raise ConfigError("budgets", settings.origin("budgets"), f"budgets: {problem}") from None
 
 
-def build_hook(settings: Settings, stack: AsyncExitStack) -> Teller | None:
-    """Who is told when something needs the owner; None: nobody."""
+def build_hook(settings: Settings, stack: AsyncExitStack) -> "Teller | None":
+    """Who is told when something needs the owner; None: nobody, and nothing of it is imported."""
     if settings.hook is None:
         return None
+    from .hooks.hook import CommandHook, read_hook
+    from .hooks.teller import Teller, run_command
+
     try:
         hook = read_hook(settings.hook)
     except ValueError as problem:
@@ -47,7 +53,9 @@ def build_hook(settings: Settings, stack: AsyncExitStack) -> Teller | None:
     return teller
 
 
-def _posting(hook: WebHook, settings: Settings, stack: AsyncExitStack) -> Send:
+def _posting(hook: "WebHook", settings: Settings, stack: AsyncExitStack) -> "Send":
+    from .hooks.teller import HookFailed
+
     transport = open_transport(hook.origin, dialler(settings), mode="http1", limits=transport_limits(settings))
     stack.push_async_callback(transport.aclose)
 

@@ -12,15 +12,15 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import join, quote
+
+from msgspec import Struct, field
 
 NAME = "caretway"
 
 
-@dataclass(frozen=True, slots=True)
-class Installation:
+class Installation(Struct, frozen=True):
     """What decides about the command."""
 
     python: str = "python3"

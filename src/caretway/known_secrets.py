@@ -6,11 +6,14 @@
 """
 
 from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from .config import SETTINGS, ConfigError, Settings
-from .observe.trace import Trace
 from .web.access import check_key, read_keys
+
+if TYPE_CHECKING:
+    from .observe.trace import Trace
 
 
 def gateway_keys(settings: Settings) -> tuple[str, ...]:
@@ -81,10 +84,12 @@ def secrets_in(settings: Settings) -> tuple[str, ...]:
     return (*(value for value in found if isinstance(value, str) and value), *keys)
 
 
-def open_trace(settings: Settings, side: str, stack: AsyncExitStack) -> Trace | None:
+def open_trace(settings: Settings, side: str, stack: AsyncExitStack) -> "Trace | None":
     """A recording of one side's traffic, if one was asked for; closed with the stack."""
     if settings.trace is None:
         return None
+    from .observe.trace import Trace
+
     trace = Trace(
         settings.trace,
         side,

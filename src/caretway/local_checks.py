@@ -5,9 +5,10 @@ there space, can the ledger be kept. Each finding says what to type next.
 import os
 import shutil
 import sqlite3
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from .config import Settings
 from .config.data_dir import Verdict, look
@@ -19,8 +20,7 @@ FULL_BYTES: Final = 2**20
 """With less space than this a ledger cannot grow."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     name: str
     ok: bool
     detail: str

@@ -4,14 +4,12 @@ since the servers use the owner's files and credentials.
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from .config import Settings, process_environment, process_home
-from .mcp_bridge.definitions import BridgeLimits
-from .mcp_bridge.sources import SourceContext
-from .mcp_bridge.sources import find as find_mcp_servers
 
 if TYPE_CHECKING:
     from .mcp_bridge.bridge import McpBridge
@@ -23,6 +21,12 @@ def offers_mcp(settings: Settings) -> bool:
 
 def mcp_bridge(settings: Settings, only: str = "") -> "McpBridge | None":
     """The MCP servers in the settings (or only the one named `only`), not yet started; None if there are none."""
+    if not (settings.mcp or settings.mcp_config or settings.mcp_import):
+        return None
+    from .mcp_bridge.definitions import BridgeLimits
+    from .mcp_bridge.sources import SourceContext
+    from .mcp_bridge.sources import find as find_mcp_servers
+
     found = find_mcp_servers(
         settings.mcp or {},
         settings.mcp_config,

@@ -5,16 +5,16 @@ others do.
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from . import page
 from .budgets.budget import BudgetScope, parse_budgets
 from .budgets.charges import Budgets
 from .clients.values import Surroundings
 from .config import SETTINGS, ConfigError, Settings, process_environment, process_home, settings_file
-from .config.editing import NotEditable, file_value, with_setting
 from .config.replacing import replace_file
 from .config.settings import BY_NAME
 from .core.errors import ErrorKind, GatewayError, bad_request
@@ -22,12 +22,10 @@ from .keys.key_book import KeyBook
 from .ledger.ledger import Ledger
 from .ledger.ledger_file import FILE_NAME
 from .ledger.prices import PriceList, read_prices
-from .local_checks import Finding, check_data_dir, check_ledger, check_space
 from .models.catalogue import ModelCatalogue
 from .page.books import LedgerBooks
 from .page.content import KeptContent
 from .page.feed import Feed
-from .page.health import McpServers
 from .page.notes import PageNotes
 from .page.now import GatewayFacts, Now
 from .page.parts import PageApi
@@ -37,13 +35,16 @@ from .web.page_door import PageDoor
 from .web.page_files import PageFiles
 from .web.tenant import Tenant
 
+if TYPE_CHECKING:
+    from .local_checks import Finding
+    from .page.health import McpServers
+
 STATIC: Final = Path(page.__file__).parent / "static"
 NOW: Final = "now"
 RESTART: Final = "restart"
 
 
-@dataclass(frozen=True, slots=True)
-class PageParts:
+class PageParts(Struct, frozen=True):
     """What the page looks at, of a gateway with one account."""
 
     access: Access
@@ -51,7 +52,7 @@ class PageParts:
     tenant: Tenant
     catalogue: ModelCatalogue
     budgets: Budgets
-    mcp: McpServers | None
+    mcp: "McpServers | None"
     facts: GatewayFacts
     notes: PageNotes
     content: KeptContent
@@ -89,7 +90,9 @@ def build_page(settings: Settings, parts: PageParts) -> PageApi:
     def named_keys() -> list[str]:
         return [key.name for key in (keys.current() or {}).values()]
 
-    def local_findings() -> list[Finding]:
+    def local_findings() -> "list[Finding]":
+        from .local_checks import check_data_dir, check_ledger, check_space
+
         return [check_data_dir(settings.data_dir), *check_space(settings.data_dir), check_ledger(settings)]
 
     ledger = settings.data_dir / FILE_NAME if settings.ledger_max_age else None
@@ -129,8 +132,7 @@ def newest_receipt(data_dir: Path) -> dict[str, Any] | None:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class AliasChange:
+class AliasChange(Struct, frozen=True):
     catalogue: ModelCatalogue
 
     def check(self, value: Any) -> None:
@@ -140,8 +142,7 @@ class AliasChange:
         await self.catalogue.change_aliases(value)
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetChange:
+class BudgetChange(Struct, frozen=True):
     budgets: Budgets
 
     def check(self, value: Any) -> None:
@@ -187,6 +188,8 @@ class RunningSettings:
         return rows
 
     async def change(self, name: str, text: str | None) -> None:
+        from .config.editing import NotEditable, file_value, with_setting
+
         setting = BY_NAME.get(name)
         if setting is None:
             raise GatewayError(

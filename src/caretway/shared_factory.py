@@ -55,11 +55,17 @@ class SharedKeys:
     spent: RedisSpent
 
 
-def open_shared_keys(settings: Settings, stack: AsyncExitStack) -> SharedKeys:
-    """With a link of its own, which the stack ends. Raises ConfigError."""
+def open_link(settings: Settings, stack: AsyncExitStack) -> RedisLink:
+    """The stack ends it."""
     assert settings.cluster is not None
     link = RedisLink(LinkOptions(settings.cluster, settings.cluster_name, settings.cluster_ca), time.monotonic)
     stack.push_async_callback(link.aclose)
+    return link
+
+
+def open_shared_keys(settings: Settings, stack: AsyncExitStack) -> SharedKeys:
+    """With a link of its own, which the stack ends. Raises ConfigError."""
+    link = open_link(settings, stack)
     calls, seal = Calls(link), Seal(cluster_key(settings))
     outbox = ClusterOutbox(calls)
     stack.push_async_callback(outbox.aclose)

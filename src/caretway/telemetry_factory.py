@@ -5,7 +5,8 @@ says what to install otherwise. Without them nothing of it is imported.
 import logging
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from .config import Settings
 from .config.telemetry import process_telemetry
@@ -22,8 +23,7 @@ from .web.route_table import PREFIX
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class OpenTelemetry:
+class OpenTelemetry(Struct, frozen=True):
     """Who is to be told, and what of the content; nobody and nothing by default."""
 
     observers: Sequence[Observer] = ()

@@ -5,10 +5,11 @@ sessions, models, dialects. `app` opens one; in passthrough one more for each cl
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from functools import reduce
 from hashlib import sha256
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from . import server_factory
 from .backend_factory import account_source, build_backend
@@ -20,7 +21,6 @@ from .core.request import SessionMode, TurnRequest
 from .core.turn import Backend, StageFactory
 from .dialects.openai_responses.store import ResponseArchive
 from .dialects.registry import dialects
-from .hooks.watch import HookWatch
 from .keys.key_book import KeyBook
 from .loop_guard.history import loop_guard
 from .models.catalogue import ModelCatalogue
@@ -46,12 +46,12 @@ from .web.tenant import Tenant
 
 if TYPE_CHECKING:
     from .cluster_factory import Cluster
+    from .hooks.watch import HookWatch
     from .mcp_bridge.bridge import McpBridge
     from .simulator import Simulator
 
 
-@dataclass(frozen=True, slots=True)
-class Commons:
+class Commons(Struct, frozen=True):
     """What the tenants of a gateway have in common."""
 
     settings: Settings
@@ -60,7 +60,7 @@ class Commons:
     store: StoredConversations
     responses: ResponseFile
     budgets: Budgets
-    hook_watch: HookWatch | None
+    hook_watch: "HookWatch | None"
     mcp: "McpBridge | None"
     content: KeptContent
     traced_content: Content | None
@@ -76,8 +76,7 @@ class Commons:
         return REPLICA if self.cluster is None else self.cluster.hops.id
 
 
-@dataclass(frozen=True, slots=True)
-class OpenTenant:
+class OpenTenant(Struct, frozen=True):
     backend: Backend
     tenant: Tenant
     catalogue: ModelCatalogue

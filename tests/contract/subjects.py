@@ -10,11 +10,13 @@ import platform
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 from unittest.mock import patch
+
+from msgspec.structs import replace
 
 from caretway.backend_factory import open_backend
 from caretway.config import Settings

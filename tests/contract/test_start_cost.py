@@ -18,30 +18,59 @@ import pytest
 
 ADDRESS: Final = re.compile(r"http://127\.0\.0\.1:\d+")
 _IMPORTED: Final = re.compile(r"^import time: +\d+ \| +\d+ \| +(\S+)$", re.MULTILINE)
-SERVE: Final = 376
-"""Modules of ours until `serve` has answered once: 370, and a few for files that are split."""
+SERVE: Final = 348
+"""Modules of ours until `serve` has answered once: 343, and a few for files that are split."""
+DATACLASSES: Final = 10
+"""Of ours that `serve` loads. Each compiles its methods at every start, as long as importing two modules; a Struct does
+not."""
 COMMAND: Final = 40
 """The same for a command that only says how it is used."""
 NOT_AT_START: Final = {
+    "caretway.backends.cursor_cli": "only with --backend cli",
     "caretway.backends.cursor_sdk": "only with --backend sdk",
     "caretway.builtin_tools.local.tools": "only for requests in a workspace",
     "caretway.cli.doctor": "another command",
     "caretway.clients.table": "only for `setup`, `launch` and a tab of the page",
+    "caretway.config.editing": "only for changes in the page",
     "caretway.cursor_transport.http1_transport": "only where HTTP/2 is not spoken",
-    "caretway.mcp_bridge.bridge": "only with MCP servers",
+    "caretway.cursor_transport.tracing": "only with --trace",
+    "caretway.hooks": "only with --hook",
+    "caretway.ledger.conversations": "only for the page",
+    "caretway.local_checks": "only for the page",
+    "caretway.mcp_bridge": "only with MCP servers",
+    "caretway.page.tabs": "only for the page",
+    "caretway.processes.child": "only to start programs",
     "caretway.prove.cases": "only for `prove`",
     "caretway.simulator": "only with --backend simulator",
     "caretway.text_protocol.backend": "only for backends that speak text",
+    "caretway.web.openapi": "only for /openapi.json",
+    "caretway.web.passthrough": "only with --auth-mode passthrough",
     "ctypes": "only with --local-tools all",
     "cursor_sdk": "only with --backend sdk",
     "difflib": "only after a mistake",
     "email.utils": "only for dates in Retry-After",
+    "fractions": "only for schemas with multipleOf",
     "h11": "only for HTTP/1.1 and proxies",
     "html": "only for model names with markup",
     "http.client": "only to ask another gateway",
+    "http.cookies": "only for the page",
+    "logging.handlers": "only with --log-file",
     "mcp": "only with MCP servers",
     "redis": "only in a cluster",
+    "tempfile": "only for Gateway.simulated",
 }
+ASKER: Final = 34
+"""Modules of ours that a command needs to find a running gateway and to ask it."""
+_COMPILED: Final = """
+import sys, caretway.app, caretway.cli.serve
+of = {kind for name, module in list(sys.modules.items()) if name.startswith("caretway")
+      for kind in vars(module).values() if isinstance(kind, type) and "__dataclass_fields__" in vars(kind)}
+print(len(of))
+"""
+_ASKING: Final = """
+import sys, caretway.cli.client_gateway
+print(sum(name.partition(".")[0] == "caretway" for name in sys.modules))
+"""
 
 
 @contextmanager
@@ -97,3 +126,16 @@ def test_a_command_does_not_import_the_others(command: str, tmp_path: Path) -> N
     modules = imported(told)
     assert "caretway.cli.doctor" not in modules
     assert ours(modules) <= COMMAND
+
+
+def counted(program: str) -> int:
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    return int(done.stdout)
+
+
+def test_few_classes_of_serve_are_compiled() -> None:
+    assert counted(_COMPILED) <= DATACLASSES
+
+
+def test_a_command_that_asks_a_gateway_does_not_import_one() -> None:
+    assert counted(_ASKING) <= ASKER

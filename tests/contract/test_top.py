@@ -16,12 +16,12 @@ import sys
 import termios
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
 import httpx
 import pytest
+from msgspec.structs import asdict
 
 from caretway import __version__
 from caretway.app import Gateway

@@ -9,10 +9,11 @@ only when all of them refuse is the login over.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 
 from ..core.errors import ErrorKind, GatewayError
 from .account import Account
@@ -43,8 +44,7 @@ def _named(credential: str) -> dict[str, str]:
     return {"refreshToken": credential}
 
 
-@dataclass(frozen=True, slots=True)
-class RenewalWay:
+class RenewalWay(Struct, frozen=True):
     path: str
     body: Callable[[str], dict[str, str]]
     """What is sent as JSON. Without the credential in it, that is the bearer token."""
@@ -60,8 +60,7 @@ WAYS: Final = (
 Cursor's editor; the last is an older client's."""
 
 
-@dataclass(frozen=True, slots=True)
-class RenewalOffer:
+class RenewalOffer(Struct, frozen=True):
     way: RenewalWay
     credential: str
 

@@ -7,12 +7,12 @@ was received. A clock that is an hour wrong then neither renews at every request
 
 import base64
 import binascii
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import inf
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 
 UNKNOWN_LIFE_S: Final = 30 * 60.0
 """A token that does not say when it expires is renewed after this long."""
@@ -30,8 +30,7 @@ CLOCK_SLACK_S: Final = 60.0
 """A token received this far in the future was received before the clock was set back."""
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
+class Term(Struct, frozen=True):
     """When a token was received, when to renew it, and when it expires. Unix seconds on our own clock."""
 
     received_at: float

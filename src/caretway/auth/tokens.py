@@ -11,9 +11,11 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from ..core.errors import KEYS_PAGE, ErrorKind, GatewayError, gateway_stops
 from ..tasks import spawn
@@ -116,8 +118,7 @@ class OwnShelf:
         yield
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
+class _Outcome(Struct, frozen=True):
     """The result of a renewal: an account, the reason why it could not be renewed, or both."""
 
     account: Account | None

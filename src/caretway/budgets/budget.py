@@ -76,9 +76,9 @@ EXPECTED: Final = (
     "budgets such as runs=50/day, tokens=2M/month, uncached=500k, cents=500/month, "
     "conversation.runs=20 or run.tokens=300k"
 )
-_TEXT: Final = re.compile(
-    r"(?:(?P<scope>[a-z]+)\.)?(?P<measure>[a-z]+)=(?P<amount>\d+(?:\.\d+)?)(?P<unit>[kKmM]?)(?:/(?P<period>[a-z]+))?",
-    re.ASCII,
+_TEXT: Final = (
+    r"(?a)(?:(?P<scope>[a-z]+)\.)?(?P<measure>[a-z]+)="
+    r"(?P<amount>\d+(?:\.\d+)?)(?P<unit>[kKmM]?)(?:/(?P<period>[a-z]+))?"
 )
 _UNITS: Final = {"": 1, "k": 1000, "m": 1_000_000}
 MOST: Final = 1e15
@@ -87,7 +87,7 @@ MOST: Final = 1e15
 
 def parse_budget(text: str, scope: BudgetScope) -> UsageBudget:
     """`scope`: whose it is when the text does not say. Raises ValueError with a sentence."""
-    parts = _TEXT.fullmatch(text.strip())
+    parts = re.fullmatch(_TEXT, text.strip())
     if parts is None:
         raise ValueError(f'"{text.strip()[:60]}" is no budget; expected {EXPECTED}')
     whose = _word(BudgetScope, parts["scope"]) if parts["scope"] else scope

@@ -12,11 +12,12 @@ import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from operator import methodcaller
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 from .budget import NOTHING_SPENT, Measure, Spent
 from .periods import BillingCycle
@@ -39,8 +40,7 @@ _MANY: Final = """DELETE FROM spent WHERE (scope, day) IN (
     SELECT scope, day FROM spent WHERE scope LIKE ? ORDER BY used_at DESC LIMIT -1 OFFSET ?)"""
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
+class _Work(Struct, frozen=True):
     do: Callable[["_Books"], object]
     done: asyncio.Future[Any] | None = None
 

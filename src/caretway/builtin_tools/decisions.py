@@ -2,8 +2,9 @@
 `EndTurn` by the loop guard. Types only; `policy.py` decides."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from ..core.errors import GatewayError
 from ..core.request import ToolResult
@@ -13,8 +14,7 @@ Convert = Callable[[int, ToolResult], list[bytes]]
 """(exec id, the client's result) -> the messages that answer the exec."""
 
 
-@dataclass(frozen=True, slots=True)
-class Redirect:
+class Redirect(Struct, frozen=True):
     """An exec that one of the client's tools can run."""
 
     name: str
@@ -22,18 +22,15 @@ class Redirect:
     convert: Convert
 
 
-@dataclass(frozen=True, slots=True)
-class RunHere:
+class RunHere(Struct, frozen=True):
     """An exec that the gateway runs itself, in its workspace."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refuse:
+class Refuse(Struct, frozen=True):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class EndTurn:
+class EndTurn(Struct, frozen=True):
     """The model was told and goes on all the same."""
 
     error: GatewayError

@@ -7,9 +7,10 @@ one and they are allowed.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
+
+from msgspec import Struct, field
 
 from ..core.estimate import prompt_chars
 from ..core.request import ToolSpec, TurnRequest
@@ -25,8 +26,7 @@ MCP_TOOL_CALLS: Final = (
 NO_TOOLS: Final = "No tools are available in this conversation: answer in text."
 
 
-@dataclass(frozen=True, slots=True)
-class ToolRules:
+class ToolRules(Struct, frozen=True):
     policy: Policy
     allowed: str
     """The tools that the model may use, as sent to Cursor; empty: none."""
@@ -37,8 +37,7 @@ class ToolRules:
 ToolPolicy = Callable[[TurnRequest], ToolRules]
 
 
-@dataclass(frozen=True, slots=True)
-class LocalSetup:
+class LocalSetup(Struct, frozen=True):
     mode: Literal["read-only", "all", "off"]
     workspace: Path | None
     workspaces: Sequence[Path]

@@ -10,8 +10,9 @@ import argparse
 import json
 import shutil
 import sys
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import asdict
 
 from .. import __version__
 from ..clients.table import CLIENTS

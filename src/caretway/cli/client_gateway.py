@@ -18,7 +18,6 @@ from ..clients.values import NO_KEY, OfferedModel, Target, with_automatic_window
 from ..config import Settings
 from ..known_secrets import gateway_keys, secrets_in
 from ..observe.redact import RedactingFormatter, Redactor
-from ..server_factory import key_book
 from ..web.access import new_key
 from .port_owner import strangers_port
 from .process import CommandFailed, remark
@@ -90,6 +89,8 @@ def _usual_url(settings: Settings) -> str:
 
 def requires_key(settings: Settings) -> bool:
     """Whether `caretway serve` would ask its clients for a key with these settings."""
+    from ..server_factory import key_book  # brings the server
+
     return bool(gateway_keys(settings)) or key_book(settings).current() is not None
 
 

@@ -10,9 +10,10 @@ import json
 import socket
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import asdict
 
 from .. import __version__
 from ..config import Settings, hosts, process_cursor_agent_files, process_environment, process_home

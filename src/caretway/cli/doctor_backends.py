@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from msgspec import structs
+
 from ..backend_factory import BACKENDS, PASSTHROUGH, open_backend, sdk_missing
 from ..backends.cursor_cli.program import find_program, not_found
 from ..config import Settings, hosts, process_environment
@@ -19,7 +21,7 @@ from .status import account_facts
 
 async def check_backends(settings: Settings) -> list[Finding]:
     """One for each, in the order of the table; its name is the backend's."""
-    return [replace(await _judged(settings, name), name=name) for name in BACKENDS]
+    return [structs.replace(await _judged(settings, name), name=name) for name in BACKENDS]
 
 
 async def _judged(settings: Settings, name: str) -> Finding:

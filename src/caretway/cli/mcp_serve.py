@@ -10,8 +10,9 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, Literal
+
+from msgspec.structs import asdict
 
 from .. import __version__
 from ..config import Settings

@@ -13,10 +13,12 @@ import os
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from .. import __version__
 from ..config import Settings
@@ -33,8 +35,7 @@ _ASK_S: Final = 10.0
 _EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - addresses that nobody can dial
 
 
-@dataclass(frozen=True, slots=True)
-class RunningGateway:
+class RunningGateway(Struct, frozen=True):
     url: str
     """As programs on this machine reach it, without /v1."""
     pid: int
@@ -159,8 +160,7 @@ def is_another_process(note: RunningGateway) -> bool:
 _CLOCKS_S: Final = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class GatewayAnswer:
+class GatewayAnswer(Struct, frozen=True):
     status: int
     """0: nobody answered."""
     ours: bool

@@ -10,11 +10,13 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
 from errno import EADDRINUSE
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Final, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from .. import __version__
 from ..config import Settings, take_notify_socket
@@ -224,8 +226,7 @@ async def _asked(settings: Settings, backend: Backend) -> SignInState:
         return replace(facts, trouble="no answer yet")
 
 
-@dataclass(frozen=True, slots=True)
-class SignInState:
+class SignInState(Struct, frozen=True):
     """What the backend reported; None or empty where it reported nothing."""
 
     signed_in: bool | None = None

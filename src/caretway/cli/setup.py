@@ -14,6 +14,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from msgspec import structs
+
 from ..clients.edits import EditRefused, applied, undone
 from ..clients.table import BY_NAME, ClientProgram
 from ..clients.values import FilePlan, Target
@@ -98,7 +100,7 @@ async def _target(settings: Settings, arguments: argparse.Namespace) -> Target:
         remark(unlisted(gateway, target))
         if gateway.running:
             return target
-        return replace(target, url=usual_url(settings), keyed=requires_key(settings))
+        return structs.replace(target, url=usual_url(settings), keyed=requires_key(settings))
 
 
 def _warn(gateway: ClientGateway) -> None:

@@ -9,9 +9,11 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import to_builtins
 
 from ..clients.values import Entry, FilePlan
 from .process import CommandFailed
@@ -56,9 +58,8 @@ class Journal:
 
     def keep(self, record: SetupRecord) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        files = [asdict(one) for one in record.files]
-        body = {"client": record.client, "when": record.when, "files": files}
-        write_text(self._folder / f"{record.client}.json", json.dumps(body, default=str, ensure_ascii=False), 0o600)
+        body = to_builtins(record, enc_hook=str)
+        write_text(self._folder / f"{record.client}.json", json.dumps(body, ensure_ascii=False), 0o600)
 
     def put_back(self, client: str, record: SetupRecord | None) -> None:
         """As it was before; None: there was none."""

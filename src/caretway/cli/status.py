@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass, field, replace
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec import structs
+
 from ..config import SETTINGS, Settings, hosts
 from .doctor_gateways import check_gateways
 from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, settings_from
@@ -97,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     report = run_loop(_ask(settings))
     running = check_gateways(settings.data_dir, report.backend)
-    report = replace(report, gateways=[asdict(one) for one in running])
+    report = replace(report, gateways=[structs.asdict(one) for one in running])
     if arguments.json:
         say([json.dumps(asdict(report), indent=2)])
     else:

@@ -7,10 +7,11 @@ Text in, text out; only `style_for` looks at a stream. Frames are plain ASCII, s
 import re
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from textwrap import wrap
 from typing import Final, TextIO
 from unicodedata import combining, east_asian_width
+
+from msgspec import Struct
 
 from ..config import wants_colour
 
@@ -20,8 +21,7 @@ _SEPARATORS: Final = " ,/:"
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
-@dataclass(frozen=True, slots=True)
-class Style:
+class Style(Struct, frozen=True):
     """Marks text up for a terminal, or leaves it alone."""
 
     colour: bool = False

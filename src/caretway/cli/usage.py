@@ -22,6 +22,8 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec import structs
+
 from ..config import ConfigError, Settings
 from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, settings_from
 from .process import CommandFailed, log_to_stderr, remark, say
@@ -260,7 +262,7 @@ class UsageReport:
                 "age_days": age_days(time.time()),
                 "own": sorted(self._prices.own),
             },
-            "replays": [asdict(one) for one in self._book.replays(self._span)],
+            "replays": [structs.asdict(one) for one in self._book.replays(self._span)],
         }
         yield json.dumps(head, indent=2)[:-2] + ',\n  "rows": ['
         separator, total = "\n    ", Totals()
@@ -285,7 +287,7 @@ class UsageReport:
 
 def figures(row: Totals) -> dict[str, Any]:
     """Names of the fields as they are promised."""
-    told = asdict(row)
+    told = structs.asdict(row)
     told.pop("group")
     return told | {"tokens": row.tokens, "cents": row.cents}
 

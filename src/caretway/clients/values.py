@@ -3,9 +3,11 @@ files are written.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 NAME: Final = "caretway"
 """What providers, profiles and files of ours are called in the clients' configurations."""
@@ -20,8 +22,7 @@ FILES: Final = "{files}"
 """Stands for the directory with `LaunchPlan.files`, in arguments and variables."""
 
 
-@dataclass(frozen=True, slots=True)
-class OfferedModel:
+class OfferedModel(Struct, frozen=True):
     """A model of the account, as clients are told of it."""
 
     id: str
@@ -42,8 +43,7 @@ def with_automatic_window(models: Iterable[OfferedModel]) -> tuple[OfferedModel,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """The gateway that a client is pointed at."""
 
     url: str
@@ -70,8 +70,7 @@ class Target:
         return next((model.window for model in self.models if model.id == self.model), None)
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchPlan:
+class LaunchPlan(Struct, frozen=True):
     """How a client is started, for one process. Values may hold `{files}`."""
 
     arguments: tuple[str, ...] = ()
@@ -85,8 +84,7 @@ class LaunchPlan:
     """A directory of the client, seen from home: its entries are linked into `{files}`, except those in `files`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
+class Surroundings(Struct, frozen=True):
     """What decides where a client keeps its files."""
 
     home: Path
@@ -103,16 +101,14 @@ class Surroundings:
         return next((path for path in candidates if self.exists(path)), candidates[-1])
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """A value of ours in a client's file, at this path; all other values are the user's."""
 
     path: tuple[str, ...]
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
-class FilePlan:
+class FilePlan(Struct, frozen=True):
     """A file of a client, and what of it is ours."""
 
     path: Path

@@ -11,10 +11,10 @@ import hashlib
 import logging
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from ..core.turn import Snapshot
 from ..tasks import spawn

@@ -4,23 +4,21 @@ told, as JSON. Pure.
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import Struct
 
 KEPT: Final = ("PATH", "HOME", "USER", "LANG", "TMPDIR", "TZ", "SYSTEMROOT", "USERPROFILE", "DBUS_SESSION_BUS_ADDRESS")
 """What a command gets of the environment; keys and tokens may be in the rest."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommandHook:
+class CommandHook(Struct, frozen=True):
     argv: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class WebHook:
+class WebHook(Struct, frozen=True):
     origin: str
     path: str
 

@@ -4,8 +4,9 @@ one, with what they cost. Every answer is bounded, however large the ledger is.
 
 import sqlite3
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from .prices import FindPrice, Price
 
@@ -36,8 +37,7 @@ _RUN: Final = (
 )
 
 
-@dataclass(slots=True)
-class Spending:
+class Spending(Struct):
     input: int = 0
     """Neither read from the cache nor written to it."""
     cache_read: int = 0
@@ -47,7 +47,6 @@ class Spending:
     """As Cursor told it, else by a price list; None: nobody knows."""
 
 
-@dataclass(slots=True)
 class ListedConversation(Spending):
     id: str = ""
     first_at: float = 0.0
@@ -64,14 +63,12 @@ class ListedConversation(Spending):
     sessions: dict[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class ConversationList:
+class ConversationList(Struct, frozen=True):
     data: list[ListedConversation]
     more: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
+class Timeline(Struct, frozen=True):
     steps: list[dict[str, Any]]
     runs: list[dict[str, Any]]
     total: Spending
@@ -126,7 +123,8 @@ class ConversationQueries:
 
     def _rows(self, table: str, columns: str, name: str) -> list[dict[str, Any]]:
         """In the order of time; the newest, and one more than is shown."""
-        query = f"SELECT {columns} FROM {table} WHERE conversation = ? ORDER BY id DESC LIMIT ?"  # noqa: S608 - ours
+        # table and columns are constants of this file; what clients said comes as values
+        query = f"SELECT {columns} FROM {table} WHERE conversation = ? ORDER BY id DESC LIMIT ?"  # noqa: S608 - see above
         cursor = self._db.execute(query, (name, MAX_STEPS + 1))
         names = [column[0] for column in cursor.description]
         return [dict(zip(names, row, strict=True)) for row in cursor][::-1]
@@ -136,14 +134,15 @@ class ConversationQueries:
         condition, values = "conversation != ''", []
         if before is not None:
             condition, values = f"{condition} AND at < ?", [before]
-        query = f"SELECT * FROM responses WHERE {condition} ORDER BY at DESC LIMIT {SCANNED_ROWS}"  # noqa: S608 - ours
+        # the words of both queries are constants of this file; what is looked for comes as values
+        query = f"SELECT * FROM responses WHERE {condition} ORDER BY at DESC LIMIT {SCANNED_ROWS}"  # noqa: S608 - see above
         found: list[object] = [*values]
         where = ""
         if word:
             where = " OR ".join(f"{column} LIKE ? ESCAPE '!'" for column in _SEARCHED)
             found += [f"%{_escaped(word)}%"] * len(_SEARCHED)
             where = f" WHERE {where}"
-        for (name,) in self._db.execute(f"SELECT conversation FROM ({query}){where}", found):  # noqa: S608 - ours
+        for (name,) in self._db.execute(f"SELECT conversation FROM ({query}){where}", found):  # noqa: S608 - see above
             yield name
 
     def _summed(self, name: str) -> ListedConversation:

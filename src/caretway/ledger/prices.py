@@ -6,9 +6,10 @@ Cursor does not tell which. Long contexts and max mode have none either: their s
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Final
+
+from msgspec import Struct
 
 from ..core.model_parameters import THOUGHT_IDS, window
 
@@ -20,8 +21,7 @@ LONG_CONTEXT: Final = 300_000
 """Tokens of a window above which makers ask for more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
+class Price(Struct, frozen=True):
     input: float
     cache_write: float
     cache_read: float
@@ -64,8 +64,7 @@ _SPELLINGS: Final[Mapping[str, str]] = {
 _OFF: Final = frozenset({"false", "off", "none", "0"})
 
 
-@dataclass(frozen=True, slots=True)
-class PriceList:
+class PriceList(Struct, frozen=True):
     own: Mapping[str, Price]
     """The user's, by model or by model and parameters; they win."""
 

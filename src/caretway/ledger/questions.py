@@ -6,22 +6,21 @@ report is counted as `unreported`, and nothing is guessed for it. None stands fo
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
 from typing import Any, Literal, Protocol
+
+from msgspec import Struct
 
 By = Literal["all", "day", "model", "key", "client", "conversation", "reason"]
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """From `since` on, before `until`; unix seconds."""
 
     since: float
     until: float
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
+class Totals(Struct, frozen=True):
     group: str = ""
     responses: int = 0
     failed: int = 0
@@ -56,7 +55,7 @@ class Totals:
     def plus(self, other: "Totals") -> "Totals":
         """Both together, as a group without a name."""
         sums: dict[str, Any] = {}
-        for name in (one.name for one in fields(self) if one.name != "group"):
+        for name in (name for name in self.__struct_fields__ if name != "group"):
             known = [value for value in (getattr(self, name), getattr(other, name)) if value is not None]
             sums[name] = sum(known) if known else None
         return Totals(**sums)
@@ -67,8 +66,7 @@ class Totals:
         return sum(known) if known else None
 
 
-@dataclass(frozen=True, slots=True)
-class Replayed:
+class Replayed(Struct, frozen=True):
     reason: str
     responses: int
     input: int

@@ -7,10 +7,11 @@ the tools that the client declared.
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from ..core.errors import GatewayError
 from ..core.request import ToolResult, TurnRequest

@@ -10,6 +10,8 @@ from fnmatch import fnmatchcase
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 HIDDEN: Final = "***"
 _SHORTEST_SECRET: Final = 5
 """Shorter values (`1`, `true`) are not secrets, and hiding them would garble other text."""
@@ -87,8 +89,7 @@ class ServerDefinition:
         return {value for value in values if len(value) >= _SHORTEST_SECRET}
 
 
-@dataclass(frozen=True, slots=True)
-class Misfit:
+class Misfit(Struct, frozen=True):
     """A definition that cannot be used. /health, /v1/tools and the log name it; other servers are not affected."""
 
     name: str
@@ -96,8 +97,7 @@ class Misfit:
     problem: str
 
 
-@dataclass(frozen=True, slots=True)
-class BridgeLimits:
+class BridgeLimits(Struct, frozen=True):
     connect_timeout: float = 30.0
     """Time limit for starting a server, the handshake and listing its tools; also for listing them again."""
     call_timeout: float = 300.0

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
+import msgspec
+
 from ..core.errors import GatewayError, bad_request
 from .definitions import Misfit, Process, Remote, ServerDefinition
 from .jsonc import plain_json
@@ -61,8 +63,7 @@ class SourceContext:
     """The workspace, or where the gateway was started."""
 
 
-@dataclass(frozen=True, slots=True)
-class FoundServers:
+class FoundServers(msgspec.Struct, frozen=True):
     definitions: tuple[ServerDefinition, ...] = ()
     misfits: tuple[Misfit, ...] = ()
 
@@ -275,12 +276,11 @@ class _Missing(Exception):
     """A variable that is not set. This is not a mistake in the file: it may be set later."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Expanding:
+class _Expanding(msgspec.Struct, frozen=True):
     """Expands `${NAME}`, `${NAME:-default}`, `${env:NAME}` and OpenCode's `{env:NAME}`, in values and never in keys."""
 
     context: SourceContext
-    used: set[str] = field(default_factory=set)
+    used: set[str] = msgspec.field(default_factory=set)
     """Values of variables that may be secrets."""
 
     def text(self, value: str) -> str:

@@ -5,7 +5,8 @@ What a backend offers is `make_table`'s business. Whoever speaks of "the models"
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ..core.turn import ModelInfo
 from .resolve import THINKING, ModelTable, resolve

@@ -7,8 +7,9 @@ and speed (`-high`, `-thinking`, `-fast`) choose one variant of a model, unless 
 """
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 SCALE: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """Efforts, from the lowest rung to the highest."""
@@ -24,8 +25,7 @@ _DATED: Final = 4
 MAX_NAME_CHARS: Final = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Name:
+class Name(Struct, frozen=True):
     words: frozenset[str]
     version: tuple[int, ...]
     context: str = ""

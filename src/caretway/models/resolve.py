@@ -8,8 +8,10 @@ is never exact, so that strict callers can refuse it and all others can tell it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ..core.turn import ModelInfo, ModelVariant
 from .names import RUNGS, SCALE, Name, closest_version, read_name
@@ -47,8 +49,7 @@ MAX_CHAIN: Final = 4
 """How many models one alias leads to."""
 
 
-@dataclass(frozen=True, slots=True)
-class Meaning:
+class Meaning(Struct, frozen=True):
     """`model` None: nobody knows the name."""
 
     model: ModelInfo | None
@@ -62,8 +63,7 @@ class Meaning:
     """The other models of an alias that names several."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelTable:
+class ModelTable(Struct, frozen=True):
     """One list of models, prepared for looking names up."""
 
     models: Mapping[str, ModelInfo]

@@ -7,8 +7,9 @@ never faster or in max mode than asked: both cost more.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ..core.model_parameters import EFFORT_IDS, spelled, window
 from ..core.turn import ModelInfo, ModelVariant
@@ -19,8 +20,7 @@ _FAR: Final = 100
 _SILENT_EFFORTS: Final = ("none", "minimal")
 
 
-@dataclass(frozen=True, slots=True)
-class VariantChoice:
+class VariantChoice(Struct, frozen=True):
     variant: ModelVariant
     unmet: tuple[str, ...] = ()
     """Which parts of the wish it does not fulfil."""

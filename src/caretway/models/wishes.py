@@ -6,8 +6,10 @@ who says something is heard.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..core.errors import ErrorKind, GatewayError
 from ..core.model_parameters import EFFORT_IDS, window
@@ -18,8 +20,7 @@ _YES: Final = frozenset({"", "true", "on", "yes", "1"})
 _NO: Final = frozenset({"false", "off", "no", "0"})
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(Struct, frozen=True):
     """None and empty: no wish."""
 
     effort: str | None = None
@@ -32,7 +33,7 @@ class Wish:
 
     def over(self, weaker: "Wish") -> "Wish":
         """This wish, and what it leaves open from another."""
-        taken = {field.name: getattr(weaker, field.name) for field in fields(self) if not self._says(field.name)}
+        taken = {name: getattr(weaker, name) for name in self.__struct_fields__ if not self._says(name)}
         return replace(self, **taken)
 
     def _says(self, name: str) -> bool:

@@ -6,8 +6,9 @@ Knows nothing of responses or runs; `metrics` says what is counted.
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from msgspec import Struct
 
 OTHER: Final = "other"
 """The label of every name beyond a limit."""
@@ -33,8 +34,7 @@ class Names:
         return known
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(Struct, frozen=True):
     """One metric: all series of one name."""
 
     name: str

@@ -6,8 +6,9 @@ Names of models and keys come from outside, so only the first of each get a labe
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from .. import __version__
 from ..core.records import Observer, RefusedRequest, RunRecord, TurnRecord
@@ -85,8 +86,7 @@ DURATION: Final = Family(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _ResponseSeries:
+class _ResponseSeries(Struct, frozen=True):
     """Where responses that are alike are counted."""
 
     responses: list[float]
@@ -96,8 +96,7 @@ class _ResponseSeries:
     duration: Spread
 
 
-@dataclass(frozen=True, slots=True)
-class _RunSeries:
+class _RunSeries(Struct, frozen=True):
     """The same of runs."""
 
     runs: list[float]

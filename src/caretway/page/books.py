@@ -5,13 +5,15 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from ..core.errors import ErrorKind, GatewayError
-from ..ledger.conversations import ConversationList, ConversationQueries, Timeline, forget_conversation
 from ..ledger.ledger import Ledger
 from ..ledger.ledger_file import LedgerUnusable, open_ledger, read_ledger, transaction
 from ..ledger.prices import FindPrice
+
+if TYPE_CHECKING:
+    from ..ledger.conversations import ConversationList, Timeline
 
 Answer = TypeVar("Answer")
 
@@ -32,13 +34,17 @@ class LedgerBooks:
     def kept(self) -> bool:
         return self._path is not None
 
-    async def conversations(self, word: str, before: float | None, limit: int) -> ConversationList | None:
+    async def conversations(self, word: str, before: float | None, limit: int) -> "ConversationList | None":
+        from ..ledger.conversations import ConversationList, ConversationQueries
+
         if self._path is None:
             return None
         found = await self.ask(lambda db: ConversationQueries(db, self.price).listed(word, before, limit))
         return found or ConversationList([], more=False)
 
-    async def timeline(self, name: str) -> Timeline | None:
+    async def timeline(self, name: str) -> "Timeline | None":
+        from ..ledger.conversations import ConversationQueries
+
         return await self.ask(lambda db: ConversationQueries(db, self.price).timeline(name))
 
     async def ask(self, question: Callable[[sqlite3.Connection], Answer]) -> Answer | None:
@@ -58,6 +64,8 @@ class LedgerBooks:
 
     async def forget(self, name: str) -> tuple[int, int]:
         """Delete a conversation's rows, also those that are about to be written; (responses, runs)."""
+        from ..ledger.conversations import forget_conversation
+
         path, ledger = self._path, self._ledger
         if path is None:
             return 0, 0

@@ -6,8 +6,9 @@ recorded conversation as a script for the simulator.
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from ..core.fold import Reply
 from ..core.request import Message, Reasoning, Role, Text, ToolCall, ToolResult, TurnRequest, last_answer
@@ -33,8 +34,7 @@ _FAILURES: Final = {
 """Kinds of errors -> what the simulator calls them; others are `internal`."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeptStep:
+class KeptStep(Struct, frozen=True):
     at: float
     said: str
     answered: str
@@ -48,8 +48,7 @@ class KeptStep:
         return len(self.said) + len(self.answered) + sum(map(len, self.script))
 
 
-@dataclass(slots=True)
-class _Kept:
+class _Kept(Struct):
     model: str
     recorded: bool = False
     steps: list[KeptStep] = field(default_factory=list)

@@ -4,8 +4,9 @@ refused requests, recoveries, and whether a live account has ever answered.
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict
 from typing import Any, Protocol
+
+from msgspec.structs import asdict
 
 from ..core.turn import BackendStatus
 from ..local_checks import Finding

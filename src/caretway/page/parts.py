@@ -1,11 +1,11 @@
 """What the page's API is made of, and what its handlers share: queries, bodies, an object that is not there."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import parse_qsl
 
 import msgspec
+from msgspec import Struct
 
 from ..budgets.charges import Budgets
 from ..clients.values import Surroundings
@@ -18,10 +18,12 @@ from ..web.tenant import Tenant
 from .books import LedgerBooks
 from .content import KeptContent
 from .feed import Feed
-from .health import LocalFindings, McpServers
 from .notes import PageNotes
 from .now import Now
 from .settings import SettingsDesk
+
+if TYPE_CHECKING:
+    from .health import LocalFindings, McpServers
 
 MAX_BODY: Final = 64 * 1024
 MAX_QUERY_FIELDS: Final = 20
@@ -37,8 +39,7 @@ class PageModels(ModelSource, Protocol):
     def strict(self) -> bool: ...
 
 
-@dataclass(slots=True)
-class PageApi:
+class PageApi(Struct):
     """All that the page can ask."""
 
     tenant: Tenant
@@ -55,8 +56,8 @@ class PageApi:
     named_keys: Callable[[], Sequence[str]]
     desk: SettingsDesk
     models: PageModels
-    mcp: McpServers | None
-    local_findings: LocalFindings
+    mcp: "McpServers | None"
+    local_findings: "LocalFindings"
     receipt: Callable[[], dict[str, Any] | None]
     """Of the newest `caretway prove`. Blocking."""
     around: Surroundings

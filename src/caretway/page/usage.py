@@ -4,9 +4,10 @@ conversations were replayed, and how much of each budget is used.
 
 import sqlite3
 import time
-from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any, Final, get_args
+
+from msgspec.structs import asdict
 
 from ..budgets.verdict import Level, used, whose
 from ..core.errors import bad_request

@@ -13,9 +13,10 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal, Protocol
+
+from msgspec import Struct
 
 from ..tasks import spawn
 from .group import KILL, Group, start
@@ -30,8 +31,7 @@ STDERR_BYTES: Final = 32 * 1024
 STDERR_HEAD: Final = 8 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     argv: Sequence[str]
     cwd: str | None
     """None: the directory of this process."""
@@ -39,8 +39,7 @@ class Command:
     """The whole environment: nothing is inherited."""
 
 
-@dataclass(frozen=True, slots=True)
-class Exit:
+class Exit(Struct, frozen=True):
     code: int
     """Negative for a signal, as in `subprocess`."""
     stderr: str

@@ -4,14 +4,14 @@ unfinished last line is kept; a character split between two reads stays whole.
 Knows nothing about what is in a line. A line beyond the limit is not buffered.
 """
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 HEAD_BYTES: Final = 256
 
 
-@dataclass(frozen=True, slots=True)
-class TooLong:
+class TooLong(Struct, frozen=True):
     """A line that exceeds the limit, reported before its end is known."""
 
     head: bytes

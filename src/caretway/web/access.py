@@ -11,10 +11,11 @@ import hmac
 import ipaddress
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from ..core.errors import ErrorKind, GatewayError
 from ..keys.named_key import NamedKey, digest_of
@@ -36,8 +37,7 @@ _PREFLIGHT_AGE_S: Final = b"600"
 _METHODS: Final = b"GET, HEAD, POST, DELETE"
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(Struct, frozen=True):
     """What the gateway was told about its callers."""
 
     hosts: frozenset[str] = frozenset()
@@ -50,8 +50,7 @@ class Access:
     """The same of a key that counts only where one is asked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
+class Admitted(Struct, frozen=True):
     """A request that may go on."""
 
     caller: str = ""

@@ -7,21 +7,20 @@ counted here, the gateway's total limits are all there is then. Names come from 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from ..core.errors import ErrorKind, GatewayError
 
 
-@dataclass(frozen=True, slots=True)
-class CallerLimits:
+class CallerLimits(Struct, frozen=True):
     concurrent: int
     per_minute: int
     """Also the size of the bucket: a minute's worth may come at once."""
 
 
-@dataclass(slots=True)
-class _Account:
+class _Account(Struct):
     tokens: float
     at: float
     running: int = 0

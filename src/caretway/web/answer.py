@@ -11,9 +11,9 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ..core.errors import ErrorKind, GatewayError
@@ -38,8 +38,7 @@ Unwritten = Callable[[], "asyncio.Future[None] | None"]
 itself, soon."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
+class Pace(Struct, frozen=True):
     keep_alive: float
     """Seconds of silence after which a stream gets a sign of life."""
     patience: float

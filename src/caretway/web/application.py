@@ -24,7 +24,6 @@ from ..observe.log import one_line
 from ..observe.metrics import Metrics
 from .errors import send_error
 from .exchange import Header, HttpRequest, ResponseWriter, Stay, no_places
-from .openapi import document
 from .page_files import PageFiles
 from .passed import check_passed_body
 from .route_table import GatewayState, HttpCall, Matched, Refused, Route, paths_of
@@ -64,7 +63,7 @@ class Application:
             metrics,
             shape,
             created=int(time.time()),
-            document=cache(lambda: msgspec.json.encode(document(self.routes.routes, __version__))),
+            document=cache(self._document),
             index=msgspec.json.encode(
                 {"name": "caretway", "see": [paths_of(route)[0] for route in self.routes.routes]}
             ),
@@ -72,6 +71,11 @@ class Application:
             elsewhere=elsewhere,
         )
         self._state.answer = self.answer
+
+    def _document(self) -> bytes:
+        from .openapi import document  # few ask for it
+
+        return msgspec.json.encode(document(self.routes.routes, __version__))
 
     def dialect(self, request: HttpRequest) -> Dialect:
         """Whose words belong to this path; where it is nobody's or several have it, those of the client."""

@@ -3,8 +3,9 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ..core.errors import ErrorKind, GatewayError, bad_request
 
@@ -12,8 +13,7 @@ MAX_DIGITS: Final = 18
 """A longer number is larger than any limit."""
 
 
-@dataclass(frozen=True, slots=True)
-class BodyLimits:
+class BodyLimits(Struct, frozen=True):
     size: int = 32 * 2**20
     in_all: int = 256 * 2**20
     """Bytes of bodies that are not complete yet, all clients together."""

@@ -12,10 +12,11 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 from ..core.errors import ErrorKind, GatewayError
 from ..dialects.images import decode_base64
@@ -81,8 +82,7 @@ def _unreadable(message: str, hint: str) -> GatewayError:
     return GatewayError(ErrorKind.UNSUPPORTED, message, hint=hint, code="document_not_supported")
 
 
-@dataclass(frozen=True, slots=True)
-class PdfPlace:
+class PdfPlace(Struct, frozen=True):
     """Where a PDF stands in a body."""
 
     holder: dict[str, Any]

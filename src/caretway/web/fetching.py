@@ -10,10 +10,10 @@ caller's: everything here awaits, so `asyncio.timeout` around it bounds the whol
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar
 
 import httptools
+from msgspec import Struct, field
 
 P = TypeVar("P", bound=asyncio.Protocol)
 
@@ -40,8 +40,7 @@ class Connector(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Fetched:
+class Fetched(Struct):
     """Also the parser's listener: it fills this in."""
 
     status: int = 0

@@ -5,8 +5,9 @@ Most wrong paths are a base URL with too much or too little in it, or a part of 
 Each gets a sentence of its own; the base URL is shown as the client would have to write it.
 """
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ..core.errors import ErrorKind, GatewayError
 from .exchange import HttpRequest
@@ -48,8 +49,7 @@ ELSEWHERE: Final[dict[str, str]] = {
 """Known paths of public APIs, and all below them, that are not served."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServedPaths:
+class ServedPaths(Struct, frozen=True):
     """What there is, as far as hints need it."""
 
     prefix: str

@@ -12,11 +12,11 @@ import asyncio
 import base64
 import socket
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 from urllib.parse import urljoin, urlsplit
 
 import httptools
+from msgspec import Struct
 
 from ..core.errors import GatewayError, bad_request
 from ..tasks import aside
@@ -128,8 +128,7 @@ def _encoded(data: bytearray) -> str:
     return "".join([base64.b64encode(data[at : at + _SLICE]).decode() for at in range(0, len(data), _SLICE)])
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(Struct, frozen=True):
     """Where an image URL stands in a body, in one of the three spellings of the public APIs."""
 
     holder: dict[str, Any]

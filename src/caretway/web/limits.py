@@ -2,11 +2,10 @@
 take bytes, how often the server looks. Values only.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionLimits:
+class ConnectionLimits(Struct, frozen=True):
     """Times in seconds."""
 
     connections: int = 2048

@@ -10,9 +10,10 @@ import hmac
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from http.cookies import CookieError, SimpleCookie
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..core.errors import ErrorKind, GatewayError
 from ..keys.key_book import KeyBook
@@ -33,8 +34,7 @@ _OPEN: Final = "open"
 """What a visitor without a cookie has, where no key is asked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Visitor:
+class Visitor(Struct, frozen=True):
     caller: str = ""
     """The key by its name, as in `Admitted`."""
     token: str = ""
@@ -171,6 +171,8 @@ def cookie_name(headers: Mapping[str, str]) -> str:
 
 
 def cookie_token(headers: Mapping[str, str]) -> str:
+    from http.cookies import CookieError, SimpleCookie  # only for the page
+
     try:
         found = SimpleCookie(headers.get("cookie", "")).get(cookie_name(headers))
     except CookieError:

@@ -4,9 +4,10 @@ no sniffing), etags; whether a client wants the page at all. Read once, held in 
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from ..core.errors import ErrorKind, GatewayError
 from .exchange import NOT_MODIFIED, Header
@@ -39,8 +40,7 @@ HEADERS: Final[tuple[Header, ...]] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
+class _File(Struct, frozen=True):
     content: bytes
     type: bytes
     etag: bytes

@@ -12,8 +12,9 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from copy import copy
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from ..core.errors import ErrorKind, GatewayError, gateway_stops
 from ..tasks import spawn
@@ -41,8 +42,7 @@ def client_key(headers: Mapping[str, str], is_ours: IsOurs) -> str | None:
     return key
 
 
-@dataclass(slots=True, eq=False)
-class _Place:
+class _Place(Struct, eq=False):
     """One key's tenant, or its opening."""
 
     stack: AsyncExitStack = field(default_factory=AsyncExitStack)

@@ -166,7 +166,7 @@ class Responder:
                     error="" if error is None else error.code or error.kind.value,
                     message="" if error is None else error.message,
                     hint="" if error is None else error.hint,
-                    held=_held(upstream, history) if response.label in HOLDS else None,
+                    held=_held(response, history) if response.label in HOLDS else None,
                     started_at=started_at,
                     status=writer.status,
                     called=tuple([(call.id, call.name) for call in reply.calls]),
@@ -225,9 +225,11 @@ class Responder:
         return dialect.decode(parsed, headers)
 
 
-def _held(request: TurnRequest, history: int | None) -> int:
+def _held(response: Response, history: int | None) -> int:
     """`history`: its tokens, where counting them takes too long for the event loop."""
-    return history_tokens(request) if history is None else history
+    if history is None:
+        history = response.live.held
+    return history_tokens(response.request) if history is None else history
 
 
 def _outcome(response: Response, reply: Reply, *, late: bool) -> str:

@@ -8,9 +8,11 @@ what to type. A GET that asks for a WebSocket is a row of its own.
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..core.errors import ErrorKind, GatewayError
 from ..core.passing import Elsewhere
@@ -36,8 +38,7 @@ _SOCKET: Final = Operation("socket", "A WebSocket for many responses", "101, the
 _OPTIONS: Final = Operation("options", "The methods of a path", "Nothing; see the Allow header")
 
 
-@dataclass(slots=True)
-class GatewayState:
+class GatewayState(Struct):
     """What handlers may know of the gateway as a whole."""
 
     tenants: TenantResolver
@@ -60,8 +61,7 @@ class GatewayState:
     """Answers that are being made."""
 
 
-@dataclass(slots=True)
-class HttpCall:
+class HttpCall(Struct):
     """One request at its handler."""
 
     gateway: GatewayState
@@ -79,8 +79,7 @@ Handler = Callable[[HttpCall], Awaitable[None]]
 Answer = Callable[["Matched | Refused", HttpRequest, ResponseWriter], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(Struct, frozen=True):
     """One path."""
 
     path: str
@@ -108,8 +107,7 @@ class Route:
         return tuple(sorted(methods))
 
 
-@dataclass(frozen=True, slots=True)
-class Matched:
+class Matched(Struct, frozen=True):
     route: Route
     operation: Operation
     handler: Handler
@@ -121,8 +119,7 @@ class Matched:
     browsers: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Struct, frozen=True):
     error: GatewayError
     headers: tuple[Header, ...] = ()
     keyless: bool = False

@@ -6,10 +6,10 @@ inside strings are no structure), refused when it holds too many values, and the
 behind a decoder may then walk a body recursively: it is never deeper than Python's stack.
 """
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 
 from ..core.errors import ErrorKind, GatewayError, bad_request
 from ..core.json_bounds import MAX_DIGITS, has_long_numbers, most_values, structures
@@ -17,6 +17,7 @@ from ..core.json_bounds import MAX_DIGITS, has_long_numbers, most_values, struct
 _LISTS: Final = ("messages", "input")
 """The conversation, by the names of the three APIs."""
 _NESTED: Final = (dict, list)
+_FLAT: Final = frozenset({str, int, float, bool, type(None)})
 SMALL: Final = 64 * 2**10
 """Bytes. Whatever such a body holds is read in a few milliseconds."""
 LARGE: Final = 2**20
@@ -33,8 +34,7 @@ _OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ARRAY: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-@dataclass(frozen=True, slots=True)
-class ShapeLimits:
+class ShapeLimits(Struct, frozen=True):
     depth: int = 64
     messages: int = 20_000
     values: int = 100_000
@@ -147,7 +147,9 @@ def _deeper(parsed: object, limit: int) -> bool:
         level = [
             inner
             for outer in level
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            for values in (outer.values() if isinstance(outer, dict) else outer,)
+            if not _FLAT.issuperset(map(type, values))  # most messages: one call for all their values
+            for inner in values
             if isinstance(inner, _NESTED)
         ]
         if not level:

@@ -5,10 +5,10 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import asdict, replace
 
 from caretway.cli.doctor_gateways import check_gateways
 from caretway.cli.running import FOLDER, RunningGateway, _noted, dialled, noted_gateways

@@ -1,9 +1,9 @@
 """Turns with bridged calls, as stories: what the model does, what the client sees, what goes back."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import (

@@ -9,10 +9,11 @@ import asyncio
 import os
 import secrets
 from collections.abc import Mapping
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Final
+
+from msgspec.structs import replace
 
 from ...processes.child import CannotStart, Command
 from ...processes.nursery import Finished, run_to_end

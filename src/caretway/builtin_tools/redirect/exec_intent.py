@@ -3,16 +3,16 @@ milliseconds or seconds, lines from 0 or 1. Tables; knows no schema and no resul
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ...wire.messages import pb
 from .fitting import Form, Need, Value
 from .roles import ToolRole
 
 
-@dataclass(frozen=True, slots=True)
-class Intent:
+class Intent(Struct, frozen=True):
     role: ToolRole
     values: tuple[Value, ...]
     label: str | None = None

@@ -5,12 +5,12 @@ Line numbers are removed only if every line has one and they count up by one. An
 """
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class FileText:
+
+class FileText(Struct, frozen=True):
     content: str
     total_lines: int
     truncated: bool = False

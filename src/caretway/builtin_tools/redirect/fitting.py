@@ -7,9 +7,10 @@ Knows nothing about tools or execs.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
+
+from msgspec import Struct
 
 from ...core.json_schema import SchemaChecker, Unreadable
 from .roles import plain
@@ -23,8 +24,7 @@ class Need(IntEnum):
     MAY = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(Struct, frozen=True):
     """One way to pass a value: the property names it may have, best first, and the value in that form."""
 
     names: tuple[str, ...]
@@ -33,8 +33,7 @@ class Form:
     """Only for a property whose description matches."""
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(Struct, frozen=True):
     """One value to pass. The first form that the schema accepts is used."""
 
     forms: tuple[Form, ...]

@@ -6,8 +6,9 @@ In: text and the path that was asked for. Out: the wire's tree. A line in no kno
 
 import posixpath
 import re
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from ...wire.messages import pb
 
@@ -26,8 +27,7 @@ _SIZE_AFTER: Final = re.compile(r"(.*\S) +\[\d+K?\]")
 _PLACE: Final = re.compile(r"<path>([^\n<]*)</path>")
 
 
-@dataclass(slots=True)
-class _Folder:
+class _Folder(Struct):
     folders: dict[str, "_Folder"] = field(default_factory=dict)
     files: dict[str, None] = field(default_factory=dict)
 

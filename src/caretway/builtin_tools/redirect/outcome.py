@@ -7,10 +7,10 @@ they are short, begin like an error and, where the text might be a file's own, n
 
 import posixpath
 import re
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
+from msgspec import Struct
 
 from ...core.json_bounds import crowded
 from ...core.request import Image, Text, ToolResult
@@ -35,8 +35,7 @@ _SHORT: Final = 1000
 """The longest text, in characters, that may be an error message."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     text: str
     failed: bool = False
     exit_code: int | None = None

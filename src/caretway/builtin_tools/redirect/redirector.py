@@ -7,11 +7,11 @@ last.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 import msgspec
+from msgspec import Struct
 
 from ...core.request import ToolResult, ToolSpec
 from ...wire.messages import pb
@@ -28,8 +28,7 @@ from .shell_text import read_shell_outcome
 Answer = Callable[[Outcome], list[Reply]]
 
 
-@dataclass(frozen=True, slots=True)
-class RedirectRoute:
+class RedirectRoute(Struct, frozen=True):
     intent: Intent
     answer: Answer
     least: Need = Need.SHOULD

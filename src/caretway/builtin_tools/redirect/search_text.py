@@ -3,8 +3,9 @@ context lines, truncation notes. Pure."""
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from ...wire.messages import pb
 
@@ -23,8 +24,7 @@ _NOISE: Final = re.compile(
 _TRUNCATED: Final = re.compile(r"truncated|showing (?:only |first |the first )|results? limit|hidden\)", re.IGNORECASE)
 
 
-@dataclass(slots=True)
-class _Found:
+class _Found(Struct):
     content: dict[str, list[pb.GrepContentMatch]] = field(default_factory=dict)
     paths: dict[str, None] = field(default_factory=dict)
     """Lines that belong to no match."""

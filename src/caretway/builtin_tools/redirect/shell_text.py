@@ -6,10 +6,10 @@ Output that only mentions exit codes stays output.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
+from msgspec import Struct
 
 from ...core.request import ToolResult
 from .outcome import Outcome, read_outcome
@@ -19,8 +19,7 @@ _TAIL: Final = 4096
 """How many characters at the end of a result are searched for a format."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(Struct, frozen=True):
     """A pattern with the group `code`; what it matches is not part of the output."""
 
     pattern: re.Pattern[str]
