@@ -18,7 +18,7 @@ import caretway
 from . import before
 from .ledger import Ledger
 from .load import WrongAnswer, chat, many
-from .measures import burst, cli, cold, growth, latency, memory, paced, tasks
+from .measures import acp, burst, cli, cold, growth, latency, mcp, memory, paced, sdk, tasks, text
 from .peers import version
 from .report import lines, machine
 from .script import Order
@@ -34,6 +34,10 @@ MEASURES: Final[dict[str, Measure]] = {
     "cold": cold.measure,
     "growth": growth.measure,
     "cli": cli.measure,
+    "acp": acp.measure,
+    "sdk": sdk.measure,
+    "text": text.measure,
+    "mcp": mcp.measure,
     "tasks": tasks.measure,
 }
 BESIDE_PEERS: Final = frozenset({"paced", "latency", "burst", "tasks"})

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from .ledger import Ledger, Spread
-from .targets import AGAIN, BUN, DIRECT, DIRECT_AGENT, ENVOY, GATEWAY, LITELLM, RELAY
+from .targets import AGAIN, BUN, DIRECT, DIRECT_AGENT, ENVOY, GATEWAY, LITELLM, RELAY, UNGATHERED
 
 PACED: Final = "paced: CPU us per delta"
 FIRST: Final = "stream x1: first piece ms"
@@ -22,6 +22,7 @@ TOOLS: Final = "tools: log-log slope of CPU over bytes"
 RESUMED: Final = "history 10: CPU ms of resuming itself"
 RESUMED_LONG: Final = "history 1000: CPU ms of resuming itself"
 CLI: Final = "cli: first piece ms"
+TEXT: Final = "text: steepest log-log slope of CPU over characters"
 SPAWN: Final = "posix_spawn"
 NODE_CLI_ADDED_MS: Final = 5.2
 """The fastest of three Node proxies for cursor-agent over its spawn floor, measured once, on another day."""
@@ -88,6 +89,7 @@ def _cli_less(ledger: Ledger) -> Spread:
 GOALS: Final = (
     Goal("CPU per delta <= 1.3x the relay", PACED, 1.3, _ratio(PACED, GATEWAY, RELAY), "x"),
     Goal("CPU per delta <= 0.75x Envoy", PACED, 0.75, _ratio(PACED, GATEWAY, ENVOY), "x"),
+    Goal("CPU per delta with `gather = 0` <= 1.6x the relay", PACED, 1.6, _ratio(PACED, UNGATHERED, RELAY), "x"),
     Goal("CPU per delta >= 20x below LiteLLM", PACED, 20, _ratio(PACED, LITELLM, GATEWAY), "x", at_least=True),
     Goal("CPU per delta >= 2x below Portkey on Bun", PACED, 2, _ratio(PACED, BUN, GATEWAY), "x", at_least=True),
     Goal("noise: a second copy of the gateway", PACED, 1.25, _ratio(PACED, AGAIN, GATEWAY), "x"),
@@ -109,6 +111,7 @@ GOALS: Final = (
     Goal("memory with the history: slope <= 1.1", HISTORY_MEMORY, 1.1, _own(HISTORY_MEMORY)),
     Goal("growth with the tools: slope <= 1.1", TOOLS, 1.1, _own(TOOLS)),
     Goal("resuming after 1000 messages <= 1.5x after 10, reading aside", RESUMED_LONG, 1.5, _resuming, "x"),
+    Goal("growth with the size of hostile text: slope <= 1.2", TEXT, 1.2, _own(TEXT)),
     Goal("cursor-agent route: added time >= 2.5x below Node proxies", CLI, 2.5, _cli_less, "x", at_least=True),
 )
 

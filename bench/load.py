@@ -1,4 +1,5 @@
 """The load generator: chat completions over kept HTTP/1.1 connections, timed by the byte and checked to the last one.
+A target that is asked over the Messages API gets the same words there.
 
 The client must be cheaper than what it measures, so it only collects while the clock runs; every answer is parsed and
 compared with the text that was ordered afterwards, and one that differs ends the run.
@@ -12,6 +13,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from . import messages
 from .script import FIRST_PIECE, MODEL, Order
 
 _LAST_CHUNK: Final = b"\r\n0\r\n\r\n"
@@ -28,13 +30,20 @@ class Address:
 
     port: int
     headers: Mapping[str, str] = field(default_factory=dict)
+    key: str = "sk-bench"
+    messages_model: str = ""
+    """Asked over the Messages API, for this model; empty: over chat completions."""
 
     def request(self, body: bytes) -> bytes:
+        """`body` is that of a chat completion."""
+        path = "/v1/chat/completions"
+        if self.messages_model:
+            path, body = messages.PATH, messages.as_messages(body, self.messages_model)
         head = [
-            "POST /v1/chat/completions HTTP/1.1",
+            f"POST {path} HTTP/1.1",
             f"host: 127.0.0.1:{self.port}",
             "content-type: application/json",
-            "authorization: Bearer sk-bench",
+            f"authorization: Bearer {self.key}",
             f"content-length: {len(body)}",
             *(f"{name}: {value}" for name, value in self.headers.items()),
         ]
@@ -89,13 +98,20 @@ class Answer:
 
     def text(self, *, stream: bool) -> str:
         if not stream:
-            return str(self.json()["choices"][0]["message"]["content"])
-        pieces: list[str] = []
-        for line in self.body().split(b"\n"):
-            if line.startswith(b"data: {"):
-                choices = msgspec.json.decode(line[6:]).get("choices") or [{}]
-                pieces.append(choices[0].get("delta", {}).get("content") or "")
-        return "".join(pieces)
+            answer = self.json()
+            if "choices" in answer:
+                return str(answer["choices"][0]["message"]["content"])
+            return "".join(block.get("text", "") for block in answer["content"])
+        lines = (line for line in self.body().split(b"\n") if line.startswith(b"data: {"))
+        return "".join(_piece(msgspec.json.decode(line[6:])) for line in lines)
+
+
+def _piece(event: Mapping[str, Any]) -> str:
+    """The text that an event of either API brings."""
+    if event.get("type") == "content_block_delta":
+        return event["delta"].get("text") or ""
+    choices = event.get("choices") or [{}]
+    return choices[0].get("delta", {}).get("content") or ""
 
 
 def _joined(body: bytes) -> bytes:

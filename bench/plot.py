@@ -15,13 +15,14 @@ COLOURS = {"caretway": "#0b6e4f", "caretway-again": "#7fb8a4", "relay": "#888888
 
 
 def draw(result: dict[str, Any], picture: Path) -> None:
+    panels = [(result["measures"][name], title) for name, title in PANELS if name in result["measures"]]
+    if not panels:
+        return
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    measures = result["measures"]
-    panels = [(measures[name], title) for name, title in PANELS if name in measures]
     figure, axes = pyplot.subplots(len(panels), 1, figsize=(8, 2.2 * len(panels)), squeeze=False)
     for axis, (rows, title) in zip(axes[:, 0], panels, strict=True):
         names = list(rows)
@@ -36,6 +37,7 @@ def draw(result: dict[str, Any], picture: Path) -> None:
     figure.text(0.01, 0.005, "median, bars to the least and greatest round; logarithmic", fontsize=7)
     figure.tight_layout(rect=(0, 0.02, 1, 1))
     figure.savefig(picture, dpi=130)
+    print(f"written: {picture}")
 
 
 if __name__ == "__main__":

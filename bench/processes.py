@@ -62,10 +62,14 @@ class Watched:
         total = 0.0
         for pid in self.tree():
             try:
-                total += time.clock_gettime((~pid << 3) | _SCHED_CLOCK)
+                total += process_cpu_s(pid)
             except OSError:
                 continue
         return total
+
+    def own_cpu_s(self) -> float:
+        """Without its children: where the work of another program is not to be counted."""
+        return process_cpu_s(self.process.pid)
 
     def rss_kib(self) -> int:
         return sum(_status_kib(pid, "VmRSS") for pid in self.tree())
@@ -96,6 +100,10 @@ class Watched:
                 except ProcessLookupError:
                     continue
             self.process.wait()
+
+
+def process_cpu_s(pid: int) -> float:
+    return time.clock_gettime((~pid << 3) | _SCHED_CLOCK)
 
 
 def _status_kib(pid: int, field: str) -> int:

@@ -31,7 +31,7 @@ def lines(ledger: Ledger) -> Iterator[str]:
         targets = ledger.targets(measure)
         for target in targets:
             found = ledger.spread(measure, target)
-            row = f"  {target:<16} {found.median:>12,.4g}  ({found.low:.4g} - {found.high:.4g})"
+            row = f"  {target:<18} {found.median:>12,.4g}  ({found.low:.4g} - {found.high:.4g})"
             for base in (DIRECT, RELAY):
                 if base in targets and target not in (DIRECT, base):
                     ratio = ledger.ratio(measure, target, base)

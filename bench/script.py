@@ -2,8 +2,8 @@
 
 A prompt holds one instruction, whatever stands around it: `bench:COUNT:MICROSECONDS:SIZE` asks for COUNT pieces of
 SIZE characters that far apart (0: as fast as they go), `bench:hold` for one piece and then silence, `bench:park` for
-one tool call and, after its result, what the result asks for. No two pieces are alike: no guard against repetition sees
-a loop.
+one tool call and, after its result, what the result asks for (`bench:park:NAME;`: of another tool than the client's).
+No two pieces are alike: no guard against repetition sees a loop.
 """
 
 import re
@@ -18,6 +18,7 @@ FIRST_PIECE: Final = b"t00000"
 MIN_SIZE: Final = 8
 
 _COUNTED: Final = re.compile(rb"bench:(\d+):(\d+):(\d+)")
+_PARKED: Final = re.compile(rb"bench:park(?::(\w+);)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +30,15 @@ class Order:
     size: int = MIN_SIZE
     hold: bool = False
     park: bool = False
+    tool: str = TOOL
+    """The one that is called."""
 
     def prompt(self) -> str:
         if self.hold:
             return "bench:hold"
-        return "bench:park" if self.park else f"bench:{self.count}:{self.gap_us}:{self.size}"
+        if self.park:
+            return "bench:park" if self.tool == TOOL else f"bench:park:{self.tool};"
+        return f"bench:{self.count}:{self.gap_us}:{self.size}"
 
     def text(self) -> str:
         return "".join(piece(index, self.size) for index in range(self.count))
@@ -47,8 +52,8 @@ def read_order(data: bytes) -> Order:
     """The order inside a request, wherever it stands; one piece when there is none."""
     if b"bench:hold" in data:
         return HOLD
-    if b"bench:park" in data:
-        return PARK
+    if parked := _PARKED.search(data):
+        return Order(park=True, tool=parked[1].decode()) if parked[1] else PARK
     found = _COUNTED.search(data)
     return Order(int(found[1]), int(found[2]), int(found[3])) if found else Order()
 

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from .processes import Watched, free_port, launch
 from .targets import gateway_command, stub
+from .tool_loop import tool_loop
 from .watchers import opened
 
 WARM_UP: Final = 4
@@ -31,9 +32,10 @@ LOOPS: Final = 4
 SETTLE_S: Final = 3.0
 OF_A_RUN: Final = ("AgentService/Run", "AgentService/RunSSE", "BidiService/BidiAppend", "/_sim/")
 ANALYTICS: Final = "Analytics"
+MODEL: Final = "sim-auto"
 ONE: Final = 'sim: call left {{"k": "{0}"}}'
 TWO: Final = 'sim: call left {{"k": "{0}"}} & right {{"k": "{0}"}}'
-TOOLS: Final = [
+TOOLS: Final[list[dict[str, Any]]] = [
     {"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": {"k": {}}}}}
     for name in ("left", "right")
 ]
@@ -51,7 +53,7 @@ class Way:
 
     async def chat(self, messages: Sequence[Mapping[str, Any]], **more: Any) -> tuple[float, float, bytes]:
         """Seconds to the first text, seconds to the end, the body."""
-        body = json.dumps({"model": "sim-auto", "messages": messages, **more}).encode()
+        body = json.dumps({"model": MODEL, "messages": messages, **more}).encode()
         began = time.perf_counter()
         reader, writer = await opened(self.gateway.port, "POST", "/v1/chat/completions", body)
         data, first = b"", 0.0
@@ -106,18 +108,15 @@ async def first_token(way: Way) -> None:
     way.add("CPU of a turn, ms", (way.gateway.cpu_s() - cpu) * 1000)
 
 
-async def tool_loop(way: Way, figure: str, step: str) -> None:
-    """A step is: results in, the next calls out."""
-    said: list[dict[str, Any]] = [user("\n".join([*map(step.format, range(STEPS)), "sim: say done"]))]
-    for n in range(STEPS + 1):
-        _, took, data = await way.chat(said, tools=TOOLS)
-        message = json.loads(data.partition(b"\r\n\r\n")[2]).get("choices", [{}])[0].get("message", {})
-        calls = message.get("tool_calls") or []
-        if len(calls) != (step.count("k") if n < STEPS else 0):
-            raise RuntimeError(f"{way.name}: {data[-500:]!r}")
-        if 0 < n < STEPS:
-            way.add(figure, took * 1000)
-        said += [message, *({"role": "tool", "tool_call_id": call["id"], "content": "ok"} for call in calls)]
+def script(step: str, steps: int) -> str:
+    """What the simulated model is told to do."""
+    return "\n".join([*map(step.format, range(steps)), "sim: say done"])
+
+
+async def tool_steps(way: Way, figure: str, step: str) -> None:
+    loop = await tool_loop(way.gateway, MODEL, script(step, STEPS), STEPS, tools=TOOLS)
+    for took in loop.times_ms:
+        way.add(figure, took)
 
 
 async def refusal(way: Way) -> None:
@@ -175,8 +174,8 @@ async def measure(ways: Sequence[Way], asked: argparse.Namespace) -> None:
         print(f"{way.name}: {ROUNDS} turns made {dict(called)}", file=sys.stderr)
     for n in range(LOOPS):
         for way in turned(ways, n):
-            await tool_loop(way, "tool step, announced, ms", TWO)
-            await tool_loop(way, "tool step, not announced, ms", ONE)
+            await tool_steps(way, "tool step, announced, ms", TWO)
+            await tool_steps(way, "tool step, not announced, ms", ONE)
     for way in ways:
         await refusal(way)
     for way in ways:
@@ -198,6 +197,14 @@ def spread(values: Sequence[float]) -> str:
     return f"{statistics.median(ranked):.1f} (p95 {ranked[int(len(ranked) * 0.95)]:.1f})"
 
 
+def sdk_gateway(
+    name: str, simulator: Watched, folder: Path, backend: str = "sdk", python: str = sys.executable
+) -> Watched:
+    port = free_port()
+    command = gateway_command(port, folder, "--backend", backend, "--agent-url", simulator.url, python=python)
+    return launch(name, command, port, folder, health="/healthz", environment={"CURSOR_API_KEY": "bench"})
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.sdk", description=__doc__)
     parser.add_argument("--before", metavar="PYTHON", help="the interpreter of an earlier revision")
@@ -212,10 +219,7 @@ def main() -> int:
         for arm, (python, backend) in arms.items():
             simulator = stub("counting_simulator", Path(name))
             stack.callback(simulator.stop)
-            port = free_port()
-            flags = ("--backend", backend, "--agent-url", f"http://127.0.0.1:{simulator.port}")
-            command = gateway_command(port, Path(name), *flags, python=python)
-            gateway = launch(arm, command, port, Path(name), health="/healthz", environment={"CURSOR_API_KEY": "bench"})
+            gateway = sdk_gateway(arm, simulator, Path(name), backend, python)
             stack.callback(gateway.stop)
             ways.append(Way(arm, gateway, simulator))
         asyncio.run(measure(ways, asked))

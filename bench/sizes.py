@@ -32,6 +32,11 @@ class Sizes:
     resumed: int = 200
     """Steps that are resumed: what resuming costs is a small difference of two large numbers."""
     cli_requests: int = 40
+    steps: int = 20
+    """Of each tool loop on a slow route."""
+    mcp_calls: int = 200
+    """In one turn."""
+    text_chars: tuple[int, ...] = (60_000, 250_000, 1_000_000)
 
 
 FULL = Sizes()
@@ -53,4 +58,7 @@ QUICK = Sizes(
     growth_held=5,
     resumed=20,
     cli_requests=15,
+    steps=10,
+    mcp_calls=50,
+    text_chars=(40_000, 160_000, 640_000),
 )

@@ -18,6 +18,8 @@ RELAY: Final = "relay"
 GATEWAY: Final = "caretway"
 AGAIN: Final = "caretway-again"
 """A second copy of the gateway: what differs between the two is noise."""
+UNGATHERED: Final = "caretway, gather 0"
+"""A gateway that reads every run at once, also while others speak."""
 BEFORE: Final = "caretway-before"
 """The gateway at an earlier commit."""
 ENVOY: Final = "envoy"
@@ -109,18 +111,12 @@ def open_house(folder: Path, peers: Sequence[str], before: Path | None = None) -
             house.targets.append(Target(name, process, Address(process.port)))
         for name in peers:
             try:
-                process = kept(start_peer(name, upstream.port, folder))
+                process, address = start_peer(name, upstream.port, folder)
             except LeftOut as reason:
                 house.left_out[name] = str(reason)
                 continue
-            house.targets.append(Target(name, process, Address(process.port, _peer_headers(name, upstream.port))))
+            house.targets.append(Target(name, kept(process), address))
         yield house
-
-
-def _peer_headers(name: str, upstream_port: int) -> dict[str, str]:
-    if not name.startswith("portkey"):
-        return {}
-    return {"x-portkey-provider": "openai", "x-portkey-custom-host": f"http://127.0.0.1:{upstream_port}/v1"}
 
 
 ALL_PEERS: Final = tuple(PEERS)

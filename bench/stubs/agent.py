@@ -94,7 +94,7 @@ class Stream:
     def _answer_to(self, order: Order) -> None:
         if order.park:
             self._calls += 1
-            self._write(messages.call(self._calls), end=False)
+            self._write(messages.call(self._calls, order.tool), end=False)
             self._beat()
         elif order.hold:
             self._write(messages.delta(0, order.size), end=False)

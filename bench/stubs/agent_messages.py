@@ -6,6 +6,7 @@ from typing import Final
 from caretway.wire.envelope import pack
 from caretway.wire.errors import write_end
 from caretway.wire.messages import pb
+from caretway.wire.write_values import write_value
 
 from ..script import MODEL, TOOL, piece
 
@@ -42,9 +43,12 @@ MODELS: Final = pb.GetUsableModelsResponse(
 ).SerializeToString()
 
 
-def call(number: int) -> bytes:
-    """One call of the client's tool, announced and asked for."""
-    args = pb.McpArgs(name=TOOL, tool_name=TOOL, provider_identifier="caretway", tool_call_id=f"call_{number}")
+def call(number: int, tool: str) -> bytes:
+    """One call, announced and asked for. Those of other tools than the client's differ: they are run without it, and
+    no guard against repetition sees a loop."""
+    args = pb.McpArgs(name=tool, tool_name=tool, provider_identifier="caretway", tool_call_id=f"call_{number}")
+    if tool != TOOL:
+        args.args["n"].MergeFromString(write_value(number))
     listed = pb.InteractionUpdate(tool_requests_listed=pb.ToolRequestsListedUpdate(call_count=1))
     asked = pb.ExecServerMessage(id=number, mcp_args=args)
     return _update(listed) + _said(pb.AgentServerMessage(exec_server_message=asked))
