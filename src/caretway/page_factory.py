@@ -83,9 +83,10 @@ def build_page(settings: Settings, parts: PageParts) -> PageApi:
         return now.snapshot()
 
     def marks() -> dict[str, object]:
-        ended, refused = notes.responses, notes.refusals_told
-        both = ended, refused
-        return {"conversations": ended, "usage": both, "models": ended, "clients": both, "health": both}
+        ended = notes.responses
+        written = 0 if parts.ledger is None else parts.ledger.written  # later than the answers ended
+        read = ended, notes.refusals_told, written
+        return {"conversations": (ended, written), "usage": read, "models": ended, "clients": read, "health": read}
 
     def named_keys() -> list[str]:
         return [key.name for key in (keys.current() or {}).values()]

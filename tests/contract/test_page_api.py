@@ -287,6 +287,18 @@ async def test_a_tool_loop_as_the_page_sees_it() -> None:
         assert (await client.http.get(f"{BASE}/conversations/{conversation}")).status_code == 404
 
 
+@pytest.mark.parametrize(("tab", "rows"), [("conversations", "data"), ("usage", "rows"), ("clients", "seen")])
+async def test_a_tab_is_stale_once_more_when_its_rows_are_written(
+    monkeypatch: pytest.MonkeyPatch, tab: str, rows: str
+) -> None:
+    """Whoever looks between an answer's end and its row sees nothing, and is told to look again."""
+    monkeypatch.setattr(feed, "TICK_S", 0.01)
+    async with gateway() as client, events(client) as stream:
+        await client.chat("hello")
+        while not (await get(client, f"/{tab}"))[rows]:
+            await stream.until("changed", lambda told: tab in told["what"])
+
+
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 async def test_a_running_turn_is_cancelled_and_its_client_is_told(stream: bool) -> None:
     async with gateway() as client, events(client) as seen:

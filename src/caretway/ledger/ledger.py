@@ -70,6 +70,11 @@ class Ledger(Observer):
         """Why it cannot be written; empty: it can."""
         return self._trouble
 
+    @property
+    def written(self) -> int:
+        """How many records wait no more: it differs when there is more to read."""
+        return self._gone
+
     # ---- told, in the event loop
 
     def request_refused(self, record: RefusedRequest) -> None:
