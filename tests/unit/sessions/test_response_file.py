@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from threading import Event, Thread
 
@@ -49,7 +50,7 @@ def test_a_response_that_cannot_be_deleted_is_not_told_to_be_gone(
     store = ResponseStore(ResponseShelf(kept, "me"))
     store.keep("resp_1", b'{"output":[]}', (), (), None)
     kept._write()
-    with sqlite3.connect(tmp_path / "responses", isolation_level=None) as other:
+    with closing(sqlite3.connect(tmp_path / "responses", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")  # another gateway writes, and does not end
         with pytest.raises(GatewayError, match="could not be deleted"):
             store.discard("resp_1")
@@ -63,7 +64,7 @@ def test_a_row_that_is_no_json_any_more_is_not_there(tmp_path: Path) -> None:
     kept = file(tmp_path / "responses")
     kept.put("me", one("r"))
     kept._write()
-    with sqlite3.connect(tmp_path / "responses") as other:
+    with closing(sqlite3.connect(tmp_path / "responses")) as other, other:
         other.execute("UPDATE responses SET items = '[\"a'")
     assert kept.get("me", "r") is None
     kept.close()
