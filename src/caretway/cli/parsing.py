@@ -21,6 +21,10 @@ WRONG_USE: Final = 2
 class CommandParser(argparse.ArgumentParser):
     """`prog` is `caretway` or `caretway COMMAND ...`, as it is typed."""
 
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.color = False  # argparse colours help since Python 3.14, and counts the escape codes as letters
+
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:
             return
