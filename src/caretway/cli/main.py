@@ -16,7 +16,7 @@ from ..config import ConfigError
 from ..core.errors import GatewayError
 from .flags import HelpFormatter, given
 from .parsing import PROGRAM, CommandParser, flags_of, unknown
-from .process import INTERRUPTED, CommandFailed, open_missing_streams, remark
+from .process import INTERRUPTED, CommandFailed, buffer_streams, open_missing_streams, remark
 
 _COMMANDS: Final = (
     "serve",
@@ -101,6 +101,7 @@ def apart(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     open_missing_streams()
+    buffer_streams()
     typed, rest = apart(sys.argv[1:] if argv is None else argv)
     top = parser(typed)
     if typed[:1] and typed[0].startswith("-") and typed[0] not in flags_of(top):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import io
 import logging
 import os
 import signal
@@ -58,6 +59,18 @@ def open_missing_streams() -> None:
             opened = os.open(os.devnull, os.O_RDWR)  # the lowest free number, so this one
             os.set_inheritable(opened, True)
             setattr(sys, name, os.fdopen(opened, mode))
+
+
+def buffer_streams() -> None:
+    """PYTHONUNBUFFERED, which images often set, takes the buffers away, and with them the loop that goes on when a
+    terminal or a pipe takes only a part because a signal comes: Python would drop the rest without a word."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if isinstance(getattr(stream, "buffer", None), io.RawIOBase):
+            whole = open(
+                stream.fileno(), "w", buffering=1, encoding=stream.encoding, errors=stream.errors, closefd=False
+            )
+            setattr(sys, name, whole)
 
 
 def run(work: Coroutine[Any, Any, Result]) -> Result:

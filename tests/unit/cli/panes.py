@@ -29,8 +29,8 @@ from caretway.cli.main import main
 FOLDER: Final = Path(__file__).parents[2] / "data" / "panes"
 KINDS: Final = (("terminal", 60), ("terminal", 80), ("terminal", 140), ("pipe", 80), ("no-color", 80))
 LIMIT_S: Final = 60.0
-END: Final = b"\0end of all\0"
 """For one command on a busy machine; none of them waits for anything else."""
+END: Final = b"\0end of all\0"
 SIMULATED: Final = ("--backend", "simulator")
 NOBODY: Final = "http://127.0.0.1:1"
 """An address where nothing listens."""

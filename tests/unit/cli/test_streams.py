@@ -1,13 +1,17 @@
 """The commands where standard streams are missing or full, and Ctrl-C while they are being loaded: real processes."""
 
 import os
+import select
 import subprocess
 import sys
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 import caretway.__main__ as program
+from caretway.cli.completion import bash, words
+from caretway.cli.main import parser
 from caretway.cli.process import asked
 
 
@@ -41,6 +45,37 @@ def test_output_to_a_full_disk_is_one_sentence(words: tuple[str, ...], tmp_path:
             check=False,
         )
     assert (done.returncode, done.stderr) == (1, "caretway: the output cannot be written: No space left on device\n")
+
+
+_INTERRUPTED: Final = """
+import os, signal, sys
+from caretway.cli.main import main
+signal.signal(signal.SIGALRM, lambda *_: os.write(int(sys.argv[1]), b"."))
+signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+sys.exit(main(["completion", "bash"]))
+"""
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_nothing_is_lost_when_a_signal_interrupts_the_output(unbuffered: str, tmp_path: Path) -> None:
+    """The reader waits until signals have come to a writer whose pipe is full."""
+    notes, note = os.pipe()
+    writer = subprocess.Popen(
+        [sys.executable, "-c", _INTERRUPTED, str(note)],
+        stdout=subprocess.PIPE,
+        pass_fds=[note],
+        pipesize=4096,
+        env=os.environ | {"HOME": str(tmp_path), "PYTHONUNBUFFERED": unbuffered},
+    )
+    os.close(note)
+    with writer:
+        assert writer.stdout is not None
+        select.select([writer.stdout], [], [], 60)
+        os.read(notes, 65536)  # those of before
+        assert os.read(notes, 1) + os.read(notes, 1) == b".."
+        written = writer.stdout.read().decode()
+    os.close(notes)
+    assert written == f"{bash(list(words(parser())))}\n"
 
 
 def test_ctrl_c_while_it_is_being_loaded_ends_it_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
