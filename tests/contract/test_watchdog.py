@@ -68,30 +68,28 @@ async def test_no_callback_takes_long_with_any_of_them(path: str, tmp_path: Path
 async def _hold_against_the_limit(requests: list[Hostile], tmp_path: Path) -> None:
     async with gateway(tmp_path) as base_url:
         async with Meter() as meter:
-            seen = [await _measured(base_url, request, meter) for request in requests]
+            seen = [(request, *await _measured(base_url, request, meter)) for request in requests]
         _, answer = await asyncio.to_thread(play, base_url, Hostile("afterwards", CHAT, lambda: talk([])))
     assert msgspec.json.decode(answer)["choices"][0]["message"]["content"] == "done"
-    for request, status, on_loop, aside in sorted(seen, key=lambda row: -row[2].seconds):
+    for request, status, _, on_loop, aside in sorted(seen, key=lambda row: -row[3].seconds):
         print(f"{status} {request.name:40} {on_loop}; aside {aside}")
-    for request, status, on_loop, aside in seen:
+    for request, status, _, on_loop, aside in seen:
         assert status in (200, 400, 413), request.name
         assert on_loop.seconds <= LIMIT, f"{request.name}: {on_loop}"
         assert aside.seconds <= LIMIT, f"{request.name}: {aside}"
 
 
-async def _measured(base_url: str, request: Hostile, meter: Meter) -> tuple[Hostile, int, Longest, Longest]:
-    """The work is the same each time, and what a busy machine adds to it (slow page faults, say) is not: the least of
-    up to three measures counts."""
-    best: tuple[Hostile, int, Longest, Longest] | None = None
-    for _ in range(3):
-        status, _ = await asyncio.to_thread(play, base_url, request)
-        on_loop, aside = meter.take()
-        if best is None or max(on_loop.seconds, aside.seconds) < max(best[2].seconds, best[3].seconds):
-            best = request, status, on_loop, aside
-        if max(on_loop.seconds, aside.seconds) <= LIMIT:
-            break
-    assert best is not None
-    return best
+async def _measured(base_url: str, request: Hostile, meter: Meter) -> tuple[int, bytes, Longest, Longest]:
+    """Status, body and the longest callbacks. The work is the same each time, and what a busy machine adds to it (slow
+    page faults, say) is not: the quickest of up to three counts."""
+    found: list[tuple[int, bytes, Longest, Longest]] = []
+    while len(found) < 3 and (not found or _longest(found[-1]) > LIMIT):
+        found.append((*await asyncio.to_thread(play, base_url, request), *meter.take()))
+    return min(found, key=_longest)
+
+
+def _longest(measure: tuple[int, bytes, Longest, Longest]) -> float:
+    return max(measure[2].seconds, measure[3].seconds)
 
 
 @pytest.mark.timeout(300)
@@ -102,8 +100,7 @@ async def test_what_was_said_before_is_not_read_on_the_loop(tmp_path: Path) -> N
         for said in (*["\n" * (2 * 2**20)] * 4, "and now?"):
             body = {"model": "sim-auto", "input": f"sim: say done\n{said}", "previous_response_id": before}
             turn = Hostile("a turn", RESPONSES, partial(msgspec.json.encode, body))
-            status, answer = await asyncio.to_thread(play, base_url, turn)
-            on_loop, aside = meter.take()
+            status, answer, on_loop, aside = await _measured(base_url, turn, meter)
             print(f"{len(said):8} {on_loop}; aside {aside}")
             assert status == 200
             assert max(on_loop.seconds, aside.seconds) <= LIMIT, f"{on_loop}, {aside}"
