@@ -67,10 +67,8 @@ def buffer_streams() -> None:
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if isinstance(getattr(stream, "buffer", None), io.RawIOBase):
-            whole = open(
-                stream.fileno(), "w", buffering=1, encoding=stream.encoding, errors=stream.errors, closefd=False
-            )
-            setattr(sys, name, whole)
+            more = {"encoding": stream.encoding, "errors": stream.errors, "closefd": False}
+            setattr(sys, name, os.fdopen(stream.fileno(), "w", buffering=1, **more))
 
 
 def run(work: Coroutine[Any, Any, Result]) -> Result:
