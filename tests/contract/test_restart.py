@@ -79,8 +79,9 @@ def call(url: str, key: str, method: str, path: str, **body: Any) -> tuple[int, 
     try:
         with urllib.request.urlopen(request, timeout=30) as answer:
             return answer.status, json.load(answer)
-    except urllib.error.HTTPError as error:
-        return error.code, json.load(error)
+    except urllib.error.HTTPError as refused:
+        with refused:
+            return refused.code, json.load(refused)
 
 
 def test_a_stored_response_outlives_a_kill_and_is_its_owners_alone(tmp_path: Path) -> None:
