@@ -297,7 +297,7 @@ async def test_a_refusal_is_told_at_once_and_as_what_it_is(tmp_path: Path, prefe
         took = clock() - began
         assert refused is not None
         assert refused.kind is ErrorKind.UPSTREAM_DOWN and "Service unavailable" in refused.message
-        assert took < 4, "the SDK's own second attempt comes later than that"
+        assert took < 10, "the SDK alone would take half as long again"
         assert simulator.stats.runs_opened - before == 3  # as on `agent`: tried twice more
         assert await said(backend, "sim: say on") == "on"
 

@@ -454,7 +454,7 @@ async def test_a_broken_envelope_ends_the_run_only(port: int) -> None:
 async def test_a_broken_preface_closes_the_connection(port: int) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(9))  # DATA on stream 0
-    await asyncio.wait_for(reader.read(), 5)
+    await asyncio.wait_for(reader.read(), 60)
     writer.close()
     await writer.wait_closed()
 
@@ -668,7 +668,7 @@ async def test_keep_alive_and_pipelining(port: int) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     request = b"GET /_sim/stats HTTP/1.1\r\nhost: sim\r\n\r\n"
     writer.write(request * 3 + request[: len(request) - 2] + b"connection: close\r\n\r\n")
-    answer = await asyncio.wait_for(reader.read(), 5)
+    answer = await asyncio.wait_for(reader.read(), 60)
     assert answer.count(b"HTTP/1.1 200") == 4
     writer.close()
     await writer.wait_closed()

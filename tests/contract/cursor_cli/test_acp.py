@@ -90,7 +90,7 @@ async def test_idle_processes_are_let_go(tmp_path: Path) -> None:
 
 
 async def test_silence_ends_a_turn(tmp_path: Path) -> None:
-    async with cli_gateway(tmp_path, "acp", progress_timeout=0.4, cli_max_processes=1) as client:
+    async with cli_gateway(tmp_path, "acp", progress_timeout=2.0, cli_max_processes=1) as client:
         answer = await client.chat("sim: mute")
         assert answer.status == 504
         assert (await client.chat("sim: say on")).text == "on"

@@ -168,11 +168,11 @@ async def test_a_call_that_was_in_vain_is_a_doubt() -> None:
 
 
 async def test_who_waits_for_a_place_gets_it_when_the_doubt_is_over() -> None:
-    limits = replace(ASKED_ONLY_IN_DOUBT, doubt_timeout_s=10.0, max_connections=1)
+    limits = replace(ASKED_ONLY_IN_DOUBT, doubt_timeout_s=600.0, max_connections=1)
     async with behind_proxy(limits) as (transport, _, _site):
         run = await transport.open_run("1", {}, Listener())
         run.doubt()
-        async with asyncio.timeout(5.0):
+        async with asyncio.timeout(60):
             await asyncio.gather(*(answered(transport) for _ in range(5)))
         assert transport.connection_count == 1
 

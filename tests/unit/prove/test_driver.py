@@ -126,7 +126,7 @@ async def test_a_model_that_calls_for_ever_is_left() -> None:
             self.say(TurnStarted(), *again())
 
     turn = Looping(*again())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         talk = await converse(PlayedBackend([turn]), TurnRequest("auto", (asking.user("go"),)), lambda call: "")
     assert len(talk.replies) == 24
     assert turn.closed

@@ -229,7 +229,7 @@ async def test_a_fresh_run_may_be_had_at_the_second_asking() -> None:
     told = asyncio.Event()
     one.listen(told.set)
     events: list[Event] = []
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while TurnEnded() not in events:
             events += one.take()
             told.clear()

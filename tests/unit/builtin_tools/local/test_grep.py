@@ -159,7 +159,7 @@ async def test_a_catastrophic_pattern_is_killed(tmp_path: Path, monkeypatch: pyt
     which, value = await ask(tools(tmp_path, search_timeout_s=1.0), "grep", pattern="^(a+)+$")
     assert which == "error"
     assert "took longer" in value.error
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
 
 
 async def test_cancelling_kills_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,7 +129,7 @@ async def test_one_that_ignores_the_polite_signal(tmp_path: Path) -> None:
     which, _ = await run(tmp_path, "trap '' TERM; echo $$ >pid; while :; do sleep 0.2; done", timeout=300)
     assert which == "timeout"
     assert ended(int((tmp_path / "pid").read_text()))
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
 
 
 async def test_the_model_may_ask_for_less_time_not_for_more() -> None:
@@ -143,15 +143,15 @@ async def test_background_children_neither_hold_nor_survive(tmp_path: Path) -> N
     began = time.monotonic()
     which, value = await run(tmp_path, "sleep 600 & echo $! >pid; echo done")
     assert (which, value.stdout) == ("success", "done\n")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
     assert ended(int((tmp_path / "pid").read_text()))
 
 
 @pytest.mark.parametrize(
     "leaving",
     [
-        "setsid sh -c 'echo $$ >pid; exec sleep 60' &",
-        "setsid sh -c 'setsid sh -c \"echo \\$\\$ >pid; exec sleep 60\" & exit' &",
+        "setsid sh -c 'echo $$ >pid; exec sleep 600' &",
+        "setsid sh -c 'setsid sh -c \"echo \\$\\$ >pid; exec sleep 600\" & exit' &",
         "setsid sh -c 'trap \"\" TERM HUP; echo $$ >pid; while true; do sleep 1; done' >/dev/null 2>&1 </dev/null &",
     ],
     ids=["session of its own", "daemon", "deaf"],
@@ -160,7 +160,7 @@ async def test_one_that_left_the_group_neither_holds_the_answer_nor_survives(tmp
     began = time.monotonic()
     which, value = await run(tmp_path, f"{leaving} while ! [ -s pid ]; do sleep 0.05; done; echo done")
     assert (which, value.stdout) == ("success", "done\n")
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     assert ended(int((tmp_path / "pid").read_text()))
 
 
