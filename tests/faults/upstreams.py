@@ -1,7 +1,6 @@
 """What is behind the gateway in a soak, and goes wrong: a simulator behind a proxy, or a program behind its pipes."""
 
 import json
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -13,6 +12,7 @@ from faults.plan import by_seed, quiet
 from faults.processes import Process
 from faults.proxy import Proxy
 from faults.rigs import Rig
+from programs import write_program
 
 
 class Upstream(Protocol):
@@ -77,7 +77,7 @@ class Network:
         return []
 
 
-PROGRAM: Final = """#!{python}
+PROGRAM: Final = """\
 import os, sys
 sys.path.insert(0, {tests!r})
 os.environ["CURSOR_CONFIG_DIR"] = {memory!r}
@@ -104,8 +104,7 @@ class Pipes:
         self._folder.mkdir()
         program = self._folder / "cursor-agent"
         tests, memory = str(processes.TESTS), str(self._folder / "memory")
-        program.write_text(PROGRAM.format(python=sys.executable, tests=tests, memory=memory, folder=str(self._folder)))
-        program.chmod(0o755)
+        write_program(program, PROGRAM.format(tests=tests, memory=memory, folder=str(self._folder)))
         self.flags: Mapping[str, str] = {"agent-bin": str(program), "cli-transport": transport}
         self.environment: Mapping[str, str] = {"HOME": str(self._home)}
         self._before = _everything_below(self._home)

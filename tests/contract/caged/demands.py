@@ -42,7 +42,7 @@ def repository(folder: Path) -> tuple[Path, Path]:
     git = [shutil.which("git") or "git", "-C", str(root), "-c", "user.name=x", "-c", "user.email=x@y"]
     subprocess.run([*git, "init", "--quiet", "--initial-branch=main"], check=True)
     subprocess.run([*git, "commit", "--quiet", "--allow-empty", "--message=x"], check=True)
-    (programs / "git").write_text(f'#!/bin/sh\ntouch {folder}/git-ran\nexec {git[0]} "$@"\n')
+    (programs / "git").write_text(f'#!/bin/sh\ntouch "{folder}/git-ran"\nexec "{git[0]}" "$@"\n')
     (programs / "git").chmod(0o700)
     return root, programs
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,8 +13,9 @@ import httpx
 from caretway.app import Gateway
 from caretway.config import Settings
 from contract.gateways import CHAT, Answer, streamed, whole
+from programs import write_program
 
-PROGRAM = """#!{python}
+PROGRAM = """\
 import os, sys
 os.environ.update({environment!r})
 from caretway.testing.cursor_agent.program import main
@@ -39,9 +39,7 @@ class StandIn:
 
     def install(self, **environment: str) -> "StandIn":
         known = {"CURSOR_CONFIG_DIR": str(self.config), "SIM_AGENT_JOURNAL": str(self.root / "journal")}
-        self.program.parent.mkdir(parents=True, exist_ok=True)
-        self.program.write_text(PROGRAM.format(python=sys.executable, environment=known | environment))
-        self.program.chmod(0o755)
+        write_program(self.program, PROGRAM.format(environment=known | environment))
         return self
 
     def sign_out(self) -> None:

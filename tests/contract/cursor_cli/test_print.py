@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from caretway.core.request import Message, Role, Text, TurnRequest
 from caretway.core.turn import Turn
 from contract.cursor_cli.stand_in import CliClient, StandIn, cli_gateway
 from contract.gateways import CHAT, tool
+from programs import write_program
 from receiving import receive
 
 SAY = 'sim: say Let me look.\nsim: exec read {"path":"a"}\nsim: say ha ha ha ``` ``` **\nsim: say Ende: é 漢 \U0001f600'
@@ -548,7 +548,7 @@ async def test_secrets_of_ours_are_not_handed_on(tmp_path: Path, monkeypatch: py
     assert os.environ["CARETWAY_SECRET_OF_OURS"] == "x"
 
 
-FAILING = """#!{python}
+FAILING = """\
 import sys
 if "status" in sys.argv:
     print("Logged in as someone@example.com")
@@ -564,9 +564,7 @@ else:
 def failing(root: Path, act: str) -> Path:
     """A program in the place of cursor-agent that is signed in and does this when it is asked."""
     program = StandIn(root).program
-    program.parent.mkdir(parents=True)
-    program.write_text(FAILING.format(python=sys.executable, act=act))
-    program.chmod(0o755)
+    write_program(program, FAILING.format(act=act))
     return program
 
 

@@ -142,7 +142,7 @@ async def test_a_grandchild_that_holds_the_pipes_ends_with_its_group(nursery: Nu
 async def test_one_that_left_the_group_and_holds_the_pipes_is_not_waited_for(nursery: Nursery, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "left")
     leave = "import os, time; os.setsid(); print(os.getpid(), file=open('left', 'w'), flush=True); time.sleep(600)"
-    script = f'{sys.executable} -c "{leave}" & read pid <left; echo $pid'
+    script = f'"{sys.executable}" -c "{leave}" & read pid <left; echo $pid'
     done = await run_once(nursery, shell(script, tmp_path), timeout=20)
     os.kill(int(done.stdout), signal.SIGKILL)  # it lives, and its number is all that came
     assert done.code == 0

@@ -1,0 +1,17 @@
+"""Python programs that tests write to disk."""
+
+import sys
+from pathlib import Path
+
+_HEAD = """#!/bin/sh
+'''exec' "{python}" "$0" "$@"
+' '''
+"""
+"""For sh a command, for Python a string. `#!` and the interpreter's path would not do: such a line cannot hold a space."""
+
+
+def write_program(path: Path, source: str) -> None:
+    """Write `source` as an executable file that this interpreter runs."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(_HEAD.format(python=sys.executable) + source)
+    path.chmod(0o755)
