@@ -7,7 +7,7 @@ _HEAD = """#!/bin/sh
 '''exec' "{python}" "$0" "$@"
 ' '''
 """
-"""For sh a command, for Python a string. `#!` and the interpreter's path would not do: such a line cannot hold a space."""
+"""A command for sh and a string for Python. A `#!` line with the interpreter's path cannot hold a space."""
 
 
 def write_program(path: Path, source: str) -> None:

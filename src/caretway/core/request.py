@@ -8,7 +8,7 @@ tracked by the garbage collector.
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec import Struct, field
 
@@ -73,6 +73,27 @@ def _joined(parts: Sequence[Part]) -> str:
     if len(parts) == 1 and isinstance(only := parts[0], Text):
         return only.text  # nearly always
     return "".join([part.text for part in parts if isinstance(part, Text)])
+
+
+SYSTEM_WORDS: Final = "<system_message>\n{}\n</system_message>"
+"""Marks the text of a system message that stands among the user's words."""
+
+
+def as_user_text(message: Message) -> Text:
+    """The text of a message, marked if it is the system's."""
+    return Text(SYSTEM_WORDS.format(message.text) if message.role is Role.SYSTEM else message.text)
+
+
+def joined(messages: Sequence[Message]) -> Message:
+    """Neighbouring messages as one of the user."""
+    if len(messages) == 1 and messages[0].role is Role.USER:
+        return messages[0]
+    parts: list[Part] = []
+    for message in messages:
+        if parts and message.text:
+            parts.append(Text("\n\n"))
+        parts += message.parts
+    return Message(Role.USER, tuple(parts))
 
 
 class ToolSpec(Struct, frozen=True):
@@ -187,8 +208,52 @@ class TurnRequest(Struct, frozen=True):
 
     @property
     def system(self) -> str:
-        """All system (and developer) text, in order, as one instruction."""
-        return "\n\n".join([m.text for m in self.messages if m.role is Role.SYSTEM and m.text])
+        """The instructions: the text of the leading system (and developer) messages."""
+        return "\n\n".join([m.text for m in self.messages[: leading(self.messages)] if m.text])
+
+    @property
+    def talk(self) -> list[Message]:
+        """The messages after the instructions. A later system message stays where it stands, as marked text of the
+        user's message beside it."""
+        return in_place(self.messages)[leading(self.messages) :]
+
+
+def leading(messages: Sequence[Message]) -> int:
+    """How many system messages stand before all others."""
+    for count, message in enumerate(messages):
+        if message.role is not Role.SYSTEM:
+            return count
+    return len(messages)
+
+
+def in_place(messages: Sequence[Message]) -> list[Message]:
+    """`messages` with each system message after the leading ones as marked text, joined with the user messages beside
+    it."""
+    first = leading(messages)
+    if all(message.role is not Role.SYSTEM for message in messages[first:]):
+        return list(messages)  # nearly always
+    talk = list(messages[:first])
+    beside = False  # the last one of `talk` ends with the system's words
+    for message in messages[first:]:
+        marked = message.role is Role.SYSTEM
+        if marked:
+            if not message.text:
+                continue
+            message = Message(Role.USER, (as_user_text(message),))
+        if (marked or beside) and message.role is Role.USER and talk and talk[-1].role is Role.USER:
+            talk[-1] = joined((talk[-1], message))
+        else:
+            talk.append(message)
+        beside = marked
+    return talk
+
+
+def ends_with_results(messages: Sequence[Message]) -> bool:
+    """The last message is a tool's, whatever the system said after it."""
+    for message in reversed(messages):
+        if message.role is not Role.SYSTEM:
+            return message.role is Role.TOOL
+    return False
 
 
 def last_answer(messages: Sequence[Message]) -> int:

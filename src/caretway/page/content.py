@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from ..core.fold import Reply
-from ..core.request import Message, Reasoning, Role, Text, ToolCall, ToolResult, TurnRequest, last_answer
+from ..core.request import Message, Reasoning, Text, ToolCall, ToolResult, TurnRequest, last_answer
 
 MAX_CONVERSATIONS: Final = 100
 MAX_STEPS: Final = 500
@@ -143,9 +143,10 @@ class KeptContent:
 
 
 def _step(request: TurnRequest, reply: Reply, at: float) -> KeptStep:
-    tail = request.messages[last_answer(request.messages) :]
+    talk = request.talk
+    tail = talk[last_answer(talk) :]
     begins = not any(isinstance(part, ToolResult) for message in tail for part in message.parts)
-    said = "\n".join(filter(None, (_words(message) for message in tail if message.role is not Role.SYSTEM)))
+    said = "\n".join(filter(None, map(_words, tail)))
     calls = [f"{call.name} {call.arguments}" for call in reply.calls]
     ended = [f"({reply.error.message})"] if reply.error is not None else []
     answered = "\n".join(filter(None, [reply.text, *calls, *ended]))

@@ -47,8 +47,6 @@ _SAYS: Final = {
     "an earlier request with these results was given up": "The client hung up on its first try and asked again. "
     "Raise the client's timeout.",
     "nothing new was said": "The history ends with the assistant. Send a user message after it.",
-    "the instructions changed": "A system message came after the answer. Clients that put the time or a changing list "
-    "into it lose the session each time.",
     "no known conversation begins like this": "The history is not one that the gateway has kept: edited, from another "
     "model or account, too old, or from before a restart without its store.",
     "the parked turn was lost": "The waiting run was lost at Cursor, and the history was replayed. "

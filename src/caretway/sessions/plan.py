@@ -14,7 +14,18 @@ from typing import Literal
 from msgspec import Struct
 
 from ..core.errors import ErrorKind, GatewayError, bad_request
-from ..core.request import Image, Message, Role, SessionMode, Text, ToolResult, ToolSpec, TurnRequest, last_answer
+from ..core.request import (
+    Image,
+    Message,
+    Role,
+    SessionMode,
+    Text,
+    ToolResult,
+    ToolSpec,
+    TurnRequest,
+    as_user_text,
+    last_answer,
+)
 from ..core.turn import Abilities, Snapshot
 from .late_tools import asked_for, grown
 from .retold import known_before
@@ -258,9 +269,10 @@ def _beside(history: Sequence[Message], tail: Sequence[Message]) -> tuple[Text, 
     """What was said beside the results; None when it cannot travel with them. Repeated system messages do not count."""
     said: list[Text] = []
     for message in tail:
-        if message.role is Role.SYSTEM and any(
-            message.text == before.text for before in history if before.role is Role.SYSTEM
-        ):
+        if message.role is Role.SYSTEM:
+            known = (before.text for before in history if before.role is Role.SYSTEM)
+            if message.text.strip() and message.text not in known:
+                said.append(as_user_text(message))
             continue
         for part in message.parts:
             if isinstance(part, Image):
@@ -280,10 +292,8 @@ def _by_transcript(
     if not abilities.continues:
         return Replay("this backend keeps no conversations")
     tail = request.messages[answered:]
-    if not any(message.role is Role.USER for message in tail):
+    if not any(message.text or message.role is Role.USER for message in tail):
         return Replay("nothing new was said")
-    if any(message.role is Role.SYSTEM for message in tail):
-        return Replay("the instructions changed")
     chain = (chains or history_chains(request)).whole
     snapshot = recall(chain.digest())
     return Continue(snapshot, chain) if snapshot is not None else Replay("no known conversation begins like this")

@@ -22,6 +22,7 @@ from ..core.request import (
     ToolResult,
     ToolSpec,
     TurnRequest,
+    ends_with_results,
     last_answer,
 )
 
@@ -95,7 +96,7 @@ def fingerprint(tools: bytes, messages: Iterable[Message]) -> bytes:
 
 def may_continue(request: TurnRequest) -> bool:
     """A user's new words after an answer: then a kept conversation is looked for."""
-    return last_answer(request.messages) > 0 and request.messages[-1].role is not Role.TOOL
+    return last_answer(request.messages) > 0 and not ends_with_results(request.messages)
 
 
 def new_results(request: TurnRequest) -> tuple[ToolResult, ...]:

@@ -12,18 +12,13 @@ from typing import Final, Literal
 
 from msgspec.structs import replace
 
-from ..core.request import Image, Message, Role, Text, ToolCall, ToolChoice, ToolResult, TurnRequest
+from ..core.request import Image, Message, Role, Text, ToolCall, ToolChoice, ToolResult, TurnRequest, in_place, leading
 from .instructions import HINT, THINKING_RULES, bridge, reminder
 from .limits import DEFAULT_TEXT_LIMITS, TextLimits
 from .quoting import quote, quote_attribute, quote_json, quote_lines
 
 PromptStyle = Literal["tags", "transcript"]
-_HEADS: Final[Mapping[Role, str]] = {
-    Role.SYSTEM: "System: ",
-    Role.USER: "User: ",
-    Role.ASSISTANT: "Assistant: ",
-    Role.TOOL: "",
-}
+_HEADS: Final[Mapping[Role, str]] = {Role.USER: "User: ", Role.ASSISTANT: "Assistant: ", Role.TOOL: ""}
 _RESULTS: Final[Mapping[PromptStyle, str]] = {
     "tags": ' as <tool_result id="..." name="..."> elements',
     "transcript": " as [Tool result for ...] lines",
@@ -49,17 +44,18 @@ def offers_tools(request: TurnRequest) -> bool:
 
 def prepare(request: TurnRequest, manner: Manner) -> TurnRequest:
     """Text messages only, and no tools."""
-    messages = request.messages
+    messages: Sequence[Message] = request.messages
     plain = not (offers_tools(request) or manner.thinking or _has_tool_parts(messages))
     if plain and (manner.style == "tags" or len(messages) < 2):
         return replace(request, tools=(), tool_choice=ToolChoice())
-    if manner.continued:
-        messages = messages[_answered(messages) :]
+    messages = in_place(messages)
+    answered = _answered(messages) if manner.continued else 0
+    known, messages = messages[:answered], messages[answered:]
     prompt = (
         _transcript(request, messages, manner) if manner.style == "transcript" else _tagged(request, messages, manner)
     )
     if manner.continued and manner.style == "tags":
-        prompt = (*request.messages[: _answered(request.messages)], *prompt)  # the backend drops what is remembered
+        prompt = (*known, *prompt)  # the backend drops what is remembered
     return replace(request, messages=prompt, tools=(), tool_choice=ToolChoice())
 
 
@@ -106,9 +102,8 @@ def _tagged(request: TurnRequest, messages: Sequence[Message], manner: Manner) -
     prompt: list[Message] = []
     instructions = _instructions(request, manner)
     if not manner.continued:
-        leading = [message for message in messages if message.role is Role.SYSTEM]
-        messages = [message for message in messages if message.role is not Role.SYSTEM]
-        system = "\n\n".join([*(quote(message.text) for message in leading if message.text), *instructions])
+        first, messages = messages[: leading(messages)], messages[leading(messages) :]
+        system = "\n\n".join([*(quote(message.text) for message in first if message.text), *instructions])
         if system:
             prompt.append(Message(Role.SYSTEM, (Text(system),)))
         instructions = []
@@ -157,8 +152,7 @@ def _tagged_message(
         blocks.append(text)
     if manner.thinking and message.role is Role.USER:
         blocks.append(HINT)
-    role = Role.SYSTEM if message.role is Role.SYSTEM else Role.USER
-    return Message(role, (Text("\n\n".join(blocks)), *_images(message)))
+    return Message(Role.USER, (Text("\n\n".join(blocks)), *_images(message)))
 
 
 def _said_and_called(message: Message, manner: Manner, explained: bool) -> Iterator[str]:
@@ -196,10 +190,9 @@ def _transcript(request: TurnRequest, messages: Sequence[Message], manner: Manne
     blocks: list[str] = []
     instructions = _instructions(request, manner)
     if not manner.continued:
-        leading = [quote_lines(message.text) for message in messages if message.role is Role.SYSTEM and message.text]
-        if system := "\n\n".join([*leading, *instructions]):
+        first, messages = messages[: leading(messages)], messages[leading(messages) :]
+        if system := "\n\n".join([*(quote_lines(message.text) for message in first if message.text), *instructions]):
             blocks.append(f"System: {system}")
-        messages = [message for message in messages if message.role is not Role.SYSTEM]
     else:
         blocks += instructions
     for message in messages:

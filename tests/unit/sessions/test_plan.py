@@ -158,7 +158,7 @@ STORIES: Final = [
     Story(
         "a new system message beside the results",
         [*BOTH, message(Role.SYSTEM, "hurry")],
-        resume(ONE, TWO, extra=["hurry"]),
+        resume(ONE, TWO, extra=["<system_message>\nhurry\n</system_message>"]),
         parked=WAITING,
     ),
     Story(
@@ -338,7 +338,16 @@ STORIES: Final = [
     Story("a later turn that is not known", [*CHAT, MORE, message(Role.ASSISTANT, "well"), MORE], UNKNOWN),
     Story("other tools for the next message", [*CHAT, MORE], UNKNOWN, tools=(WRITE,)),
     Story("a side call without tools", [*CHAT, MORE], UNKNOWN, tools=()),
-    Story("new instructions", [*CHAT, message(Role.SYSTEM, "be quick"), MORE], Replay("the instructions changed")),
+    Story("a system message before new words", [*CHAT, message(Role.SYSTEM, "be quick"), MORE], GOES_ON),
+    Story("a system message after new words", [*CHAT, MORE, message(Role.SYSTEM, "be quick")], GOES_ON),
+    Story("a system message and nothing else", [*CHAT, message(Role.SYSTEM, "be quick")], GOES_ON),
+    Story("an empty system message and nothing else", [*CHAT, message(Role.SYSTEM)], Replay("nothing new was said")),
+    Story(
+        "a system message in the history",
+        [*CHAT, message(Role.SYSTEM, "be quick"), MORE, ANSWER, MORE],
+        GOES_ON,
+        known=(*CHAT, message(Role.SYSTEM, Text("be "), Text("quick")), MORE, ANSWER),
+    ),
     Story("nothing new", CHAT, Replay("nothing new was said")),
     Story(
         "a backend that keeps nothing",

@@ -7,7 +7,7 @@ nothing to `resume_action` without a checkpoint; the setting `replay_action` cho
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, Literal
+from typing import Final, Literal
 from uuid import UUID
 
 import msgspec
@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from ...core.errors import ErrorKind, GatewayError
 from ...core.estimate import message_chars, tokens
-from ...core.request import Image, Message, Role, Text, ToolResult, TurnRequest
+from ...core.request import Image, Message, Role, Text, ToolResult, TurnRequest, ends_with_results, joined
 from ...wire.blobs import blob_id, text_part, write_message
 from ...wire.embedding import around, embed, tag
 from ...wire.messages import pb
@@ -164,10 +164,12 @@ class Composer:
         `shapes`: how to ask for the model, best first. `simplest`: tools' schemas as any maker takes them."""
         if request.large:
             check_sizes(request.messages, self._max_message_bytes)
-        talk = [message for message in request.messages if message.role is not Role.SYSTEM]
+        talk = request.talk
         # Instructions and nothing else are what is to be answered.
-        history, newest = split_newest(talk) if talk else ([], _joined(request.messages))
-        system = _system(request, instructed=0 < len(talk) < len(request.messages))
+        history, newest = split_newest(talk) if talk else ([], joined(request.messages))
+        if newest is not None and ends_with_results(request.messages):
+            newest = joined((_WITH_RESULTS, newest))  # the system's words alone ask for nothing
+        system = _system(request, instructed=bool(talk))
         as_rule = self._surroundings.system_delivery == "rule"
         state, typed, blobs = b"" if checkpoint is None else checkpoint, b"", {}
         if checkpoint is None:
@@ -284,21 +286,10 @@ def split_newest(talk: list[Message]) -> tuple[list[Message], Message | None]:
         cut -= 1
     history, fresh = talk[:cut], talk[cut:]
     if fresh:
-        return history, _joined(fresh)
+        return history, joined(fresh)
     if history and history[-1].role is Role.TOOL:
         return history, None
     return history, Message(Role.USER, (Text(GO_ON),))
-
-
-def _joined(messages: Sequence[Message]) -> Message:
-    if len(messages) == 1:
-        return messages[0]
-    parts: list[Any] = []
-    for message in messages:
-        if parts and message.text:
-            parts.append(Text("\n\n"))
-        parts.extend(message.parts)
-    return Message(Role.USER, tuple(parts))
 
 
 def tool_rule(request: TurnRequest) -> str:

@@ -155,8 +155,6 @@ def typed_history(history: Sequence[Message]) -> pb.ConversationHistory:
                         tool.tool_call_id, tool.tool_name = part.call_id, names.get(part.call_id, "")
                         tool.is_error = part.is_error
                         tool.content.add().text.text = result_text(part)
-            case Role.SYSTEM:
-                pass
     return typed
 
 

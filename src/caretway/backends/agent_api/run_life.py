@@ -16,7 +16,7 @@ from ...builtin_tools import execs
 from ...core.errors import ErrorKind, GatewayError
 from ...core.events import Event, Recovered, ToolCallReady, TurnFailed, TurnPaused, TurnStarted, UsageReported
 from ...core.recovery import BROKEN, Cause, Loss, Rung, next_step
-from ...core.request import Role, TurnRequest
+from ...core.request import TurnRequest, ends_with_results
 from ...cursor_transport.refusals import AskedRun
 from ...wire.messages import pb
 from .blob_store import BlobStore
@@ -107,7 +107,7 @@ class RunLife:
         self._attempts = 0
         self._reopened = request.reopened
         self._waited = self._moved = self._worked_here = False
-        self._results_given = request.messages[-1].role is Role.TOOL
+        self._results_given = ends_with_results(request.messages)
         self._spoke = False  # the model, since it was given results on this attempt
         self._ended = False
         self.shape = 0

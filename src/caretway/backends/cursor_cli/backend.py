@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from ...builtin_tools.local.workspaces import HEADER, workspace_of
 from ...core.errors import ErrorKind, GatewayError, bad_request
 from ...core.fixed_turn import failed_turn
-from ...core.request import TurnRequest
+from ...core.request import TurnRequest, in_place
 from ...core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Standing, Turn
 from ...loop_guard.live import GuardSettings, LiveGuard
 from ...processes.child import Command
@@ -167,8 +167,9 @@ class CursorCliBackend:
             if not self._chats.take(chat):
                 return failed_turn(GatewayError(ErrorKind.TURN_GONE, "The chat has gone on since, or broke off."))
             work = replace(work, resume=chat.id)
-        whole = render(request.messages)
-        prompt = render(tail(request.messages)) if work.resume else whole
+        messages = in_place(request.messages)
+        whole = render(messages)
+        prompt = render(tail(messages)) if work.resume else whole
         at = Circumstances(work.model, prompt_chars=len(whole.text), now=self._clock(), clean=self._setup.clean)
         opening = _CliOpening(program, work, prompt, chat, parent, at)
         return self._print(opening) if via == "print" else self._acp(opening, request)

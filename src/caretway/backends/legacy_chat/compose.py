@@ -12,7 +12,6 @@ PROJECT_PATH: Final = "/project"
 
 _Chat = ai.StreamChatRequest
 _ROLES: Final = {
-    Role.SYSTEM: _Chat.ROLE_SYSTEM,
     Role.USER: _Chat.ROLE_USER,
     Role.ASSISTANT: _Chat.ROLE_ASSISTANT,
     Role.TOOL: _Chat.ROLE_USER,
@@ -22,9 +21,7 @@ _ROLES: Final = {
 def compose(request: TurnRequest, request_id: str, conversation_id: str, new_id: Callable[[], str]) -> bytes:
     message = _Chat(
         messages=[
-            _Chat.Message(content=said.text, role=_ROLES[said.role], message_id=new_id())
-            for said in request.messages
-            if said.role is not Role.SYSTEM
+            _Chat.Message(content=said.text, role=_ROLES[said.role], message_id=new_id()) for said in request.talk
         ],
         project_path=PROJECT_PATH,
         model=_Chat.Model(name=request.model),
