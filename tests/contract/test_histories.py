@@ -3,12 +3,13 @@
 import asyncio
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from caretway.simulator.manners import Manners
 from contract.gateways import Client, gateway, result, tool
+from contract.speakers import Messages, ask
 
 pytestmark = pytest.mark.both_profiles
 LOOKUP = tool("lookup", "key")
@@ -126,6 +127,38 @@ async def test_a_tool_that_nobody_asked_for_waits_for_the_next_run(client: Clien
     assert third.session == "continued"
     assert [call["function"]["name"] for call in third.calls] == ["note"]
     assert client.stats()["runs_opened"] == 2
+
+
+INLINE: Final[Message] = {
+    "name": "note",
+    "input_schema": {"type": "object", "properties": {"text": {"type": "string"}}},
+}
+IN_THE_LOOP: Final[dict[str, tuple[Message, str, int]]] = {
+    "added": ({"type": "tool_addition", "tool": {"type": "tool_definition", "definition": INLINE}}, "resumed", 1),
+    "added and asked for": (
+        {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": INLINE | {"name": "asked"}}},
+        "replayed",
+        2,
+    ),
+    "removed": ({"type": "tool_removal", "tool": {"type": "tool_reference", "name": "other"}}, "replayed", 2),
+}
+
+
+@pytest.mark.parametrize("case", IN_THE_LOOP)
+async def test_a_tool_change_among_the_messages_of_a_tool_loop(client: Client, case: str) -> None:
+    """As Claude Code tells of an MCP server that came up late, or went away."""
+    change, session, runs = IN_THE_LOOP[case]
+    speaker = Messages()
+    body = speaker.body('sim: call lookup {"key": "asked"}\nsim: result', ["lookup", "other"], stream=False)
+    heard = await ask(speaker, client.http, body)
+    body = speaker.follow_up(body, heard, {heard.calls[0].id: "FOUND"})
+    body["messages"].append({"role": "system", "content": [change]})
+    heard = await ask(speaker, client.http, body)
+    assert (heard.headers["x-caretway-session"], heard.text) == (session, "FOUND")
+    assert client.stats()["runs_opened"] == runs
+    body["messages"] += [{"role": "assistant", "content": heard.text}, {"role": "user", "content": "sim: say on"}]
+    heard = await ask(speaker, client.http, body)
+    assert (heard.headers["x-caretway-session"], heard.text) == ("continued", "on")
 
 
 async def test_a_tool_that_was_loaded_can_be_called(client: Client) -> None:

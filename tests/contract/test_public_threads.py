@@ -163,9 +163,9 @@ async def test_no_tool_is_to_be_used(client: Client) -> None:
 
 async def test_a_system_message_among_the_others(client: Client) -> None:
     """github.com/chenyme/grok2api/issues/595: Claude Code puts `role: system` into `messages`, which was a 400."""
-    messages = [user("Hello."), {"role": "system", "content": "Be concise."}, user("sim: instructions")]
+    messages = [user("Hello."), {"role": "system", "content": "Be concise.\nsim: say Concise."}, user("Go on.")]
     answer = await posted(client, "messages", {"max_tokens": 99, "system": "You help.", "messages": messages})
-    assert "Be concise." in said(answer)
+    assert said(answer) == "Concise."
 
 
 async def test_a_system_message_that_comes_first(client: Client) -> None:

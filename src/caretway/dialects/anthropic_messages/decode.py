@@ -83,7 +83,7 @@ def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
     _check_max_tokens(body.get("max_tokens"))
     reader = AnthropicMessageReader()
     messages = (*reader.read_system(body.get("system")), *reader.read(body.get("messages")))
-    tools = decode_tools(body)
+    tools = decode_tools(body, reader.tool_changes)
     thinks, thinking, budgeted, ignored_thinking = _thinking(body.get("thinking"))
     output_format, effort, ignored_output = _output(body)
     wish = context_wish(body)

@@ -28,6 +28,7 @@ from ..fields import (
 )
 from ..summary_turn import HEADING
 from .sources import document_heading, read_document_source, read_image, search_result_text
+from .tools import ToolChange
 
 _SYSTEM: Final = frozenset({"system"})
 _USER: Final = frozenset({"user"})
@@ -46,6 +47,7 @@ class AnthropicMessageReader:
 
     def __init__(self) -> None:
         self.ignored: dict[str, None] = {}
+        self.tool_changes: list[ToolChange] = []
         self._summary: Text | None = None
         """Found in the message that is being read: it stands for all that was before it."""
 
@@ -175,6 +177,12 @@ class AnthropicMessageReader:
         """Only Anthropic can read it, so nothing is lost by leaving it out."""
         return ()
 
+    def _tool_change(self, block: Mapping[str, object], at: FieldPath) -> Iterable[Part]:
+        """Nothing is said by it. Changes of messages that a summary stands for stay in force."""
+        tool = FieldPath(at, "tool")
+        self.tool_changes.append(ToolChange(block["type"] == "tool_addition", an_object(block.get("tool"), tool), tool))
+        return ()
+
     def _compaction(self, block: Mapping[str, object], at: FieldPath) -> Iterable[Part]:
         """A summary of what was before it. Without a text it is one that failed, and stands for nothing."""
         text = optional_string(block, "content", at)
@@ -215,6 +223,8 @@ _BLOCKS: Final[dict[str, tuple[frozenset[str], frozenset[str], _Reader]]] = {
     "tool_use": (_ASSISTANT, _fields("type", "id", "name", "input"), AnthropicMessageReader._tool_use),
     "tool_result": (_USER, _fields("type", "tool_use_id", "content", "is_error"), AnthropicMessageReader._tool_result),
     "tool_reference": (_RESULT, _fields("type", "tool_name"), AnthropicMessageReader._tool_reference),
+    "tool_addition": (_SYSTEM | _USER, _fields("type", "tool"), AnthropicMessageReader._tool_change),
+    "tool_removal": (_SYSTEM | _USER, _fields("type", "tool"), AnthropicMessageReader._tool_change),
     "thinking": (_ASSISTANT, _fields("type", "thinking", "signature"), AnthropicMessageReader._thinking),
     "redacted_thinking": (_ASSISTANT, _fields("type", "data"), AnthropicMessageReader._redacted_thinking),
     "compaction": (_USER | _ASSISTANT, _fields("type", "content"), AnthropicMessageReader._compaction),

@@ -3,9 +3,11 @@ named, a choice of such a tool becomes auto, `disable_parallel_tool_use`.
 
 Tools that Anthropic runs itself, or whose schema only its own models know, cannot be offered to Cursor: they are left
 out and named, not refused, because clients like Claude Code always send them. Deferred tools are offered like others.
+Changes that stand among the messages (`tool_addition`, `tool_removal`) are applied in their order: what is offered is
+the result.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from msgspec import Struct, field
@@ -39,7 +41,15 @@ class Tools(Struct):
     ignored: dict[str, None] = field(default_factory=dict)
 
 
-def decode_tools(body: Mapping[str, object]) -> Tools:
+class ToolChange(Struct, frozen=True):
+    """One `tool_addition` or `tool_removal`."""
+
+    adds: bool
+    tool: Mapping[str, object]
+    at: FieldPath
+
+
+def decode_tools(body: Mapping[str, object], changes: Iterable[ToolChange] = ()) -> Tools:
     tools = Tools()
     declared = body.get("tools")
     specs: list[tuple[At, ToolSpec]] = []
@@ -48,9 +58,29 @@ def decode_tools(body: Mapping[str, object]) -> Tools:
         spec = _tool(one, at, tools)
         if spec is not None:
             specs.append((at, spec))
-    tools.offered = check_unique(specs)
+    tools.offered = _changed(check_unique(specs), changes, tools)
     tools.choice = _choice(body.get("tool_choice"), tools)
     return tools
+
+
+def _changed(declared: tuple[ToolSpec, ...], changes: Iterable[ToolChange], tools: Tools) -> tuple[ToolSpec, ...]:
+    offered = {spec.name: spec for spec in declared}
+    known = dict(offered)
+    for change in changes:
+        kind = needed_string(change.tool, "type", change.at)
+        if kind == "tool_definition" and change.adds:
+            spec = _tool(change.tool.get("definition"), FieldPath(change.at, "definition"), tools)
+            if spec is not None:
+                offered[spec.name] = known[spec.name] = spec
+        elif kind == "tool_reference":
+            name = needed_string(change.tool, "name", change.at)
+            if not change.adds:
+                offered.pop(name, None)
+            elif name in known:
+                offered[name] = known[name]
+        else:  # tools of MCP servers that Anthropic connects to
+            tools.ignored[f"{'tool_addition' if change.adds else 'tool_removal'}.{kind}"] = None
+    return tuple(offered.values())
 
 
 def _tool(value: object, at: FieldPath, tools: Tools) -> ToolSpec | None:

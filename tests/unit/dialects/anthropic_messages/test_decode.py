@@ -179,6 +179,51 @@ def test_what_a_tool_search_found() -> None:
     assert message.parts == (ToolResult("a", (Text("Tool: grep\n"),)),)
 
 
+NOTE = ToolSpec("note", "", {})
+
+
+def by_value(**definition: Any) -> dict[str, Any]:
+    return {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": definition}}
+
+
+def by_name(kind: str, name: str) -> dict[str, Any]:
+    return {"type": kind, "tool": {"type": "tool_reference", "name": name}}
+
+
+CHANGES: dict[str, tuple[list[dict[str, Any]], tuple[ToolSpec, ...]]] = {
+    "added": ([by_value(name="note")], (SPEC, NOTE)),
+    "added and removed": ([by_value(name="note"), by_name("tool_removal", "note")], (SPEC,)),
+    "removed": ([by_name("tool_removal", "bash")], ()),
+    "removed and added again": ([by_name("tool_removal", "bash"), by_name("tool_addition", "bash")], (SPEC,)),
+    "defined anew": ([by_value(**TOOL | {"description": "walk"})], (ToolSpec("bash", "walk", {"type": "object"}),)),
+    "of a name that is not known": ([by_name("tool_addition", "x"), by_name("tool_removal", "y")], (SPEC,)),
+}
+
+
+@pytest.mark.parametrize("case", CHANGES)
+@pytest.mark.parametrize("apart", [False, True])
+def test_tool_changes_among_the_messages(case: str, apart: bool) -> None:
+    blocks, expected = CHANGES[case]
+    changes = [[block] for block in blocks] if apart else [blocks]
+    said = [{"role": "user", "content": "hi"}, *({"role": "system", "content": blocks} for blocks in changes)]
+    request = decode(messages=said, tools=[TOOL])
+    assert (request.tools, request.ignored) == (expected, ())
+    assert [message.text for message in request.messages if message.parts] == ["hi"]
+
+
+def test_a_tool_that_was_added_can_be_demanded() -> None:
+    said = [{"role": "user", "content": "hi"}, {"role": "system", "content": [by_value(name="note")]}]
+    choice = decode(messages=said, tool_choice={"type": "tool", "name": "note"}).tool_choice
+    assert choice == ToolChoice("named", "note")
+
+
+def test_tool_changes_that_only_anthropic_can_make_are_named() -> None:
+    toolset = {"type": "tool_addition", "tool": {"type": "mcp_toolset_reference", "server_name": "x"}}
+    search = by_value(**SEARCH)
+    request = decode(messages=[{"role": "user", "content": "hi"}, {"role": "system", "content": [toolset, search]}])
+    assert request.ignored == ("tool_addition.mcp_toolset_reference", "tools.web_search_20250305")
+
+
 OLD: dict[str, object] = {"role": "user", "content": "old"}
 SUMMARY = {"type": "compaction", "content": "so far"}
 NEXT: dict[str, object] = {"role": "user", "content": "next"}
