@@ -11,6 +11,7 @@ import pytest
 
 from caretway.builtin_tools.queries import NO_WEB
 from caretway.simulator import Simulator
+from caretway.simulator.catalogue import BASES
 from caretway.simulator.manners import LIVE, Manners
 from caretway.simulator.script_words import EXEC_KINDS
 from caretway.wire import paths
@@ -40,7 +41,7 @@ async def test_m2_base_models_are_served(live: tuple[Simulator, int]) -> None:
     async with H2.open(live[1]) as connection:
         status, body = (await connection.call("POST", paths.AVAILABLE_MODELS, PROTO, b"\x28\x01\x38\x01"))[:2]
         assert status == 200
-        assert len(ai.AvailableModelsResponse.FromString(body).models) == 35
+        assert len(ai.AvailableModelsResponse.FromString(body).models) == len(BASES)
         assert (await connection.call("POST", paths.USABLE_MODELS, STREAM, b""))[0] == 415
 
 

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from caretway.cli.models import models_for_clients
+from caretway.clients.documents import claude_variables
+from caretway.clients.values import OfferedModel, Target
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.simulator import Simulator
 from caretway.simulator.catalogue import BASES, BY_ID, slugs
@@ -59,16 +61,58 @@ async def rows(client: Client) -> dict[str, dict[str, Any]]:
     return {row["id"]: row for row in (await client.http.get("/v1/models")).json()["data"]}
 
 
-async def test_m1_m2_181_flat_ids_and_the_list_shows_base_models(desk: Client) -> None:
-    flat = len(SLUGS)
-    assert flat == 181
+async def test_m1_m2_the_list_shows_base_models_and_every_flat_id_is_known(desk: Client) -> None:
     listed = await rows(desk)
     shown = {key for key, row in listed.items() if "stands_for" not in row}
     assert shown == {base.id for base in BASES}
-    print(f"{flat} flat ids, {len(shown)} base models, {len(listed) - len(shown)} -thinking ids")
     for slug, (base, _) in SLUGS.items():
         found = await desk.http.get(f"/v1/models/{slug}")
         assert (found.status_code, found.json()["id"].removesuffix("-thinking")) == (200, base.id)
+
+
+TYPED = {
+    "claude-opus-5": "claude-opus-5",
+    "claude-opus-5-20260724": "claude-opus-5",
+    "claude-opus-5.5": "claude-opus-5-5",
+    "claude-opus-5-5": "claude-opus-5-5",
+    "claude-sonnet-5": "claude-sonnet-5",
+    "claude-sonnet-5.5": "claude-sonnet-5-5",
+    "claude-fable-5.1": "claude-fable-5-1",
+    "claude-haiku-4-5": "claude-4.5-haiku",
+    "gpt-5.6-sol": "gpt-5.6-sol",
+    "gpt-5.6-terra": "gpt-5.6-terra",
+    "gpt-5.6-luna": "gpt-5.6-luna",
+    "gpt-6": "gpt-6",
+    "gpt-6-astra": "gpt-6-astra",
+    "gpt-6-sol": "gpt-6-sol",
+    "gpt-6-luna": "gpt-6-luna",
+    "gpt-6.1": "gpt-6.1",
+    "gpt-6.1-sol": "gpt-6.1-sol",
+    "gpt-6.1-sol-high": "gpt-6.1-sol",
+    "grok-4.6": "grok-4.6",
+    "grok-4.7": "grok-4.7",
+    "gemini-3.1-pro": "gemini-3.1-pro",
+    "composer-2.5": "composer-2.5",
+    "kimi-k3": "kimi-k3",
+}
+"""What people type in November 2026, and the model that is meant."""
+
+
+async def test_names_that_people_type_answer_without_a_substitute(transport: str) -> None:
+    async with cursor(transport, strict_models=True) as client:
+        for name, meant in TYPED.items():
+            answer = await client.chat("sim: say hello", model=name)
+            assert (name, answer.text, ran(client).partition("[")[0]) == (name, "hello", meant)
+
+
+async def test_every_model_of_a_launched_claude_answers(desk: Client) -> None:
+    """`claude-opus-5` is the example of `launch --help`; `/model opus` and the like are mapped to listed models."""
+    offered = tuple(OfferedModel(name) for name in await rows(desk))
+    variables = claude_variables(Target("http://gateway", "local", offered, "claude-opus-5"), "local")
+    named = {name: value for name, value in variables.items() if name.endswith("_MODEL")}
+    assert named["ANTHROPIC_MODEL"] == "claude-opus-5"
+    for name, model in named.items():
+        assert (name, (await desk.chat("sim: say hello", model=model)).text) == (name, "hello")
 
 
 NAMED: list[dict[str, Any]] = [
@@ -277,7 +321,7 @@ async def test_m4_every_shape_can_be_chosen(transport: str) -> None:
 
 
 async def test_m5_a_dead_model_is_refused_after_two_tries(desk: Client) -> None:
-    refused = await desk.chat("sim: say x", model="claude-opus-5-high")
+    refused = await desk.chat("sim: say x", model="sim-retired")
     assert refused.status >= 400
     assert shapes(desk) == ["base", "details"]
 

@@ -1,8 +1,9 @@
-"""The simulated list of models as a table: base models, variants, slugs, context windows, max mode, a family that is
+"""The simulated list of models as a table: base models, variants, slugs, context windows, max mode, a model that is
 listed and dead; which family a model belongs to.
 
-A variant is a complete set of parameters. Names and numbers follow what others recorded in August and September 2026;
-which models exist is made up, and every display name says so.
+A variant is a complete set of parameters. The shapes follow what others recorded of Cursor's list from August to
+October 2026, the names what people type in November 2026. Cursor's own list need not have them; every display name says
+that they are simulated.
 """
 
 from collections.abc import Iterator, Sequence
@@ -75,7 +76,6 @@ def _claude(
     thinking_first: bool = True,
     fast: bool = False,
     windows: tuple[str, str] | None = ("200k", "1m"),
-    dead: bool = False,
 ) -> BaseModel:
     def variants() -> Iterator[Variant]:
         first = True
@@ -92,7 +92,7 @@ def _claude(
                         params = tuple((key, value) for key, value in pairs if value)
                         named = "" if wide else _join(slug, "fast" if quick == "true" else "")
                         is_max = wide or quick == "true"
-                        yield Variant(params, named, is_max, default=first, dead=dead and quick != "true")
+                        yield Variant(params, named, is_max, default=first)
                         first = False
 
     return BaseModel(base, name, family, tuple(variants()))
@@ -124,8 +124,8 @@ def _tiers(
     return BaseModel(base, name, family, tuple(variants()), windows)
 
 
-def _plain(base: str, name: str, family: Family, windows: tuple[int, int] = (0, 0)) -> BaseModel:
-    return BaseModel(base, name, family, (Variant((), base, default=True),), windows)
+def _plain(base: str, name: str, family: Family, windows: tuple[int, int] = (0, 0), *, dead: bool = False) -> BaseModel:
+    return BaseModel(base, name, family, (Variant((), base, default=True, dead=dead),), windows)
 
 
 def _composer(base: str, name: str) -> BaseModel:
@@ -137,7 +137,8 @@ def _composer(base: str, name: str) -> BaseModel:
 
 _FOUR: Final = ("low", "medium", "high", "max")
 _FIVE: Final = ("low", "medium", "high", "xhigh", "max")
-_GPT: Final = ("low", "medium", "high", "xhigh")
+_TO_XHIGH: Final = ("low", "medium", "high", "xhigh")
+_FROM_NONE: Final = ("none", *_FIVE)
 _AUTO: Final = tuple(
     Variant((("optimization", value),), default=value == "balance") for value in ("cost", "balance", "intelligence")
 )
@@ -150,36 +151,56 @@ BASES: Final = (
     _composer("composer-2.5", "Composer <span>2.5</span>"),
     _composer("composer-2", "Composer 2"),
     _plain("composer-1.5", "Composer 1.5", "composer"),
+    _claude("claude-fable-5-1", "Fable 5.1", _FIVE, family="fable", windows=("300k", "1m")),
     _claude("claude-fable-5", "Fable 5", _FIVE, family="fable", windows=("300k", "1m")),
-    _claude("claude-opus-5", "Opus 5", _FIVE, fast=True, dead=True),
+    _claude("claude-opus-5-5", "Opus 5.5", _FIVE, fast=True, windows=("300k", "1m")),
+    _claude("claude-opus-5", "Opus 5", _FIVE, fast=True),
     _claude("claude-opus-4-8", "Opus 4.8", _FIVE, fast=True),
+    _claude("claude-opus-4-7", "Opus 4.7", _FIVE, fast=True),
     _claude("claude-4.6-opus", "Opus 4.6", _FOUR, thinking_first=False, fast=True),
+    _claude("claude-sonnet-5-5", "Sonnet 5.5", _FIVE, windows=("300k", "1m")),
     _claude("claude-sonnet-5", "Sonnet 5", _FOUR),
     _claude("claude-4.6-sonnet", "Sonnet 4.6", ("low", "medium", "high"), thinking_first=False),
     _claude("claude-4.5-sonnet", "Sonnet 4.5", (), windows=None),
     _claude("claude-4.5-haiku", "Haiku 4.5", (), windows=None),
+    _tiers("gpt-6.1-sol", "GPT-6.1 Sol", "gpt", "reasoning", _FROM_NONE, fast=True, wide=True),
+    _tiers("gpt-6.1", "GPT-6.1", "gpt", "reasoning", _FROM_NONE, fast=True, wide=True),
+    _tiers("gpt-6-astra", "GPT-6 Astra", "gpt", "reasoning", _FIVE, wide=True),
+    _tiers("gpt-6-sol", "GPT-6 Sol", "gpt", "reasoning", _FROM_NONE, fast=True, wide=True),
+    _tiers("gpt-6-luna", "GPT-6 Luna", "gpt", "reasoning", _FROM_NONE, wide=True),
+    _tiers("gpt-6", "GPT-6", "gpt", "reasoning", _FROM_NONE, fast=True, wide=True),
+    _tiers("gpt-5.6-sol", "GPT-5.6 Sol", "gpt", "reasoning", _FROM_NONE, fast=True, wide=True),
+    _tiers("gpt-5.6-terra", "GPT-5.6 Terra", "gpt", "reasoning", _FROM_NONE, fast=True, wide=True),
+    _tiers("gpt-5.6-luna", "GPT-5.6 Luna", "gpt", "reasoning", _FROM_NONE, wide=True),
     _tiers(
         "gpt-5.5", "GPT-5.5", "gpt", "reasoning", ("none", "low", "medium", "high", "extra-high"), fast=True, wide=True
     ),
-    _tiers("gpt-5.4", "GPT-5.4", "gpt", "reasoning", _GPT, fast=True, wide=True),
-    _tiers("gpt-5.4-mini", "GPT-5.4 Mini", "gpt", "reasoning", ("none", *_GPT)),
-    _tiers("gpt-5.4-nano", "GPT-5.4 Nano", "gpt", "reasoning", ("none", *_GPT)),
-    _tiers("gpt-5.3-codex", "GPT-5.3 Codex", "gpt", "reasoning", _GPT, fast=True),
-    _tiers("gpt-5.2", "GPT-5.2", "gpt", "reasoning", _GPT, fast=True),
-    _tiers("gpt-5.2-codex", "GPT-5.2 Codex", "gpt", "reasoning", _GPT, fast=True),
+    _tiers("gpt-5.4", "GPT-5.4", "gpt", "reasoning", _TO_XHIGH, fast=True, wide=True),
+    _tiers("gpt-5.4-mini", "GPT-5.4 Mini", "gpt", "reasoning", ("none", *_TO_XHIGH)),
+    _tiers("gpt-5.4-nano", "GPT-5.4 Nano", "gpt", "reasoning", ("none", *_TO_XHIGH)),
+    _tiers("gpt-5.3-codex", "GPT-5.3 Codex", "gpt", "reasoning", _TO_XHIGH, fast=True),
+    _tiers("gpt-5.2", "GPT-5.2", "gpt", "reasoning", _TO_XHIGH, fast=True),
+    _tiers("gpt-5.2-codex", "GPT-5.2 Codex", "gpt", "reasoning", _TO_XHIGH, fast=True),
     _tiers("gpt-5.1", "GPT-5.1", "gpt", "reasoning", ("low", "medium", "high")),
-    _tiers("gpt-5.1-codex-max", "GPT-5.1 Codex Max", "gpt", "reasoning", _GPT, fast=True),
+    _tiers("gpt-5.1-codex-max", "GPT-5.1 Codex Max", "gpt", "reasoning", _TO_XHIGH, fast=True),
     _tiers("gpt-5.1-codex-mini", "GPT-5.1 Codex Mini", "gpt", "reasoning", ("low", "medium", "high")),
     _plain("gpt-5-mini", "GPT-5 Mini", "gpt", (272_000, 0)),
+    _tiers("grok-4.7", "Grok 4.7", "grok", "effort", _TO_XHIGH, prefix="cursor-", fast=True),
+    _tiers("grok-4.6", "Grok 4.6", "grok", "effort", _TO_XHIGH, prefix="cursor-", fast=True),
     _tiers("grok-4.5", "Grok 4.5", "grok", "effort", ("low", "medium", "high"), prefix="cursor-", fast=True),
     _plain("grok-code-fast-1", "Grok Code", "grok"),
     _plain("gemini-3.1-pro", "Gemini 3.1 Pro", "gemini", (200_000, 1_000_000)),
+    _tiers("gemini-3.8-flash", "Gemini 3.8 Flash", "gemini", "reasoning", ("low", "medium", "high")),
+    _tiers("gemini-3.7-flash", "Gemini 3.7 Flash", "gemini", "reasoning", ("low", "medium", "high")),
+    _tiers("gemini-3.6-flash", "Gemini 3.6 Flash", "gemini", "reasoning", ("low", "medium", "high")),
     _tiers("gemini-3.5-flash", "Gemini 3.5 Flash", "gemini", "reasoning", ("low", "medium", "high")),
     _plain("gemini-3-flash", "Gemini 3 Flash", "gemini"),
     _plain("gemini-2.5-flash", "Gemini 2.5 Flash", "gemini"),
     _tiers("kimi-k3", "Kimi K3", "kimi", "reasoning", ("low", "high", "max")),
+    _plain("kimi-k2.7-code", "Kimi K2.7 Code", "kimi"),
     _plain("kimi-k2.5", "Kimi K2.5", "kimi"),
     _tiers("glm-5.2", "GLM 5.2", "glm", "reasoning", ("high", "max")),
+    _plain("sim-retired", "Sim Retired", "sim", dead=True),
 )
 BY_ID: Final = {base.id: base for base in BASES}
 BY_SLUG: Final = {variant.slug: (base, variant) for base in BASES for variant in base.variants if variant.slug}
