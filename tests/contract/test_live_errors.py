@@ -87,7 +87,7 @@ ROWS = [
         "gone",
         400,
         "model_not_found",
-        ("no such model", "caretway models", "new conversation"),
+        ("no such model", "caretway models"),
         runs=2,
     ),
     Row("invalid_argument bare: never repeated", "late", 400, "refused_as_invalid", ("1 MiB", "330 tools")),

@@ -322,7 +322,8 @@ async def test_m4_every_shape_can_be_chosen(transport: str) -> None:
 
 async def test_m5_a_dead_model_is_refused_after_two_tries(desk: Client) -> None:
     refused = await desk.chat("sim: say x", model="sim-retired")
-    assert refused.status >= 400
+    assert (refused.status, refused.error and refused.error["code"]) == (400, "model_not_found")
+    assert refused.error and "conversation" not in refused.error["message"], "it is the first message"
     assert shapes(desk) == ["base", "details"]
 
 

@@ -14,7 +14,7 @@ from typing import Final
 from ..core.errors import RETRYABLE, ErrorKind, GatewayError, bounded_wait, gateway_stops, said
 from ..core.turn import BackendStatus
 from ..wire.errors import ConnectError, read_unary
-from .refusals import EMPTY_STREAM, VERSION_HINT, AskedRun, Refusal, call_hint, refusal_of
+from .refusals import EMPTY_STREAM, VERSION_HINT, AskedRun, Refusal, call_hint, refusal_of, words_for
 
 RETRY_AFTER_INFO: Final = "retryAfterMs"
 """The key of `additional_info` in which Cursor says how long to wait."""
@@ -218,8 +218,8 @@ def fault_from_connect(error: ConnectError, run: AskedRun | None = None) -> Gate
     if run is None:
         hint = call_hint(error) or hint
     elif row is not None:
-        hint = row.hint if isinstance(row.hint, str) else row.hint(run)
-        told, code = row.message or told, code or row.code
+        hint = words_for(row.hint, run)
+        told, code = words_for(row.message, run) or told, code or row.code
     return GatewayError(kind, told, hint=hint, code=code, retry_after=_retry_after_info(error))
 
 

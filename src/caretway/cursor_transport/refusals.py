@@ -121,12 +121,20 @@ def without_reason(run: AskedRun) -> str:
     return f"Known causes, the likeliest first: {named}. To tell them apart: {'; '.join(tells)}."
 
 
+Words = str | Callable[[AskedRun], str]
+"""For a person; a function where they depend on the run that was refused."""
+
+
+def words_for(words: Words, run: AskedRun) -> str:
+    return words if isinstance(words, str) else words(run)
+
+
 class Refusal(Struct, frozen=True):
     """One row. Everything that it asks for must hold."""
 
     row: str
     kind: ErrorKind
-    hint: str | Callable[[AskedRun], str]
+    hint: Words
     name: str = ""
     """Cursor's own name of the error."""
     connect: str = ""
@@ -140,7 +148,7 @@ class Refusal(Struct, frozen=True):
     """It says nothing but its code."""
     code: str | None = None
     """What the client gets as the error's code; None: that of the kind."""
-    message: str = ""
+    message: Words = ""
     """Instead of Cursor's words, which say nothing or mislead."""
     call_hint: str = ""
     """The hint when it answers another call than a run, if there is more to say than the kind's."""
@@ -254,18 +262,27 @@ REFUSALS: Final = (
     Refusal(
         "gone",
         ErrorKind.MODEL_UNKNOWN,
-        "`caretway models` lists the ids your account can use; a listed one can be dead too, then choose another. If "
-        "it answered a moment ago, begin a new conversation.",
+        lambda run: (
+            "`caretway models` lists the ids your account can use; a listed one can be dead too, then choose another."
+            + (" If it answered a moment ago, begin a new conversation." if run.continued else "")
+        ),
         connect="not_found",
         unheard=True,
         silent=True,
-        message="Cursor knows no such model, or no longer knows the conversation (not_found)",
+        message=lambda run: (
+            "Cursor knows no such model, or no longer knows the conversation (not_found)"
+            if run.continued
+            else "Cursor knows no such model (not_found)"
+        ),
     ),
     Refusal(
         "late",
         ErrorKind.BAD_REQUEST,
-        "Cursor takes about 1 MiB in one message, 200 messages of a history, and 330 tools or 120,000 bytes of them. "
-        "Send less, or begin a new conversation; the same request is refused again.",
+        lambda run: (
+            "Cursor takes about 1 MiB in one message, 200 messages of a history, and 330 tools or 120,000 bytes of "
+            f"them. Send less{', or begin a new conversation' if run.continued or run.history else ''}; the same "
+            "request is refused again."
+        ),
         connect="invalid_argument",
         silent=True,
         code="refused_as_invalid",

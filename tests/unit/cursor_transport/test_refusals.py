@@ -195,6 +195,15 @@ def test_not_found_in_the_middle_of_an_answer_is_no_unknown_model() -> None:
     assert fault_from_connect(ConnectError("not_found"), AskedRun("gpt-5.4", heard=True)).kind is K.UPSTREAM_ERROR
 
 
+@pytest.mark.parametrize("code", ["not_found", "invalid_argument", "resource_exhausted"])
+@pytest.mark.parametrize("run", [AskedRun("gpt-5.4"), AskedRun("gpt-5.4", tools=True)])
+def test_a_first_message_that_is_refused_is_no_matter_of_the_conversation(code: str, run: AskedRun) -> None:
+    fault = fault_from_connect(ConnectError(code, "Error"), run)
+    assert "conversation" not in f"{fault} {fault.hint}"
+    later = fault_from_connect(ConnectError(code, "Error"), RUN)
+    assert "conversation" in f"{later} {later.hint}"
+
+
 def test_own_models() -> None:
     assert is_own("composer-2.5") and is_own("auto") and is_own("default")
     assert not is_own("claude-fable-5")
