@@ -536,6 +536,16 @@ SECTIONS: Final = (
                 f"{MESSAGES}::test_a_summary_stands_for_what_was_before",
             ),
             *[
+                Row(
+                    kind,
+                    "honoured",
+                    {"tool": {"type": "tool_reference", "name": "f"}},
+                    "of tools that Anthropic connects to itself: ignored",
+                    f"{MESSAGES}::test_tool_changes_among_the_messages",
+                )
+                for kind in ("tool_addition", "tool_removal")
+            ],
+            *[
                 Row(kind, "ignored", {}, "left out")
                 for kind in (
                     "server_tool_use",
@@ -549,8 +559,6 @@ SECTIONS: Final = (
                     "mcp_tool_use",
                     "mcp_tool_result",
                     "container_upload",
-                    "tool_addition",
-                    "tool_removal",
                     "mcp_tool_listing",
                     "fallback",
                 )

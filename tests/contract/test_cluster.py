@@ -4,7 +4,6 @@ import asyncio
 import hashlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -28,10 +27,6 @@ from redis_server import RedisServer, redis_server
 KEY = "cw-cluster-0123456789abcdef"
 SHELL = [tool("shell", "command")]
 PROMPT = 'sim: call shell {"command": "ls"}\nsim: result'
-
-
-EVERYDAY = pytest.mark.skipif(shutil.which("redis-server") is None, reason="apt-get install redis-server")
-"""What is tried in the first tier too, where there is a Redis."""
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +90,6 @@ def runs(simulator: Simulator) -> int:
     return int(simulator.stats.as_dict()["runs_opened"])
 
 
-@EVERYDAY
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 async def test_results_find_their_turn_through_another_door(redis: RedisServer, stream: bool) -> None:
     async with cluster(redis) as (first, second):
@@ -148,7 +142,6 @@ BESIDE = {"heartbeat of the cluster", "news of the cluster", "write-to-redis"}
 """Tasks that talk to Redis beside requests."""
 
 
-@EVERYDAY
 async def test_the_whole_loop_is_one_run_whatever_door_is_taken(redis: RedisServer) -> None:
     prompt = "\n".join(f'sim: call shell {{"command": "step {n}"}}' for n in range(6)) + "\nsim: say done"
     async with cluster(redis, 3) as doors:
