@@ -1,4 +1,5 @@
-"""The first `./scripts/serve` in a fresh checkout, killed at different places: the next start heals it.
+"""The first `./scripts/serve` in a fresh checkout, killed at different places: the next start heals it. A checkout that
+was moved, one that cannot be written, and machines with several Pythons.
 
 Real environments and a real index, so it takes a while.
 """
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import pytest
@@ -31,7 +33,7 @@ def checkout(tmp_path: Path) -> Path:
     return place
 
 
-def start(checkout: Path, kill_at: str = "") -> tuple[int, str]:
+def start(checkout: Path, kill_at: str = "", **given: str) -> tuple[int, str]:
     """Runs the script; at the first line that has these words it and all it started are killed."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("CARETWAY_", "CURSOR_"))}
     process = subprocess.Popen(
@@ -40,7 +42,7 @@ def start(checkout: Path, kill_at: str = "") -> tuple[int, str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env=kept | {"PYTHON": sys.executable},
+        env=kept | ({"PYTHON": sys.executable} | given),
         start_new_session=True,
     )
     with process:
@@ -81,3 +83,46 @@ def test_an_environment_without_pip_is_made_anew(checkout: Path) -> None:
     """What an interrupted start of earlier versions left."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", checkout / ".venv"], check=True)
     assert start(checkout, "making .venv")[0] == -signal.SIGKILL
+
+
+def test_a_checkout_that_was_moved(checkout: Path) -> None:
+    healthy(checkout)
+    moved = checkout.rename(checkout.with_name("else where"))
+    code, told = start(moved)
+    assert code == 0 and "the checkout has moved" in told, told
+    healthy(moved)
+
+
+def test_a_python_is_found_that_can_make_an_environment(checkout: Path, tmp_path: Path) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name, does in {
+        "python3.14": "echo not here >&2; exit 127",
+        "python3.13": 'case $2 in *ensurepip*) exit 1 ;; *) exec "$REAL" "$@" ;; esac',
+        "python3.12": 'touch "$CHOSEN"; exec "$REAL" "$@"',
+        "python3": "exit 1",
+    }.items():
+        (programs / name).write_text(f"#!/bin/sh\n{does}\n")
+        (programs / name).chmod(0o755)
+    chosen = tmp_path / "chosen"
+    path = f"{programs}:/usr/bin:/bin"
+    code, told = start(checkout, PYTHON="", PATH=path, REAL=sys.executable, CHOSEN=str(chosen))
+    assert (code, chosen.exists()) == (0, True), told
+
+
+def test_a_checkout_that_cannot_be_written() -> None:
+    with TemporaryDirectory() as place:
+        checkout = Path(place) / "shared"
+        shutil.copytree(ROOT / "scripts", checkout / "scripts")
+        for name in ("pyproject.toml", "requirements-dev.lock"):
+            shutil.copy(ROOT / name, checkout)
+        for path in (Path(place), checkout):
+            path.chmod(0o555)
+        someone = 65534 if os.getuid() == 0 else None  # root may write everywhere
+        done = subprocess.run(
+            [checkout / "scripts" / "caretway", "--version"], user=someone, capture_output=True, text=True, check=False
+        )
+        Path(place).chmod(0o755)
+        checkout.chmod(0o755)
+    assert done.returncode == 1
+    assert "cannot be written" in done.stderr and "pipx install" in done.stderr
