@@ -1,8 +1,10 @@
 """A gateway is found by other commands of its user, whatever its port and key, and no longer when it has ended."""
 
+import http.client
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from caretway.cli import running
 from caretway.cli.client_gateway import running_gateway
+from caretway.cli.doctor import check_port
 from caretway.cli.port_owner import listening_users
 from caretway.cli.running import RunningGateway, answers, ask, noted_gateways
 from caretway.config import Settings
@@ -49,7 +53,7 @@ def test_port_and_key_are_found(tmp_path: Path) -> None:
         assert ask(found.url, "/v1/models", "cw-" + "x" * 40).status == 401
         for key in (found.key, "a-key-of-the-users-own"):
             listed = ask(found.url, "/v1/models", key)
-            assert listed.status == 200 and listed.ours and listed.body["data"]
+            assert listed.status == 200 and listed.backend and listed.body["data"]
     assert noted_gateways(tmp_path / "data") == []
     assert not answers(found.url)
 
@@ -63,7 +67,10 @@ def test_a_killed_one_is_forgotten(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells whose a socket is")
-def test_another_user_s_gateway_is_not_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_user_s_gateway_is_not_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "PROBE_S", 30.0)
     with serving(tmp_path):
         url = only_one(tmp_path).url
         port = int(url.rpartition(":")[2])
@@ -76,3 +83,20 @@ def test_another_user_s_gateway_is_not_used(tmp_path: Path, capsys: pytest.Captu
             assert found is not None and found.url == url
             assert running_gateway(settings, trusted=somebody) is None
             assert "is another user's" in capsys.readouterr().err
+
+
+def test_a_program_that_says_nothing_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes connections on the usual port, as some servers of other protocols do."""
+    waits: list[float | None] = []
+
+    class Watched(http.client.HTTPConnection):
+        def connect(self) -> None:
+            waits.append(self.timeout)
+            super().connect()
+
+    monkeypatch.setattr(http.client, "HTTPConnection", Watched)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        settings = Settings(port=silent.getsockname()[1], data_dir=tmp_path)
+        assert running_gateway(settings) is None
+        assert not check_port(tmp_path, "127.0.0.1", settings.port).ok
+    assert sum(wait or 60 for wait in waits) <= 2

@@ -21,7 +21,7 @@ from ..observe.redact import RedactingFormatter, Redactor
 from ..web.access import new_key
 from .port_owner import strangers_port
 from .process import CommandFailed, remark
-from .running import answers, ask, dialled, noted_gateways
+from .running import answers, ask, dialled, gateway_there, noted_gateways
 
 LOG: Final = "launch.log"
 _MAX_LOG: Final = 1_000_000
@@ -100,7 +100,7 @@ def running_gateway(settings: Settings, trusted: frozenset[int] | None = None) -
         if not note.passthrough and not strangers_port(note.url, trusted) and answers(note.url):
             return _looked_at(note.url, note.key, running=True)
     url = _usual_url(settings)
-    if settings.auth_mode == "passthrough" or not answers(url):
+    if settings.auth_mode == "passthrough" or not gateway_there(url, settings.data_dir):
         return None
     if strangers_port(url, trusted):
         remark([f"the gateway at {url} is another user's, so it is not used"])

@@ -25,10 +25,10 @@ from .doctor_gateways import check_gateways, check_history
 from .findings import as_lines
 from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, settings_from
 from .models import models_for_clients
-from .port_owner import gateway_there, port_owner, strangers_port
+from .port_owner import port_owner, strangers_port
 from .process import CommandFailed, log_to_stderr, remark, say
 from .process import run as run_loop
-from .running import dialled, noted_gateways
+from .running import dialled, gateway_there, noted_gateways
 from .serve import EACH_ITS_OWN, STANDINGS
 from .status import NO_EXPIRY, WITH_OUR_CREDENTIALS, AccountFacts, account_facts
 from .terminal import Style, style_for, terminal_width
@@ -325,7 +325,7 @@ def check_port(data_dir: Path, host: str, port: int, trusted: frozenset[int] | N
             return Finding("port", False, f"{host} port {port}: {failure.strerror or failure}", "Use another --port.")
     name = f"[{host}]" if ":" in host else host
     url = dialled(f"http://{name}:{port}")
-    if backend := gateway_there(url):
+    if backend := gateway_there(url, data_dir):
         if strangers_port(url, trusted):
             return Finding(
                 "port", False, f"{host} port {port} is taken by another user's gateway", "Use another --port."

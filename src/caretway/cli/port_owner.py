@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from .running import dialled, noted_gateways
+from .running import dialled, gateway_there, noted_gateways
 
-PROBE_S: Final = 3.0
 _PROC: Final = Path("/proc")
 _LISTENS: Final = "0A"
 
@@ -25,25 +24,10 @@ def port_owner(data_dir: Path, host: str, port: int) -> str:
     for note in noted_gateways(data_dir):
         if note.url.rpartition(":")[2] == str(port):
             return f"a Caretway gateway (version {note.version}, backend {note.backend}, process {note.pid})"
-    if backend := gateway_there(url):
+    if backend := gateway_there(url, data_dir):
         return f"a Caretway gateway of somebody else or with other settings (backend {backend})"
     found = next(_listeners(port), None)
     return "" if found is None else f"{found[1]} (process {found[0]})"
-
-
-def gateway_there(url: str) -> str:
-    """The backend of the gateway at this address; empty if there is none."""
-    import http.client
-
-    name, _, port = url.removeprefix("http://").rpartition(":")
-    connection = http.client.HTTPConnection(name.strip("[]"), int(port), timeout=PROBE_S)
-    try:
-        connection.request("HEAD", "/")
-        return connection.getresponse().getheader("x-caretway-backend") or ""
-    except (OSError, http.client.HTTPException):
-        return ""
-    finally:
-        connection.close()
 
 
 def strangers_port(url: str, trusted: frozenset[int] | None = None) -> bool:

@@ -32,6 +32,8 @@ FOLDER: Final = "gateways"
 _MAX_NOTE: Final = 10_000
 _MAX_ANSWER: Final = 8_000_000
 _ASK_S: Final = 10.0
+PROBE_S: Final = 0.5
+"""For an address where no gateway has left a note: another program may listen there and say nothing."""
 _EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - addresses that nobody can dial
 
 
@@ -163,8 +165,8 @@ _CLOCKS_S: Final = 60.0
 class GatewayAnswer(Struct, frozen=True):
     status: int
     """0: nobody answered."""
-    ours: bool
-    """A gateway of this kind answered, whatever it said."""
+    backend: str = ""
+    """The backend of the gateway that answered; empty if another program did."""
     body: Any = None
 
 
@@ -174,23 +176,29 @@ def ask(url: str, path: str, key: str = "", timeout: float = _ASK_S) -> GatewayA
 
     parts = urlsplit(url)
     if parts.scheme != "http" or not parts.hostname:
-        return GatewayAnswer(0, False)
+        return GatewayAnswer(0)
     connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=timeout)
     try:
         connection.request("GET", path, headers={"authorization": f"Bearer {key}"} if key else {})
         response = connection.getresponse()
         data = response.read(_MAX_ANSWER)
     except (OSError, http.client.HTTPException):
-        return GatewayAnswer(0, False)
+        return GatewayAnswer(0)
     finally:
         connection.close()
-    ours = response.headers.get("x-caretway-backend") is not None
+    backend = response.headers.get("x-caretway-backend", "")
     try:
-        return GatewayAnswer(response.status, ours, json.loads(data))
+        return GatewayAnswer(response.status, backend, json.loads(data))
     except ValueError:
-        return GatewayAnswer(response.status, ours)
+        return GatewayAnswer(response.status, backend)
 
 
 def answers(url: str) -> bool:
     """A gateway serves there. `/healthz` is open to everybody."""
-    return ask(url, "/healthz").ours
+    return bool(ask(url, "/healthz").backend)
+
+
+def gateway_there(url: str, data_dir: Path) -> str:
+    """The backend of the gateway at this address; empty if there is none."""
+    noted = any(note.url == url for note in noted_gateways(data_dir))
+    return ask(url, "/healthz", timeout=_ASK_S if noted else PROBE_S).backend

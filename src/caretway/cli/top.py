@@ -115,7 +115,7 @@ class WatchedGateway:
 def find_gateway(settings: Settings) -> WatchedGateway:
     from ..known_secrets import gateway_keys
     from .client_gateway import usual_url
-    from .running import answers, noted_gateways
+    from .running import answers, gateway_there, noted_gateways
 
     notes = noted_gateways(settings.data_dir)
     for note in notes:
@@ -124,7 +124,7 @@ def find_gateway(settings: Settings) -> WatchedGateway:
                 raise CommandFailed("every client of this gateway has an account of its own: there is nothing to watch")
             return WatchedGateway(note.url, note.key)
     url = usual_url(settings)
-    if not answers(url):
+    if not gateway_there(url, settings.data_dir):
         if behind_tls := next((note.url for note in notes if note.url.startswith("https:")), None):
             raise CommandFailed(
                 f"the gateway at {behind_tls} speaks TLS, and `caretway top` does not",
