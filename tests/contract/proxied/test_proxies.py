@@ -356,7 +356,8 @@ async def test_the_simulator_as_a_command_serves_nobody_but_who_comes_through_it
         async with httpx.AsyncClient(verify=trust, trust_env=False, proxy=proxy) as http:
             counted = (await http.get(f"{there.url}/_sim/stats")).json()
         assert counted["turned_away"] == 1, "ours, which went straight there"
-        assert counted["token_exchanges"] >= 4 and counted["connections"] >= 9
+        # Each login exchanges its key; how many tokens of one second the other six commands need is the clock's matter.
+        assert counted["token_exchanges"] >= 2 and counted["connections"] >= 8
     finally:
         simulator.terminate()
         await simulator.communicate()
