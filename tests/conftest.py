@@ -1,9 +1,11 @@
 """Shared by all tests: the two tiers. Without `--all` what takes long is left out; with it nothing is, and skips fail.
+`--passed FILE` lists there what passed; `--all --not-in FILE` leaves that out.
 
 Unit tests may not open sockets: what needs one belongs in tests/contract.
 """
 
 from collections.abc import Generator
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
@@ -22,15 +24,24 @@ settings.load_profile("caretway")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run everything, and let nothing be skipped")
+    parser.addoption("--passed", type=Path, metavar="FILE", help="write the names of the tests that passed")
+    parser.addoption("--not-in", type=Path, metavar="FILE", help="leave out the tests that FILE names")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--all"):
-        return
-    later = [item for item in items if item.get_closest_marker("all")]
-    if later:
-        config.hook.pytest_deselected(items=later)
-        items[:] = [item for item in items if not item.get_closest_marker("all")]
+    known = config.getoption("--not-in")
+    passed = set(known.read_text(encoding="utf-8").splitlines()) if known else set()
+    everything = config.getoption("--all")
+    kept = [item for item in items if item.nodeid not in passed and (everything or not item.get_closest_marker("all"))]
+    if len(kept) < len(items):
+        config.hook.pytest_deselected(items=list(set(items) - set(kept)))
+        items[:] = kept
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if file := config.getoption("--passed"):
+        names = sorted(report.nodeid for report in terminalreporter.stats.get("passed", ()))
+        file.write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
 
 
 @pytest.hookimpl(wrapper=True)
