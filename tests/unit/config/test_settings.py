@@ -5,33 +5,27 @@ import re
 
 import pytest
 
-from caretway.config import GROUPS, SETTINGS, ConfigError, Setting, Settings
+from caretway.config import GROUPS, SETTINGS, ConfigError, Settings
 
 
-@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
-class TestEverySetting:
-    def test_has_a_sentence_of_help(self, setting: Setting) -> None:
-        assert re.fullmatch(r"\S.{10,}\.", setting.help)
-
-    def test_belongs_to_a_group(self, setting: Setting) -> None:
-        assert setting.group in GROUPS
-
-    def test_names_follow_from_its_name(self, setting: Setting) -> None:
+def test_every_setting_has_help_a_group_and_names() -> None:
+    for setting in SETTINGS:
+        name = setting.name
+        assert re.fullmatch(r"\S.{10,}\.", setting.help), name
+        assert setting.group in GROUPS, name
+        assert setting.shown_default(), name
         if setting.prefixed_env:
-            assert setting.env_names[0] == "CARETWAY_" + setting.name.upper()
-        assert setting.flag == (None if setting.secret else "--" + setting.name.replace("_", "-"))
+            assert setting.env_names[0] == "CARETWAY_" + name.upper()
+        assert setting.flag == (None if setting.secret else "--" + name.replace("_", "-"))
 
-    def test_default_fits_and_reading_it_changes_nothing(self, setting: Setting) -> None:
+
+def test_every_default_can_be_read_and_read_back() -> None:
+    for setting in SETTINGS:
         if setting.default is not None:
-            assert setting.read(setting.default, "default") == setting.default
-
-    def test_what_is_shown_can_be_read_back(self, setting: Setting) -> None:
+            assert setting.read(setting.default, "default") == setting.default, setting.name
         shown = setting.show(setting.default)
         if shown and not setting.secret:
-            assert setting.read(shown, "test") == setting.default
-
-    def test_describes_its_default(self, setting: Setting) -> None:
-        assert setting.shown_default()
+            assert setting.read(shown, "test") == setting.default, setting.name
 
 
 def test_every_field_is_a_setting() -> None:
