@@ -182,6 +182,80 @@ async def test_a_tool_that_was_loaded_can_be_called(client: Client) -> None:
     assert client.stats()["runs_opened"] == 2
 
 
+# ---- tools inside the input of a Responses request, as today's Codex has them
+
+
+def more(*tools: Message) -> Message:
+    return {
+        "type": "additional_tools",
+        "role": "developer",
+        "tools": [{"type": "namespace", "name": "ns", "tools": tools}],
+    }
+
+
+async def respond(client: Client, said: list[Message], **body: Any) -> tuple[str, Message]:
+    """How the session went on, and the last item of the answer. The answer is added to what was said."""
+    answer = await client.http.post(
+        "/v1/responses", json={"model": "sim-auto", "store": False, "input": said, **body}, timeout=30
+    )
+    assert answer.status_code == 200, answer.text
+    said += answer.json()["output"]
+    return answer.headers["x-caretway-session"], said[-1]
+
+
+EXEC: Final[Message] = {"type": "custom", "name": "exec"}
+REVEAL: Final[Message] = {"type": "function", "name": "reveal", "parameters": INLINE["input_schema"]}
+TOOL_SEARCH: Final[Message] = {
+    "type": "tool_search",
+    "execution": "client",
+    "parameters": {"type": "object", "properties": {"query": {"type": "string"}}},
+}
+
+
+async def test_a_loop_with_tools_inside_the_input(client: Client) -> None:
+    steps = 3
+    calls = [f'sim: call exec {{"input": "step {n}"}}' for n in range(steps)]
+    said: list[Message] = [more(EXEC, REVEAL), user("\n".join([*calls, "sim: result"]))]
+    sessions = []
+    for n in range(steps):
+        session, call = await respond(client, said, parallel_tool_calls=False)
+        assert (call["type"], call["namespace"], call["name"]) == ("custom_tool_call", "ns", "exec")
+        assert call["input"] == f"step {n}"
+        said.append({"type": "custom_tool_call_output", "call_id": call["call_id"], "output": f"result {n}"})
+        sessions.append(session)
+    session, words = await respond(client, said, parallel_tool_calls=False)
+    assert words["content"][0]["text"] == "result 2"
+    assert [*sessions, session] == ["fresh", "resumed", "resumed", "resumed"]
+    assert client.stats()["runs_opened"] == 1
+    said.append(user("sim: say on"))
+    said[0] = {**more(EXEC, REVEAL), "id": "at_2"}
+    assert (await respond(client, said))[0] == "continued"
+
+
+async def test_a_tool_that_a_tool_search_found_is_called(client: Client) -> None:
+    """A search that finds nothing new goes on in the same run."""
+    search = 'sim: call tool_search {"query": "reveal"}\n'
+    said: list[Message] = [user(search * 3 + 'sim: call reveal {"text": "n"}\nsim: result')]
+    found: list[list[Message]] = [[], [{"type": "namespace", "name": "vault", "tools": [REVEAL]}]]
+    found.append(found[1])
+    sessions = []
+    for tools in found:
+        session, call = await respond(client, said, tools=[TOOL_SEARCH])
+        assert (call["type"], call["execution"]) == ("tool_search_call", "client")
+        assert call["arguments"] == {"query": "reveal"}
+        said.append({"type": "tool_search_output", "call_id": call["call_id"], "execution": "client", "tools": tools})
+        sessions.append(session)
+    session, call = await respond(client, said, tools=[TOOL_SEARCH])
+    assert (call["type"], call["namespace"], call["name"]) == ("function_call", "vault", "reveal")
+    said.append({"type": "function_call_output", "call_id": call["call_id"], "output": "REVEALED"})
+    last, words = await respond(client, said, tools=[TOOL_SEARCH])
+    assert words["content"][0]["text"] == "REVEALED"
+    assert [*sessions, session, last] == ["fresh", "resumed", "replayed", "resumed", "resumed"]
+    assert client.stats()["runs_opened"] == 2
+    said.append(user("sim: say on"))
+    assert (await respond(client, said, tools=[TOOL_SEARCH]))[0] == "continued"
+
+
 # ---- turns that were to make one call
 
 

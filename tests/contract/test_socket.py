@@ -79,6 +79,52 @@ async def test_a_loop_of_ten_steps_is_one_run() -> None:
         assert found.status_code == 404, "nothing was to be stored"
 
 
+async def test_tools_inside_the_input_of_the_warm_up_last_as_long_as_the_conversation() -> None:
+    """As Codex does it with newer models: `tools` is not sent at all."""
+    namespace = {"type": "namespace", "name": "functions", "tools": [{"type": "custom", "name": "exec"}, TOOL]}
+    tools = {"type": "additional_tools", "role": "developer", "tools": [namespace]}
+    loop = "\n".join([*(f'sim: call exec {{"input": "step {n}"}}' for n in range(STEPS)), "sim: say done"])
+    async with gateway(gateway_key=KEY) as client, opened(client) as socket:
+        await ask(socket, [tools], generate=False)
+        before = (await answer(socket))[-1]["response"]["id"]
+        new: Any = [{"role": "user", "content": loop}]
+        for n in range(STEPS):
+            await ask(socket, new, previous_response_id=before, parallel_tool_calls=False)
+            ended = (await answer(socket))[-1]["response"]
+            [call] = ended["output"]
+            assert (call["type"], call["namespace"], call["name"]) == ("custom_tool_call", "functions", "exec")
+            assert call["input"] == f"step {n}"
+            before = ended["id"]
+            new = [{"type": "custom_tool_call_output", "call_id": call["call_id"], "output": f"r{n}"}]
+        await ask(socket, [*new, tools], previous_response_id=before, parallel_tool_calls=False)
+        assert text_of(await answer(socket)) == "done"
+        assert client.stats()["runs_opened"] == 1
+
+
+async def test_a_tool_search_over_a_socket() -> None:
+    search = {"type": "tool_search", "execution": "client", "parameters": {"type": "object"}}
+    namespace = {"type": "namespace", "name": "vault", "tools": [TOOL]}
+    async with gateway(gateway_key=KEY) as client, opened(client) as socket:
+        script = 'sim: call tool_search {"query": "look"}\nsim: call look {"n": 1}\nsim: result'
+        await ask(socket, [{"role": "user", "content": script}], tools=[search])
+        ended = (await answer(socket))[-1]["response"]
+        [call] = ended["output"]
+        assert (call["type"], call["execution"], call["arguments"]) == (
+            "tool_search_call",
+            "client",
+            {"query": "look"},
+        )
+        found = {"type": "tool_search_output", "call_id": call["call_id"], "execution": "client", "tools": [namespace]}
+        await ask(socket, [found], previous_response_id=ended["id"], tools=[search])
+        ended = (await answer(socket))[-1]["response"]
+        [call] = ended["output"]
+        assert (call["type"], call["namespace"], call["name"]) == ("function_call", "vault", "look")
+        new = [{"type": "function_call_output", "call_id": call["call_id"], "output": "SEEN"}]
+        await ask(socket, new, previous_response_id=ended["id"], tools=[search])
+        assert text_of(await answer(socket)) == "SEEN"
+        assert client.stats()["runs_opened"] == 2
+
+
 async def test_the_official_helper() -> None:
     async with gateway(gateway_key=KEY) as client:
         sdk = openai.AsyncOpenAI(api_key=KEY, base_url=f"{client.gateway.base_url}/v1")

@@ -123,6 +123,9 @@ def captured() -> dict[str, tuple[str, list[Any]]]:
         for file in sorted((DATA / folder).glob("*/*.json")):
             body = msgspec.json.decode(file.read_bytes()).get("body")
             tools = body.get("tools") if isinstance(body, dict) else None
+            if path == "/v1/responses" and isinstance(body["input"], list):
+                inside = [one for item in body["input"] for one in item.get("tools", ())]
+                tools = [*(tools or ()), *inside]
             if tools and (key := path.encode() + msgspec.json.encode(tools)) not in lists:
                 lists.add(key)
                 found[f"{folder}/{file.parent.name}/{file.name}"] = path, tools

@@ -105,12 +105,13 @@ def decode(body: object, headers: Mapping[str, str], store: ResponseStore) -> Tu
     socket = headers.get(SOCKET, "")
     _refuse_unserved(body, in_background=BACKGROUND in headers, on_socket=bool(socket))
     generate = not socket or optional_bool(body, "generate") is not False
-    box, tools, choice = decode_tools(body)
     previous = optional_string(body, "previous_response_id") or None
     stored = StoreReader(store, owners(headers))
     asked = _input(body.get("input"), stored, optional=previous is not None or not generate)
+    items = [*_before(previous, stored), *asked]
+    box, tools, choice = decode_tools(body, items)
     reader = ItemReader(box)
-    messages = reader.read([*_before(previous, stored), *asked])
+    messages = reader.read(items)
     if not messages and generate:
         unknown = ", ".join(name.removeprefix("input.") for name in reader.ignored)
         reason = f"has no item of a type that is known here (only {unknown})" if unknown else "must not be empty"

@@ -15,7 +15,7 @@ _KEY: Final = "openai_responses"
 class Declared(Struct, frozen=True, gc=False):
     """A tool as its client knows it. Upstream it is a function, under a name of its own."""
 
-    kind: Literal["function", "custom"]
+    kind: Literal["function", "custom", "search"]
     name: str
     namespace: str | None = None
 

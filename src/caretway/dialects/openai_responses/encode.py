@@ -264,7 +264,7 @@ class ResponsesEncoder:
             if arguments:
                 self._tell(out, "response.custom_tool_call_input.delta", **place, delta=arguments)
             self._tell(out, "response.custom_tool_call_input.done", **place, input=arguments)
-        else:
+        elif call.tool.kind == "function":
             self._add_arguments(call, arguments[call.sent :], out)
             name = "response.function_call_arguments.done"
             self._tell(out, name, **place, name=call.tool.name, arguments=arguments)

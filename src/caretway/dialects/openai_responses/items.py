@@ -30,7 +30,7 @@ from ..images import decode_image_url
 from ..leftovers import listable
 from ..summary_turn import HEADING
 from .summaries import unwrap
-from .tools import FREE_TEXT, ResponsesTools
+from .tools import FREE_TEXT, SEARCH, ResponsesTools, by_server, names_found
 
 _ROLES: Final[dict[str, Role]] = {
     "user": Role.USER,
@@ -118,6 +118,9 @@ class ItemReader:
         self._flush()
         self._messages.append(Message(Role.USER, (Text(f"{HEADING}\n\n{summary}"),)))
 
+    def _additional_tools(self, item: Mapping[str, object], at: At) -> None:
+        """No part of the conversation: its tools are read with the request's own."""
+
     def _compaction_trigger(self, item: Mapping[str, object], at: At) -> None:
         """Says what is wanted, and nothing of the conversation: wherever it stands, it means all of it."""
         self.compacts = True
@@ -180,6 +183,24 @@ class ItemReader:
         name = self._tools.offered(needed_string(item, "name", at), optional_string(item, "namespace", at))
         self._answer.append(ToolCall(needed_string(item, "call_id", at), name, arguments))
 
+    def _search_call(self, item: Mapping[str, object], at: At) -> None:
+        if by_server(item):
+            self._ignored["input.tool_search_call"] = None
+            return
+        given = item.get("arguments")
+        arguments = given if isinstance(given, str) else _json({} if given is None else given).decode()
+        name = self._tools.offered(SEARCH, None)
+        self._answer.append(ToolCall(needed_string(item, "call_id", at), name, arguments))
+
+    def _search_result(self, item: Mapping[str, object], at: At) -> None:
+        """The model sees the definitions among its tools: their names are enough here."""
+        if by_server(item):
+            self._ignored["input.tool_search_output"] = None
+            return
+        names = names_found(item, at, self._tools)
+        text = "".join([f"Tool: {name}\n" for name in names]) or "No tool was found.\n"
+        self._add_result(needed_string(item, "call_id", at), (Text(text),))
+
     def _local_call(self, item: Mapping[str, object], at: At) -> None:
         """A call of a tool that only OpenAI's models have; a history from there may contain it."""
         kind = str(item["type"]).removesuffix("_call")
@@ -230,6 +251,9 @@ _READERS: Final[dict[str, Callable[[ItemReader, Mapping[str, object], At], None]
     "function_call_output": ItemReader._result,
     "custom_tool_call": ItemReader._custom_call,
     "custom_tool_call_output": ItemReader._result,
+    "additional_tools": ItemReader._additional_tools,
+    "tool_search_call": ItemReader._search_call,
+    "tool_search_output": ItemReader._search_result,
     "local_shell_call": ItemReader._local_call,
     "local_shell_call_output": ItemReader._local_result,
     "shell_call": ItemReader._local_call,

@@ -24,6 +24,7 @@ _PREFIX: Final[dict[str, str]] = {
     "reasoning": "rs",
     "function": "fc",
     "custom": "ctc",
+    "search": "tsc",
     "compaction": "cmp",
 }
 INCOMPLETE: Final[dict[StopReason, str]] = {
@@ -63,8 +64,12 @@ def reasoning_item(name: str, parts: Sequence[Mapping[str, object]]) -> dict[str
 
 
 def call_item(name: str, status: Status, call_id: str, tool: Declared, arguments: str) -> dict[str, object]:
-    """`arguments` is what the client reads: JSON text for a function, free text for a custom tool."""
-    item: dict[str, object] = {"id": name, "call_id": call_id, "name": tool.name, "status": status}
+    """`arguments` is what the client reads: JSON text for a function, free text for a custom tool. A search has the
+    value itself."""
+    item: dict[str, object] = {"id": name, "call_id": call_id, "status": status}
+    if tool.kind == "search":
+        return item | {"type": "tool_search_call", "execution": "client", "arguments": _value(arguments)}
+    item["name"] = tool.name
     if tool.namespace is not None:
         item["namespace"] = tool.namespace
     if tool.kind == "custom":
@@ -74,12 +79,17 @@ def call_item(name: str, status: Status, call_id: str, tool: Declared, arguments
 
 def free_text(arguments: str) -> str:
     """What a model wrote for a custom tool. If it is not the expected single string, all of it is the text."""
-    try:
-        value = msgspec.json.decode(arguments)
-    except (msgspec.DecodeError, RecursionError):
-        return arguments
+    value = _value(arguments)
     text = value.get(FREE_TEXT) if isinstance(value, dict) else None
     return text if isinstance(text, str) else arguments
+
+
+def _value(arguments: str) -> object:
+    """The value that a model wrote; the text itself if it is not JSON."""
+    try:
+        return msgspec.json.decode(arguments or "{}")
+    except (msgspec.DecodeError, RecursionError):
+        return arguments
 
 
 def response_object(

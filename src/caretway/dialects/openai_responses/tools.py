@@ -1,12 +1,14 @@
-"""Responses' `tools` and `tool_choice` -> ToolSpec and ToolChoice. Renames: tools of a namespace whose names clash get
-its prefix, and the way back to the client's name; custom tools become functions; hosted tools are left out and named.
+"""Responses' `tools`, those inside the input, and `tool_choice` -> ToolSpec and ToolChoice. Renames: tools of a
+namespace whose names clash get its prefix, and the way back to the client's name; custom tools become functions; hosted
+tools are left out and named.
 
 Upstream there are only functions. A custom tool (free text in) becomes a function with one string; the tools inside a
-namespace are offered one by one. Tools that OpenAI would run on its own servers are not offered, but named in
-`ignored`: agents always declare them and must not fail because of it. Does not know who executes a tool.
+namespace are offered one by one; a `tool_search` that the client executes is a function, too. Tools that OpenAI would
+run on its own servers are not offered, but named in `ignored`: agents always declare them and must not fail because of
+it. Does not know who executes a tool.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from msgspec import Struct, field
@@ -31,6 +33,10 @@ from .echo import Declared
 
 FREE_TEXT: Final = "input"
 """The one property of the function that stands for a custom tool."""
+SEARCH: Final = "tool_search"
+"""The type and the name of the tool by which a client's deferred tools are found."""
+_CARRIERS: Final = frozenset({"additional_tools", "tool_search_output"})
+"""Types of input items that contribute tools."""
 
 _FORMS: Final = "'auto', 'none', 'required' or {'type': 'function', 'name': ...}"
 
@@ -63,27 +69,52 @@ class ResponsesTools(Struct):
         if name in self.specs and tool.namespace is not None:
             # Another tool has the bare name: the namespace tells them apart.
             name = check_name(f"{tool.namespace}__{tool.name}", param)
-            spec = ToolSpec(name, spec.description, spec.schema)
         if name in self.specs:
             raise invalid_value(param, f"the tool name '{name}' is used twice.")
-        self.specs[name] = spec
+        self.specs[name] = spec if name == spec.name else ToolSpec(name, spec.description, spec.schema)
         self.declared[name] = tool
         self.names.setdefault((tool.name, tool.namespace), name)
 
 
-def decode_tools(body: Mapping[str, object]) -> tuple[ResponsesTools, tuple[ToolSpec, ...], ToolChoice]:
-    """All declared tools, those that may be used, and the choice."""
+class _Found(Struct, frozen=True):
+    tool: Declared
+    spec: ToolSpec
+    """Under the client's name."""
+    at: FieldPath
+
+    @property
+    def key(self) -> tuple[str, str | None]:
+        return self.tool.name, self.tool.namespace
+
+
+def decode_tools(
+    body: Mapping[str, object], items: Iterable[tuple[At, Mapping[str, object]]] = ()
+) -> tuple[ResponsesTools, tuple[ToolSpec, ...], ToolChoice]:
+    """All declared tools, those that may be used, and the choice. `items`: the whole input; a tool that is declared
+    again there has its last definition."""
     box = ResponsesTools()
-    tools = [(an_object(one, at := FieldPath("", "tools", i)), at) for i, one in enumerate(_list(body, "tools"))]
+    declared = list(_read(_list(body, "tools"), "", box))
+    more: dict[tuple[str, str | None], _Found] = {}
+    for at, item in items:
+        if item.get("type") in _CARRIERS and not by_server(item):
+            more |= {found.key: found for found in _read(_inner(item, at), at, box)}
+    found = [more.pop(one.key, one) for one in declared] + list(more.values())
     # Plain tools first: they keep their names whatever a namespace before them holds.
-    for namespaces in (False, True):
-        for tool, at in tools:
-            kind = needed_string(tool, "type", at)
-            if (kind == "namespace") is namespaces:
-                _add(box, tool, kind, at)
+    for one in sorted(found, key=lambda one: one.tool.namespace is not None):
+        box.add(one.tool, one.spec, FieldPath(one.at, "name"))
     parallel = optional_bool(body, "parallel_tool_calls") is not False
     specs, choice = _choose(body.get("tool_choice"), box, parallel)
     return box, specs, choice
+
+
+def by_server(item: Mapping[str, object]) -> bool:
+    """Whether an item belongs to a tool search that OpenAI's servers make: those calls may have no id."""
+    return item.get("type") != "additional_tools" and (item.get("execution") == "server" or item.get("call_id") is None)
+
+
+def names_found(item: Mapping[str, object], at: At, box: ResponsesTools) -> list[str]:
+    """The names under which the tools of a `tool_search_output` are offered."""
+    return [box.offered(*one.key) for one in _read(_inner(item, at), at, ResponsesTools())]
 
 
 def _list(holder: Mapping[str, object], key: str) -> list[object]:
@@ -91,26 +122,27 @@ def _list(holder: Mapping[str, object], key: str) -> list[object]:
     return [] if value is None else an_array(value, key)
 
 
-def _add(box: ResponsesTools, tool: Mapping[str, object], kind: str, at: FieldPath) -> None:
-    if kind == "namespace":
-        namespace = needed_string(tool, "name", at)
-        for i, one in enumerate(an_array(tool.get("tools"), FieldPath(at, "tools"))):
-            place = FieldPath(at, "tools", i)
-            inner = an_object(one, place)
-            _add_one(box, inner, needed_string(inner, "type", place), place, namespace)
-    else:
-        _add_one(box, tool, kind, at, None)
+def _inner(holder: Mapping[str, object], at: At) -> list[object]:
+    return an_array(holder.get("tools"), FieldPath(at, "tools"))
 
 
-def _add_one(box: ResponsesTools, tool: Mapping[str, object], kind: str, at: FieldPath, namespace: str | None) -> None:
-    if kind == "function":
-        name = needed_name(tool, at)
-        box.add(Declared("function", name, namespace), _function(tool, name, at), FieldPath(at, "name"))
-    elif kind == "custom":
-        name = needed_name(tool, at)
-        box.add(Declared("custom", name, namespace), _custom(tool, name, at), FieldPath(at, "name"))
-    else:
-        box.not_served.append(kind)
+def _read(tools: Iterable[object], holder: At, box: ResponsesTools, namespace: str | None = None) -> Iterator[_Found]:
+    for i, one in enumerate(tools):
+        at = FieldPath(holder, "tools", i)
+        tool = an_object(one, at)
+        kind = needed_string(tool, "type", at)
+        if kind == "namespace" and namespace is None:
+            yield from _read(_inner(tool, at), at, box, needed_string(tool, "name", at))
+        elif kind == "function":
+            name = needed_name(tool, at)
+            yield _Found(Declared("function", name, namespace), _function(tool, name, at), at)
+        elif kind == "custom":
+            name = needed_name(tool, at)
+            yield _Found(Declared("custom", name, namespace), _custom(tool, name, at), at)
+        elif kind == SEARCH and tool.get("execution") == "client":
+            yield _Found(Declared("search", SEARCH), _function(tool, SEARCH, at), at)
+        else:
+            box.not_served.append(kind)
 
 
 def _function(tool: Mapping[str, object], name: str, at: FieldPath) -> ToolSpec:
@@ -176,8 +208,11 @@ def _allowed(
     for i, one in enumerate(an_array(choice.get("tools"), "tool_choice.tools")):
         at = f"tool_choice.tools[{i}]"
         allowed = an_object(one, at)
-        if needed_string(allowed, "type", at) in ("function", "custom"):
+        kind = needed_string(allowed, "type", at)
+        if kind in ("function", "custom"):
             names.add(_named(allowed, box, at))
+        elif kind == SEARCH:
+            names.add(SEARCH)
     left = tuple(spec for name, spec in box.specs.items() if name in names)
     mode = optional_string(choice, "mode", "tool_choice") or "auto"
     return left, ToolChoice(choice_mode(mode, "tool_choice.mode", left, _FORMS), parallel=parallel)

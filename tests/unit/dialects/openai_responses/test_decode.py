@@ -18,6 +18,7 @@ from caretway.core.request import (
     ToolCall,
     ToolChoice,
     ToolResult,
+    ToolSpec,
     TurnRequest,
 )
 from caretway.dialects import Dialect, ResponseMeta
@@ -41,6 +42,26 @@ def message(role: Role, *parts: Part | str) -> Message:
 
 ITEMS: dict[str, tuple[object, list[Message]]] = {
     "a string": ("hi", [message(Role.USER, "hi")]),
+    "a tool search of the client": (
+        [
+            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "wait"}]},
+            {"type": "tool_search_call", "call_id": "a", "execution": "client", "arguments": {"query": "x"}},
+            {
+                "type": "tool_search_output",
+                "call_id": "a",
+                "execution": "client",
+                "tools": [{"type": "namespace", "name": "crm", "tools": [SHELL, {"type": "custom", "name": "patch"}]}],
+            },
+            {"type": "tool_search_call", "call_id": "b", "execution": "client", "arguments": None},
+            {"type": "tool_search_output", "call_id": "b", "execution": "client", "tools": []},
+        ],
+        [
+            message(Role.ASSISTANT, "wait", ToolCall("a", "tool_search", '{"query":"x"}')),
+            message(Role.TOOL, ToolResult("a", (Text("Tool: shell\nTool: patch\n"),))),
+            message(Role.ASSISTANT, ToolCall("b", "tool_search", "{}")),
+            message(Role.TOOL, ToolResult("b", (Text("No tool was found.\n"),))),
+        ],
+    ),
     "a message without a type": ([{"role": "user", "content": "hi"}], [message(Role.USER, "hi")]),
     "parts": (
         [{"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}]}],
@@ -215,6 +236,123 @@ def test_a_namespace_yields_to_plain_tools() -> None:
     calls = [part for part in request.messages[0].parts if isinstance(part, ToolCall)]
     assert [call.name for call in calls] == ["crm__shell", "shell", "wait", "gone"]
     assert request.ignored == ("tools.magic",)
+
+
+EXEC = {"type": "custom", "name": "exec"}
+ENCRYPTED = {"type": "object", "properties": {"message": {"type": "string", "encrypted": True}}}
+SPAWN = {"type": "function", "name": "spawn", "parameters": ENCRYPTED}
+SEARCH = {"type": "tool_search", "execution": "client", "description": "finds", "parameters": {"type": "object"}}
+
+
+def more(*tools: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "additional_tools", "role": "developer", "tools": list(tools)}
+
+
+def found(*tools: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "tool_search_output", "call_id": "s", "execution": "client", "tools": list(tools)}
+
+
+def within(name: str, *tools: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "namespace", "name": name, "tools": list(tools)}
+
+
+def test_tools_inside_the_input() -> None:
+    """Wherever they stand, and beside those of the request."""
+    request = decode(
+        tools=[{"type": "function", "name": "f"}],
+        input=[
+            more(within("functions", EXEC, SHELL)),
+            {"role": "user", "content": "hi"},
+            {"role": "assistant", "content": "wait"},
+            more(within("collaboration", SPAWN), {"type": "web_search"}),
+            {"type": "custom_tool_call", "call_id": "a", "name": "exec", "namespace": "functions", "input": "1"},
+            {"type": "custom_tool_call_output", "call_id": "a", "output": "one"},
+            more(),
+            more(SHELL),
+        ],
+        parallel_tool_calls=False,
+    )
+    assert [tool.name for tool in request.tools] == ["f", "shell", "exec", "functions__shell", "spawn"]
+    assert request.tools[-1].schema == ENCRYPTED
+    assert request.tool_choice == ToolChoice(parallel=False)
+    assert request.ignored == ("tools.web_search",)
+    assert request.messages[1] == message(Role.ASSISTANT, "wait", ToolCall("a", "exec", '{"input":"1"}'))
+
+
+def test_tools_inside_the_input_are_no_part_of_what_was_said() -> None:
+    said = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": "one "},
+        {"role": "assistant", "content": "answer"},
+        {"role": "user", "content": "more"},
+    ]
+    tools: list[dict[str, Any]] = [EXEC, SHELL]
+    plain = decode(tools=tools, input=said)
+    for place in range(len(said) + 1):
+        mixed = decode(input=[*said[:place], more(*tools), *said[place:]])
+        assert (mixed.messages, mixed.tools, mixed.ignored) == (plain.messages, plain.tools, ())
+
+
+def test_the_last_definition_of_a_tool_inside_the_input_counts() -> None:
+    newer = {**SHELL, "description": "runs better"}
+    request = decode(tools=[SHELL], input=[more(SHELL), {"role": "user", "content": "hi"}, found(newer), more(newer)])
+    assert [(tool.name, tool.description) for tool in request.tools] == [("shell", "runs better")]
+    assert [tool.name for tool in decode(input=[more(EXEC, EXEC), {"role": "user", "content": "hi"}]).tools] == ["exec"]
+
+
+def test_tool_choice_knows_the_tools_inside_the_input() -> None:
+    said = [more(within("functions", EXEC, SHELL)), found(SPAWN), {"role": "user", "content": "hi"}]
+    choice = {"type": "custom", "name": "exec", "namespace": "functions"}
+    assert decode(input=said, tool_choice=choice).tool_choice == ToolChoice("named", "exec")
+    assert decode(input=said, tool_choice="required").tool_choice == ToolChoice("required")
+    allowed = {
+        "type": "allowed_tools",
+        "tools": [choice, {"type": "function", "name": "spawn"}, {"type": "tool_search"}],
+    }
+    request = decode(tools=[SEARCH], input=said, tool_choice=allowed)
+    assert [tool.name for tool in request.tools] == ["tool_search", "spawn", "exec"]
+
+
+def test_tools_inside_the_input_stay_through_the_store() -> None:
+    dialect = openai_responses(ResponseStore())
+    answered(dialect, "1", "one", input=[more(within("functions", EXEC)), {"role": "user", "content": "first"}])
+    request = dialect.decode({"model": "m", "previous_response_id": "resp_1", "input": "more"}, {})
+    assert [tool.name for tool in request.tools] == ["exec"]
+    again = [more(within("functions", EXEC, SHELL)), {"role": "user", "content": "more"}]
+    request = dialect.decode({"model": "m", "previous_response_id": "resp_1", "input": again}, {})
+    assert [tool.name for tool in request.tools] == ["exec", "shell"]
+
+
+def test_a_tool_search_of_the_client_is_a_function() -> None:
+    request = decode(tools=[SHELL, SEARCH])
+    assert request.tools[1] == ToolSpec("tool_search", "finds", {"type": "object"})
+    assert request.ignored == ()
+    for hosted in ({"type": "tool_search"}, {"type": "tool_search", "execution": "server"}):
+        request = decode(tools=[SHELL, hosted])
+        assert [tool.name for tool in request.tools] == ["shell"]
+        assert request.ignored == ("tools.tool_search",)
+
+
+def test_what_a_tool_search_found_is_offered() -> None:
+    search = {"type": "tool_search_call", "call_id": "s", "execution": "client", "arguments": {"query": "x"}}
+    request = decode(
+        tools=[SHELL, SEARCH],
+        input=[
+            {"role": "user", "content": "hi"},
+            search,
+            found(within("crm", {**SHELL, "defer_loading": True}, SPAWN)),
+        ],
+    )
+    assert [tool.name for tool in request.tools] == ["shell", "tool_search", "crm__shell", "spawn"]
+    assert request.messages[-1].parts == (ToolResult("s", (Text("Tool: crm__shell\nTool: spawn\n"),)),)
+
+
+def test_a_tool_search_of_openai_is_left_out() -> None:
+    call = {"type": "tool_search_call", "call_id": None, "execution": "server", "arguments": {"paths": ["crm"]}}
+    output = {"type": "tool_search_output", "call_id": None, "execution": "server", "tools": [within("crm", SHELL)]}
+    request = decode(input=[{"role": "user", "content": "hi"}, call, output])
+    assert (request.tools, request.messages) == ((), (message(Role.USER, "hi"),))
+    assert request.ignored == ("input.tool_search_call", "input.tool_search_output")
 
 
 @pytest.mark.parametrize(

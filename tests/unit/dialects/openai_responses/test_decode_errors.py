@@ -62,6 +62,23 @@ CASES: list[tuple[dict[str, Any], str, str | None]] = [
         "missing_required_parameter",
     ),
     ({"tools": [{"type": "custom", "name": "c", "format": {"type": "x"}}]}, "tools[0].format.type", "invalid_value"),
+    ({"input": [{"type": "additional_tools"}]}, "input[0].tools", "invalid_type"),
+    ({"input": [{"type": "additional_tools", "tools": []}]}, "input", "invalid_value"),
+    (
+        {"input": [{"type": "additional_tools", "tools": [{"type": "namespace", "name": "n", "tools": [5]}]}]},
+        "input[0].tools[0].tools[0]",
+        "invalid_type",
+    ),
+    (
+        {"input": [{"type": "tool_search_output", "call_id": "c", "tools": [{"type": "function", "name": "a b"}]}]},
+        "input[0].tools[0].name",
+        "invalid_value",
+    ),
+    (
+        {"input": [{"type": "tool_search_output", "call_id": 5, "tools": []}]},
+        "input[0].call_id",
+        "invalid_type",
+    ),
     ({"tool_choice": "required"}, "tool_choice", "invalid_value"),
     ({"tool_choice": "required", "tools": [{"type": "web_search"}]}, "tool_choice", "invalid_value"),
     ({"tool_choice": {"type": "function", "name": "f"}, "tools": [SHELL]}, "tool_choice.name", "invalid_value"),
@@ -98,7 +115,7 @@ MEANINGFUL = """
     message user assistant developer role content type id call_id name arguments output function function_call
     function_call_output custom_tool_call custom input_text output_text input_image image_url reasoning item_reference
     namespace local_shell_call shell_call_output action grammar syntax definition allowed_tools auto required mode
-    encrypted_content resp_1 msg_1_0
+    encrypted_content resp_1 msg_1_0 additional_tools tool_search tool_search_call tool_search_output execution client
 """
 WORDS = st.sampled_from(MEANINGFUL.split())
 JSON = st.recursive(

@@ -96,6 +96,8 @@ def test_the_deltas_join_to_the_items(name: str) -> None:
                 text = item["summary"][0]["text"]
             case "function_call":
                 text = item["arguments"]
+            case "tool_search_call":
+                continue  # it has no deltas
             case _:
                 text = item["input"]
         assert joined[index] == text
@@ -199,6 +201,15 @@ def test_custom_tools_get_their_text() -> None:
         "a\nb",
     )
     assert second["input"] == "not JSON"
+
+
+def test_a_tool_search_goes_back_as_its_own_item() -> None:
+    payloads = frames(stream(WHOLE["a tool search"]))
+    assert types(payloads)[2:6] == ["output_item.added", "output_item.done"] * 2
+    item = {"id": "tsc_abc_0", "type": "tool_search_call", "call_id": "call_a", "execution": "client"}
+    assert payloads[2]["item"] == item | {"status": "in_progress", "arguments": {}}
+    assert payloads[3]["item"] == item | {"status": "completed", "arguments": {"query": "x"}}
+    assert payloads[-1]["response"]["output"][1]["arguments"] == "not JSON"
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ BODY: dict[str, Any] = {
         {"type": "function", "name": "shell", "parameters": {"type": "object"}, "strict": False},
         {"type": "custom", "name": "patch"},
         {"type": "namespace", "name": "crm", "description": "d", "tools": [{"type": "function", "name": "find"}]},
+        {"type": "tool_search", "execution": "client", "description": "finds", "parameters": {"type": "object"}},
     ],
 }
 WHOLE: dict[str, list[Event]] = {
@@ -87,6 +88,15 @@ WHOLE: dict[str, list[Event]] = {
         ToolCallReady("call_a", "patch", '{"input": "a\\nb"}'),
         ToolCallStarted("call_b", "patch"),
         ToolCallReady("call_b", "patch", "not JSON"),
+        TurnPaused(),
+    ],
+    "a tool search": [
+        TurnStarted(),
+        ToolCallStarted("call_a", "tool_search"),
+        ToolCallDelta("call_a", '{"query": '),
+        ToolCallReady("call_a", "tool_search", '{"query": "x"}'),
+        ToolCallStarted("call_b", "tool_search"),
+        ToolCallReady("call_b", "tool_search", "not JSON"),
         TurnPaused(),
     ],
     "cut off": [TurnStarted(), ReasoningDelta("h"), TextDelta("half"), TurnEnded(StopReason.LENGTH)],
