@@ -210,6 +210,10 @@ STARTS = {
         {"~/.codex/config.toml": CODEX},
         variables=BASE,
     ),
+    "codex-code": Start(
+        "codex",
+        ["-m", "gpt-5.6-sol", "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "--color", "never", "PROMPT"],
+    ),
     "aider": Start(
         "aider",
         [*"--yes-always --no-pretty --no-check-update --no-show-release-notes --analytics-disable --no-gitignore".split(), *"--edit-format whole --no-auto-commits --map-tokens 0 --message".split(), "PROMPT", "hello.txt"],
