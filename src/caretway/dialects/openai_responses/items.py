@@ -43,6 +43,7 @@ _TEXTS: Final[dict[str, str]] = {
     "output_text": "text",
     "text": "text",  # the chat API's name; some clients mix them up
     "refusal": "refusal",
+    "encrypted_content": "encrypted_content",  # of Codex's agents: here it is what the model wrote
 }
 """Type of a content part -> the key of its text."""
 _REFUSED: Final[dict[str, str]] = {"input_audio": "Audio"}
@@ -97,6 +98,12 @@ class ItemReader:
         else:
             self._flush()
             self._messages.append(Message(role, tuple(content)))
+
+    def _agent_message(self, item: Mapping[str, object], at: At) -> None:
+        """What one of Codex's agents tells another: its task, or what became of it."""
+        self._flush()
+        content = self._content(item.get("content"), at, "content", images=True)
+        self._messages.append(Message(Role.USER, tuple(content)))
 
     def _reasoning(self, item: Mapping[str, object], at: At) -> None:
         texts: list[str] = []
@@ -244,6 +251,7 @@ def _call_id(item: Mapping[str, object], at: At) -> str:
 
 _READERS: Final[dict[str, Callable[[ItemReader, Mapping[str, object], At], None]]] = {
     "message": ItemReader._message,
+    "agent_message": ItemReader._agent_message,
     "reasoning": ItemReader._reasoning,
     "compaction": ItemReader._compaction,
     "compaction_trigger": ItemReader._compaction_trigger,

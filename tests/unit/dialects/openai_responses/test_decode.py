@@ -42,6 +42,26 @@ def message(role: Role, *parts: Part | str) -> Message:
 
 ITEMS: dict[str, tuple[object, list[Message]]] = {
     "a string": ("hi", [message(Role.USER, "hi")]),
+    "what one agent tells another": (
+        [
+            {"type": "function_call", "call_id": "a", "name": "spawn", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "a", "output": "1"},
+            {
+                "type": "agent_message",
+                "author": "/root",
+                "recipient": "/root/child",
+                "content": [
+                    {"type": "input_text", "text": "Sender: /root\n"},
+                    {"type": "encrypted_content", "encrypted_content": "Count."},
+                ],
+            },
+        ],
+        [
+            message(Role.ASSISTANT, ToolCall("a", "spawn", "{}")),
+            message(Role.TOOL, ToolResult("a", (Text("1"),))),
+            message(Role.USER, "Sender: /root\n", "Count."),
+        ],
+    ),
     "a tool search of the client": (
         [
             {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "wait"}]},
