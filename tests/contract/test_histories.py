@@ -193,10 +193,13 @@ def more(*tools: Message) -> Message:
     }
 
 
-async def respond(client: Client, said: list[Message], **body: Any) -> tuple[str, Message]:
+async def respond(client: Client, said: list[Message], thread: str = "", **body: Any) -> tuple[str, Message]:
     """How the session went on, and the last item of the answer. The answer is added to what was said."""
     answer = await client.http.post(
-        "/v1/responses", json={"model": "sim-auto", "store": False, "input": said, **body}, timeout=30
+        "/v1/responses",
+        json={"model": "sim-auto", "store": False, "input": said, **body},
+        headers={"session-id": "one", "thread-id": thread} if thread else {},
+        timeout=30,
     )
     assert answer.status_code == 200, answer.text
     said += answer.json()["output"]
@@ -254,6 +257,37 @@ async def test_a_tool_that_a_tool_search_found_is_called(client: Client) -> None
     assert client.stats()["runs_opened"] == 2
     said.append(user("sim: say on"))
     assert (await respond(client, said, tools=[TOOL_SEARCH]))[0] == "continued"
+
+
+@pytest.mark.parametrize("first", ["the agent", "its sub-agent"])
+async def test_a_sub_agent_that_begins_with_a_copy_of_the_conversation(client: Client, first: str) -> None:
+    """As Codex does it: the copy ends with the result of the call that started the sub-agent, and with its task. Either
+    may ask first. The agent goes on in its own run."""
+    spawn = {"type": "function", "name": "spawn", "parameters": {"type": "object"}}
+    tools = [spawn, {**spawn, "name": "wait"}]
+    said = [user('sim: call spawn {"n": 1}\nsim: call wait {"n": 1}\nsim: result')]
+    _, call = await respond(client, said, "root", tools=tools)
+    said.append({"type": "function_call_output", "call_id": call["call_id"], "output": "started"})
+    task = {
+        "type": "agent_message",
+        "content": [{"type": "encrypted_content", "encrypted_content": "sim: say COUNTED"}],
+    }
+    copy = [*said, task]
+
+    async def ask_agent() -> None:
+        session, call = await respond(client, said, "root", tools=tools)
+        assert (session, call["name"]) == ("resumed", "wait")
+        said.append({"type": "function_call_output", "call_id": call["call_id"], "output": "COUNTED"})
+
+    async def ask_sub_agent() -> None:
+        session, words = await respond(client, copy, "child", tools=tools)
+        assert (session, words["content"][0]["text"]) == ("replayed", "COUNTED")
+
+    for ask_one in (ask_agent, ask_sub_agent) if first == "the agent" else (ask_sub_agent, ask_agent):
+        await ask_one()
+    session, words = await respond(client, said, "root", tools=tools)
+    assert (session, words["content"][0]["text"]) == ("resumed", "COUNTED")
+    assert client.stats()["runs_opened"] == 2
 
 
 # ---- turns that were to make one call

@@ -40,13 +40,15 @@ def session_mode(headers: Mapping[str, str]) -> SessionMode | None:
 
 _HINTS: Final = (
     "x-claude-code-session-id",
-    "session-id",  # Codex
+    "thread-id",  # Codex; its sub-agents have one each
+    "session-id",  # Codex; its sub-agents have that of the first agent
     "session_id",  # Codex before 0.120
     "x-opencode-session",
     "x-session-id",  # OpenCode with a provider of its own
     "agent-session-id",  # goose
 )
-"""Headers in which clients name their own conversation. A name is a hint: it never resumes anything."""
+"""Headers in which clients name their own conversation. A name is a hint: it never resumes anything. Two names are two
+conversations."""
 MAX_HINT: Final = 128
 MAX_USER_ID: Final = 512
 

@@ -64,6 +64,11 @@ RunEnded = Callable[[RunRecord], None]
 """A run is over, whether or not somebody read its answer to the end."""
 
 
+def _apart(one: TurnRequest, other: TurnRequest) -> bool:
+    """Whether their client names two conversations."""
+    return bool(one.hint and other.hint and one.hint != other.hint)
+
+
 def _nobody_counts(_record: RunRecord) -> None:
     pass
 
@@ -237,12 +242,16 @@ class Sessions:
         return snapshot if snapshot is not None and snapshot.backend == self._backend.name else None
 
     def _known(self, request: TurnRequest) -> dict[str, Parked]:
-        """The turns that wait for what is new in this request."""
+        """The turns that wait for what is new in this request. A sub-agent may begin with a copy of the conversation
+        that called it, results included: that turn is not its own."""
         known: dict[str, Parked] = {}
         for ticket in [result.call_id for result in new_results(request)]:
-            live = self._by_ticket.get(ticket) or self._replaying.get(ticket)
+            asked, replayed = self._by_ticket.get(ticket), self._replaying.get(ticket)
+            live = next(
+                (one for one in (asked, replayed) if one is not None and not _apart(one.request, request)), None
+            )
             if live is not None:
-                known[ticket] = live.parked(own=ticket in self._by_ticket)
+                known[ticket] = live.parked(own=live is asked)
             elif ticket in self._starting:
                 known[ticket] = self._starting[ticket]
         return known

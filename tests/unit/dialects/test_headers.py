@@ -37,6 +37,7 @@ def test_every_dialect_reads_it() -> None:
         ({}, ""),
         ({"x-claude-code-session-id": "a"}, "a"),
         ({"session-id": "b", "x-session-id": "c"}, "b"),
+        ({"session-id": "b", "thread-id": "d"}, "d"),
         ({"x-opencode-session": "x" * 500}, "x" * 128),
     ],
 )
