@@ -290,6 +290,16 @@ async def test_a_sub_agent_that_begins_with_a_copy_of_the_conversation(client: C
     assert client.stats()["runs_opened"] == 2
 
 
+async def test_a_name_for_each_request_costs_no_run(client: Client) -> None:
+    """A program between client and gateway may name every request anew."""
+    said = [user('sim: call exec {"input": "a"}\nsim: call exec {"input": "b"}\nsim: result')]
+    for name in ("one", "two"):
+        _, call = await respond(client, said, name, tools=[EXEC])
+        said.append({"type": "custom_tool_call_output", "call_id": call["call_id"], "output": f"done {name}"})
+    session, words = await respond(client, said, "three", tools=[EXEC])
+    assert (session, words["content"][0]["text"], client.stats()["runs_opened"]) == ("resumed", "done two", 1)
+
+
 # ---- turns that were to make one call
 
 

@@ -47,8 +47,7 @@ _HINTS: Final = (
     "x-session-id",  # OpenCode with a provider of its own
     "agent-session-id",  # goose
 )
-"""Headers in which clients name their own conversation. A name is a hint: it never resumes anything. Two names are two
-conversations."""
+"""Headers in which clients name their own conversation. A name is a hint: it never resumes anything."""
 MAX_HINT: Final = 128
 MAX_USER_ID: Final = 512
 

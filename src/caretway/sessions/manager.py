@@ -23,7 +23,7 @@ from ..core.fold import Reply
 from ..core.passing import Held
 from ..core.records import RequestOrigin, RunRecord
 from ..core.recovery import Cause, Rung
-from ..core.request import Message, SessionMode, TurnRequest, last_answer
+from ..core.request import Message, SessionMode, TurnRequest, ends_with_results, last_answer
 from ..core.turn import Backend, Guard, Snapshot, StageFactory
 from ..tasks import aside
 from .compacted import REASON as COMPACTED
@@ -64,9 +64,10 @@ RunEnded = Callable[[RunRecord], None]
 """A run is over, whether or not somebody read its answer to the end."""
 
 
-def _apart(one: TurnRequest, other: TurnRequest) -> bool:
-    """Whether their client names two conversations."""
-    return bool(one.hint and other.hint and one.hint != other.hint)
+def _is_anothers(request: TurnRequest, turn: TurnRequest) -> bool:
+    """Whether the request begins another conversation with a copy of the turn's: it has another name, and words after
+    the results. Names alone decide nothing: a program in between may make one for each request."""
+    return bool(request.hint and turn.hint and request.hint != turn.hint) and not ends_with_results(request.messages)
 
 
 def _nobody_counts(_record: RunRecord) -> None:
@@ -248,7 +249,7 @@ class Sessions:
         for ticket in [result.call_id for result in new_results(request)]:
             asked, replayed = self._by_ticket.get(ticket), self._replaying.get(ticket)
             live = next(
-                (one for one in (asked, replayed) if one is not None and not _apart(one.request, request)), None
+                (one for one in (asked, replayed) if one is not None and not _is_anothers(request, one.request)), None
             )
             if live is not None:
                 known[ticket] = live.parked(own=live is asked)
