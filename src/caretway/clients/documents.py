@@ -135,6 +135,11 @@ _GOOSE_WINDOW: Final = 128_000
 """Its own default, where a model's window is not known: the field must be there."""
 
 
+def pi_key(variable: str) -> str:
+    """A command, because `$NAME` is a literal key up to 0.74 and `NAME` is one in later versions."""
+    return f'!printf %s "${variable}"'
+
+
 def pi_provider(target: Target, key: str) -> dict[str, Any]:
     return {
         "name": TITLE,

@@ -112,7 +112,7 @@ def qwen(target: Target) -> LaunchPlan:
 
 
 def pi(target: Target) -> LaunchPlan:
-    provider = jsonc.written(documents.pi_provider(target, f"${_PI_KEY}")).rstrip()
+    provider = jsonc.written(documents.pi_provider(target, documents.pi_key(_PI_KEY))).rstrip()
     text = f"export default function (pi) {{\n  pi.registerProvider({_json(NAME)}, {provider});\n}}\n"
     flags = ("--extension", f"{FILES}/{NAME}.ts", "--provider", NAME, "--model", target.model)
     return LaunchPlan(flags, {_PI_KEY: target.key}, files={f"{NAME}.ts": text})

@@ -85,7 +85,7 @@ def continue_cli(target: Target, around: Surroundings) -> tuple[FilePlan, ...]:
 def pi(target: Target, around: Surroundings) -> tuple[FilePlan, ...]:
     named = around.environment.get("PI_CODING_AGENT_DIR")
     folder = Path(named) if named else around.home / ".pi" / "agent"
-    provider = documents.pi_provider(target, _key(target, f"${KEY_VARIABLE}"))
+    provider = documents.pi_provider(target, _key(target, documents.pi_key(KEY_VARIABLE)))
     return (FilePlan(folder / "models.json", "json", (Entry(("providers", NAME), provider),)),)
 
 

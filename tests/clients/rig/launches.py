@@ -186,6 +186,13 @@ CLINE = json.dumps({"version": 1, "lastUsedProvider": "anthropic", "modes": {}, 
 LLM = f"# mine\n- model_id: own\n  model_name: o\n  api_base: {ELSEWHERE}/v1\n"
 BASE = {"OPENAI_BASE_URL": ELSEWHERE, "OPENAI_API_KEY": "theirs"}
 
+PI_START = Start(
+    "pi",
+    ["-p", "PROMPT"],
+    ["pi", "--provider", "caretway", "--model", "{model}"],
+    {"~/.pi/agent/models.json": PI},
+    {"~/.pi/agent/settings.json": '{"defaultProvider": "anthropic", "defaultModel": "x"}'},
+)
 STARTS = {
     "opencode": Start(
         "opencode",
@@ -240,13 +247,8 @@ STARTS = {
         variables=BASE,
     ),
     "qwen": Start("qwen", ["--yolo", "-p", "PROMPT"], own={"~/.qwen/settings.json": QWEN}, variables=BASE),
-    "pi": Start(
-        "pi",
-        ["-p", "PROMPT"],
-        ["pi", "--provider", "caretway", "--model", "{model}"],
-        {"~/.pi/agent/models.json": PI},
-        {"~/.pi/agent/settings.json": '{"defaultProvider": "anthropic", "defaultModel": "x"}'},
-    ),
+    "pi": PI_START,
+    "pi-node-20": PI_START,
     "cline": Start("cline", ["PROMPT"], own={"~/.cline/data/settings/providers.json": CLINE}),
     "kilo": Start("kilo", ["run", "--auto"], ["kilo", "--model", "caretway/{model}"], {"~/.config/kilo/kilo.json": OPENCODE}, {"kilo.json": STRICT}),
     "copilot": Start(

@@ -101,6 +101,16 @@ def test_a_model_that_is_not_listed_can_be_chosen(client: ClientProgram) -> None
     assert "new-model" in "".join([*plan.arguments, *plan.environment.values(), *plan.files.values()])
 
 
+def test_pi_reads_the_key_by_a_command() -> None:
+    """Up to 0.74 a variable is named without `$`, later with it; a command is one in all."""
+    assert BY_NAME["pi"].setup is not None
+    (written,) = BY_NAME["pi"].setup(KEYED, EMPTY)
+    provider = json.loads(applied(written, None))["providers"]["caretway"]
+    assert provider["apiKey"] == f'!printf %s "${KEY_VARIABLE}"'
+    (extension,) = BY_NAME["pi"].launch(KEYED).files.values()
+    assert json.dumps('!printf %s "$PI_CARETWAY_KEY"') in extension
+
+
 def test_cline_leaves_no_daemon_behind() -> None:
     """Its hub would outlive it, with the path of a file of ours that is gone, and serve the user's next `cline`."""
     assert BY_NAME["cline"].launch(OPEN).environment["CLINE_SESSION_BACKEND_MODE"] == "local"
