@@ -475,6 +475,7 @@ SECTIONS: Final = (
             Row("metadata", "accepted", {"user_id": "u"}, "Claude Code's session is read from `user_id`", HINTS),
             Row("cache_control", "accepted", {"type": "ephemeral"}, "sessions keep the cache"),
             Row("betas", "accepted", ["b"]),
+            Row("billing_policy", "accepted", {"type": "billing_policy", "bill_to": "user_profile"}),
             Row("service_tier", "ignored", "standard_only", "your plan decides"),
             Row("speed", "ignored", "fast", "ask for the model's `fast` variant"),
             Row("container", "ignored", "c", _HOSTED),

@@ -64,7 +64,17 @@ READ: Final = frozenset(
         "context_management",
     }
 )
-SILENT: Final = frozenset({"max_tokens", "metadata", "cache_control", "betas", "anthropic_version", "anthropic_beta"})
+SILENT: Final = frozenset(
+    {
+        "max_tokens",
+        "metadata",
+        "cache_control",
+        "betas",
+        "billing_policy",
+        "anthropic_version",
+        "anthropic_beta",
+    }
+)
 """The API requires `max_tokens`, so every client sends it, and naming it each time would be noise. The others do not
 affect the answer."""
 _KNOWN: Final = READ | _IDLE.keys() | SILENT
