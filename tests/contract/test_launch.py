@@ -187,6 +187,12 @@ def test_files_of_a_launch_are_gone_after_it(tmp_path: Path) -> None:
     assert not {"ANTHROPIC_API_KEY", "CLAUDE_CODE_USE_BEDROCK"} & set(client["environment"])
 
 
+@pytest.mark.parametrize(("own", "search"), [({}, "false"), ({"ENABLE_TOOL_SEARCH": "true"}, "true")])
+def test_a_default_does_not_replace_the_user_s_own(own: dict[str, str], search: str, tmp_path: Path) -> None:
+    client = told(caretway(tmp_path, "launch", "claude", "--", "exit", "0", given=own))
+    assert client["environment"]["ENABLE_TOOL_SEARCH"] == search
+
+
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [

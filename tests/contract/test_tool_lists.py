@@ -197,7 +197,7 @@ async def test_l1_arguments_come_back_as_the_client_knows_them(
 @pytest.mark.parametrize(
     ("count", "size", "told"),
     [
-        (331, 1, ["331 tools", "330", "--no-agent-check-limits"]),
+        (331, 1, ["331 tools", "330", "ENABLE_TOOL_SEARCH=true", "--no-agent-check-limits"]),
         (30, 4_100, ["120,000 bytes", "--no-agent-check-limits"]),
     ],
 )

@@ -94,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
                 )
             remark(announced(client, gateway, target))
             with _laid_out(plan) as (words, variables):
-                environment = child_environment(process_environment(), variables, plan.without)
+                environment = child_environment({**plan.defaults, **process_environment()}, variables, plan.without)
                 return await _run_child([program, *words, *arguments.rest], environment)
 
     return run_loop(launched())
@@ -256,6 +256,7 @@ def shown(
         lines += [f"cat > {_typed(f'{FILES}/{name}')} <<'END'", *content, "END"]
     if plan.without:
         lines += shell_lines.command(["unset", *plan.without], width)
+    lines += [f'export {name}="${{{name}-{value}}}"' for name, value in plan.defaults.items()]
     for name, value in plan.environment.items():
         placed = [f"export {name}={_typed(hidden(value))}"]
         lines += placed if FILES in value else shell_lines.export(name, hidden(value), width)

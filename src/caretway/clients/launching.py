@@ -50,6 +50,7 @@ def claude(target: Target) -> LaunchPlan:
     return LaunchPlan(
         arguments=("--settings", f"{FILES}/settings.json"),
         environment=variables,
+        defaults=documents.CLAUDE_DEFAULTS,
         without=("ANTHROPIC_API_KEY", *documents.CLAUDE_ELSEWHERE),
         files={"settings.json": jsonc.written(documents.claude_settings(variables))},
     )

@@ -29,7 +29,7 @@ def kilo(target: Target, around: Surroundings) -> tuple[FilePlan, ...]:
 def claude(target: Target, around: Surroundings) -> tuple[FilePlan, ...]:
     named = around.environment.get("CLAUDE_CONFIG_DIR")
     folder = Path(named) if named else around.home / ".claude"
-    variables = documents.claude_variables(target, NO_KEY)
+    variables = documents.claude_variables(target, NO_KEY) | documents.CLAUDE_DEFAULTS
     settings = documents.claude_settings(variables)
     if target.keyed:  # its settings cannot name a variable, but a command that prints the key
         del settings["env"]["ANTHROPIC_AUTH_TOKEN"]

@@ -64,7 +64,7 @@ CLIENTS: Final = (
         launching.claude,
         setting_up.claude,
         "claude --settings ~/.claude/caretway.json",
-        "the same, and a tool that it loads by a search",
+        "the same, a tool that it loads by a search, four turns with Claude names",
         "claude-code",
     ),
     ClientProgram(

@@ -76,6 +76,8 @@ class LaunchPlan(Struct, frozen=True):
     arguments: tuple[str, ...] = ()
     """Before those of the user."""
     environment: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    """Variables that do not replace the user's own."""
     without: tuple[str, ...] = ()
     """Variables of the user that would lead elsewhere."""
     files: Mapping[str, str] = field(default_factory=dict)

@@ -101,6 +101,22 @@ def test_a_model_that_is_not_listed_can_be_chosen(client: ClientProgram) -> None
     assert "new-model" in "".join([*plan.arguments, *plan.environment.values(), *plan.files.values()])
 
 
+def test_claude_code_sends_all_tools_unless_its_user_wants_the_search() -> None:
+    """It cannot call a tool that it has only searched for without a second run."""
+    plan = BY_NAME["claude"].launch(OPEN)
+    assert plan.defaults == {"ENABLE_TOOL_SEARCH": "false"}
+    assert "ENABLE_TOOL_SEARCH" not in "".join([*plan.environment, *plan.files.values()])  # these win over the user's
+    assert BY_NAME["claude"].setup is not None
+    (written,) = BY_NAME["claude"].setup(OPEN, EMPTY)
+    assert json.loads(applied(written, None))["env"]["ENABLE_TOOL_SEARCH"] == "false"
+
+
+def test_claude_code_lists_the_gateway_s_models() -> None:
+    plan = BY_NAME["claude"].launch(OPEN)
+    assert plan.environment["CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY"] == "1"
+    assert json.loads(plan.files["settings.json"])["env"]["CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY"] == "1"
+
+
 def test_pi_reads_the_key_by_a_command() -> None:
     """Up to 0.74 a variable is named without `$`, later with it; a command is one in all."""
     assert BY_NAME["pi"].setup is not None

@@ -38,7 +38,8 @@ def check_tools(count: int, size: int) -> None:
     raise GatewayError(
         ErrorKind.BAD_REQUEST,
         f"The request offers {count} tools of {size:,} bytes; Cursor takes {MAX_TOOLS} of {MAX_TOOL_BYTES:,} bytes.",
-        hint=f"Offer fewer tools (MCP servers' tools count, too) or shorten their texts. {_ANYWAY}",
+        hint="Offer fewer tools (MCP servers' tools count, too) or shorten their texts; Claude Code sends fewer with "
+        f"ENABLE_TOOL_SEARCH=true. {_ANYWAY}",
         param="tools",
         code="too_many_tools",
     )

@@ -2,9 +2,9 @@
 named, a choice of such a tool becomes auto, `disable_parallel_tool_use`.
 
 Tools that Anthropic runs itself, or whose schema only its own models know, cannot be offered to Cursor: they are left
-out and named, not refused, because clients like Claude Code always send them. Deferred tools are offered like others.
-Changes that stand among the messages (`tool_addition`, `tool_removal`) are applied in their order: what is offered is
-the result.
+out and named, not refused, because clients like Claude Code always send them. Deferred tools are offered like others;
+Claude Code's placeholder for those that it keeps back is left out. Changes that stand among the messages
+(`tool_addition`, `tool_removal`) are applied in their order: what is offered is the result.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,6 +30,10 @@ SILENT_IN_TOOLS: Final = frozenset({"cache_control", "defer_loading", "eager_inp
 """Without effect: arguments are always passed on as soon as the model writes them."""
 _CHOICE: Final = frozenset({"type", "name", "disable_parallel_tool_use"})
 _FORMS: Final = "{'type': 'auto'}, {'type': 'any'}, {'type': 'none'} or {'type': 'tool', 'name': ...}"
+
+
+_PLACEHOLDER: Final = "DeferredToolPlaceholder"
+"""Claude Code sends it, deferred, for all tools that the model has not searched for yet. It must not be called."""
 
 
 class Tools(Struct):
@@ -91,6 +95,9 @@ def _tool(value: object, at: FieldPath, tools: Tools) -> ToolSpec | None:
         tools.left_out.add(optional_string(tool, "name", at) or "")
         return None
     name = needed_name(tool, at)
+    if name == _PLACEHOLDER and tool.get("defer_loading") is True:
+        tools.left_out.add(name)
+        return None
     for key in tool.keys() - _READ - SILENT_IN_TOOLS:
         if tool[key] is not None:
             tools.ignored[f"tools.{key}"] = None

@@ -179,6 +179,16 @@ def test_what_a_tool_search_found() -> None:
     assert message.parts == (ToolResult("a", (Text("Tool: grep\n"),)),)
 
 
+def test_the_placeholder_of_deferred_tools_is_not_offered() -> None:
+    """Claude Code sends it in place of tools that the model has not searched for yet."""
+    placeholder = {"name": "DeferredToolPlaceholder", "description": "", "input_schema": {}, "defer_loading": True}
+    request = decode(tools=[placeholder, TOOL])
+    assert (request.tools, request.ignored) == ((SPEC,), ())
+    assert decode(tools=[placeholder], tool_choice={"type": "any"}).tool_choice.mode == "auto"
+    own = {"name": "DeferredToolPlaceholder", "input_schema": {}}
+    assert [tool.name for tool in decode(tools=[own]).tools] == ["DeferredToolPlaceholder"]
+
+
 NOTE = ToolSpec("note", "", {})
 
 
