@@ -65,7 +65,7 @@ def main(words: list[str]) -> int:
                 total += 1
                 verdict = "ok" if passed else "FAILED"
                 print(f"{client.name:18} {mode:8} {verdict:8} {took:7.1f} {count:11}", flush=True)
-                if mode in ("budget", "compact") and passed:
+                if mode in ("budget", "compact", "names") and passed:
                     print(f"{'':18} {done.stdout.strip().partition(') ')[2]}", flush=True)
                 if done.returncode:
                     print(done.stdout[-3000:], flush=True)

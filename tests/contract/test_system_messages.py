@@ -76,7 +76,7 @@ async def test_four_turns_are_one_conversation(name: str, speaker: Speaker, tmp_
 def _uncached(heard: Heard) -> int:
     told = heard.told
     if "cache_read_input_tokens" in told:
-        return int(told["input_tokens"])
+        return int(told["input_tokens"]) + int(told.get("cache_creation_input_tokens") or 0)
     details = told.get("prompt_tokens_details") or told.get("input_tokens_details") or {}
     return int(told.get("prompt_tokens", told.get("input_tokens", 0))) - int(details.get("cached_tokens", 0))
 

@@ -30,7 +30,7 @@ from ..core.events import (
 )
 from ..core.json_bounds import crowded
 from ..core.json_schema import SchemaChecker, Unreadable
-from ..core.request import Message, OutputFormat, Role, Text, TurnRequest
+from ..core.request import Message, OutputFormat, Role, Text, TurnRequest, leading
 from ..core.turn import Stage
 
 NOTE_KEY: Final = "response_format"
@@ -53,7 +53,7 @@ def with_instructions(request: TurnRequest) -> TurnRequest:
     if request.output_format is None:
         return request
     words = Message(Role.SYSTEM, (Text(instructions(request.output_format)),))
-    place = next((i for i, m in enumerate(request.messages) if m.role is not Role.SYSTEM), len(request.messages))
+    place = leading(request.messages)
     return replace(request, messages=(*request.messages[:place], words, *request.messages[place:]))
 
 

@@ -12,6 +12,7 @@ _ONE_HOP = {"connection", "transfer-encoding", "keep-alive", "host", "content-le
 _RUN = re.compile(rb'"caretway":\s*\{"run":\s*\{[^}]*\}')  # of the whole run, not of this answer
 _TOKENS = re.compile(rb'"(?:prompt_tokens|input_tokens)":\s*(\d+)')
 _CACHED = re.compile(rb'"cache_(?:read|creation)_input_tokens":\s*(\d+)')  # Anthropic counts it beside the others
+_FROM_CACHE = re.compile(rb'"cache_read_input_tokens":\s*(\d+)')
 
 
 @dataclass
@@ -37,6 +38,11 @@ class Exchange:
         answer = _RUN.sub(b"", self.answer)
         read = [int(one) for one in _TOKENS.findall(answer)]
         return (read[-1] if read else 0) + sum(int(one) for one in _CACHED.findall(answer))
+
+    @property
+    def uncached(self) -> int:
+        """Without what was read from a cache, in Anthropic's words."""
+        return self.tokens - sum(int(one) for one in _FROM_CACHE.findall(_RUN.sub(b"", self.answer)))
 
 
 class Recorder:

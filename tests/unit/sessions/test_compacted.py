@@ -22,6 +22,7 @@ CASES = [
     ("the user's words and a summary, as Codex does", said((U, "one"), (U, "two"), (U, SUMMARY), (U, "go on")), True),
     ("back to an earlier point", said((U, "one"), (A, "1"), (U, "another two")), False),
     ("a new first prompt", said((U, "uno")), False),
+    ("a new first prompt, and words of the system", said((U, "uno"), (Role.SYSTEM, SUMMARY)), False),
     ("the next message", said(*((m.role, m.text) for m in LONG.messages[1:]), (A, "4"), (U, "five")), False),
     ("another session", said((U, SUMMARY), hint="s2"), False),
     ("no name", said((U, SUMMARY), hint=""), False),
