@@ -33,11 +33,26 @@ async def test_a_builtin_without_equivalent_is_refused_by_name(client: Client) -
     assert "weather" in answer.text
 
 
-async def test_words_beside_a_typed_result_are_replayed_not_lost(client: Client) -> None:
-    messages = [{"role": "user", "content": PROMPT}]
+@pytest.mark.parametrize("kind", ["shell", "shell_stream"])
+@pytest.mark.parametrize("role", ["user", "system"])
+async def test_words_beside_a_shell_s_result_stand_behind_its_output(client: Client, kind: str, role: str) -> None:
+    """Claude Code sends a system message beside each result."""
+    messages = [{"role": "user", "content": PROMPT.replace("exec shell ", f"exec {kind} ")}]
     first = await client.chat(messages, tools=[BASH])
+    output = result(first.calls[0], '{"output": "NONCE-2", "metadata": {"exit_code": 0}}')
+    more = {"role": role, "content": "please hurry"}
+    second = await client.chat([*messages, first.message, output, more], tools=[BASH])
+    assert (second.session, client.stats()["runs_opened"]) == ("resumed", 1)
+    assert second.text.split()[:2] == ["FINAL", "NONCE-2"]
+    assert "please hurry" in second.text and "metadata" not in second.text
+
+
+async def test_words_beside_a_typed_result_are_replayed_not_lost(client: Client) -> None:
+    cat = tool("read", "path")
+    messages = [{"role": "user", "content": PROMPT.replace('shell {"command": "cat', 'read {"path": "')}]
+    first = await client.chat(messages, tools=[cat])
     more = {"role": "user", "content": "please hurry"}
-    second = await client.chat([*messages, first.message, result(first.calls[0], "NONCE-2"), more], tools=[BASH])
+    second = await client.chat([*messages, first.message, result(first.calls[0], "NONCE-2"), more], tools=[cat])
     assert second.session == "replayed"
     assert "NONCE-2" in second.text or "hurry" in second.text
 

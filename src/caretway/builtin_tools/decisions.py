@@ -20,6 +20,8 @@ class Redirect(Struct, frozen=True):
     name: str
     arguments: str
     convert: Convert
+    carries_text: bool = False
+    """Its answer has a place for words that came beside the client's result."""
 
 
 class RunHere(Struct, frozen=True):

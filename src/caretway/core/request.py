@@ -79,6 +79,10 @@ SYSTEM_WORDS: Final = "<system_message>\n{}\n</system_message>"
 """Marks the text of a system message that stands among the user's words."""
 
 
+ADDED_WORDS: Final = "\n\n[The user adds:]\n"
+"""Begins the last part of a result, if words came beside it."""
+
+
 def as_user_text(message: Message) -> Text:
     """The text of a message, marked if it is the system's."""
     return Text(SYSTEM_WORDS.format(message.text) if message.role is Role.SYSTEM else message.text)

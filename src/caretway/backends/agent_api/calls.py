@@ -278,7 +278,7 @@ class CallTable:
     # ---- what the client answers
 
     def carries_text(self, call_id: str) -> bool:
-        """True when the answer to this call is free text: a redirected exec has a typed one."""
+        """True when the answer to this call has free text: that of a redirected exec has, if it is a shell's output."""
         return not self._calls[call_id].typed
 
     def submit(self, results: Iterable[ToolResult]) -> list[bytes]:

@@ -364,8 +364,8 @@ class Conversation(RunLife):
     def _built_in(self, exec_: pb.ExecServerMessage, now: float) -> None:
         self._tally.calling()
         match self._policy(exec_):
-            case Redirect(name=name, arguments=arguments, convert=convert):
-                self._ask(exec_, execs.call_id(exec_), name, arguments, convert, now, typed=True)
+            case Redirect(name=name, arguments=arguments, convert=convert, carries_text=carries):
+                self._ask(exec_, execs.call_id(exec_), name, arguments, convert, now, typed=not carries)
             case RunHere():
                 kind = exec_.WhichOneof("message") or ""
                 self._worked_here = self._worked_here or kind not in _READ_ONLY

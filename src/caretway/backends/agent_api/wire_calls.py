@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ...builtin_tools import execs
 from ...core.errors import ErrorKind, GatewayError
-from ...core.request import Text, ToolResult, TurnRequest
+from ...core.request import ADDED_WORDS, Text, ToolResult, TurnRequest
 from ...wire.messages import pb
 from .offered_tools import PROVIDER
 
@@ -71,6 +71,6 @@ def with_extra(
         raise GatewayError(ErrorKind.TURN_GONE, "The parked calls cannot carry the user's words beside them.")
     said = "\n\n".join(text.text for text in extra)
     last = results[able[-1]]
-    content = (*last.content, Text(f"\n\n[The user adds:]\n{said}"))
+    content = (*last.content, Text(f"{ADDED_WORDS}{said}"))
     changed = ToolResult(last.call_id, content, last.is_error)
     return [changed if result is last else result for result in results]

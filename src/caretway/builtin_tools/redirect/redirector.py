@@ -12,8 +12,9 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from ...core.request import ToolResult, ToolSpec
+from ...core.request import ADDED_WORDS, Text, ToolResult, ToolSpec
 from ...wire.messages import pb
 from .. import execs
 from ..decisions import Redirect
@@ -56,19 +57,32 @@ class Redirector:
                     if arguments is not None:
                         listed = any(isinstance(value, list) for value in arguments.values())
                         convert = partial(_convert, way, listed)
-                        return Redirect(tool.name, msgspec.json.encode(arguments).decode(), convert)
+                        return Redirect(
+                            tool.name, msgspec.json.encode(arguments).decode(), convert, carries_text=kind in _SHELLS
+                        )
         return None
 
 
 def _convert(way: RedirectRoute, listed: bool, exec_id: int, result: ToolResult) -> list[bytes]:
+    result, added = _apart(result)
     if listed:
         result = only_entry(result)
     outcome = (read_shell_outcome if way.intent.role is ToolRole.SHELL else read_outcome)(result)
+    if added:
+        outcome = replace(outcome, text=outcome.text + added)
     messages: list[bytes] = []
     for reply in way.answer(outcome):
         reply.id = exec_id
         messages.append(execs.answer(reply))
     return [*messages, execs.stream_close(exec_id)]
+
+
+def _apart(result: ToolResult) -> tuple[ToolResult, str]:
+    """What the tool answered, and the words that came beside it: they are no part of its format."""
+    last = result.content[-1] if result.content else None
+    if isinstance(last, Text) and last.text.startswith(ADDED_WORDS):
+        return replace(result, content=result.content[:-1]), last.text
+    return result, ""
 
 
 def _shell(args: pb.ShellArgs, answer: Callable[[pb.ShellArgs, Outcome], list[Reply]]) -> Iterator[RedirectRoute]:
@@ -127,6 +141,7 @@ def _fetch(args: pb.FetchArgs) -> Iterator[RedirectRoute]:
         yield RedirectRoute(exec_intent.fetch(args), partial(answers.fetch, args))
 
 
+_SHELLS: Final = ("shell_args", "shell_stream_args")
 WAYS: Final[dict[str, Callable[[pb.ExecServerMessage], Iterator[RedirectRoute]]]] = {
     "shell_args": lambda exec_: _shell(exec_.shell_args, answers.shell),
     "shell_stream_args": lambda exec_: _shell(exec_.shell_stream_args, answers.shell_stream),
