@@ -57,7 +57,7 @@ def claude_variables(target: Target, key: str) -> dict[str, str]:
     variables |= {f"ANTHROPIC_DEFAULT_{family.upper()}_MODEL": _of_family(target, family) for family in _FAMILIES}
     variables["ANTHROPIC_SMALL_FAST_MODEL"] = target.model  # titles and other side calls
     variables["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"] = "1"  # what its makers would be asked, with our key
-    variables["CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY"] = "1"  # `/model` lists the account's models
+    variables["CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY"] = "1"  # `/model` lists the account's Claude models
     if target.window:
         variables["CLAUDE_CODE_AUTO_COMPACT_WINDOW"] = str(target.window)
     return variables
