@@ -6,7 +6,9 @@ The simulator puts a preamble before every prompt that no client sees, so whoeve
 
 import asyncio
 import re
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +67,11 @@ def said(told: dict[str, Any]) -> int:
     return int(told.get("completion_tokens", told.get("output_tokens", 0)))
 
 
+def cached(told: dict[str, Any]) -> int:
+    details = told.get("prompt_tokens_details") or told.get("input_tokens_details") or {}
+    return int(details.get("cached_tokens", told.get("cache_read_input_tokens", 0)))
+
+
 def loop_script(steps: int) -> str:
     lines = [f'sim: say Step {n}.\nsim: call lookup {{"key": "{"k" * 40}{n}"}}' for n in range(1, steps)]
     return "\n".join([*lines, "sim: say All done, every file was read."])
@@ -95,14 +102,42 @@ async def test_every_answer_tells_the_context_of_its_own_step(one: Client, speak
             assert abs(read(answer.told) - step["context"]) <= 0.2 * step["context"], number
             assert read(answer.told) > PREAMBLE_TOKENS
         assert abs(said(answer.told) - step["output"]) <= 0.2 * step["output"] + 2, number
-        assert answer.told.get("estimated", False) == (number < STEPS), "the arguments of a call are our own count"
+        if number > 1:
+            assert abs(cached(answer.told) - step["cached"]) <= 0.1 * step["context"], number
+            assert answer.told["estimated"], "what is cached of one step is an estimate"
     total = heard[-1].told["caretway"]["run"]
     stats = await sim(one, "stats")
+    assert cached(heard[0].told) == 0, "nobody knows what a run shares with an earlier one"
+    assert (
+        abs(sum(cached(answer.told) for answer in heard) - stats["tokens_in_cached"])
+        <= 0.02 * stats["tokens_in_cached"]
+    )
     assert total["input_tokens"] == sum(step["context"] for step in steps)
     assert total["output_tokens"] == stats["tokens_out"]
     assert total["cache_read_tokens"] == stats["tokens_in_cached"]
     assert total["steps"] == STEPS
     assert all("caretway" not in answer.told for answer in heard[:-1])
+
+
+async def test_estimated_cached_tokens_are_counted_nowhere(speaker: Speaker, tmp_path: Path, manners: Manners) -> None:
+    """Metrics, ledger, dashboard and budgets have what Cursor counted: nothing for a step, one total for the run."""
+    limits = ("uncached=10M/day", "tokens=10M/day")
+    async with gateway("h2", manners=manners, data_dir=tmp_path, budgets=limits) as client:
+        heard = await loop(client, speaker, loop_script(4), stream=True)
+        assert all(cached(answer.told) for answer in heard[1:])
+        stats, counted = await sim(client, "stats"), await metrics(client)
+        async with asyncio.timeout(30):
+            while (told := (await client.http.get("/caretway/v1/usage")).json())["total"]["responses"] < len(heard):
+                await asyncio.sleep(0.01)
+        with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as db:
+            of_responses = db.execute("SELECT cache_read FROM responses").fetchall()
+            of_runs = db.execute("SELECT input, cache_read, output FROM runs").fetchall()
+    fresh, known, spoken = stats["tokens_in_uncached"], stats["tokens_in_cached"], stats["tokens_out"]
+    assert (counted["input"], counted["cache_read"], counted["output"]) == (fresh, known, spoken)
+    assert of_responses == [(None,)] * len(heard)
+    assert of_runs == [(fresh + known, known, spoken)]
+    assert told["total"]["cache_read"] == known
+    assert [budget["spent"] for budget in told["budgets"]] == [fresh + spoken, fresh + known + spoken]
 
 
 @pytest.mark.seed("B28")
@@ -271,6 +306,8 @@ async def test_the_sdk_counts_every_step_as_the_agent_api_does(speaker: Speaker)
             assert abs(read(answer.told) - step["context"]) <= 0.02 * step["context"]
             assert abs(said(answer.told) - step["output"]) <= 0.2 * step["output"] + 2
         assert second[-1].told["caretway"]["run"]["input_tokens"] == sum(step["context"] for step in other["steps"])
+        in_cache = sum(step["cached"] for step in other["steps"][1:])
+        assert abs(sum(cached(answer.told) for answer in second) - in_cache) <= 0.1 * in_cache, "without the first step"
         stats, counted = await sim(client, "stats"), await metrics(client)
         assert counted["cache_read"] == stats["tokens_in_cached"]
         assert counted["input"] + counted["cache_write"] == stats["tokens_in_uncached"]

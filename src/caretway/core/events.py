@@ -44,9 +44,17 @@ class Usage(Struct, frozen=True, gc=False):
     reasoning_tokens: int | None = None
     estimated: bool = False
     """True when at least one figure was counted by the gateway, not reported by Cursor."""
+    shared_tokens: int | None = None
+    """Of a step in a tool loop, where `cache_read_tokens` is not known: the part of the input that the step before it
+    has read. An estimate for clients; ledger and budgets do not use it."""
     run: RunUsage | None = None
     """On the response that ended a run: the run's total. It is not part of the figures above, unless the run had only
     this step."""
+
+    @property
+    def cached(self) -> int | None:
+        """Tokens read from the cache, for clients: reported or estimated."""
+        return self.shared_tokens if self.cache_read_tokens is None else self.cache_read_tokens
 
 
 class StopReason(Enum):

@@ -4,7 +4,8 @@ what is estimated between checkpoints, totals that cannot be those of one call, 
 In: text, calls and results, and what upstream counts: pieces of output, the size of the context at its checkpoints, and
 one total when the run ends. Out: the usage of each response: the context that its own model call read, and its own
 output. The total covers every model call of the run, so it becomes the usage of a response only when the run had a
-single one. What upstream did not count is estimated from the last reported context plus what was added since.
+single one. What upstream did not count is estimated from the last reported context plus what was added since. The part
+of a step's context that the step before has read counts as cached; the last step takes the rest of upstream's total.
 """
 
 from collections.abc import Sequence
@@ -52,12 +53,24 @@ class Tally(Struct):
     """A new attempt may repeat output that this response has counted."""
     _estimates: int = 0
     """Sum of the reported contexts of earlier responses."""
+    _warm: bool = False
+    """Upstream can still have in its cache what the response before this one has read."""
+    _read_before: int = 0
+    """What that was, if upstream reported it."""
+    _added: int = 0
+    """What that response and its results have added since."""
+    _shared: int = 0
+    """What this response was reported to share with the one before it."""
+    _shared_before: int = 0
+    """The sum of that for the earlier responses of this attempt."""
 
     # ---- what happens
 
     def reopened(self) -> None:
         """An attempt was lost and the next one begins."""
         self._lost = self._repeats = True
+        self._warm = False
+        self._shared = self._shared_before = 0  # upstream's total is the new attempt's
 
     def checkpoint(self, used: int) -> None:
         if used <= 0:
@@ -97,11 +110,16 @@ class Tally(Struct):
             self._answered = False
             self._rounds += 1
 
-    def next_response(self, results: Sequence[ToolResult] = ()) -> None:
+    def next_response(self, results: Sequence[ToolResult] = (), *, warm: bool = True) -> None:
+        """`warm`: upstream's cache can still hold what the response before has read."""
         self._responses += 1
         self._estimates += self._input()
+        self._warm = warm
+        self._read_before = self._input() if self._counted else 0
+        self._shared_before += self._shared
         self._awaited = sum([tokens(result_chars(result)) for result in results])
-        self._since += self.output - self._said_then + self._awaited
+        self._added = self.output + self._awaited
+        self._since += self._added - self._said_then
         self.spoken_tokens = self.spoken_chars = self._call_chars = self._said_then = 0
         self._before_calls = None
         self._counted = self._repeats = False
@@ -127,7 +145,9 @@ class Tally(Struct):
     def paused(self) -> Usage:
         """This response's usage, as far as it was counted."""
         counted = self._counted and self.spoken_tokens > 0 and self._before_calls is None and not self._repeats
-        return Usage(self._input(), max(1, self.output), estimated=not counted)
+        read = self._input()
+        self._shared = max(0, min(self._read_before or read - self._added, read)) if self._warm else 0
+        return Usage(read, max(1, self.output), estimated=not counted, shared_tokens=self._shared or None)
 
     def ended(self, total: RunUsage | None) -> Usage:
         """The run is over, and this is what upstream counted, if it did."""
@@ -141,12 +161,21 @@ class Tally(Struct):
         own = self.paused()
         if total.input_tokens is not None and not self._counted and (not self._lost or steps == 1):
             own = replace(own, input_tokens=self._fitted(total.input_tokens, steps))
+        if self._responses > 1 and (shared := self._last_shared(total)) is not None:
+            own = replace(own, shared_tokens=max(0, min(shared, own.input_tokens or 0)))
         return replace(own, run=replace(total, steps=steps, complete=not self._lost))
 
     def _input(self) -> int:
         if not self._counted:
             return self.expected
         return self.context - self._said_then if self.context > self._said_then else self.context
+
+    def _last_shared(self, total: RunUsage) -> int | None:
+        """What remains of upstream's cached tokens after the earlier responses."""
+        cached = total.cache_read_tokens
+        if cached is None or (total.input_tokens is not None and cached > total.input_tokens):
+            return self._shared or None
+        return cached - self._shared_before
 
     def _single(self, run: RunUsage) -> Usage | None:
         """For a run with one model call, the run's figures are the response's. None if that is impossible."""

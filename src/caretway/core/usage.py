@@ -23,6 +23,7 @@ def together(earlier: Usage | None, latest: Usage) -> Usage:
         latest.cache_write_tokens,
         _both(earlier.reasoning_tokens, latest.reasoning_tokens),
         estimated=earlier.estimated or latest.estimated,
+        shared_tokens=latest.shared_tokens,
         run=all_runs(earlier.run, latest.run),
     )
 

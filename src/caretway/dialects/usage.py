@@ -9,7 +9,8 @@ from ..core.events import Usage
 
 def beside(usage: Usage) -> dict[str, object]:
     """Fields to add to a usage object."""
-    more: dict[str, object] = {"estimated": True} if usage.estimated else {}
+    guessed = usage.estimated or (usage.cache_read_tokens is None and usage.shared_tokens is not None)
+    more: dict[str, object] = {"estimated": True} if guessed else {}
     run = usage.run
     if run is not None:
         run_usage: dict[str, object] = {}

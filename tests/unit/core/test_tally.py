@@ -2,7 +2,7 @@
 
 A story is a list of lines. `says N` is N characters of text, `tokens N` what upstream counted of it, `context N` a
 checkpoint, `calls NAME N` a call with N characters of arguments, `results N` the next response with N characters of
-results, `done` a tool whose result is in, `again` a new attempt.
+results (`late N`: after a pause in which the cache went cold), `done` a tool whose result is in, `again` a new attempt.
 """
 
 from dataclasses import dataclass
@@ -44,8 +44,8 @@ def play(case: Case) -> tuple[Usage, ...]:
                 tally.answered()
             case ["pauses"]:
                 told.append(tally.paused())
-            case ["results", count]:
-                tally.next_response([ToolResult("c", (Text("x" * int(count)),))])
+            case [("results" | "late") as word, count]:
+                tally.next_response([ToolResult("c", (Text("x" * int(count)),))], warm=word == "results")
             case ["again"]:
                 tally.reopened()
             case ["ends"]:
@@ -67,7 +67,10 @@ CASES = [
     Case(
         "the total of several calls is on no response",
         "calls bash 36\npauses\nresults 400\ndone\ncontext 12210\nsays 40\ntokens 11\ncontext 12221\nends",
-        (Usage(100, 10, estimated=True), Usage(12_210, 11, run=RunUsage(24_300, 21, 12_000, 0, steps=2))),
+        (
+            Usage(100, 10, estimated=True),
+            Usage(12_210, 11, shared_tokens=12_000, run=RunUsage(24_300, 21, 12_000, 0, steps=2)),
+        ),
         RunUsage(24_300, 21, 12_000, 0),
     ),
     Case(
@@ -78,35 +81,35 @@ CASES = [
     Case(
         "a checkpoint while the client works is where the next step begins",
         "calls bash 36\npauses\ncontext 12110\nresults 400\ncalls bash 36\npauses",
-        (Usage(100, 10, estimated=True), Usage(12_210, 10, estimated=True)),
+        (Usage(100, 10, estimated=True), Usage(12_210, 10, estimated=True, shared_tokens=12_100)),
     ),
     Case(
         "a checkpoint of the step before that comes late lacks the results",
         "calls bash 36\npauses\nresults 4000\ncontext 12110\ncalls bash 36\npauses",
-        (Usage(100, 10, estimated=True), Usage(13_110, 10, estimated=True)),
+        (Usage(100, 10, estimated=True), Usage(13_110, 10, estimated=True, shared_tokens=12_100)),
     ),
     Case(
         "also when an earlier one is known",
         "context 12100\ncalls bash 36\npauses\nresults 4000\ncontext 12110\ncalls bash 36\npauses",
-        (Usage(12_100, 10, estimated=True), Usage(13_110, 10, estimated=True)),
+        (Usage(12_100, 10, estimated=True), Usage(13_110, 10, estimated=True, shared_tokens=12_100)),
     ),
     Case(
         "one that holds them is this step's, whether or not somebody said that they arrived",
         "context 12100\ncalls bash 36\npauses\nresults 4000\ncontext 13080\nsays 40\ntokens 9\nends",
-        (Usage(12_100, 10, estimated=True), Usage(13_080, 9)),
+        (Usage(12_100, 10, estimated=True), Usage(13_080, 9, shared_tokens=12_100)),
     ),
     Case(
         "a late one, then the right one",
         "calls bash 36\npauses\nresults 4000\ncontext 12110\ndone\ncontext 13080\nsays 40\ntokens 9\nends",
-        (Usage(100, 10, estimated=True), Usage(13_080, 9)),
+        (Usage(100, 10, estimated=True), Usage(13_080, 9, shared_tokens=12_070)),
     ),
     Case(
         "a step without a checkpoint: the last one, what was said since, and the results",
         "context 12100\ncalls bash 36\npauses\nresults 400\ncalls bash 76\npauses\nresults 40\ncalls a 3\npauses",
         (
             Usage(12_100, 10, estimated=True),
-            Usage(12_210, 20, estimated=True),
-            Usage(12_240, 1, estimated=True),
+            Usage(12_210, 20, estimated=True, shared_tokens=12_100),
+            Usage(12_240, 1, estimated=True, shared_tokens=12_210),
         ),
     ),
     Case(
@@ -114,7 +117,7 @@ CASES = [
         "calls bash 36\npauses\nresults 400\nsays 40\nends",
         (
             Usage(100, 10, estimated=True),
-            Usage(12_210, 10, estimated=True, run=RunUsage(24_310, 20, steps=2)),
+            Usage(12_210, 10, estimated=True, shared_tokens=100, run=RunUsage(24_310, 20, steps=2)),
         ),
         RunUsage(24_310, 20),
     ),
@@ -149,6 +152,77 @@ CASES = [
         "says 40\ntokens 10\ncontext 12110\nends",
         (Usage(12_100, 10, run=RunUsage(12_100, 10, 4_000_000)),),
         RunUsage(12_100, 10, 4_000_000),
+    ),
+    Case(
+        "the last response takes the rest of the cached total, and no more than it read",
+        "context 12100\ncalls bash 36\npauses\nresults 400\nsays 40\ntokens 9\ncontext 12219\nends",
+        (
+            Usage(12_100, 10, estimated=True),
+            Usage(12_210, 9, shared_tokens=12_210, run=RunUsage(24_310, 19, 24_000, steps=2)),
+        ),
+        RunUsage(24_310, 19, 24_000),
+    ),
+    Case(
+        "a cached total below what was told already",
+        "context 12100\ncalls a 9\npauses\nresults 40\ncalls a 9\npauses\nresults 40\nsays 8\ntokens 2\n"
+        "context 12126\nends",
+        (
+            Usage(12_100, 3, estimated=True),
+            Usage(12_113, 3, estimated=True, shared_tokens=12_100),
+            Usage(12_124, 2, shared_tokens=0, run=RunUsage(36_337, 8, 900, steps=3)),
+        ),
+        RunUsage(36_337, 8, 900),
+    ),
+    Case(
+        "a cached total that is larger than the input it is part of",
+        "context 12100\ncalls a 9\npauses\nresults 40\nsays 8\ntokens 2\ncontext 12115\nends",
+        (
+            Usage(12_100, 3, estimated=True),
+            Usage(12_113, 2, shared_tokens=12_100, run=RunUsage(24_213, 5, 4_000_000, steps=2)),
+        ),
+        RunUsage(24_213, 5, 4_000_000),
+    ),
+    Case(
+        "a lost attempt takes what it shared with it: the total is the next one's",
+        "context 12100\ncalls a 9\npauses\nresults 40\ncalls a 9\npauses\nresults 40\nagain\nsays 8\ntokens 2\n"
+        "context 12128\nends",
+        (
+            Usage(12_100, 3, estimated=True),
+            Usage(12_113, 3, estimated=True, shared_tokens=12_100),
+            Usage(
+                12_126,
+                2,
+                estimated=True,
+                shared_tokens=11_800,
+                run=RunUsage(12_126, 2, 11_800, steps=3, complete=False),
+            ),
+        ),
+        RunUsage(12_126, 2, 11_800),
+    ),
+    Case(
+        "a checkpoint while the client works does not change what the response was reported to share",
+        "context 12100\ncalls a 9\npauses\nresults 40\ncalls a 9\npauses\ncontext 12010\nresults 40\nsays 8\ntokens 2\n"
+        "context 12025\nends",
+        (
+            Usage(12_100, 3, estimated=True),
+            Usage(12_113, 3, estimated=True, shared_tokens=12_100),
+            Usage(12_023, 2, shared_tokens=11_900, run=RunUsage(36_240, 8, 24_000, steps=3)),
+        ),
+        RunUsage(36_240, 8, 24_000),
+    ),
+    Case(
+        "nothing is shared after a long pause",
+        "context 12100\ncalls bash 36\npauses\nlate 400\ncalls bash 36\npauses\nresults 40\ncalls bash 36\npauses",
+        (
+            Usage(12_100, 10, estimated=True),
+            Usage(12_210, 10, estimated=True),
+            Usage(12_230, 10, estimated=True, shared_tokens=12_210),
+        ),
+    ),
+    Case(
+        "nothing is shared with a lost attempt",
+        "context 12100\ncalls bash 36\npauses\nresults 400\nagain\ncalls bash 36\npauses",
+        (Usage(12_100, 10, estimated=True), Usage(12_210, 10, estimated=True)),
     ),
     Case(
         "text is counted by upstream, the call behind it by us",

@@ -34,7 +34,7 @@ from .oversized import MAX_OVERSIZED, cannot_go_on, too_large, whole
 from .run_life import Retry, RunLife, RunPhase
 from .snapshots import write_state
 from .step_end import StepPace
-from .tally import read_total
+from .tally import CACHE_LIFE_S, read_total
 from .turn_clock import ConversationLimits
 from .unseen_tokens import Learn
 from .wire_calls import client_name, mcp_answer, offered_names, ready_answer, wire_ids, with_extra
@@ -144,7 +144,7 @@ class Conversation(RunLife):
             results = with_extra(results, extra, self._calls.carries_text)
         self.phase = RunPhase.RUNNING
         self.visible = False
-        self._tally.next_response(results)
+        self._tally.next_response(results, warm=self.watch.hush(now) <= CACHE_LIFE_S)
         # Whatever the last response left unread is not this response's business.
         self.events = [TurnStarted(self._tally.expected, self._opening.adapted), *self._said_late()]
         self.outgoing.extend(self._calls.submit(results))

@@ -12,6 +12,8 @@ from ...core.events import RunUsage
 from ...core.tally import Tally
 from ...wire.messages import pb
 
+CACHE_LIFE_S: Final = 300.0
+"""How long a model's maker keeps a prompt in its cache, at least."""
 ASSUMED_WINDOW: Final = 200_000
 """Tokens, when no checkpoint has said it."""
 

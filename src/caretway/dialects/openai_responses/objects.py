@@ -165,7 +165,7 @@ def usage_object(usage: Usage | None) -> Mapping[str, object] | None:
     return {
         "input_tokens": usage.input_tokens,
         "input_tokens_details": {
-            "cached_tokens": usage.cache_read_tokens or 0,
+            "cached_tokens": usage.cached or 0,
             "cache_write_tokens": usage.cache_write_tokens or 0,
         },
         "output_tokens": usage.output_tokens,

@@ -44,13 +44,25 @@ def test_a_loop_of_three_steps() -> None:
     assert (first.output_tokens, first.estimated) == (11, True), "name and arguments of the call: 44 characters"
     answer(story, "c1", "r" * 400)
     story.hear(completed("c1"), checkpoint(used=12_150), listed(1), mcp(2, "c2", "look"))
-    assert reported(story) == [Usage(12_150, 2, estimated=True)]
+    assert reported(story) == [Usage(12_150, 2, estimated=True, shared_tokens=12_039)], "less the call and its result"
     answer(story, "c2", "r" * 400)
     story.hear(
         completed("c2"), checkpoint(used=12_260), thinking("hm"), text("done"), tokens(3), checkpoint(used=12_263)
     )
     story.hear(ended(input_tokens=36_400, output_tokens=20, cache_read_tokens=24_000, cache_write_tokens=0))
-    assert reported(story) == [Usage(12_260, 3, run=RunUsage(36_400, 20, 24_000, 0, steps=3))]
+    total = RunUsage(36_400, 20, 24_000, 0, steps=3)
+    assert reported(story) == [Usage(12_260, 3, shared_tokens=24_000 - 12_039, run=total)]
+
+
+@pytest.mark.parametrize(("seconds", "shared"), [(299, 12_100), (301, None)])
+def test_after_a_pause_of_five_minutes_nothing_is_taken_as_cached(seconds: float, shared: int | None) -> None:
+    story = Story("look")
+    story.hear(checkpoint(used=12_100), listed(1), mcp(1, "c1", "look"))
+    story.events()
+    story.now += seconds
+    answer(story, "c1", "r" * 400)
+    story.hear(completed("c1"), checkpoint(used=12_210), listed(1), mcp(2, "c2", "look"))
+    assert reported(story) == [Usage(12_210, 2, estimated=True, shared_tokens=shared)]
 
 
 def test_a_run_that_only_asked_for_its_context_is_one_call() -> None:
