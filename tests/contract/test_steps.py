@@ -86,6 +86,36 @@ async def test_r5_ten_calls_with_silence_between_them_arrive_in_more_steps(trans
         assert 1 < len(loop.steps) <= 10
 
 
+@pytest.mark.parametrize("speaker", SPEAKERS, ids=[speaker.name for speaker in SPEAKERS])
+async def test_r5_silent_gaps_are_learned_and_forgotten(speaker: Speaker) -> None:
+    """The client answers at once, so the first step's calls come one by one; those of the second step together. Then
+    the model makes single calls, and the wait for a sibling that never comes is the usual one again."""
+    clock = asyncio.get_running_loop().time
+    parallel = [[f"p{step}.{number}" for number in range(4)] for step in range(3)]
+    single = [[f"s{step}"] for step in range(10)]
+    lines = [" & ".join(f'look {{"key": "{key}"}}' for key in step) for step in [*parallel, *single]]
+    body = speaker.body("\n".join([*(f"sim: call {line}" for line in lines), "sim: say done"]), ["look"], True)
+    responses: list[list[str]] = []
+    waits: list[float] = []
+    async with gateway("h2", manners=replace(LIVE, sibling_gaps_ms=(320, 700, 1150), tokens_in_gaps=False)) as client:
+        while True:
+            began = clock()
+            heard = await ask(speaker, client.http, body)
+            assert (heard.status, heard.error) == (200, "")
+            if not heard.calls:
+                break
+            responses.append([call.arguments["key"] for call in heard.calls])
+            waits.append(clock() - began)
+            body = speaker.follow_up(body, heard, {call.id: "done" for call in heard.calls})
+        assert client.stats()["runs_opened"] == 1
+    print("single calls:", " ".join(f"{wait:.2f}" for wait in waits[-10:]), "s")
+    assert [key for keys in responses for key in keys] == [key for step in [*parallel, *single] for key in step]
+    first = len(responses) - len(parallel[1:]) - len(single)
+    assert first > 1
+    assert responses[first:] == [*parallel[1:], *single]
+    assert min(waits[-5:]) < 0.5 < waits[-10]
+
+
 @pytest.mark.parametrize("tokens", [False, True], ids=["silence", "tokens"])
 async def test_r26_a_sibling_three_seconds_late_is_asked_for_next(transport: str, tokens: bool) -> None:
     late = replace(LIVE, sibling_gaps_ms=(3000,), tokens_in_gaps=tokens)

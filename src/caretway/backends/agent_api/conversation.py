@@ -49,7 +49,6 @@ class Conversation(RunLife):
     empty. `feed` says whether there is more to do than to report events: for a delta there is not, so it is cheap."""
 
     __slots__ = (
-        "_broke",
         "_check",
         "_kept",
         "_late_words",
@@ -91,7 +90,6 @@ class Conversation(RunLife):
         self._kept = True  # the newest checkpoint is the one we have
         self._oversized = 0
         self._late_words = LateWords()
-        self._broke: float | None = None  # the silence before the first sign of more since the step was closed
 
     def feed(self, payloads: Sequence[bytes], now: float) -> bool:
         """Messages of one read. True: there may be more to do now than to tell `events`. May end the turn; never
@@ -149,7 +147,7 @@ class Conversation(RunLife):
         self.events = [TurnStarted(self._tally.expected, self._opening.adapted), *self._said_late()]
         self.outgoing.extend(self._calls.submit(results))
         self.watch.progressed = now
-        self._results_given = self._heard = True
+        self._results_given = self._heard = self._unconfirmed = True
         self._known_there = False
         self._spoke = False
         self._progress_made()
@@ -163,9 +161,6 @@ class Conversation(RunLife):
         if events:
             self.visible = self._moved = True
             self._tally.spoken_chars += chars
-        elif not self._calls.waits and self._broke is None:
-            self._pace.clean()
-        self._broke = None
         return events
 
     def finish_job(self, call: Call, messages: Sequence[bytes], now: float) -> None:
@@ -221,6 +216,7 @@ class Conversation(RunLife):
         if not state:
             return  # one came that is too large to be kept (`wire.heavy`): the last one stays good for a new attempt
         self._checkpoint = state
+        self._confirmed()
         if (more := self._tally.details(checkpoint.token_details)) is not None and self._learn is not None:
             self._learn(self._unseen + more)
         if self._calls.answered:
@@ -254,6 +250,7 @@ class Conversation(RunLife):
             case "tool_call_completed":
                 self.watch.progressed = now
                 self._tally.answered()
+                self._confirmed()
                 completed = update.tool_call_completed
                 self._calls.taken(wire_ids(completed.tool_call, completed.call_id))
             case "tool_requests_listed":
@@ -261,14 +258,17 @@ class Conversation(RunLife):
                 self._settle_step(now)
             case "turn_ended":
                 self._turn_ended(update.turn_ended)
+            case "step_started":
+                self.watch.progressed = now
+                self._confirmed()
             case _:
                 self.watch.progressed = now
 
     def _more_comes(self, now: float) -> None:
         """A sign that the model is writing."""
         watch = self.watch
-        if self.phase is RunPhase.PAUSED and self._broke is None:
-            self._broke = watch.hush(now)
+        if (silence := watch.hush(now)) > self._silence:
+            self._silence = silence
         watch.progressed = watch.spoken = now
 
     def _words(self, kind: int, words: str, now: float) -> None:
@@ -320,6 +320,7 @@ class Conversation(RunLife):
         if not (ended.input_tokens or ended.output_tokens) and self.reshapable:
             self.nobody_there = True
             return
+        self._confirmed()
         self.events.append(UsageReported(self._tally.ended(read_total(ended))))
         self.events.append(TurnEnded())
         self._ended = True
@@ -396,12 +397,28 @@ class Conversation(RunLife):
         if asked.run:
             self.jobs = (*self.jobs, (asked.call, exec_))
         elif not asked.replies:
-            if self.phase is RunPhase.PAUSED and not asked.call.shown:
-                self._pace.late(self.watch.hush(now) if self._broke is None else self._broke)
-                self._broke = None
+            silence = self.watch.hush(now)
+            late = not asked.call.shown if self.phase is RunPhase.PAUSED else bool(asked.events) and self._unconfirmed
+            if late:
+                silence = self._silence or silence  # the first sign of it tells how long it was silent
+                self._pace.late(silence)
+            silence = max(silence, self._silence)
+            self._silence = 0.0
+            sibling = late or len(self._calls.step) > 1
+            self._longest_silence = max(self._longest_silence, silence) if sibling else 0.0
             self.watch.called = now
         self._settle_step(now)
 
     def _next_step(self) -> None:
         if self._spoke:
+            if self._unconfirmed:
+                self._confirmed()
+                self._longest_silence = 0.0
             self._calls.went_on()
+
+    def _confirmed(self) -> None:
+        """Upstream has the results of the step: a call that comes now is not a sibling of those that were answered."""
+        if self._unconfirmed:
+            self._pace.settled(self._longest_silence)
+            self._unconfirmed = False
+            self._silence = 0.0

@@ -60,14 +60,17 @@ class RunLife:
         "_heard",
         "_known_there",
         "_limits",
+        "_longest_silence",
         "_lost_by",
         "_moved",
         "_opening",
         "_pace",
         "_reopened",
         "_results_given",
+        "_silence",
         "_spoke",
         "_tally",
+        "_unconfirmed",
         "_waited",
         "_worked_here",
         "aborted_jobs",
@@ -109,6 +112,9 @@ class RunLife:
         self._waited = self._moved = self._worked_here = False
         self._results_given = ends_with_results(request.messages)
         self._spoke = False  # the model, since it was given results on this attempt
+        self._unconfirmed = False  # results were sent, and upstream has not gone on with them
+        self._silence = 0.0  # the longest before a delta since the newest call or the pause
+        self._longest_silence = 0.0  # before a sibling of this step
         self._ended = False
         self.shape = 0
         """Which of the opening's ways to ask for the model."""
@@ -132,7 +138,8 @@ class RunLife:
             self.events.append(started)
         self.phase = RunPhase.RUNNING
         self._attempts += 1
-        self._spoke = False
+        self._spoke = self._unconfirmed = False
+        self._silence = self._longest_silence = 0.0
         if self._attempts > 1:
             self._tally.reopened()
         self._known_there = not self._opening.fresh or self._checkpoint is not None
@@ -327,6 +334,7 @@ class RunLife:
 
     def _pause(self) -> None:
         self.watch.pause_at = None
+        self._silence = 0.0
         self._calls.close_step()
         self.phase = RunPhase.PAUSED
         self.events.append(UsageReported(self._tally.paused()))
