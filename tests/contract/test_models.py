@@ -250,11 +250,41 @@ async def test_efforts_from_every_side(desk: Client) -> None:
 async def test_settings_choose_and_the_settings_can_be_the_whole_catalogue() -> None:
     named = ("gpt-5.4", "composer-2.5")
     async with cursor(models=named, models_only=True, model_parameters={"fast": "true"}) as client:
-        assert list(await rows(client)) == list(named)
+        assert list(await rows(client)) == ["gpt-5.4", "gpt-5.4-thinking", "composer-2.5"]
         await client.chat("sim: say x", model="composer-2.5")
         assert ran(client) == "composer-2.5[fast=true]"
         refused = await client.chat("sim: say x", model="gpt-5.5")
         assert (refused.status, refused.error and refused.error["code"]) == (400, "model_not_found")
+
+
+@pytest.mark.seed("I01", "N07")
+@pytest.mark.parametrize("backend", ["agent", "legacy-chat"])
+async def test_a_base_model_of_the_settings_is_offered_with_its_thinking_variant(backend: str) -> None:
+    both = ["claude-sonnet-4.6", "claude-sonnet-4.6-thinking"]
+    async with cursor(backend=backend, models=("claude-sonnet-4.6",), models_only=True) as client:
+        assert list(await rows(client)) == both
+        for name in (*both, f"openai/{both[1]}"):
+            assert (await client.chat("sim: say hello", model=name)).text == "hello", name
+        for name in ("gpt-5.4", "claude-sonnet-4.5-thinking"):
+            refused = await client.chat("sim: say x", model=name)
+            assert (refused.status, refused.error and refused.error["code"]) == (400, "model_not_found"), name
+
+
+@pytest.mark.seed("H05")
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("backend", ["agent", "legacy-chat"])
+async def test_there_is_no_thinking_variant_of_a_thinking_model(backend: str, strict: bool) -> None:
+    async with cursor(backend=backend, strict_models=strict) as client:
+        for base in ("claude-sonnet-5", "default", "unheard-of"):
+            for name in (f"{base}-thinking-thinking", f"openai/{base}-thinking-thinking@effort=low"):
+                refused = await client.chat("sim: say x", model=name)
+                assert (refused.status, refused.error and refused.error["code"]) == (400, "model_not_found"), name
+                assert refused.error is not None and f"`{base}-thinking`" in refused.error["message"].replace(
+                    "openai/", ""
+                )
+            assert (await client.http.get(f"/v1/models/{base}-thinking-thinking")).status_code == 404
+        assert not client.simulator.asked
+        assert not [name for name in await rows(client) if name.count("thinking") > 1]
 
 
 @pytest.mark.seed("I04")

@@ -20,9 +20,9 @@ from ..core.turn import Backend, ModelInfo
 from ..tasks import aside
 from .listing import shown_models
 from .names import effort_of
-from .resolve import Meaning, ModelTable, make_table, resolve
+from .resolve import THINKING, Meaning, ModelTable, make_table, resolve
 from .variants import choose_variant, default_variant, written
-from .wishes import NO_WISH, Wish, read_wishes
+from .wishes import NO_WISH, Wish, read_wishes, split_suffix
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +74,8 @@ class ModelCatalogue:
         self._table = _NOTHING
         self._found: list[ModelInfo] = []
         self._listed: list[ModelInfo] = []
+        self._allowed: frozenset[str] = frozenset()
+        """With `only`: the ids of the models that the listed names mean."""
         self._fitted: dict[tuple[str, str | None, bool | None], Fitted] = {}
         """What clients asked for and got, for as long as the list is the same: they ask for the same each time, and
         finding out takes a look at every model."""
@@ -112,6 +114,10 @@ class ModelCatalogue:
             self._table = await aside(make_table, found, self._aliases)
             self._found = list(found)
             self._listed = shown_models(self._table, self._extra, only=self._only)
+            if self._only:
+                meant = [resolve(row.id, self._table) for row in self._listed if row.id not in self._aliases]
+                plain = [one for one in meant if one.exact and one.wish == NO_WISH]
+                self._allowed = frozenset(one.model.id for one in plain if one.model is not None)
             self._fitted.clear()
         self._known_until = self._clock() + FRESH_S
 
@@ -179,15 +185,20 @@ class ModelCatalogue:
         return Fitted(meant.model.id, variant.parameters, choice, heard)
 
     def _refusal(self, name: str, meant: Meaning) -> GatewayError | None:
-        if self._only and name not in self._extra and name not in self._aliases and not self._allowed(meant):
+        base = split_suffix(name)[0]
+        if base.endswith(THINKING * 2) and base not in self._table.models and base not in self._aliases:
+            return _thinking_twice(base)
+        if self._only and name not in self._aliases and not self._is_allowed(name, meant):
             return self._unknown(name, self._extra)
         if self._strict and self._table.models and (meant.model is None or not meant.exact):
             return None if name in self._extra else self._unknown(name, self._table.models)
         return None
 
-    def _allowed(self, meant: Meaning) -> bool:
-        """A name for a model that is allowed, with parameters or spelled in another way."""
-        return meant.model is not None and meant.exact and meant.model.id in self._extra
+    def _is_allowed(self, name: str, meant: Meaning) -> bool:
+        """A name of the settings, or another one for its model: with parameters, thinking, spelled in another way."""
+        if name in self._extra or (not self._table.models and name.removesuffix(THINKING) in self._extra):
+            return True
+        return meant.model is not None and meant.exact and meant.model.id in self._allowed
 
     def _unknown(self, name: str, known: Sequence[str] | Mapping[str, ModelInfo]) -> GatewayError:
         from difflib import get_close_matches  # only a mistake pays for this import
@@ -219,6 +230,16 @@ def _has_effort(model: ModelInfo) -> bool:
 
 def _why(meant: Meaning, unmet: Sequence[str]) -> str:
     return f"{meant.why}; the nearest variant, without the {', '.join(unmet)} asked for" if unmet else meant.why
+
+
+def _thinking_twice(base: str) -> GatewayError:
+    model = base.removesuffix(THINKING)
+    return GatewayError(
+        ErrorKind.MODEL_UNKNOWN,
+        f"There is no model `{base[:200]}`: a thinking model has no thinking variant.",
+        hint=f"Use `{model[:200]}`.",
+        param="model",
+    )
 
 
 def _no_variant(name: str, model: ModelInfo, missing: Sequence[str]) -> GatewayError:

@@ -11,15 +11,16 @@ from msgspec.structs import replace
 from ..core.turn import ModelInfo
 from .resolve import THINKING, ModelTable, resolve
 from .variants import can_think
+from .wishes import NO_WISH
 
 
 def shown_models(table: ModelTable, extra: Sequence[str] = (), *, only: bool = False) -> list[ModelInfo]:
-    """`extra`: more names to list; with `only` there are no others, if there are any."""
-    if only and extra:
-        return [_named(name, table) for name in dict.fromkeys(extra)]
-    listed = {model.id: model for model in _with_thinking(list(table.models.values()))}
+    """`extra`: more names to list; with `only` there are no others, if there are any. A plain name of a model that can
+    think is listed as `-thinking` too."""
+    listed = {} if only and extra else {model.id: model for model in _with_thinking(list(table.models.values()))}
     for name in extra:
-        listed.setdefault(name, _named(name, table))
+        for each in (name, name + THINKING) if _has_twin(name, table) else (name,):
+            listed.setdefault(each, _named(each, table))
     return list(listed.values())
 
 
@@ -34,6 +35,12 @@ def _named(name: str, table: ModelTable) -> ModelInfo:
     if meant.model is None or not meant.exact:
         return ModelInfo(name, name)
     return meant.model if meant.model.id == name else replace(meant.model, id=name, name=name, aliases=())
+
+
+def _has_twin(name: str, table: ModelTable) -> bool:
+    meant, twin = resolve(name, table), resolve(name + THINKING, table)
+    plain = meant.model is not None and meant.exact and meant.wish == NO_WISH and not meant.then
+    return plain and "think" not in name and twin.model is not None and twin.exact and can_think(twin.model)
 
 
 def _with_thinking(models: Sequence[ModelInfo]) -> list[ModelInfo]:

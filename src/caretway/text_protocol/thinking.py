@@ -11,7 +11,6 @@ from typing import Final, Literal
 
 from msgspec.structs import replace
 
-from ..core.errors import ErrorKind, GatewayError
 from ..core.events import (
     Event,
     Note,
@@ -56,15 +55,7 @@ def base_model(model: str, native: frozenset[str]) -> tuple[str, bool]:
     """(upstream's model id, whether the prompt asks for thinking). `native`: ids that upstream has itself."""
     if model in native or not model.endswith(SUFFIX):
         return model, False
-    base = model.removesuffix(SUFFIX)
-    if base.endswith(SUFFIX) or not base:
-        raise GatewayError(
-            ErrorKind.MODEL_UNKNOWN,
-            f"There is no model `{model}`: a thinking model has no thinking variant.",
-            hint=f"Use `{base or 'a model of /v1/models'}`.",
-            param="model",
-        )
-    return base, True
+    return model.removesuffix(SUFFIX), True
 
 
 def thinking(mode: ThinkingMode) -> StageFactory:

@@ -490,6 +490,19 @@ async def test_models(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.seed("H05", "I01", "N07")
+async def test_a_base_model_of_the_settings_is_offered_with_its_thinking_variant(tmp_path: Path) -> None:
+    both = ["claude-sonnet-4.6", "claude-sonnet-4.6-thinking"]
+    async with cli_gateway(tmp_path, models=("claude-sonnet-4.6",), models_only=True) as client:
+        assert [row["id"] for row in (await client.http.get("/v1/models")).json()["data"]] == both
+        for name in both:
+            assert (await client.chat("sim: say x", model=name)).text == "x", name
+            assert client.stand_in.starts("-p")[-1]["argv"][-1] == both[0]
+        for name in ("sim-think", f"{both[1]}-thinking"):
+            refused = await client.chat("sim: say x", model=name)
+            assert (refused.status, refused.error and refused.error["code"]) == (400, "model_not_found"), name
+
+
 async def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     StandIn(tmp_path).install()
     async with cli_gateway(tmp_path, agent_bin=str(tmp_path / "nowhere")) as client:

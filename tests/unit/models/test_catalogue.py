@@ -210,9 +210,9 @@ async def test_base_models_are_listed_and_thinking_ones_twice() -> None:
 async def test_the_settings_can_be_the_whole_catalogue() -> None:
     named = ["gpt-5.4", "claude-opus-5@effort=low"]
     desk = ModelCatalogue(CursorListing(), extra=named, aliases={}, strict=False, clock=Clock(), only=True)
-    assert [model.id for model in await desk.models()] == named
-    assert (await desk.models())[1].variants
-    for allowed in (*named, "gpt-5.4-high", "openai/gpt-5.4@fast"):
+    assert [model.id for model in await desk.models()] == ["gpt-5.4", "gpt-5.4-thinking", named[1]]
+    assert (await desk.models())[2].variants
+    for allowed in (*named, "gpt-5.4-high", "gpt-5.4-thinking", "openai/gpt-5.4@fast"):
         await desk.fit(asking(allowed))
     for other in ("claude-opus-5", "gpt-5.5", "gpt-99-imaginary"):
         with pytest.raises(GatewayError):

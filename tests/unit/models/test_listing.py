@@ -35,7 +35,8 @@ def test_names_of_the_settings_come_last_with_what_is_known_of_them() -> None:
 
 
 def test_the_settings_can_be_the_whole_list() -> None:
-    assert ids(shown_models(cursors(), ["gpt-5.4", "mine", "gpt-5.4"], only=True)) == ["gpt-5.4", "mine"]
+    shown = shown_models(cursors(), ["gpt-5.4", "mine", "gpt-5.4"], only=True)
+    assert ids(shown) == ["gpt-5.4", "gpt-5.4-thinking", "mine"]
     assert shown_models(cursors(), (), only=True) == shown_models(cursors()), "no name at all is no wish"
 
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import (
     Event,
     ReasoningDelta,
@@ -43,14 +42,6 @@ def test_every_base_model_gets_a_thinking_variant_unless_it_has_one() -> None:
 )
 def test_a_thinking_model_is_its_base_model_upstream(model: str, base: str, asked: bool) -> None:
     assert base_model(model, frozenset({"plain", "own-thinking"})) == (base, asked)
-
-
-@pytest.mark.seed("H05")
-@pytest.mark.parametrize("model", ["plain-thinking-thinking", "-thinking"])
-def test_there_is_no_thinking_variant_of_a_thinking_model(model: str) -> None:
-    with pytest.raises(GatewayError) as refused:
-        base_model(model, frozenset())
-    assert refused.value.kind is ErrorKind.MODEL_UNKNOWN
 
 
 SAID: list[Event] = [
