@@ -83,12 +83,27 @@ async def test_unknown_routes_and_methods(client: Client) -> None:
         assert response.json()["error"]["message"]
 
 
-@pytest.mark.seed("B03")
-async def test_a_cursor_that_cannot_be_reached_is_not_called_signed_out() -> None:
-    async with gateway(agent_url="http://127.0.0.1:9", agent_retries=0) as client:
+ACCOUNTS: list[tuple[dict[str, Any], str, str, str]] = [
+    ({}, "ok", "authenticated", "over "),
+    ({"access_token": None, "api_key": "bad-key"}, "ok", "not_authenticated", "API key"),
+    ({"agent_url": "http://127.0.0.1:9", "agent_retries": 0}, "error", "unknown", "127.0.0.1"),
+]
+
+
+@pytest.mark.seed("B01", "B03")
+@pytest.mark.parametrize(("settings", "status", "auth", "detail"), ACCOUNTS, ids=[row[2] for row in ACCOUNTS])
+@pytest.mark.parametrize("backend", ["agent", "legacy-chat"])
+async def test_health_says_what_is_known_of_the_account(
+    settings: dict[str, Any], status: str, auth: str, detail: str, backend: str
+) -> None:
+    async with gateway(backend=backend, **settings) as client:
         health = (await client.http.get("/health")).json()
-        assert health["status"] == "error"
-        assert "127.0.0.1" in health["detail"]
+        assert (health["status"], health["auth"]) == (status, auth)
+        assert detail in health["detail"]
+
+
+async def test_without_cursor_its_automatic_choice_is_listed() -> None:
+    async with gateway(agent_url="http://127.0.0.1:9", agent_retries=0) as client:
         listed = (await client.http.get("/v1/models")).json()
         assert [model["id"] for model in listed["data"]] == ["default"], "Cursor's automatic choice needs no list"
 

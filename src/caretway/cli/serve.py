@@ -275,8 +275,8 @@ def instructions(base_url: str, account: SignInState, style: Style, width: int, 
         told = f"those of each account: GET {base_url}/v1/models with its key"
         lines += _folded("account", f"{EACH_ITS_OWN}; nobody signs in here", width, style)
         lines += _folded("models", told, width, style)
-    if account.signed_in is not None:
-        word = "yes" if account.signed_in else "no"
+    if account.signed_in is not None or account.detail:
+        word = {True: "yes", False: "no", None: "unknown"}[account.signed_in]
         state = f"{word}: {account.detail}" if account.detail else word
         lines += _folded("signed in", state, width, style, str if account.signed_in else style.bad)
     if account.trouble:

@@ -54,7 +54,7 @@ examples:
 class Report:
     backend: str
     standing: str
-    signed_in: bool
+    signed_in: bool | None
     detail: str
     url: str | None
     """The API's, for backends that connect to it themselves."""
@@ -124,7 +124,7 @@ async def _ask(settings: Settings) -> Report:
         report = Report(
             backend.name,
             backend.standing,
-            status.signed_in and not simulated,
+            False if simulated else status.signed_in,
             SIMULATED if simulated else status.detail,
             None,
             quota=quota,
@@ -195,10 +195,10 @@ def not_renewed(account: Account, now: float) -> str | None:
 
 
 def as_lines(report: Report, style: Style, screen: int = 0) -> list[str]:
-    signed_in = style.good("yes") if report.signed_in else style.bad("no")
+    words = {True: style.good("yes"), False: style.bad("no"), None: style.careful("unknown")}
     rows = [
         ("backend", f"{report.backend} ({STANDINGS[report.standing]})"),
-        ("signed in", "nobody here" if report.passthrough else signed_in),
+        ("signed in", "nobody here" if report.passthrough else words[report.signed_in]),
     ]
     if report.detail:
         rows.append(("detail", report.detail))

@@ -130,10 +130,10 @@ class Turn(Source, Protocol):
 class BackendStatus(Struct, frozen=True):
     """For `/health`, `caretway status` and the banner."""
 
-    signed_in: bool
+    signed_in: bool | None
+    """None: unknown, the question got no answer."""
     detail: str = ""
     reachable: bool = True
-    """False: the backend could not be asked, so `signed_in` means nothing."""
 
 
 class Backend(Protocol):

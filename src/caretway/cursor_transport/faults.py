@@ -352,6 +352,7 @@ def stopping() -> GatewayError:
 
 
 def unusable(failure: GatewayError) -> BackendStatus:
-    """What is said of an account that could not be asked about."""
+    """The status after a question about the account that failed: signed out only if Cursor says so, else unknown."""
     there = failure.kind not in (ErrorKind.UPSTREAM_DOWN, ErrorKind.TIMEOUT)
-    return BackendStatus(signed_in=False, detail=str(failure), reachable=there)
+    refused = False if failure.kind is ErrorKind.SIGNED_OUT else None
+    return BackendStatus(signed_in=refused, detail=str(failure), reachable=there)

@@ -28,7 +28,7 @@ def account_findings(backend: str, standing: str, status: BackendStatus, models:
     if standing == "simulated":
         hint = "Run `caretway login`, or set CURSOR_API_KEY, and start the gateway again."
         found.append(Finding("account", True, "nobody is signed in: answers are simulated", hint))
-    elif not status.reachable:
+    elif not status.reachable or status.signed_in is None:
         found.append(Finding("account", False, status.detail or "Cursor cannot be reached", "Run `caretway doctor`."))
     else:
         told = status.detail or ("signed in" if status.signed_in else "nobody is signed in")

@@ -5,12 +5,14 @@
 import asyncio
 import time
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from .. import __version__
 from ..core.turn import Backend, BackendStatus
+
+_AUTH: Final = {True: "authenticated", False: "not_authenticated", None: "unknown"}
 
 
 class ToolSource(Protocol):
@@ -50,7 +52,7 @@ class Health:
                     async with asyncio.timeout(self._check_timeout):
                         self._status = await self._backend.status()
                 except TimeoutError:
-                    self._status = BackendStatus(False, "Cursor did not answer in time.", reachable=False)
+                    self._status = BackendStatus(None, "Cursor did not answer in time.", reachable=False)
                 self._until = time.monotonic() + (self._fresh_for if self._status.signed_in else 5.0)
             return self._status
 
@@ -78,7 +80,7 @@ class Health:
     def _auth(self, status: BackendStatus) -> str:
         if self._backend.standing == "simulated":
             return "simulated"
-        return "authenticated" if status.signed_in else "not_authenticated"
+        return _AUTH[status.signed_in]
 
     def render_tools(self) -> bytes:
         return msgspec.json.encode(self._tools.listing())

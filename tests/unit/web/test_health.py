@@ -11,7 +11,12 @@ from caretway.core.turn import BackendStatus
 from caretway.web.health import Health
 from unit.web.parts import Backend
 
-IN, OUT, AWAY = BackendStatus(True), BackendStatus(False, "log in"), BackendStatus(False, reachable=False)
+IN, OUT, MUTE, AWAY = (
+    BackendStatus(True),
+    BackendStatus(False, "log in"),
+    BackendStatus(None, "it does not say"),
+    BackendStatus(None, reachable=False),
+)
 
 
 def health(status: BackendStatus = IN, standing: str = "official", **more: Any) -> tuple[Backend, Health]:
@@ -26,7 +31,8 @@ def health(status: BackendStatus = IN, standing: str = "official", **more: Any) 
     [
         (IN, 200, "ok", "authenticated", b'{"status":"ready"}'),
         (OUT, 200, "ok", "not_authenticated", b'{"status":"alive"}'),
-        (AWAY, 503, "error", "not_authenticated", b'{"status":"alive"}'),
+        (MUTE, 200, "ok", "unknown", b'{"status":"alive"}'),
+        (AWAY, 503, "error", "unknown", b'{"status":"alive"}'),
     ],
 )
 async def test_states(status: BackendStatus, code: int, word: str, auth: str, probe: bytes) -> None:

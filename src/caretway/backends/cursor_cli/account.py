@@ -87,7 +87,7 @@ class CliAccount:
                 spawn(self._ask_again(), "cursor-agent-status")
             return
         status = await self.status()
-        if not status.signed_in and status.detail != _CANNOT_SAY:
+        if status.signed_in is False:
             raise GatewayError(
                 ErrorKind.SIGNED_OUT,
                 "cursor-agent is not signed in.",
@@ -110,7 +110,4 @@ class CliAccount:
             said = output.stdout if output.stdout.strip() else output.stderr
             if (status := read_status(said)) is not None:
                 return status
-        return BackendStatus(False, _CANNOT_SAY)
-
-
-_CANNOT_SAY: Final = "cursor-agent does not say whether it is signed in."
+        return BackendStatus(None, "cursor-agent does not say whether it is signed in.")

@@ -149,7 +149,7 @@ class CursorCliBackend:
         try:
             return await self._account.status()
         except GatewayError as missing:
-            return BackendStatus(False, str(missing))
+            return BackendStatus(None, str(missing))
 
     async def start(self, request: TurnRequest, snapshot: Snapshot | None = None) -> Turn:
         try:
