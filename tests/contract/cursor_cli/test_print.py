@@ -19,6 +19,7 @@ from contract.gateways import CHAT, tool
 from programs import write_program
 from receiving import receive
 
+DATA = Path(__file__).parents[2] / "data"
 SAY = 'sim: say Let me look.\nsim: exec read {"path":"a"}\nsim: say ha ha ha ``` ``` **\nsim: say Ende: é 漢 \U0001f600'
 SAID = "Let me look.ha ha ha ``` ``` **\nEnde: é 漢 \U0001f600"
 
@@ -66,6 +67,18 @@ async def test_text_is_exact_in_every_form(tmp_path: Path) -> None:
             streamed, whole = await asyncio.gather(client.chat(prompt, stream=True), client.chat(prompt))
             assert streamed.text == whole.text == SAID, form
             assert streamed.done and streamed.finish == whole.finish == "stop"
+
+
+@pytest.mark.seed("D07", "D08", "D09", "D10", "D11")
+@pytest.mark.parametrize("last", ["newline", "nothing"])
+async def test_the_documents_sample_gives_its_text(tmp_path: Path, last: str, stream: bool) -> None:
+    sample = (DATA / "cursor_agent" / "document-sample.ndjson").read_bytes()
+    said = sample if last == "newline" else sample.rstrip(b"\n")
+    failing(tmp_path, f"sys.stdin.read(); sys.stdout.buffer.write({said!r})")
+    async with cli_gateway(tmp_path) as client:
+        answer = await client.chat("hello", stream=stream)
+        assert (answer.status, answer.text, answer.reasoning) == (200, "HelloHere", "Let me think...")
+        assert (answer.finish, answer.error, answer.done) == ("stop", None, True)
 
 
 async def test_a_reply_that_ends_with_a_tool(tmp_path: Path) -> None:
@@ -224,6 +237,8 @@ FAULTS = [
     ("sim: fail deprecated", 502, "upstream_deprecated", "cursor-agent update"),
     ("sim: drop 9", 503, "upstream_unavailable", "signal 9"),
     ("sim-agent: leave", 503, "upstream_unavailable", "before its answer did (exit code 0)"),
+    ("sim-agent: stderr Error: auth required", 401, "not_authenticated", "cursor-agent login"),
+    ("sim-agent: stderr OAuth session missing", 401, "not_authenticated", "cursor-agent login"),
     ("sim-agent: stderr It broke.", 500, "server_error", "It broke."),
     ("sim-agent: error-result Not logged in", 401, "not_authenticated", ""),
 ]

@@ -151,6 +151,12 @@ _ROWS: Final[tuple[tuple[str, Make], ...]] = (
 )
 TABLE: Final = tuple((re.compile(words, re.IGNORECASE), make) for words, make in _ROWS)
 
+_LOOSE_AUTH: Final = re.compile(
+    r"(?<![\w./\\-])o?auth(?![\w/\\-]|\.\w)|\bnot authorized\b|\bplease authenticate\b", re.IGNORECASE
+)
+"""Words of sign-in that an error may have and a notice too: `auth` alone, outside paths. They count in an error that no
+row of the table knows."""
+
 
 def classify(said: str, at: Circumstances) -> GatewayError:
     """Always an error: the caller knows that something went wrong."""
@@ -172,6 +178,8 @@ def _unknown(said: str, at: Circumstances) -> GatewayError:
         return GatewayError(
             ErrorKind.UPSTREAM_DOWN, f"cursor-agent was killed by signal {-at.exit_code}.", shown or _AGAIN
         )
+    if (match := _LOOSE_AUTH.search(said)) is not None:
+        return _signed_out(said, match, at)
     if at.exit_code == 0:  # what else it said is no reason
         return GatewayError(
             ErrorKind.UPSTREAM_DOWN, "cursor-agent ended before its answer did (exit code 0).", shown or _AGAIN

@@ -239,18 +239,21 @@ class PrintTranslator:
 
     def _tool_call(self, record: Mapping[str, Any]) -> list[Event]:
         call, events = read_call(record), list[Event]()
-        self._whole = False
-        if record.get("subtype") == "completed":
+        subtype = record.get("subtype")
+        if subtype is not None:  # a build without subtypes sends one line per call, which may be the last one
+            self._whole = False
+        if subtype == "completed":
             self._open_calls.discard(call.id)
         else:
             self._close_segment()
-            self._open_calls.add(call.id)
+            if subtype is not None:
+                self._open_calls.add(call.id)
         if call.id not in self._calls:
             self._calls[call.id] = None
             events = shown(call, self._showing, len(self._calls))
             events += self._planned(call.arguments) if call.name == PLAN else []
             events += self._judged(self._guard.began(call.name, call.essence))
-        if record.get("subtype") == "completed" and not self.over:
+        if subtype == "completed" and not self.over:
             events += self._judged(self._guard.ended(call.name, call.essence, call.result))
         return events
 
