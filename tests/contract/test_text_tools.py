@@ -70,6 +70,16 @@ async def test_a_required_call_is_tried_for_once_more(client: Client, stream: bo
     assert client.stats()["chats_opened"] == 3
 
 
+@pytest.mark.seed("F14")
+async def test_no_other_call_than_the_named_one_reaches_the_client(client: Client, stream: bool) -> None:
+    named = {"type": "function", "function": {"name": "add"}}
+    answer = await client.chat("sim: say Words.\nsim: call get {}", stream=stream, tools=TOOLS, tool_choice=named)
+    assert (answer.status, answer.text.strip(), answer.calls, answer.finish) == (200, "Words.", (), "stop")
+    assert "demands a call of the tool `add`" in answer.headers["x-caretway-tool-choice"]
+    answer = await client.chat("sim: call get {} & add {}", stream=stream, tools=TOOLS, tool_choice=named)
+    assert [call["function"]["name"] for call in answer.calls] == ["add"]
+
+
 @pytest.mark.seed("A04", "F23")
 async def test_strict_tools(stream: bool) -> None:
     async with gateway(backend="legacy-chat", tool_strict=True) as client:

@@ -394,17 +394,103 @@ async def test_a_demanded_call_gets_one_retry_then_what_there_is(client: Client,
     assert client.stats()["runs_opened"] == before + 2
 
 
+NAMED = {"type": "function", "function": {"name": "lookup"}}
+OTHER = {"type": "function", "function": {"name": "other", "parameters": {"type": "object"}}}
+
+
 @pytest.mark.seed("F14")
-async def test_another_call_than_the_named_one_is_asked_for_once_more(client: Client, stream: bool) -> None:
-    """FT1: asked for `lookup`, a call of another tool went out as if nothing were wrong."""
-    named = {"type": "function", "function": {"name": "lookup"}}
-    other = {"type": "function", "function": {"name": "other", "parameters": {"type": "object"}}}
+async def test_another_call_than_the_named_one_is_rejected_in_the_same_run(client: Client, stream: bool) -> None:
     before = client.stats()["runs_opened"]
-    answer = await client.chat("sim: call other {}", stream=stream, tools=[*TOOLS, other], tool_choice=named)
+    prompt = 'sim: call other {}\nsim: result\nsim: call lookup {"key": "a"}\nsim: result'
+    history = [user(prompt)]
+    answer = await client.chat(history, stream=stream, tools=[*TOOLS, OTHER], tool_choice=NAMED)
+    assert [call["function"]["name"] for call in answer.calls] == ["lookup"]
+    assert "`lookup`" in answer.text, "what the model was told names the tool"
+    assert "x-caretway-tool-choice" not in answer.headers
+    history += [answer.message, result(answer.calls[0], "FOUND")]
+    answer = await client.chat(history, stream=stream, tools=[*TOOLS, OTHER])
+    assert (answer.text, answer.session, client.stats()["runs_opened"]) == ("FOUND", "resumed", before + 1)
+
+
+@pytest.mark.seed("F14")
+@pytest.mark.parametrize(
+    "tail", ["", "\nsim: call other {}\nsim: call other {}\nsim: say never"], ids=["words", "calls"]
+)
+async def test_a_model_that_never_calls_the_named_tool(client: Client, stream: bool, tail: str) -> None:
+    """It is told twice; then the client gets the text with a note, and never the other call."""
+    before = client.stats()["runs_opened"]
+    history = [user(f"sim: say Some words.\nsim: call other {{}}{tail}")]
+    answer = await client.chat(history, stream=stream, tools=[*TOOLS, OTHER], tool_choice=NAMED)
+    assert (answer.status, answer.text.strip(), answer.calls) == (200, "Some words.", ())
+    assert (answer.finish, answer.error) == ("stop", None)
+    times = "3 times" if tail else "once"
+    assert answer.headers["x-caretway-tool-choice"].endswith(
+        f"demands a call of the tool `lookup`; the model called others {times}"
+    )
+    assert answer.headers["x-should-retry"] == "false"
+    assert (client.stats()["runs_opened"], client.gateway.tenants.parked) == (before + 1, 0)
+    history += [answer.message, user("sim: say next")]
+    assert (await client.chat(history, stream=stream, tools=[*TOOLS, OTHER])).text == "next"
+    await client.gateway.tenants.end_turns()
+    assert client.gateway.tenants.parked == 0
+
+
+@pytest.mark.seed("F14")
+@pytest.mark.parametrize(
+    "order",
+    [
+        'other {} & lookup {"key": "a"}',
+        'lookup {"key": "a"} & other {}',
+        'other {} & other {"n": 1} & other {"n": 2} & lookup {"key": "a"}',
+    ],
+)
+async def test_the_named_call_beside_another_reaches_the_client(client: Client, stream: bool, order: str) -> None:
+    history = [user(f"sim: call {order}\nsim: say done")]
+    answer = await client.chat(history, stream=stream, tools=[*TOOLS, OTHER], tool_choice=NAMED)
+    assert [call["function"]["name"] for call in answer.calls] == ["lookup"]
+    history += [answer.message, result(answer.calls[0], "FOUND")]
+    answer = await client.chat(history, stream=stream, tools=[*TOOLS, OTHER])
+    assert (answer.text, answer.session, client.gateway.tenants.parked) == ("done", "resumed", 0)
+
+
+@pytest.mark.seed("F14")
+async def test_no_other_call_than_the_named_one_in_any_dialect(client: Client) -> None:
+    schema = {"type": "object"}
+    prompt = "sim: say Words.\n" + "\n".join(["sim: call other {}"] * 3)
+    messages = {
+        "model": "sim-auto",
+        "max_tokens": 100,
+        "messages": [user(prompt)],
+        "tools": [{"name": name, "input_schema": schema} for name in ("lookup", "other")],
+        "tool_choice": {"type": "tool", "name": "lookup"},
+    }
+    responses = {
+        "model": "sim-auto",
+        "input": prompt,
+        "tools": [{"type": "function", "name": name, "parameters": schema} for name in ("lookup", "other")],
+        "tool_choice": {"type": "function", "name": "lookup"},
+    }
+    before = client.stats()["runs_opened"]
+    said = await client.http.post("/v1/messages", json=messages)
+    assert (said.status_code, said.json()["stop_reason"]) == (200, "end_turn")
+    assert [(block["type"], block.get("text", "").strip()) for block in said.json()["content"]] == [("text", "Words.")]
+    answered = await client.http.post("/v1/responses", json=responses)
+    assert [item["type"] for item in answered.json()["output"]] == ["message"]
+    for answer in (said, answered):
+        assert "demands a call of the tool `lookup`" in answer.headers["x-caretway-tool-choice"]
+    assert (client.stats()["runs_opened"], client.gateway.tenants.parked) == (before + 2, 0)
+
+
+@pytest.mark.seed("F14")
+async def test_a_tool_that_is_demanded_beside_results_is_demanded_of_a_new_run(client: Client, stream: bool) -> None:
+    """A living run cannot be told what the request demands."""
+    history = [user("sim: call other {}\nsim: call other {}\nsim: say never")]
+    answer = await client.chat(history, stream=stream, tools=[*TOOLS, OTHER])
     assert [call["function"]["name"] for call in answer.calls] == ["other"]
-    assert answer.headers["x-caretway-tool-choice"].endswith("called another tool twice")
-    assert client.stats()["runs_opened"] == before + 2
-    assert client.gateway.tenants.parked == 1, "only the run whose call the client has"
+    history += [answer.message, result(answer.calls[0], "FOUND")]
+    answer = await client.chat(history, stream=stream, tools=[*TOOLS, OTHER], tool_choice=NAMED)
+    assert (answer.status, answer.calls, answer.session) == (200, (), "replayed")
+    assert client.gateway.tenants.parked == 0
 
 
 @pytest.mark.seed("F27")

@@ -27,6 +27,7 @@ from ..core.events import (
     TurnPaused,
     TurnStarted,
 )
+from ..core.named_tool import NOTE_KEY
 from ..core.recovery import RETRY_BUDGET, Cause, Rung
 from ..core.request import TurnRequest
 from ..tasks import spawn
@@ -44,7 +45,6 @@ MAX_HELD_EVENTS: Final = 50_000
 """How much may be said before a call that was demanded."""
 CALL_TRIES: Final = 2
 """How many runs may end without the call that was demanded."""
-NOTE_KEY: Final = "tool_choice"
 _FRESH_BECAUSE: Final = {
     Cause.CUT.value: "the run was lost twice",
     Cause.SILENT.value: "the run fell silent",
@@ -129,7 +129,8 @@ class SecondTry:
         if self.must_call:
             self._called = self._called or has_call(events, self._named)
             ended = isinstance(last, TurnEnded | TurnPaused)
-            return self._no_call(events) if ended and not self._called else None
+            rejected = any(type(event) is Note and event.key == NOTE_KEY for event in events)
+            return self._no_call(events) if ended and not self._called and not rejected else None
         for event in events:
             if type(event) is not TurnStarted:
                 self.shown = True
@@ -220,6 +221,10 @@ class SecondTry:
         return held
 
     def _noted(self, answer: list[Event]) -> None:
+        for event in answer:
+            if type(event) is Note and event.key == NOTE_KEY:  # the run was told of the demand, and says so
+                self.note, self._held = event.value, answer
+                return
         self.note = no_call(self._named, answer, tries=self._tries)
         self._held = [*answer[:-1], Note(NOTE_KEY, self.note), answer[-1]]
 

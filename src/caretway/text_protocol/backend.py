@@ -79,6 +79,15 @@ class TextToolBackend:
         text_request = prepare(request, manner)
         offered = offers_tools(request)
         names = [tool.name for tool in request.tools] if offered else []
+        only = request.tool_choice.name if request.tool_choice.mode == "named" else ""
+        fits = ArgumentCheck(request.tools).problem
+
+        def problem(name: str, arguments: str) -> str:
+            if only not in ("", name):
+                return f"the request demands a call of `{only}`"
+            misfit = fits(name, arguments)
+            return misfit and f"the arguments do not fit ({misfit})"
+
         corrects = offered and self._inner.abilities.continues
         parser = Parser(
             trigger if offered else "",
@@ -86,7 +95,7 @@ class TextToolBackend:
             thinking=thinks,
             keep_bad_calls=corrects,
             max_call_chars=self._limits.max_call_chars,
-            problem=ArgumentCheck(request.tools).problem,
+            problem=problem,
         )
 
         async def correct(kept: Snapshot, answer: str, wrong: Sequence[BadCall]) -> Turn:
@@ -103,7 +112,7 @@ class TextToolBackend:
         if not request.tool_choice.parallel:
             limits = replace(limits, max_calls=1)
         inner = await self._inner.start(text_request, snapshot)
-        return TextTurn(inner, TextReader(parser, limits, prompt_chars=prompt_chars(text_request)), correct)
+        return TextTurn(inner, TextReader(parser, limits, prompt_chars=prompt_chars(text_request), only=only), correct)
 
     async def _known(self, model: str) -> frozenset[str]:
         """Upstream's own ids: a model with the name of a derived one may be real."""

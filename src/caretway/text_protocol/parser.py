@@ -287,7 +287,7 @@ class Parser:
         elif good is not None:
             call = CallPiece(self._name, good)
             wrong = self._problem(self._name, good) if self._problem is not None and self._keep_bad_calls else ""
-            out.append(BadCall(self._name, f"the arguments do not fit ({wrong})", raw, call) if wrong else call)
+            out.append(BadCall(self._name, wrong, raw, call) if wrong else call)
         elif self._keep_bad_calls:
             out.append(BadCall(self._name, "the arguments are not a JSON object", raw))
         else:

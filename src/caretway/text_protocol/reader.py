@@ -28,8 +28,9 @@ from .thinking import unclosed
 
 
 class TextReader:
-    def __init__(self, parser: Parser, limits: TextLimits, *, prompt_chars: int = 0) -> None:
-        """`prompt_chars`: the size of the prompt, for an estimate of usage where upstream reports none."""
+    def __init__(self, parser: Parser, limits: TextLimits, *, prompt_chars: int = 0, only: str = "") -> None:
+        """`prompt_chars`: the size of the prompt, for an estimate of usage where upstream reports none. `only`: the
+        tool that the request demands by name; calls of others are left out."""
         self.over = False
         """The last event is out; what the inner turn says after that is not wanted."""
         self.calls = 0
@@ -40,6 +41,7 @@ class TextReader:
         self._limits = limits
         self._corrections = limits.corrections
         self._prompt_chars = prompt_chars
+        self._only = only
         self._answer_chars = 0
         self._started = False
         self._usage: Usage | None = None
@@ -162,6 +164,8 @@ class TextReader:
                 out.append(TextDelta(text))
 
     def _call(self, call: CallPiece, out: list[Event]) -> None:
+        if self._only not in ("", call.name):
+            return
         self.calls += 1
         call_id = f"text_{self.calls}"
         out += [

@@ -72,6 +72,29 @@ async def test_parallel_calls_and_words_before_them(tmp_path: Path) -> None:
         assert client.stand_in.prompts() == 1
 
 
+@pytest.mark.seed("F14")
+@pytest.mark.parametrize("native", [True, False], ids=["native", "text"])
+async def test_no_other_call_than_the_named_one_reaches_the_client(tmp_path: Path, native: bool) -> None:
+    named = {"type": "function", "function": {"name": "lookup"}}
+    more = {} if native else {"cli_tools": "text"}
+    async with cli_gateway(tmp_path, "acp", **more) as client:
+        others = "\n".join(['sim: call note {"text": "b"}'] * 6)
+        messages = [user(f"sim: say Words.\n{others}")]
+        answer = await client.chat(messages, tools=TOOLS, tool_choice=named)
+        assert (answer.status, answer.calls, answer.finish) == (200, (), "stop")
+        assert answer.text.startswith("Words.") and "<invoke" not in answer.text
+        assert "demands a call of the tool `lookup`" in answer.headers["x-caretway-tool-choice"]
+        assert client.gateway.tenants.parked == 0
+        messages += [answer.message, user("sim: say next")]
+        assert (await client.chat(messages, tools=TOOLS)).text == "next"
+        messages = [user('sim: call note {"text": "b"} & lookup {"key": "a"}\nsim: say done')]
+        answer = await client.chat(messages, tools=TOOLS, tool_choice=named)
+        assert [call["function"]["name"] for call in answer.calls] == ["lookup"]
+        messages += [answer.message, result(answer.calls[0], "FOUND")]
+        answer = await client.chat(messages, tools=TOOLS)
+        assert (answer.status, answer.session) == (200, "resumed" if native else "replayed")
+
+
 async def test_one_call_at_a_time_when_asked(tmp_path: Path) -> None:
     async with cli_gateway(tmp_path, "acp") as client:
         messages = [user('sim: call lookup {"key": "a"} & note {"text": "b"}\nsim: result')]

@@ -44,6 +44,7 @@ class CallTable:
         "_drafts",
         "_given",
         "_ids",
+        "_left_out",
         "_listed",
         "_parallel",
         "_round",
@@ -64,7 +65,7 @@ class CallTable:
         self.owed: list[Call] = []
         """Expected once more on this attempt, and not repeated yet."""
         self._used: set[str] = set()
-        self._listed = self._round = 0
+        self._listed = self._round = self._left_out = 0
         self._bytes = 0
         self._step: list[Call] = []  # whole calls that this response has shown
         self._waiting: list[Call] = []  # asked for, to be shown in a later response
@@ -75,6 +76,10 @@ class CallTable:
     def listed(self, count: int) -> None:
         """The server says how many calls this step has."""
         self._listed = count
+
+    def left_out(self) -> None:
+        """One of the step's calls was rejected, so it is not in the table."""
+        self._left_out += 1
 
     def begin(self, ids: Sequence[str], name: str, convert: Convert) -> Sequence[Event]:
         """The server began to write a call: the client sees it grow."""
@@ -214,7 +219,7 @@ class CallTable:
         self._waiting.clear()
         self._ids.clear()
         self._drafts.clear()
-        self._listed = 0
+        self._listed = self._left_out = 0
         self.owed = list(self._calls.values())
 
     # ---- what the step is
@@ -246,7 +251,7 @@ class CallTable:
     @property
     def missing(self) -> bool:
         """More calls were announced than have come."""
-        return len(self._step) + len(self._waiting) < self._listed
+        return len(self._step) + len(self._waiting) + self._left_out < self._listed
 
     @property
     def waits(self) -> bool:
@@ -292,7 +297,7 @@ class CallTable:
                 messages.extend(call.convert(call.exec_id, result))
         self._step = []
         self._closed, self._given = False, True
-        self._listed = 0
+        self._listed = self._left_out = 0
         return messages
 
     def ran(self, call: Call, replies: Sequence[bytes]) -> Sequence[bytes]:

@@ -144,6 +144,7 @@ class Conversation(RunLife):
         self.visible = False
         self._tally.next_response(results, warm=self.watch.hush(now) <= CACHE_LIFE_S)
         # Whatever the last response left unread is not this response's business.
+        self._named.lift()
         self.events = [TurnStarted(self._tally.expected, self._opening.adapted), *self._said_late()]
         self.outgoing.extend(self._calls.submit(results))
         self.watch.progressed = now
@@ -305,7 +306,7 @@ class Conversation(RunLife):
             return
         if call.WhichOneof("tool") == "mcp_tool_call":
             name = client_name(call.mcp_tool_call.args, self._tools)
-            if name in self._tools:
+            if name in self._tools and self._named.name in ("", name):
                 self._next_step()
                 self._show(self._calls.begin(ids, name, mcp_answer))
         self._show(self._calls.grow(ids, partial.args_text_delta))
@@ -322,6 +323,8 @@ class Conversation(RunLife):
             return
         self._confirmed()
         self.events.append(UsageReported(self._tally.ended(read_total(ended))))
+        if self._named.rejected:
+            self.events.append(self._named.note)
         self.events.append(TurnEnded())
         self._ended = True
         self.phase = RunPhase.OVER
@@ -337,6 +340,8 @@ class Conversation(RunLife):
             self.outgoing += ready
         elif not exec_.HasField("mcp_args"):
             self._built_in(exec_, now)
+        elif self._named.rejects(client_name(exec_.mcp_args, self._tools)):
+            self._reject(exec_, now)
         elif len(arguments := arguments_json(exec_.mcp_args.args)) > MAX_ARGUMENT_CHARS:
             self._too_large(exec_, now)
         else:
@@ -352,6 +357,9 @@ class Conversation(RunLife):
         that is the call; else the model hears that it was too large."""
         self.watch.progressed = now
         name, call_id = client_name(exec_.mcp_args, self._tools), exec_.mcp_args.tool_call_id
+        if name in self._tools and self._named.rejects(name):
+            self._reject(exec_, now)
+            return
         text, begun = self._calls.written(call_id)
         if name in self._tools and len(text) <= MAX_ARGUMENT_CHARS and whole(text):
             self._ask(exec_, call_id, name, text, mcp_answer, now)
@@ -365,6 +373,8 @@ class Conversation(RunLife):
     def _built_in(self, exec_: pb.ExecServerMessage, now: float) -> None:
         self._tally.calling()
         match self._policy(exec_):
+            case Redirect(name=name) if self._named.rejects(name):
+                self._reject(exec_, now)
             case Redirect(name=name, arguments=arguments, convert=convert, carries_text=carries):
                 self._ask(exec_, execs.call_id(exec_), name, arguments, convert, now, typed=not carries)
             case RunHere():
@@ -375,6 +385,20 @@ class Conversation(RunLife):
                 self.outgoing.extend(execs.refuse(exec_, reason))
             case EndTurn(error=error):
                 raise error
+
+    def _reject(self, exec_: pb.ExecServerMessage, now: float) -> None:
+        """A call of another tool than the demanded one. The last one is not answered: either the demanded call stands
+        beside it, or the turn ends."""
+        self._tally.calling()
+        self._heard = True
+        self._calls.left_out()
+        rejection = execs.refuse(exec_, self._named.rejection)
+        if self._named.spent and self.phase is RunPhase.RUNNING and not self._calls.step:
+            self._withheld += rejection
+            self.watch.called = now
+        else:
+            self.outgoing += rejection
+        self._settle_step(now)
 
     def _ask(
         self,

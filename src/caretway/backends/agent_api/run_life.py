@@ -14,7 +14,17 @@ from msgspec import Struct
 
 from ...builtin_tools import execs
 from ...core.errors import ErrorKind, GatewayError
-from ...core.events import Event, Recovered, ToolCallReady, TurnFailed, TurnPaused, TurnStarted, UsageReported
+from ...core.events import (
+    Event,
+    Recovered,
+    ToolCallReady,
+    TurnEnded,
+    TurnFailed,
+    TurnPaused,
+    TurnStarted,
+    UsageReported,
+)
+from ...core.named_tool import NamedTool
 from ...core.recovery import BROKEN, Cause, Loss, Rung, next_step
 from ...core.request import TurnRequest, ends_with_results
 from ...cursor_transport.refusals import AskedRun
@@ -63,6 +73,7 @@ class RunLife:
         "_longest_silence",
         "_lost_by",
         "_moved",
+        "_named",
         "_opening",
         "_pace",
         "_reopened",
@@ -72,6 +83,7 @@ class RunLife:
         "_tally",
         "_unconfirmed",
         "_waited",
+        "_withheld",
         "_worked_here",
         "aborted_jobs",
         "events",
@@ -127,6 +139,8 @@ class RunLife:
         """The turn ended with nothing said and nothing counted, and the model can be asked for in another way."""
         self._echo = Echo()
         self._calls = CallTable(parallel=request.tool_choice.parallel)
+        self._named = NamedTool(request.tool_choice)
+        self._withheld: list[bytes] = []  # rejections that are not sent unless the demanded call stands beside them
         self._tally = AgentTally(opening.context_tokens)
         self.watch = Watch(limits)
 
@@ -234,6 +248,7 @@ class RunLife:
                 self._waited = self._waited or cause in (Cause.SILENT, Cause.STALLED)
                 self._moved = False
                 self._echo.rewind()
+                self._withheld.clear()
                 self._calls.reopened(held_results(self._saved_state(), self._blobs.own))
                 self._recovered(step.rung, cause)
                 return Retry(delay, alone=cause in BROKEN)
@@ -306,7 +321,10 @@ class RunLife:
     def _settle_step(self, now: float) -> None:
         """Pause when the step's calls are all out; when nobody says how many there are, silence decides."""
         watch, calls = self.watch, self._calls
-        if self.phase is not RunPhase.RUNNING or not calls.step:
+        if self._withheld and calls.step:
+            self.outgoing += self._withheld
+            self._withheld.clear()
+        if self.phase is not RunPhase.RUNNING or not (calls.step or self._withheld):
             watch.pause_at = None
         elif calls.writing:
             watch.pause_at = max(watch.called, watch.spoken) + self._limits.sibling_cap
@@ -320,10 +338,12 @@ class RunLife:
         else:
             cap = self._limits.sibling_cap
             ends = step_ends_at(watch.called, watch.spoken, cap if calls.missing else self._pace.quiet, cap)
-            if now >= ends:
-                self._pause()
-            else:
+            if now < ends:
                 watch.pause_at = ends
+            elif self._withheld:
+                self._give_up_demand()
+            else:
+                self._pause()
 
     def _show(self, events: Sequence[Event]) -> None:
         for event in events:
@@ -331,6 +351,13 @@ class RunLife:
                 self._tally.called(event.name, event.arguments)
             self.visible = self._moved = True
             self.events.append(event)
+
+    def _give_up_demand(self) -> None:
+        """The model calls others than the demanded tool, whatever it is told: its words are the answer."""
+        self._withheld.clear()
+        self.watch.pause_at = None
+        self.phase = RunPhase.OVER
+        self.events += [UsageReported(self._tally.paused()), self._named.note, TurnEnded()]
 
     def _pause(self) -> None:
         self.watch.pause_at = None

@@ -28,7 +28,8 @@ from ...core.events import (
     TurnStarted,
     UsageReported,
 )
-from ...core.request import Text, ToolResult, ToolSpec
+from ...core.named_tool import NamedTool
+from ...core.request import Text, ToolChoice, ToolResult, ToolSpec
 from ...core.turn import Snapshot
 from ...tasks import spawn
 from .acp_agent import AcpAgent
@@ -69,8 +70,7 @@ class ToolHost(Protocol):
 @dataclass(frozen=True, slots=True)
 class DeskOffer:
     specs: Sequence[ToolSpec]
-    one_call: bool
-    """At most one call in a response."""
+    choice: ToolChoice
 
 
 @dataclass(slots=True, eq=False)
@@ -101,6 +101,7 @@ class AcpToolTurn(AcpTurn):
         self._offer = offer
         self._host = host
         self._check = ArgumentCheck(offer.specs, CORRECTIONS)
+        self._named = NamedTool(offer.choice)
         self._calls: dict[str, ParkedCall] = {}
         self._announced = Announcements()
         self._called = False
@@ -126,6 +127,7 @@ class AcpToolTurn(AcpTurn):
         held, self._paused, self._resting = self._paused.later, None, False
         self._heard_at = self._loop.time()
         self._answering = False
+        self._named.lift()
         self._host.unparked(self)
         self._translator.resumed(sum(map(result_chars, given)))
         for result in given:
@@ -195,6 +197,10 @@ class AcpToolTurn(AcpTurn):
         arguments = msgspec.json.encode(use.arguments).decode()
         if use.name not in (offered := self._check.tools):
             return refusal(f"There is no tool `{use.name}`. There are: {', '.join(sorted(offered))}.")
+        if self._named.rejects(use.name):
+            if self._named.spent and self._paused is None and self._timer is None:
+                self._give_up_demand()
+            return refusal(f"The call was not made: {self._named.rejection}.")
         if told := self._check.correction(use.name, arguments):
             return refusal(told)
         answer: asyncio.Future[Answer] = self._loop.create_future()
@@ -209,6 +215,14 @@ class AcpToolTurn(AcpTurn):
             call.gone = True
             raise
 
+    def _give_up_demand(self) -> None:
+        """The model calls others than the demanded tool, whatever it is told: its words are the answer."""
+        started, usage = self._translator.paused(0)
+        self._take([*started, UsageReported(usage), self._named.note, TurnEnded()])
+        self._gone = True
+        if not self._closing.done():
+            self._closing.set_result(None)
+
     def _settle(self) -> None:
         """Nobody says how many calls a step has: after a short quiet it is complete."""
         now = self._loop.time()
@@ -217,7 +231,7 @@ class AcpToolTurn(AcpTurn):
         else:
             self._timer.cancel()
         quiet = min(SIBLING_QUIET_S, max(0.0, self._first_call + SIBLING_CAP_S - now))
-        self._timer = self._loop.call_later(0.0 if self._offer.one_call else quiet, self._pause)
+        self._timer = self._loop.call_later(quiet if self._offer.choice.parallel else 0.0, self._pause)
 
     def _pause(self) -> None:
         self._timer = None
@@ -229,7 +243,7 @@ class AcpToolTurn(AcpTurn):
         if late > 0 and not whole:
             self._timer = self._loop.call_later(late, self._pause)
             return
-        step = step[:1] if self._offer.one_call else step
+        step = step if self._offer.choice.parallel else step[:1]
         self._announced.shown(step)
         events: list[Event] = []
         for call in step:
@@ -257,7 +271,7 @@ class AcpToolTurn(AcpTurn):
             self._settle()
 
     def _take(self, events: list[Event]) -> None:
-        if not events or self._refused:
+        if not events or self._refused or (self._gone and self._paused is None):
             return
         last = events[-1]
         if not self._looked.is_set() and not isinstance(last, TurnFailed) and not _QUIET.issuperset(map(type, events)):

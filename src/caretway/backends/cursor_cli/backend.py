@@ -254,7 +254,7 @@ class CursorCliBackend:
         parts = (self.name, launch, translator, slot, self._pool, self._setup.limits, self._failed, self._chats.keep)
         if not request.tools:
             return AcpTurn(*parts)
-        offer = DeskOffer(request.tools, one_call=not request.tool_choice.parallel)
+        offer = DeskOffer(request.tools, request.tool_choice)
         return AcpToolTurn(*parts, offer=offer, host=self._client_tools)
 
     def _wish(self, request: TurnRequest) -> ModelWish:

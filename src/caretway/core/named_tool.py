@@ -1,0 +1,46 @@
+"""A tool that a request demands by name: a call of another one is rejected with the name of the demanded tool, twice in
+a run; after that the run is given up, with a note for the client. Pure."""
+
+from typing import Final
+
+from .events import Note
+from .request import ToolChoice
+
+NOTE_KEY: Final = "tool_choice"
+REJECTIONS: Final = 2
+"""Of one run. A model that was told twice is not helped by a third time."""
+
+
+class NamedTool:
+    __slots__ = ("name", "rejected")
+
+    def __init__(self, choice: ToolChoice) -> None:
+        self.name = choice.name if choice.mode == "named" else ""
+        """Empty: no tool is demanded by name."""
+        self.rejected = 0
+        """Calls of other tools."""
+
+    def rejects(self, name: str) -> bool:
+        """A call of this tool may not reach the client. It is counted."""
+        if self.name in ("", name):
+            return False
+        self.rejected += 1
+        return True
+
+    @property
+    def spent(self) -> bool:
+        return self.rejected > REJECTIONS
+
+    @property
+    def rejection(self) -> str:
+        """For the model."""
+        return f"the request demands a call of the tool `{self.name}`. Call `{self.name}` and no other tool"
+
+    @property
+    def note(self) -> Note:
+        times = "once" if self.rejected == 1 else f"{self.rejected} times"
+        return Note(NOTE_KEY, f"the request demands a call of the tool `{self.name}`; the model called others {times}")
+
+    def lift(self) -> None:
+        """The demanded call was made and answered: the model goes on as it likes."""
+        self.name, self.rejected = "", 0
