@@ -74,6 +74,13 @@ ROWS = [
         "model_blocked",
         ("Review Data Policy", "https://cursor.com/dashboard/restricted_models/sim-auto"),
     ),
+    Row(
+        "failed_precondition with words: plan",
+        "not_in_plan",
+        403,
+        "plan_or_team_refused",
+        ("not included", "caretway models"),
+    ),
     Row("failed_precondition bare: plan", "plan", 403, "plan_or_team_refused", ("caretway models", "--run-url")),
     Row(
         "failed_precondition with words: the region of a team",
@@ -216,7 +223,7 @@ SPENT = "spent=100"
 """A token of the simulator's: the pool of other makers' models is empty, that of Cursor's own is half full."""
 
 
-@pytest.mark.parametrize(("token", "model"), [(SPENT, MODEL), ("spent=200", "sim-auto")])
+@pytest.mark.parametrize(("token", "model"), [(SPENT, MODEL), ("spent=200", "sim-auto"), (f"{SPENT}.team=7", MODEL)])
 async def test_u5_an_empty_pool_is_told_as_such(transport: str, stream: bool, token: str, model: str) -> None:
     async with gateway(transport, manners=LIVE, access_token=token) as client:
         answer = await client.chat("sim: fail bare", model=model, stream=stream)
@@ -224,7 +231,7 @@ async def test_u5_an_empty_pool_is_told_as_such(transport: str, stream: bool, to
         assert "It resets on 20" in message and "cursor.com/dashboard" in message
         assert "retry-after" not in answer.headers, "Codex would wait for weeks, without a word"
         assert answer.headers["x-should-retry"] == "false"
-        assert (client.stats()["runs_opened"], client.stats()["usage_asked"]) == (1, 1)
+        assert (client.stats()["runs_opened"], client.stats()["usage_asked"]) == (1, 2 if "team" in token else 1)
 
 
 @pytest.mark.parametrize("code", ["usage_limit", "quota"])

@@ -240,6 +240,14 @@ REFUSALS: Final = (
         code="no_exec_result",
     ),
     Refusal(
+        "not in plan",
+        ErrorKind.FORBIDDEN,
+        "`caretway models` lists what your plan has; https://cursor.com/dashboard shows the plan.",
+        connect="failed_precondition",
+        words=r"(not|n't) (included|available|part) (in|of|on|with) your( current)? plan|plan does(n't| not) include",
+        code="plan_or_team_refused",
+    ),
+    Refusal(
         "plan",
         ErrorKind.FORBIDDEN,
         "Most often the plan does not have the model: `caretway models` lists what it has. For a member of a team it "

@@ -86,6 +86,7 @@ SCRIPTED: Final = {
         "Simulated: accept the policy of this model in the dashboard first.",
     ),
     "plan": _bare("failed_precondition"),
+    "not_in_plan": _bare("failed_precondition", "This model is not included in your plan"),
     "gone": _bare("not_found"),
     "late": _bare("invalid_argument"),
     "region": _fault(

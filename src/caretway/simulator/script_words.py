@@ -54,6 +54,7 @@ FAILURES: Final = (
     "schema",
     "policy",
     "plan",
+    "not_in_plan",
     "gone",
     "late",
     "region",

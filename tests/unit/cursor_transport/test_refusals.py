@@ -37,6 +37,13 @@ TABLE = [
         "--agent-model-shape",
     ),
     ("gone", ConnectError("not_found", "Error"), K.MODEL_UNKNOWN, None, "caretway models"),
+    (
+        "not in plan",
+        ConnectError("failed_precondition", "This model is not included in your plan"),
+        K.FORBIDDEN,
+        "plan_or_team_refused",
+        "caretway models",
+    ),
     ("plan", ConnectError("failed_precondition", "Error"), K.FORBIDDEN, "plan_or_team_refused", "caretway models"),
     (
         "team_region",

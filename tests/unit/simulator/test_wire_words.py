@@ -241,7 +241,7 @@ def test_tools_are_known_by_both_names_and_counted_once() -> None:
     assert tools[1].schema == {}
 
 
-BARE = ("bare", "quota", "plan", "gone", "late", "team_region", "denied", "no_exec", "picture", "eof")
+BARE = ("bare", "quota", "plan", "not_in_plan", "gone", "late", "team_region", "denied", "no_exec", "picture", "eof")
 INFO = {"rate_limit": {"retryAfterMs": "7000"}, "schema": {"providerStatusCode": "400"}}
 
 

@@ -34,7 +34,7 @@ class Pools(Struct, frozen=True):
     other: float = 0.0
     """Of all others."""
     more_paid: bool = False
-    """What goes beyond the plan is paid for, and there is some of that left."""
+    """The limit for what goes beyond the plan has some left."""
     resets_at: float | None = None
     """Unix time."""
 
@@ -59,7 +59,7 @@ def spent_pool(usage: Pools, model: str, now: float) -> GatewayError | None:
     """What to tell when the pool that this model is paid from is empty; None: it is not. `now`: unix time."""
     own = is_own(model)
     used, rest = (usage.own, usage.other) if own else (usage.other, usage.own)
-    if used < SPENT_PERCENT or usage.more_paid:
+    if used < SPENT_PERCENT:
         return None
     pool = '"Cursor Models"' if own else '"Other Models"'
     hints = []
@@ -70,6 +70,8 @@ def spent_pool(usage: Pools, model: str, now: float) -> GatewayError | None:
     if rest < SPENT_PERCENT:
         others = "Models of other makers" if own else "Cursor's own models (`composer-2.5`)"
         hints.append(f"{others} have usage left.")
+    if usage.more_paid:  # a limit that nobody may use: on-demand usage can be off all the same
+        hints.append("Its limit for on-demand usage has some left: is that switched on?")
     hints.append(f"{_DASHBOARD} shows both.")
     return GatewayError(
         ErrorKind.QUOTA, f"Your Cursor usage of {pool} is spent ({used:.0f}%).", hint=" ".join(hints), retry_after=wait

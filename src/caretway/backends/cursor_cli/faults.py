@@ -69,6 +69,15 @@ def _exhausted(said: str, match: re.Match[str], at: Circumstances) -> GatewayErr
     return GatewayError(ErrorKind.REFUSED, "Cursor refused the run and gives no reason.", hint, code=NO_REASON)
 
 
+def _plan(said: str, match: re.Match[str], at: Circumstances) -> GatewayError:
+    return GatewayError(
+        ErrorKind.FORBIDDEN,
+        f"Your Cursor plan does not include the model `{at.model}`.",
+        "`caretway models` lists what it has; https://cursor.com/dashboard shows the plan.",
+        code="plan_or_team_refused",
+    )
+
+
 def _rate(said: str, match: re.Match[str], at: Circumstances) -> GatewayError:
     seconds = re.search(r"(?:retry|try again) (?:after|in) (\d{1,5})\s*s", said, re.IGNORECASE)
     wait = float(seconds[1]) if seconds else None
@@ -138,6 +147,7 @@ _NETWORK_WORDS: Final = (
 _ROWS: Final[tuple[tuple[str, Make], ...]] = (
     (_MODEL_WORDS + r"|invalid model|unknown model|no such model", _model),
     (r"usage limit|hit your (?:\w+ )?limit|\bquota\b|out of (?:credits|requests)|spend(?:ing)? limit", _quota),
+    (r"not (?:included|available) in your(?: current)? plan|plan does(?: not|n't) include", _plan),
     (r"rate.?limit|too many requests|\b429\b", _rate),
     (r"context (?:length|window|limit|is too)|(?:prompt|conversation|input|request) (?:is )?too long", _overflow),
     (r"resource_exhausted", _exhausted),

@@ -51,6 +51,7 @@ FAILURES: Final[Mapping[str, str]] = {
     "schema": "ConnectError: [internal] We're having trouble connecting to the model provider.",
     "policy": "ConnectError: [failed_precondition] Review Data Policy",
     "plan": "ConnectError: [failed_precondition] Error",
+    "not_in_plan": "ConnectError: [failed_precondition] This model is not included in your plan",
     "gone": "ConnectError: [not_found] Error",
     "late": "ConnectError: [invalid_argument] Error",
     "region": "ConnectError: [permission_denied] Model not available",

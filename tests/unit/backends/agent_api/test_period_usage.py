@@ -85,7 +85,7 @@ JUDGED = [
     (Pools(130, 100), "gpt-5.4", ('"Other Models"', "dashboard")),
     (Pools(100, 99.9), "gpt-5.4", None),
     (Pools(0, 100), "auto", None),
-    (Pools(0, 100, more_paid=True), "gpt-5.4", None),
+    (Pools(0, 100, more_paid=True), "gpt-5.4", ('"Other Models"', "on-demand", "composer-2.5")),
 ]
 
 

@@ -30,6 +30,7 @@ SAMPLES: list[tuple[str, ErrorKind]] = [
     ("You've hit your usage limit. You've saved $5. Resets on 1/2/2030. continue with Auto", ErrorKind.QUOTA),
     ("quota exceeded", ErrorKind.QUOTA),
     ("You've hit your usage limit (authentication required to raise it)", ErrorKind.QUOTA),
+    ("ConnectError: [failed_precondition] This model is not included in your plan", ErrorKind.FORBIDDEN),
     ("Error: 429", ErrorKind.RATE_LIMITED),
     ("rate limit exceeded", ErrorKind.RATE_LIMITED),
     ("Too Many Requests", ErrorKind.RATE_LIMITED),
