@@ -55,7 +55,7 @@ class CallOutcome(Enum):
 
 _FAILED: Final = re.compile(
     r"\s*(<tool_use_error>|<error>|\[error\]|error\b|inputvalidationerror"
-    r"|invalid (tool )?(arguments|parameters|input)\b"
+    r"|invalid (tool )?(arguments|parameters|input)\b|validation failed\b"
     r"|the arguments provided to the tool are invalid|the \S+ tool was called with invalid)",
     re.IGNORECASE,
 )

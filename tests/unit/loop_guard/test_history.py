@@ -227,6 +227,7 @@ OUTCOMES: Final = [
     ("The edit tool was called with invalid arguments: [", False, CallOutcome.VALIDATION_FAILURE),
     ("Error: missing required parameter `path`", False, CallOutcome.VALIDATION_FAILURE),
     ("1 validation error for Args", True, CallOutcome.VALIDATION_FAILURE),
+    ("Validation failed for tool 'write': content is required", False, CallOutcome.VALIDATION_FAILURE),
     ("x" * 1000 + "invalid arguments", True, CallOutcome.ERROR),
 ]
 
