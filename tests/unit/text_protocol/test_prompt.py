@@ -133,6 +133,10 @@ def test_thinking_is_asked_for_in_the_system_text_and_after_each_user_message(ma
     text = "\n".join(text for _, text in texts(told))
     assert text.count(HINT) == 2 and text.count(THINKING_RULES) == 1
     assert "tool_bridge" not in text
+    hint = "Use <thinking>...</thinking> for hidden reasoning when it helps."
+    assert [0 <= text.find(hint, text.index(word)) - text.index(word) < 20 for word in ("one", "three")] == [True, True]
+    assert text.index(THINKING_RULES) < text.index("one"), "the rules come first"
+    assert hint not in text[text.index("two") : text.index("three")]
 
 
 @pytest.mark.parametrize("manner", [TAGS, TRANSCRIPT])

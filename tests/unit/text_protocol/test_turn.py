@@ -225,6 +225,14 @@ async def test_thinking_models() -> None:
     assert "thinking" not in inner.started[1][0].messages[-1].text
 
 
+@pytest.mark.seed("H06")
+async def test_thinking_models_call_tools() -> None:
+    inner = Inner([says(f"<thinking>hm</thinking>\n{T}" + call("add"))])
+    reply = await run(inner, ask(model="base-thinking"))
+    assert (reply.reasoning, [made.name for made in reply.calls]) == ("hm", ["add"])
+    assert "<function_list>" in inner.started[0][0].system
+
+
 async def test_a_model_that_upstream_calls_thinking_is_left_alone() -> None:
     inner = Inner([says("yes")], listed=(ModelInfo("base"), ModelInfo("base-thinking")))
     await run(inner, ask(model="base-thinking"))
