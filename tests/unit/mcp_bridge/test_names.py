@@ -11,6 +11,7 @@ from caretway.mcp_bridge.names import LONGEST, exposed_names
 SAFE = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
+@pytest.mark.seed("K03")
 @pytest.mark.parametrize(
     ("server", "tool", "name"),
     [

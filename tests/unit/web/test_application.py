@@ -53,6 +53,7 @@ async def test_a_bug_is_a_500_that_tells_nothing(caplog: pytest.LogCaptureFixtur
     parts.responder.failure = RuntimeError("a secret")
     written = await parts.ask("POST", "/v1/chat/completions", x_request_id="mine")
     assert written.status == 500
+    assert b'"type":"internal_error"' in written.body and b'"code":"server_error"' in written.body
     assert b"mine" in written.body
     assert b"a secret" not in written.body
     assert "a secret" in caplog.text
