@@ -115,7 +115,7 @@ class Link:
 
     def begin(self) -> None:
         """The client is here: find it its server."""
-        self.client.hold()
+        asyncio.get_running_loop().call_soon(self.client.hold)  # Python 3.11.2 starts to read after `connection_made`
         self._dialling = asyncio.get_running_loop().create_task(self._dial())
 
     async def _dial(self) -> None:

@@ -23,4 +23,5 @@ async def all_closed(connections: Collection[Closing]) -> None:
             async with asyncio.timeout(CLOSE_GRACE_S):
                 await asyncio.gather(*(connection.closed for connection in connections))
     for connection in connections:
-        connection.abort()
+        if not connection.closed.done():
+            connection.abort()
