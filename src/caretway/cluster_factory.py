@@ -21,8 +21,9 @@ from .observe.families import CounterFamily, Family, gauge_lines
 try:
     from .cluster.claims import Claims
     from .cluster.directory import Directory, Me
-    from .cluster.hop import Hops
+    from .cluster.hop import Hops, is_sheltered
     from .cluster.link import RedisLink
+    from .cluster.seal import ANY_SCHEMA, Seal
     from .shared_factory import SharedState, open_shared
     from .shared_factory import open_link as open_link  # for whoever only asks: it says what to install
 except ImportError as missing:
@@ -98,15 +99,16 @@ async def open_cluster(settings: Settings, base_url: str, stack: AsyncExitStack)
     link = open_link(settings, stack)
     ticket_life = settings.parked_timeout + settings.response_timeout + TICKET_SLACK_S
     me = Me(address, __version__, ticket_life)
-    directory = Directory(link, me, clock=time.monotonic, wall_clock=time.time)
+    seal = Seal(key, schema=ANY_SCHEMA)
+    directory = Directory(link, seal, me, clock=time.monotonic, wall_clock=time.time)
     await directory.join()
     stack.push_async_callback(directory.leave)
     hops = Hops(
         directory,
-        Claims(link, ticket_life),
+        Claims(link, seal, ticket_life),
         key,
-        wall_clock=time.time,
         tls=partial(_tls, settings.cluster_ca),
+        plaintext=settings.cluster_plaintext,
         keeps_keys=settings.auth_mode == "passthrough",
     )
     stack.push_async_callback(hops.aclose)
@@ -128,7 +130,7 @@ def own_address(settings: Settings, base_url: str) -> str:
             f"--cluster-address {parts.scheme}://NAME:{parts.port}"
         )
         raise ConfigError("cluster_address", settings.origin("host"), problem)
-    if parts.scheme != "https" and not _is_loopback(host) and not settings.cluster_plaintext:
+    if not is_sheltered(address) and not settings.cluster_plaintext:
         problem = (
             f"cluster_address: {address} is not encrypted, and requests hold prompts. Give it a certificate "
             "(--tls-cert, --tls-key), or say --cluster-plaintext on where the network encrypts"
@@ -142,10 +144,3 @@ def _is_any(host: str) -> bool:
         return ip_address(host).is_unspecified
     except ValueError:
         return False
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -16,7 +15,7 @@ import httpx
 import msgspec
 import pytest
 
-from caretway.cluster.signature import signed, signing_key
+from caretway.cluster.signature import challenge, met, signed, signing_key
 from caretway.cluster_factory import Cluster
 from caretway.core.passing import Asker
 from caretway.simulator import Simulator
@@ -216,7 +215,7 @@ async def test_a_client_that_hangs_up_is_seen_by_the_owner(redis: RedisServer) -
 async def test_another_version_is_replayed_and_never_an_error(redis: RedisServer) -> None:
     async with cluster(redis) as (first, second):
         said, call = await asked(first)
-        of(first).directory.own = msgspec.structs.replace(of(first).directory.own, schema=2)
+        of(first).directory.own = msgspec.structs.replace(of(first).directory.own, schema=3)
         await beat(first)
         await beat(second)
         answer = await second.chat([*said, result(call, "a.txt")], tools=SHELL)
@@ -225,28 +224,39 @@ async def test_another_version_is_replayed_and_never_an_error(redis: RedisServer
 
 
 @pytest.mark.all
-async def test_a_hop_that_is_forged_late_or_for_another_is_refused(redis: RedisServer) -> None:
+async def test_a_hop_that_is_forged_repeated_or_for_another_is_refused(redis: RedisServer) -> None:
     async with cluster(redis) as (first, _):
-        body = {"model": "sim-auto", "messages": [{"role": "user", "content": "hello"}]}
+        body = msgspec.json.encode({"model": "sim-auto", "messages": [{"role": "user", "content": "hello"}]})
         own = of(first).directory.own
-        good: dict[str, Any] = {"schema": own.schema, "to": own.id, "sender": "abcd", "now": time.time()}
-        good |= {"method": "POST", "target": CHAT, "asker": Asker()}
-        digest = hashlib.sha256(msgspec.json.encode(body)).hexdigest()
+        good: dict[str, Any] = {"schema": own.schema, "to": own.id, "address": own.address, "sender": "abcd"}
+        good["nonce"] = "0" * 32
         key = signing_key(KEY)
         for change, words in (
-            ({}, ""),
             ({"to": "ffff"}, "it is for ffff"),
-            ({"now": time.time() - 3600}, "old"),
+            ({"address": "http://127.0.0.1:9"}, "it is for"),
             ({"schema": 9}, "version 9"),
-            ({"target": "/v1/responses"}, "signature"),
-            ({"digest": "0" * 64}, "another body"),
+            ({"key": signing_key("cw-another-0123456789abcdef")}, "signature"),
         ):
-            proof = signed(key, **{**good, "digest": digest, **change})
-            answer = await first.http.post(CHAT, content=msgspec.json.encode(body), headers={"x-caretway-hop": proof})
-            assert words in answer.text and answer.status_code == (401 if words else 200), (change, answer.text)
-        stranger = signed(signing_key("cw-another-0123456789abcdef"), **{**good, "digest": digest})
-        answer = await first.http.post(CHAT, json=body, headers={"x-caretway-hop": stranger})
-        assert answer.status_code == 401 and answer.headers["x-caretway-hop"]
+            asked = challenge(**{"key": key, **good, **change})
+            answer = await first.http.get("/healthz", headers={"x-caretway-challenge": asked})
+            assert answer.status_code == 401 and words in answer.headers["x-caretway-hop"], (change, answer.text)
+        asked = challenge(key, **good)
+        answer = await first.http.get("/healthz", headers={"x-caretway-challenge": asked})
+        assert answer.status_code == 204
+        session = met(key, asked, answer.headers["x-caretway-challenge"])
+        hop: dict[str, Any] = {"method": "POST", "target": CHAT, "digest": hashlib.sha256(body).hexdigest()}
+        taken = signed(session, asker=Asker(), **hop)
+        for proof, words in (
+            (taken, ""),
+            (taken, "it was sent before"),
+            (signed(session, asker=Asker(), **{**hop, "target": "/v1/responses"}), "signature"),
+            (signed(session, asker=Asker(), **{**hop, "digest": "0" * 64}), "another body"),
+            (taken.replace(session.name, "0" * 32), "session is not known"),
+            (taken.rpartition("=")[0] + "=\xe4", "signature"),
+        ):
+            headers = httpx.Headers({"x-caretway-hop": proof}, encoding="latin-1")
+            answer = await first.http.post(CHAT, content=body, headers=headers)
+            assert words in answer.text and answer.status_code == (401 if words else 200), (proof, answer.text)
 
 
 @pytest.mark.all

@@ -319,7 +319,8 @@ async def test_rows_of_a_later_version_that_say_more_are_understood(redis: Redis
         assert beating is not None
         beating.cancel()
         with redis.client() as client:
-            client.set(f"caretway:more:replica:{own.id}", row, ex=60)
+            place = f"caretway:more:replica:{own.id}"
+            client.set(place, of(first).directory._sealed(place, row), ex=60)
         await beat(second)
         said, call = await asked(first)
         answer = await second.chat([*said, result(call, "a.txt")], tools=SHELL)

@@ -66,7 +66,7 @@ async def _asked(settings: Settings) -> ClusterReport:
     from ..cluster.calls import Calls
     from ..cluster.directory import SCHEMA, read_replicas
     from ..cluster.link import RedisAway
-    from ..cluster.seal import Seal
+    from ..cluster.seal import ANY_SCHEMA, Seal
     from ..cluster.totals import read_totals
     from ..known_secrets import cluster_key
 
@@ -75,9 +75,10 @@ async def _asked(settings: Settings) -> ClusterReport:
     async with AsyncExitStack() as stack:
         link = open_link(settings, stack)
         try:
-            replicas = await read_replicas(link)
-            seal = Seal(cluster_key(settings))
-            totals = await read_totals(Calls(link), seal, today - timedelta(days=DAYS - 1), today)
+            await link.do(lambda redis: redis.exists("caretway"))  # a Redis that is away is named before a missing key
+            key = cluster_key(settings)
+            replicas = await read_replicas(link, Seal(key, schema=ANY_SCHEMA))
+            totals = await read_totals(Calls(link), Seal(key), today - timedelta(days=DAYS - 1), today)
         except RedisAway as away:
             raise CommandFailed(
                 f"nothing is known of the cluster, because {place} does not answer as it should ({away})",

@@ -5,6 +5,7 @@ Over the link, which has the time limits. Nobody here knows what the commands me
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from math import isnan
 from typing import Any, Final, Protocol, TypeVar
 
 from redis import exceptions as failures
@@ -16,6 +17,7 @@ Done = TypeVar("Done")
 Command = tuple[Any, ...]
 
 MAX_TOLD: Final = 120
+MAX_COUNT: Final = 1e15
 
 
 class ClusterLink(Protocol):
@@ -62,6 +64,15 @@ class Calls:
 
         found = await self._link.do(work)
         return [RedisAway(why(one)) if isinstance(one, Exception) else one for one in found]
+
+
+def number(row: bytes | None) -> float:
+    """A count. What is none counts as 0: whoever can write to Redis can write anything there."""
+    try:
+        found = float(row or 0)
+    except ValueError:
+        return 0.0
+    return 0.0 if isnan(found) else max(-MAX_COUNT, min(MAX_COUNT, found))
 
 
 def why(failure: Exception) -> str:

@@ -241,7 +241,8 @@ class SharedConversations:
 
     async def _fetched(self, key: bytes) -> tuple[TurnRow | None, dict[bytes, bytes]]:
         turn = self._calls.key("turn", self._seal.name("turn", key))
-        (sealed,) = await self._calls.run([("GETEX", turn, "EX", self._kept_s)])
+        reading = [("GETRANGE", turn, 0, 2 * MAX_BYTES), ("EXPIRE", turn, self._kept_s)]
+        sealed, _ = await self._calls.run(reading)
         row = _read(self._seal.open(turn, sealed))
         if row is None:
             return None, {}

@@ -1,6 +1,8 @@
 """Who belongs to the cluster: a replica's id (claimed in Redis, not given again while a ticket with it could live), its
 address, a heartbeat, who is alive as far as is known here, who is leaving; for how long that is believed without Redis.
 
+Rows are sealed: one that was not written with the cluster's key under this name is not there.
+
 The list is read with the heartbeat, so a request asks Redis about a replica only when it has never heard of it.
 """
 
@@ -9,18 +11,20 @@ import logging
 import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from redis.asyncio import Redis
 
 from ..tasks import spawn
 from .link import RedisAway, RedisLink
+from .seal import SMALL, Seal
 
 log = logging.getLogger(__name__)
 
-SCHEMA: Final = 1
-"""Of rows and hops. A replica with another one is not passed anything; its turns are replayed."""
+SCHEMA: Final = 2
+"""Of rows and hops. A replica with another one is not passed anything; its turns are replayed. In 1 rows were not
+sealed: such a replica is not seen."""
 BEAT_S: Final = 2.0
 ALIVE_S: Final = 8
 """How long a replica is listed after its last heartbeat."""
@@ -32,7 +36,24 @@ LAST_S: Final = 1.0
 """How long a heartbeat that is under way is waited for at the end."""
 TRIES: Final = 64
 """Ids that are tried before the start fails."""
+MAX_LISTED: Final = 4096
+"""Members of the list that are looked at."""
 _LIST: Final = "replicas"
+
+_ALL: Final = """
+local found = {}
+for _, id in ipairs(redis.call('SRANDMEMBER', KEYS[1], ARGV[2])) do
+  local row = #id <= 16 and redis.pcall('GETRANGE', ARGV[1] .. id, 0, ARGV[3])
+  if type(row) == 'string' and row ~= '' then
+    found[#found + 1] = id
+    found[#found + 1] = row
+  elseif ARGV[4] == '1' then
+    redis.call('SREM', KEYS[1], id)
+  end
+end
+return found"""
+"""KEYS: the list. ARGV: how the names of rows begin, the most members and bytes of a row that are read, 1: members
+without a row are taken off the list. Ids and rows in turn."""
 
 
 class Replica(msgspec.Struct, frozen=True):
@@ -74,6 +95,7 @@ class Directory:
     def __init__(
         self,
         link: RedisLink,
+        seal: Seal,
         me: Me,
         *,
         clock: Callable[[], float],
@@ -81,6 +103,7 @@ class Directory:
         make_id: Callable[[], str] = new_id,
     ) -> None:
         self._link = link
+        self._seal = seal
         self._me = me
         self._clock = clock
         self._make_id = make_id
@@ -118,11 +141,15 @@ class Directory:
         found = self.find(replica_id)
         if found is not None or self._clock() < self._gone.get(replica_id, 0.0):
             return found
+        place = self._link.row("replica", replica_id)
+
+        async def read(redis: Redis) -> Any:
+            return await redis.getrange(place, 0, SMALL)
+
         try:
-            row = await self._link.do(lambda redis: redis.get(self._link.row("replica", replica_id)))
+            found = _read(self._seal, place, await self._link.do(read))
         except RedisAway:
             return None
-        found = _read(row)
         if found is not None:
             self._known[replica_id] = found
         return found
@@ -172,13 +199,15 @@ class Directory:
                 await self._beat()
             except RedisAway:
                 continue  # the link has said so, once
+            except Exception:  # whatever Redis holds, the next heartbeat is due
+                log.exception("a heartbeat of the cluster failed")
 
     async def _beat(self) -> None:
         if not self._claimed:
             await self._claim()
         await self._link.do(self._say)
         if self._clock() >= self._next_list:
-            self._learn(await read_replicas(self._link, tidy=True))
+            self._learn(await read_replicas(self._link, self._seal, tidy=True))
 
     async def _claim(self) -> None:
         """An id of its own. A ticket's life later it may be another's."""
@@ -191,20 +220,24 @@ class Directory:
 
     async def _take_id(self, redis: Redis) -> bool:
         row = self._link.row("id", self.own.id)
-        return bool(await redis.set(row, self.own.address, nx=True, ex=self._id_life()))
+        return bool(await redis.set(row, self._sealed(row, self.own.address.encode()), nx=True, ex=self._id_life()))
 
     def _id_life(self) -> int:
         return int(self._me.ticket_life) + ALIVE_S
 
     async def _say(self, redis: Redis) -> None:
         own = self.own = msgspec.structs.replace(self.own, parked=self.parked())
+        replica, taken = self._link.row("replica", own.id), self._link.row("id", own.id)
         async with redis.pipeline(transaction=False) as pipe:
-            pipe.set(self._link.row("replica", own.id), msgspec.json.encode(own), ex=ALIVE_S)
+            pipe.set(replica, self._sealed(replica, msgspec.json.encode(own)), ex=ALIVE_S)
             pipe.sadd(self._link.row(_LIST), own.id)
-            pipe.set(self._link.row("id", own.id), own.address, ex=self._id_life())
+            pipe.set(taken, self._sealed(taken, own.address.encode()), ex=self._id_life())
             _, was_missing, _ = await pipe.execute()
         if was_missing:
             self._incomplete_until = self._clock() + ALIVE_S
+
+    def _sealed(self, place: str, content: bytes) -> bytes:
+        return self._seal.close(place.encode(), content)
 
     def _learn(self, replicas: Iterable[Replica]) -> None:
         now = self._clock()
@@ -223,31 +256,23 @@ class Directory:
             await pipe.execute()
 
 
-async def read_replicas(link: RedisLink, *, tidy: bool = False) -> list[Replica]:
+async def read_replicas(link: RedisLink, seal: Seal, *, tidy: bool = False) -> list[Replica]:
     """Those that are alive, in no order. `tidy`: others are taken off the list. Raises RedisAway."""
+    begin = link.row("replica", "")
 
-    async def work(redis: Redis) -> list[Replica]:
-        ids = [_text(one) for one in await redis.smembers(link.row(_LIST))]
-        if not ids:
-            return []
-        rows = await redis.mget([link.row("replica", one) for one in ids])
-        gone = [one for one, row in zip(ids, rows, strict=True) if row is None]
-        if gone and tidy:
-            await redis.srem(link.row(_LIST), *gone)
-        return [replica for row in rows if (replica := _read(row)) is not None]
+    async def work(redis: Redis) -> list[bytes]:
+        found: list[bytes] = await redis.eval(_ALL, 1, link.row(_LIST), begin, MAX_LISTED, SMALL, int(tidy))
+        return found
 
-    return await link.do(work)
+    found = await link.do(work)
+    rows = [(begin + name.decode("utf-8", "replace"), row) for name, row in zip(found[::2], found[1::2], strict=True)]
+    return [replica for place, row in rows if (replica := _read(seal, place, row)) is not None]
 
 
-def _read(row: bytes | str | None) -> Replica | None:
+def _read(seal: Seal, place: str, row: bytes) -> Replica | None:
     """None: there is none, or it is of a version that writes other rows."""
-    if row is None:
-        return None
+    opened = seal.open(place.encode(), row)
     try:
-        return msgspec.json.decode(row, type=Replica)
+        return None if opened is None else msgspec.json.decode(opened, type=Replica)
     except msgspec.DecodeError:
         return None
-
-
-def _text(value: bytes | str) -> str:
-    return value.decode() if isinstance(value, bytes) else value

@@ -1,6 +1,8 @@
 """One HTTP/1.1 connection to another gateway: sends a request's head, and its body only when it was accepted (100
 Continue), so that a request is never half given; relays the answer as it comes, with the pace of the slower side.
 
+It begins with a challenge, whose answer may be 4 kB: nobody knows yet who the other side is.
+
 A kept connection that turns out to be closed has taken nothing: the body was not sent.
 """
 
@@ -11,10 +13,13 @@ from typing import Final, cast
 
 import httptools
 
-from ..core.passing import HOP, RelayWriter
+from ..core.passing import CHALLENGE, HOP, RelayWriter
+from .signature import HopSession
 
 _DROPPED: Final = frozenset({b"connection", b"keep-alive", b"transfer-encoding", b"content-length", b"date"})
 _HOP: Final = HOP.encode()
+_MAX_ANSWER: Final = 4096
+_MAX_TOLD: Final = 300
 
 
 class HopFailed(Exception):
@@ -29,6 +34,11 @@ class HopFailed(Exception):
 class HopConnection(asyncio.Protocol):
     def __init__(self) -> None:
         self.closed = False
+        self.session: HopSession | None = None
+        """Once the other side has proved who it is."""
+        self._met: asyncio.Future[bytes] | None = None
+        self._first = b""
+        """What came of the answer to the challenge."""
         self._transport: asyncio.Transport
         self._parser: httptools.HttpResponseParser | None = None
         self._writer: RelayWriter | None = None
@@ -54,9 +64,16 @@ class HopConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
+        if self._met is not None and not self._met.done():
+            self._met.set_result(b"")
         self._fail("its connection was lost")
 
     def data_received(self, data: bytes) -> None:
+        if self._met is not None and not self._met.done():
+            self._first += data
+            if b"\r\n\r\n" in self._first or len(self._first) > _MAX_ANSWER:
+                self._met.set_result(self._first)
+            return
         if self._parser is None:
             self.abort()  # nobody asked
             return
@@ -68,6 +85,30 @@ class HopConnection(asyncio.Protocol):
 
     def eof_received(self) -> None:
         return None
+
+    # ---- the challenge
+
+    async def meet(self, head: bytes, patience: float) -> str:
+        """The answer to the challenge in this head. Raises HopFailed."""
+        met: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._met = met
+        self._transport.write(head)
+        try:
+            async with asyncio.timeout(patience):
+                answer = await met
+        except TimeoutError:
+            raise HopFailed(f"it did not answer the challenge within {patience:.0f} s") from None
+        finally:
+            if self.session is None and (not met.done() or met.cancelled()):
+                self.abort()
+        self._first = b""
+        lines = [line.partition(":") for line in answer.decode("latin-1").split("\r\n")[1:]]
+        values = {name.lower(): value.strip() for name, _, value in lines}
+        if CHALLENGE not in values:
+            self.abort()
+            told = values.get(HOP, "it did not answer the challenge")[:_MAX_TOLD]
+            raise HopFailed(told.encode("ascii", "backslashreplace").decode())
+        return values[CHALLENGE]
 
     # ---- one request
 

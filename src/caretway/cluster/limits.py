@@ -10,7 +10,7 @@ from os import urandom
 from typing import Final
 
 from ..tasks import spawn
-from .calls import Calls
+from .calls import Calls, number
 from .link import RedisAway
 from .outbox import ClusterOutbox
 from .seal import Seal
@@ -20,6 +20,7 @@ LEASE_S: Final = 15
 RENEW_S: Final = 5.0
 BUCKET_KEPT_S: Final = 120
 MANY: Final = 1_000_000
+MAX_WAIT_S: Final = 60.0
 
 ENTER: Final = """
 local t = redis.call('TIME')
@@ -72,7 +73,7 @@ class SharedLimits:
         except RedisAway:
             return "", 0.0, b""  # the limits of this replica are all there is
         if verdict:
-            return ("early" if verdict == 1 else "many"), float(wait), b""
+            return ("early" if verdict == 1 else "many"), min(number(wait), MAX_WAIT_S), b""
         self._held.setdefault(caller, set()).add(lease)
         if self._renewing is None:
             self._renewing = spawn(self._renew(), "renew-leases")

@@ -66,6 +66,8 @@ class RedisLink:
         """How often Redis did not answer."""
         self._clock = clock
         self._why = ""
+        self._refused = ""
+        """The last reason that the log has, for a command that is repeated all the time."""
         self._pause_until = 0.0
         more: dict[str, Any] = {}
         if options.ca is not None and options.url.startswith("rediss:"):
@@ -110,7 +112,9 @@ class RedisLink:
         self.failures += 1
         why = f"Redis: {reason(failure)}"
         if not isinstance(failure, (*_AWAY, TimeoutError)):
-            log.warning("Redis refused a command: %s", why)
+            if why != self._refused:
+                log.warning("Redis refused a command: %s", why)
+                self._refused = why
             return why
         if not self._why:
             log.warning("Redis is away: %s", why)

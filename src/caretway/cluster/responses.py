@@ -18,7 +18,7 @@ from .calls import Calls
 from .link import TOTAL_S, RedisAway
 from .news import News
 from .outbox import ClusterOutbox
-from .seal import Seal
+from .seal import SMALL, Seal
 
 log = logging.getLogger(__name__)
 
@@ -132,7 +132,8 @@ class SharedArchive:
 
     async def _fetched(self, response_id: str) -> StoredResponse | None:
         shared, place = self._shared, self._place(response_id)
-        (sealed,) = await shared.calls.run([("GETEX", place, "EX", shared.kept_s)])
+        reading = [("GETRANGE", place, 0, 2 * MAX_BYTES), ("EXPIRE", place, shared.kept_s)]
+        sealed, _ = await shared.calls.run(reading)
         opened = shared.seal.open(place, sealed)
         if opened is None:
             return None
@@ -144,7 +145,7 @@ class SharedArchive:
 
     async def _found(self, owner: str, item_id: str) -> StoredResponse | None:
         place = self._item(owner, item_id)
-        (sealed,) = await self._shared.calls.run([("GET", place)])
+        (sealed,) = await self._shared.calls.run([("GETRANGE", place, 0, SMALL)])
         response_id = self._shared.seal.open(place, sealed)
         found = await self._fetched(response_id.decode()) if response_id is not None else None
         return found if found is not None and found.owner == owner else None

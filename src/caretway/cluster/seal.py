@@ -1,22 +1,28 @@
-"""How rows are kept from those who can read Redis: each is encrypted (AES-256-GCM) under a key of its own, derived from
-the cluster key and the row's name; names are HMACs. A row of another cluster key, another schema version or another
-place, and one that was changed, reads as "not there".
+"""How rows are kept from those who can read or write Redis: each is encrypted (AES-256-GCM) under a key of its own,
+derived from the cluster key and the row's name. A row of another cluster key, another schema version or another place,
+and one that was changed, reads as "not there"; the log names it, once. Names of conversations, keys and accounts are
+HMACs.
 
 What Redis holds of a conversation is content. So no word of a prompt, no key and no account is in it in plain text, nor
 in a name: who copies its memory or its file has nothing. A row's own key is what makes random nonces safe however many
-rows there are. Pure, except for the randomness of nonces.
+rows there are. No I/O, except for the log and the randomness of nonces.
 """
 
 import hashlib
 import hmac
+import logging
 from os import urandom
 from typing import Final
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+log = logging.getLogger(__name__)
+
 SCHEMA: Final = 1
 """Of what is inside of rows. Replicas with another number do not see each other's rows: they replay."""
+ANY_SCHEMA: Final = 0
+"""Of rows that have their schema inside: those of replicas, which are listed whatever they speak."""
 NAME_BYTES: Final = 18
 _NONCE: Final = 12
 _KEY_ID: Final = 4
@@ -25,6 +31,9 @@ _FORMAT: Final = 1
 """Of the head: format, schema, key id, nonce."""
 OVERHEAD: Final = _HEAD + 16
 """Bytes that a sealed row is longer."""
+SMALL: Final = 4096
+"""Rows of the directory and claims are read up to here; a longer one is forged."""
+_MAX_NAMED: Final = 1000
 
 
 class Seal:
@@ -32,6 +41,8 @@ class Seal:
         root = hashlib.sha256(b"caretway cluster\0" + cluster_key.encode("utf-8", "surrogateescape")).digest()
         self._rows = _derived(root, b"rows")
         self._names = _derived(root, b"names")
+        self._named: set[bytes] = set()
+        """Rows that the log has named."""
         self._head = bytes((_FORMAT, schema)) + _derived(root, b"key id")[:_KEY_ID]
 
     def name(self, kind: str, *parts: bytes) -> bytes:
@@ -48,13 +59,27 @@ class Seal:
 
     def open(self, place: bytes, row: bytes | None) -> bytes | None:
         """None: there is nothing that this replica can read."""
-        if row is None or row[: len(self._head)] != self._head or len(row) < OVERHEAD:
+        if not row:
             return None
         head = row[:_HEAD]
-        try:
-            return self._cipher(place).decrypt(head[-_NONCE:], row[_HEAD:], head + place)
-        except InvalidTag:
-            return None
+        if row[: len(self._head)] == self._head and len(row) >= OVERHEAD:
+            try:
+                return self._cipher(place).decrypt(head[-_NONCE:], row[_HEAD:], head + place)
+            except InvalidTag:
+                pass  # as any other that was not written here
+        self._forged(place)
+        return None
+
+    def _forged(self, place: bytes) -> None:
+        """Name a row in the log that was not written under this name with the cluster's key."""
+        if len(self._named) >= _MAX_NAMED:
+            self._named.clear()
+        if place not in self._named:
+            self._named.add(place)
+            log.warning(
+                "the row %s in Redis is forged, or from another version or another cluster key: it is ignored",
+                place[:200].decode("ascii", "backslashreplace"),
+            )
 
     def _cipher(self, place: bytes) -> AESGCM:
         return AESGCM(hmac.digest(self._rows, place, "sha256"))

@@ -28,6 +28,8 @@ LOCK_S: Final = 60
 """Longer than a renewal can take."""
 PATIENCE_S: Final = 60.0
 LOOK_S: Final = 0.05
+MAX_BYTES: Final = 65_536
+"""Of an account that is read."""
 KEPT_S: Final = 90 * 86_400
 
 RELEASE: Final = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
@@ -68,7 +70,7 @@ class SharedSignIn:
             return ours
         place = self._place(ours)
         try:
-            (row,) = await self._calls.run([("GET", place)])
+            (row,) = await self._calls.run([("GETRANGE", place, 0, MAX_BYTES)])
         except RedisAway as away:
             log.warning("the tokens of the other gateways are not known: %s", away)
             return ours

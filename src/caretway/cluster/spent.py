@@ -24,10 +24,10 @@ from ..budgets.spent_file import CONVERSATION_PREFIX
 from ..budgets.spent_store import Claim, ClaimOutcome
 from ..core.errors import ErrorKind, GatewayError
 from ..tasks import spawn
-from .calls import Calls, Command
+from .calls import Calls, Command, number
 from .link import RedisAway
 from .outbox import AGAIN_S, ClusterOutbox
-from .seal import Seal
+from .seal import SMALL, Seal
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +111,7 @@ class RedisSpent:
             return self._without_redis(claim, away)
         self._told_open = False
         allowed, told = found
-        spent = [float(one) for one in told]
+        spent = [number(one) for one in told]
         if allowed:
             added = (claim.amount.of(limit.measure) if limit.scope in claim.scopes else 0.0 for limit in claim.limits)
             spent = [now + more for now, more in zip(spent, added, strict=True)]
@@ -197,7 +197,7 @@ class RedisSpent:
             log.warning("what was spent is not known: %s", away)
             return Spent()
         known = pairs if isinstance(pairs, dict) else dict(zip(pairs[::2], pairs[1::2], strict=True))
-        days = {field.partition(b" ")[0].decode() for field in known}
+        days = {field.partition(b" ")[0].decode("utf-8", "replace") for field in known}
         return _spent(known, sorted(day for day in days if day != ALL_DAYS and day >= since))
 
     async def first(self, mark: str, at: float) -> bool:
@@ -212,7 +212,7 @@ class RedisSpent:
     async def cycle(self) -> BillingCycle | None:
         place = self._cycle_place()
         try:
-            (row,) = await self._outbox.ask([("GET", place)])
+            (row,) = await self._outbox.ask([("GETRANGE", place, 0, SMALL)])
         except RedisAway:
             return None
         kept = self._seal.open(place, row)
@@ -254,7 +254,7 @@ def _amounts(day: str, amount: Spent) -> dict[bytes, float]:
 
 def _spent(known: dict[bytes, bytes | None], days: Sequence[str]) -> Spent:
     def total(measure: Measure) -> float:
-        return sum(float(known.get(_field(day, measure)) or 0) for day in days)
+        return sum(number(known.get(_field(day, measure))) for day in days)
 
     return Spent(
         round(total(Measure.RUNS)), round(total(Measure.TOKENS)), round(total(Measure.UNCACHED)), total(Measure.CENTS)

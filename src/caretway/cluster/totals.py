@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from ..core.records import Observer, RefusedRequest, RunRecord, TurnRecord
-from .calls import Calls
+from .calls import Calls, number
 from .outbox import ClusterOutbox
 from .seal import Seal
 
@@ -102,8 +102,8 @@ async def read_totals(calls: Calls, seal: Seal, since: date, until: date) -> lis
             if opened is None:
                 continue
             label = msgspec.msgpack.decode(opened, type=Label)
-            numbers = {one: float(known.get(name + b" " + one.encode()) or 0) for one in _MEASURES}
-            whole = {one: round(number) for one, number in numbers.items() if one != "cents"}
+            numbers = {one: number(known.get(name + b" " + one.encode())) for one in _MEASURES}
+            whole = {one: round(count) for one, count in numbers.items() if one != "cents"}
             rows.append(TotalRow(day.isoformat(), label.model, label.key, cents=numbers["cents"], **whole))
     return sorted(rows, key=lambda row: (row.day, row.model, row.key))
 

@@ -9,6 +9,8 @@ from msgspec import Struct
 
 HOP: Final = "x-caretway-hop"
 """The header of a request that was passed on, and of the refusal of one."""
+CHALLENGE: Final = "x-caretway-challenge"
+"""The header of the first request on a connection between gateways, and of its answer."""
 
 
 class Asker(Struct, frozen=True):
@@ -83,6 +85,10 @@ class Elsewhere(Protocol):
     @property
     def draining(self) -> bool:
         """It stops soon, and begins nothing new that another could begin."""
+        ...
+
+    def meet(self, challenge: str) -> str:
+        """The answer to a challenge. Raises GatewayError where it is not another gateway's."""
         ...
 
     def visit(self, method: str, target: str, headers: Mapping[str, str]) -> Visit:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..core.caller import caller_of
 from ..core.errors import GatewayError
-from ..core.passing import HOP, Elsewhere
+from ..core.passing import CHALLENGE, HOP, Elsewhere
 from ..dialects.headers import OWNER
 from ..keys.key_book import KeyBook
 from ..observe.trace import Trace
@@ -59,6 +59,9 @@ class AccessLayer:
             if asked is not None:
                 response.send(NO_CONTENT, b"", asked)
                 return None
+        if self._elsewhere is not None and CHALLENGE in request.headers:
+            self._accept_challenge(self._elsewhere, request, response)
+            return None
         matched = self._application.routes.resolve(request)
         if self._elsewhere is not None and HOP in request.headers:
             return self._accept_passed(self._elsewhere, matched, request, response)
@@ -81,6 +84,15 @@ class AccessLayer:
         self._admission.ask(admitted.caller, turn=matched.turn)
         self._application.check(matched)
         return self._accepted(admitted.caller, matched, request, response)
+
+    def _accept_challenge(self, elsewhere: Elsewhere, request: HttpRequest, response: ResponseWriter) -> None:
+        try:
+            answer = elsewhere.meet(request.headers[CHALLENGE])
+        except GatewayError as problem:
+            response.add_headers([(HOP.encode(), header_text(problem.message))])
+            raise
+        response.go_on()
+        response.send(NO_CONTENT, b"", [(CHALLENGE.encode(), answer.encode())])
 
     def _accept_passed(
         self, elsewhere: Elsewhere, matched: Matched | Refused, request: HttpRequest, response: ResponseWriter

@@ -313,7 +313,7 @@ class ClientConnection(asyncio.Protocol):
     def _next(self) -> None:
         """Request and answer are complete."""
         response, self._response, self._request, self._task = self._response, None, None, None
-        if response is not None and (not response.keep_alive or self._server.stopping):
+        if response is not None and (not response.keep_alive or (self._server.stopping and not response.goes_on)):
             self._transport.close()
         else:
             self._due_in(self._server.limits.keep_alive)

@@ -164,6 +164,7 @@ class ResponseWriter:
         "_transport",
         "blocked",
         "complete",
+        "goes_on",
         "keep_alive",
         "started",
         "status",
@@ -181,6 +182,8 @@ class ResponseWriter:
         self._on_writable: Callable[[], None] | None = None
         self.keep_alive = keep_alive
         """False: the connection closes after this response. Read only, like all that follows."""
+        self.goes_on = False
+        """The connection stays open for one more request although the server stops."""
         self.started = False
         self.status = 0
         """Of the head, once it was written."""
@@ -210,6 +213,10 @@ class ResponseWriter:
     def close_after(self) -> None:
         """This response is the connection's last."""
         self.keep_alive = False
+
+    def go_on(self) -> None:
+        """A request that belongs to this one comes next, also while the server drains."""
+        self.keep_alive = self.goes_on = True
 
     def pause(self) -> None:
         self.blocked = True
