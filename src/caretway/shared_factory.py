@@ -69,7 +69,8 @@ def open_shared_keys(settings: Settings, stack: AsyncExitStack) -> SharedKeys:
     calls, seal = Calls(link), Seal(cluster_key(settings))
     outbox = ClusterOutbox(calls)
     stack.push_async_callback(outbox.aclose)
-    keys = ClusterKeys(calls, seal, News(link, calls, seal, outbox))
+    copy = KeyFile(settings.data_dir, name=CLUSTER_COPY)
+    keys = ClusterKeys(calls, seal, News(link, calls, seal, outbox), copy)
     return SharedKeys(calls, seal, keys, RedisSpent(calls, seal, outbox, settings.cluster_budgets))
 
 
@@ -81,7 +82,7 @@ async def open_shared(settings: Settings, link: ClusterLink, key: str, stack: As
     news = News(link, calls, seal, outbox)
     stack.push_async_callback(news.aclose)
     copy = KeyFile(settings.data_dir, name=CLUSTER_COPY)
-    await KeyCopy(ClusterKeys(calls, seal, news), copy, KeyFile(settings.data_dir), news).start()
+    await KeyCopy(ClusterKeys(calls, seal, news, copy), copy, KeyFile(settings.data_dir), news).start()
     limits = SharedLimits(
         calls,
         seal,

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,6 +16,9 @@ from caretway.budgets.budget import Spent
 from caretway.budgets.charges import EVERYBODY
 from caretway.cluster.hop import GONE
 from caretway.cluster.hop_connection import HopConnection
+from caretway.cluster.keys import ClusterKeys
+from caretway.keys.key_file import CLUSTER_COPY, KeyFile
+from caretway.keys.named_key import added, revoked
 from contract.gateways import CHAT, Client, result
 from contract.test_cluster import SHELL, asked, beat, cluster, counts, of, runs
 from patience import be_patient
@@ -224,6 +228,51 @@ async def test_a_forged_claim_counts_for_nothing(
         assert await of(first).hops._claims.claim(sid, of(first).directory.id) == of(second).directory.id
         assert how == "another-type" or place in caplog.text
         await still(second)
+
+
+async def test_an_old_row_of_keys_does_not_bring_a_revoked_key_back(
+    redis: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept, gone = "cw-kept-0123456789abcdef", "cw-gone-0123456789abcdef"
+    async with cluster(redis) as (first, second):
+        shared = of(first).shared
+        keys = keys_of(first)
+        await keys.change(lambda known: added(added(known, kept, "kept", 0.0), gone, "gone", 0.0))
+        with redis.client() as client:
+            old = client.get(f"{ROWS}keys")
+            await keys.change(lambda known: revoked(known, "gone"))
+            await refused(first, gone)
+            await refused(second, gone)
+            for forged in (old, None, b"garbage", b"\xff" * 100):
+                client.delete(f"{ROWS}keys") if forged is None else client.set(f"{ROWS}keys", forged)
+                await shared.calls.run([shared.news.telling("keys")])
+                async with asyncio.timeout(30):
+                    while not any(words in caplog.text for words in ("these are put back", "known go on working")):
+                        await asyncio.sleep(0.01)
+                if forged in (old, None):
+                    async with asyncio.timeout(30):
+                        while client.get(f"{ROWS}keys") in (old, None):
+                            await asyncio.sleep(0.01)
+                await refused(second, gone)
+                answer = await second.chat("sim: say on", headers={"authorization": f"Bearer {kept}"})
+                assert answer.text == "on"
+                assert f"{ROWS}keys" in caplog.text or forged == b"\xff" * 100, "a row is named once"
+                caplog.clear()
+        serial, known = KeyFile(Path(second.gateway.settings.data_dir), name=CLUSTER_COPY).numbered()
+        assert serial >= 3 and [key.name for key in known] == ["kept"]
+
+
+def keys_of(door: Client) -> ClusterKeys:
+    """As `caretway key` on the machine of this gateway."""
+    shared = of(door).shared
+    copy = KeyFile(Path(door.gateway.settings.data_dir), name=CLUSTER_COPY)
+    return ClusterKeys(shared.calls, shared.seal, shared.news, copy)
+
+
+async def refused(door: Client, key: str) -> None:
+    async with asyncio.timeout(30):
+        while (await door.chat("sim: say on", headers={"authorization": f"Bearer {key}"})).status != 401:
+            await asyncio.sleep(0.01)
 
 
 async def test_counts_that_are_none_are_never_a_500(redis: RedisServer) -> None:

@@ -1,5 +1,7 @@
 """The named keys of a cluster: one sealed row in Redis, changed by compare-and-set, and a copy of it in the data
-directory of each replica, which is renewed at once when they change and goes on while Redis is away.
+directory of each replica, which is renewed at once when they change and goes on while Redis is away. Each change has a
+number. A row with a lower one than the copy is not used, and the keys of the copy are put back: a row that was copied
+before a key was revoked does not make it valid again, and a Redis that lost its memory gets them back.
 
 The copy is a file of named keys like any other, so whatever looks keys up does it there. Knows nothing of who asks with
 a key.
@@ -11,12 +13,12 @@ from collections.abc import Callable
 from typing import Final
 
 from ..core.errors import ErrorKind, GatewayError
-from ..keys.key_file import KeyFile
+from ..keys.key_file import MAX_BYTES, KeyFile
 from ..keys.named_key import Keys, dump, load
 from .calls import Calls
 from .link import RedisAway
 from .news import News
-from .seal import Seal
+from .seal import OVERHEAD, Seal
 
 log = logging.getLogger(__name__)
 
@@ -31,44 +33,67 @@ return 1"""
 
 
 class ClusterKeys:
-    def __init__(self, calls: Calls, seal: Seal, news: News) -> None:
+    def __init__(self, calls: Calls, seal: Seal, news: News, copy: KeyFile) -> None:
+        """`copy`: what is known of them in this data directory."""
         self._calls = calls
         self._seal = seal
         self._news = news
+        self._copy = copy
         self._place = calls.key("keys")
 
     async def read(self) -> Keys | None:
         """None: there never was one. Raises GatewayError when nobody can tell."""
-        _, keys = await self._read()
-        return keys
+        return (await self.numbered())[1]
+
+    async def numbered(self) -> tuple[int, Keys | None]:
+        """The same, with the number of the last change."""
+        _, serial, keys = await self._current()
+        return serial, keys
 
     async def change(self, work: Callable[[Keys], Keys]) -> Keys:
         """What `work` makes of them. Raises GatewayError, also what `work` raises."""
         for _ in range(TRIES):
-            row, known = await self._read()
+            row, serial, known = await self._current()
             keys = work(known or ())
-            sealed = self._seal.close(self._place, dump(keys))
-            try:
-                (done,) = await self._calls.run([("EVAL", CHANGE, 1, self._place, row, sealed)])
-                if done:
-                    await self._calls.run([self._news.telling(CHANGED)])
-                    return keys
-            except RedisAway as away:
-                raise _unknown("changed", str(away)) from None
+            if await self._write(row, serial + 1, keys):
+                return keys
         raise _unknown("changed", "others change them all the time")
 
-    async def _read(self) -> tuple[bytes, Keys | None]:
+    async def _current(self) -> tuple[bytes, int, Keys | None]:
+        """The row, the number in it, and its keys."""
+        for _ in range(TRIES):
+            row, serial, keys = await self._read()
+            newest, known = await asyncio.to_thread(self._copy.numbered)
+            if not newest or serial > newest or (serial == newest and keys == known):
+                return row, serial, keys
+            place = self._place.decode()
+            log.warning("the row %s in Redis is older than the keys known here: these are put back", place)
+            await self._write(row, newest + 1, known)
+        raise _unknown("read", "others change them all the time")
+
+    async def _write(self, row: bytes, serial: int, keys: Keys) -> bool:
+        """False: it is another row by now."""
+        sealed = self._seal.close(self._place, dump(keys, serial))
         try:
-            (row,) = await self._calls.run([("GET", self._place)])
+            (done,) = await self._calls.run([("EVAL", CHANGE, 1, self._place, row, sealed)])
+            if done:
+                await self._calls.run([self._news.telling(CHANGED)])
+        except RedisAway as away:
+            raise _unknown("changed", str(away)) from None
+        return bool(done)
+
+    async def _read(self) -> tuple[bytes, int, Keys | None]:
+        try:
+            (row,) = await self._calls.run([("GETRANGE", self._place, 0, MAX_BYTES + OVERHEAD)])
         except RedisAway as away:
             raise _unknown("read", str(away)) from None
-        if row is None:
-            return b"", None
+        if not row:
+            return b"", 0, None
         opened = self._seal.open(self._place, row)
         if opened is None:
             raise _unknown("read", "they were written with another cluster key, or by another version")
         try:
-            return row, load(opened)
+            return row, *load(opened)
         except ValueError as problem:
             raise _unknown("read", str(problem)) from None
 
@@ -100,14 +125,15 @@ class KeyCopy:
             log.warning("the keys that were known go on working: %s", problem.message)
 
     async def _renew(self) -> None:
-        keys = await self._keys.read()
+        serial, keys = await self._keys.numbered()
         if keys is None and (own := await asyncio.to_thread(self._own.read)):
-            keys = await self._keys.change(lambda known: known or own)
+            await self._keys.change(lambda known: known or own)
+            serial, keys = await self._keys.numbered()
             log.info("the %d keys of this gateway are the cluster's from now on", len(own))
-        if keys is not None and keys != await asyncio.to_thread(self._copy.read):
-            await asyncio.to_thread(self._copy.change, lambda _: keys)
+        if keys is not None and (serial, keys) != await asyncio.to_thread(self._copy.numbered):
+            await asyncio.to_thread(self._copy.keep, serial, keys)
         elif keys is None and self._copy.stamp() is None:
-            await asyncio.to_thread(self._copy.change, lambda _: ())
+            await asyncio.to_thread(self._copy.keep, 0, ())
 
 
 def _unknown(what: str, why: str) -> GatewayError:

@@ -42,14 +42,18 @@ class KeyFile:
         return seen.st_mtime_ns, seen.st_ino, seen.st_size
 
     def read(self) -> Keys:
-        """Raises GatewayError when there is a file that cannot be used: a gateway must not go on without its keys."""
+        return self.numbered()[1]
+
+    def numbered(self) -> tuple[int, Keys]:
+        """The keys, and their serial number in a cluster. Raises GatewayError when there is a file that cannot be used:
+        a gateway must not go on without its keys."""
         try:
             with self.path.open("rb") as file:
                 if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077:
                     os.fchmod(file.fileno(), 0o600)
                 text = file.read(MAX_BYTES + 1)
         except FileNotFoundError:
-            return ()
+            return 0, ()
         except OSError as failure:
             raise self._trouble("read", failure.strerror or str(failure)) from failure
         try:
@@ -63,6 +67,12 @@ class KeyFile:
             keys = work(self.read())
             self._write(dump(keys))
         return keys
+
+    def keep(self, serial: int, keys: Keys) -> None:
+        """Keys of a cluster, unless newer ones are here."""
+        with self._locked():
+            if serial >= self.numbered()[0]:
+                self._write(dump(keys, serial))
 
     def _write(self, text: bytes) -> None:
         half = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")

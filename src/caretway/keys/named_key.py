@@ -54,6 +54,8 @@ Keys = tuple[NamedKey, ...]
 class _File(Struct, frozen=True):
     version: int
     keys: Keys = ()
+    serial: int = 0
+    """Of a cluster's keys: how often they were changed."""
 
 
 def digest_of(key: str) -> bytes:
@@ -127,12 +129,12 @@ def _check_free(keys: Keys, name: str) -> None:
         raise _wrong(f"There is a key named {name} already.", f"Revoke it first: caretway key revoke {name}")
 
 
-def dump(keys: Keys) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(_File(VERSION, keys)), indent=1)
+def dump(keys: Keys, serial: int = 0) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(_File(VERSION, keys, serial)), indent=1)
 
 
-def load(text: bytes) -> Keys:
-    """Raises ValueError when it is no such file, or one of a newer version."""
+def load(text: bytes) -> tuple[int, Keys]:
+    """Their serial number and the keys. Raises ValueError when it is no such file, or one of a newer version."""
     try:
         read = msgspec.json.decode(text, type=_File)
         for key in read.keys:
@@ -147,7 +149,7 @@ def load(text: bytes) -> Keys:
         raise ValueError(f"it is no file of keys ({problem})") from None
     if read.version != VERSION:
         raise ValueError(f"it has version {read.version}, this program knows {VERSION}")
-    return read.keys
+    return read.serial, read.keys
 
 
 def _wrong(message: str, hint: str) -> GatewayError:

@@ -111,3 +111,12 @@ def test_keys_that_were_known_survive_a_broken_file(tmp_path: Path, caplog: pyte
     assert digest_of(KEY) in (book.current() or {})
     assert digest_of(KEY) in (book.current() or {})
     assert caplog.text.count("go on working") == 1
+
+
+def test_keys_of_a_cluster_never_go_back_to_a_lower_number(tmp_path: Path) -> None:
+    file = KeyFile(tmp_path)
+    assert file.numbered() == (0, ())
+    anna = added((), KEY, "anna", 10.0)
+    file.keep(3, anna)
+    file.keep(2, ())
+    assert KeyFile(tmp_path).numbered() == (3, anna)
