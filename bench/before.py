@@ -36,7 +36,7 @@ def install(revision: str) -> Path:
             archive = subprocess.run(["git", "archive", commit], cwd=CHECKOUT, capture_output=True, check=True).stdout
             subprocess.run(["tar", "-x", "-C", folder], input=archive, check=True)
             pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-            subprocess.run([*pip, folder], check=True)
+            subprocess.run([*pip, f"{folder}[cluster]"], check=True)
         (home / ".installed").touch()
     return python
 

@@ -3,8 +3,12 @@ it, through a hop, on a gateway without a cluster, and replayed; a first prompt 
 delta through a hop beside the byte relay; what Redis does for each of them.
 
     PYTHONPATH=tests python -m bench.cluster_hops [ROUNDS]
+
+With `--before REVISION` only the first piece of a hop, on a kept connection and on a new one, beside an earlier state
+of this checkout.
 """
 
+import argparse
 import asyncio
 import statistics
 import sys
@@ -23,13 +27,14 @@ import uvloop
 
 from redis_server import RedisServer, redis_server
 
+from . import before
 from .ledger import Ledger, Spread
 from .load import Address, Answer, Client, WrongAnswer, chat
 from .measures.paced import STAGGER_S
 from .processes import Watched
 from .script import MODEL, PARK, TOOL, Order
 from .sizes import FULL
-from .targets import rotated, start_gateway, stub
+from .targets import BEFORE, GATEWAY, rotated, start_gateway, stub
 
 KEY: Final = "cw-bench-0123456789abcdef"
 STEPS: Final = 40
@@ -45,6 +50,13 @@ CPU_PROMPT: Final = "CPU of a first prompt, us"
 DELTA: Final = "CPU of a delta, us"
 REDIS: Final = "CPU of Redis, us a request"
 COMMANDS: Final = "Commands of Redis, a request"
+KEPT: Final = "first piece of a hop on a kept connection, ms"
+NEW: Final = "first piece of a hop on a new connection, ms"
+KEEP_ALIVE_S: Final = 1
+PAUSE_S: Final = 3.0
+"""Long enough for a gateway to close the connection."""
+NEW_ONES: Final = 8
+"""Hops on a new connection in each round."""
 TRIP: Final = "Redis there and back, ms"
 
 
@@ -124,12 +136,13 @@ class Kind:
             raise WrongAnswer(f"no call: {answer.raw[:300]!r}")
 
 
-async def in_turn(kinds: Sequence[Kind]) -> dict[str, float]:
+async def in_turn(kinds: Sequence[Kind], pause_s: float = 0.0) -> dict[str, float]:
     """Milliseconds to the first piece. One of each kind after the other: whatever the machine does, it does to all."""
     clients = [await Client.connect(Address(kind.door.port)) for kind in kinds]
     took: dict[str, list[float]] = {kind.name: [] for kind in kinds}
     try:
         for number in range(len(kinds[0].bodies)):
+            await asyncio.sleep(pause_s)
             for kind, client in rotated(list(zip(kinds, clients, strict=True)), number):
                 answer = await client.ask(kind.bodies[number])
                 kind.check(answer)
@@ -251,8 +264,52 @@ async def _trips(cluster: Cluster, ledger: Ledger) -> None:
     ledger.add(TRIP, "a GET", statistics.median(took))
 
 
+# ---- beside an earlier state
+
+
+@contextmanager
+def both(revision: str) -> Iterator[dict[str, tuple[Watched, Watched]]]:
+    """Two gateways of each state. The first one of each closes connections soon."""
+    pythons = {GATEWAY: sys.executable, BEFORE: str(before.install(revision))}
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="caretway-hops-")))
+        server = stack.enter_context(redis_server())
+        agent = stub("agent", folder)
+        stack.callback(agent.stop)
+        pairs: dict[str, tuple[Watched, Watched]] = {}
+        for name, python in pythons.items():
+            pair: list[Watched] = []
+            for more in (("--keep-alive", str(KEEP_ALIVE_S)), ()):
+                flags = ("--cluster", server.url, "--cluster-drain", "0", "--cluster-name", name, *more)
+                pair.append(start_gateway(agent.port, folder, *flags, python=python, CARETWAY_CLUSTER_KEY=KEY))
+                stack.callback(pair[-1].stop)
+            wait_for_each_other(pair)
+            pairs[name] = (pair[0], pair[1])
+        yield pairs
+
+
+async def beside(rounds: int, revision: str) -> None:
+    ledger = Ledger()
+    with both(revision) as pairs:
+        for number in range(rounds + 1):
+            for measure, count, pause in ((KEPT, STEPS, 0.0), (NEW, NEW_ONES, PAUSE_S)):
+                kinds = [Kind(name, door, await parked(holder, count, ONE)) for name, (holder, door) in pairs.items()]
+                for name, value in (await in_turn(kinds, pause)).items():
+                    if number:  # the first round is for cold paths
+                        ledger.add(measure, name, value)
+    print("\n".join(shown(ledger)))
+
+
 def shown(ledger: Ledger) -> Iterator[str]:
-    bases = {FIRST: "no hop", CPU: "no hop", FIRST_PROMPT: "alone", CPU_PROMPT: "alone", DELTA: "relay"}
+    bases = {
+        FIRST: "no hop",
+        CPU: "no hop",
+        FIRST_PROMPT: "alone",
+        KEPT: BEFORE,
+        NEW: BEFORE,
+        CPU_PROMPT: "alone",
+        DELTA: "relay",
+    }
     for measure in ledger.measures():
         yield measure
         for target in ledger.targets(measure):
@@ -277,4 +334,8 @@ async def main(rounds: int) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 7))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("rounds", nargs="?", type=int, default=7)
+    parser.add_argument("--before", metavar="REVISION")
+    arguments = parser.parse_args()
+    uvloop.run(beside(arguments.rounds, arguments.before) if arguments.before else main(arguments.rounds))
