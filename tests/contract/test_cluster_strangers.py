@@ -293,3 +293,27 @@ async def test_counts_that_are_none_are_never_a_500(redis: RedisServer) -> None:
         for door in (first, second):
             beating = of(door).directory._beating
             assert beating is not None and not beating.done()
+
+
+@pytest.mark.parametrize("how", ["swapped", "garbage", "huge"])
+async def test_rows_of_conversations_that_were_forged_are_replayed(
+    redis: RedisServer, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with cluster(redis) as (first, second):
+        said = []
+        for word in ("one", "two"):
+            history = [{"role": "user", "content": f"sim: say {word}"}]
+            said.append([*history, (await first.chat(history)).message, {"role": "user", "content": "sim: say on"}])
+        held = redis.all_bytes()
+        assert not any(word in held for word in (b"sim: say", of(first).directory.own.address.encode()))
+        with redis.client() as client:
+            places = sorted(client.scan_iter(f"{ROWS}turn:*"))
+            rows = [client.get(place) for place in places]
+            assert len(places) == 2
+            for place, row in zip(places, reversed(rows), strict=True):
+                client.set(place, {"swapped": row, "garbage": b"\xff", "huge": b"1" * 10**8}[how])
+        for history in said:
+            answer = await second.chat(history)
+            assert (answer.session, answer.text) == ("replayed", "on")
+        assert all(place.decode() in caplog.text for place in places)
+        await still(second)
