@@ -10,6 +10,7 @@ of this checkout.
 
 import argparse
 import asyncio
+import socket
 import statistics
 import sys
 import time
@@ -52,11 +53,8 @@ REDIS: Final = "CPU of Redis, us a request"
 COMMANDS: Final = "Commands of Redis, a request"
 KEPT: Final = "first piece of a hop on a kept connection, ms"
 NEW: Final = "first piece of a hop on a new connection, ms"
-KEEP_ALIVE_S: Final = 1
-PAUSE_S: Final = 3.0
-"""Long enough for a gateway to close the connection."""
-NEW_ONES: Final = 8
-"""Hops on a new connection in each round."""
+CUT_S: Final = 0.05
+"""For both gateways to notice that a connection was cut."""
 TRIP: Final = "Redis there and back, ms"
 
 
@@ -136,13 +134,16 @@ class Kind:
             raise WrongAnswer(f"no call: {answer.raw[:300]!r}")
 
 
-async def in_turn(kinds: Sequence[Kind], pause_s: float = 0.0) -> dict[str, float]:
-    """Milliseconds to the first piece. One of each kind after the other: whatever the machine does, it does to all."""
+async def in_turn(kinds: Sequence[Kind], lines: Sequence["Line"] = ()) -> dict[str, float]:
+    """Milliseconds to the first piece. One of each kind after the other: whatever the machine does, it does to all.
+    `lines`: cut before each of them."""
     clients = [await Client.connect(Address(kind.door.port)) for kind in kinds]
     took: dict[str, list[float]] = {kind.name: [] for kind in kinds}
     try:
         for number in range(len(kinds[0].bodies)):
-            await asyncio.sleep(pause_s)
+            for line in lines:
+                line.cut()
+            await asyncio.sleep(CUT_S if lines else 0.0)
             for kind, client in rotated(list(zip(kinds, clients, strict=True)), number):
                 answer = await client.ask(kind.bodies[number])
                 kind.check(answer)
@@ -267,36 +268,87 @@ async def _trips(cluster: Cluster, ledger: Ledger) -> None:
 # ---- beside an earlier state
 
 
+class Line:
+    """What lies between two gateways: it passes bytes on, and can be cut, so that the next hop makes a connection."""
+
+    def __init__(self) -> None:
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self.socket.getsockname()[1])
+        self.to = 0
+        self.made = 0
+        """How many connections."""
+        self._open: list[asyncio.StreamWriter] = []
+
+    async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, onward = await asyncio.open_connection("127.0.0.1", self.to)
+        self.made += 1
+        self._open += (writer, onward)
+        await asyncio.gather(_passed(reader, onward), _passed(there, writer))
+
+    def cut(self) -> None:
+        for writer in self._open:
+            writer.transport.abort()
+        self._open.clear()
+
+
+async def _passed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while data := await reader.read(65_536):
+            writer.write(data)
+    except ConnectionError:
+        return
+    finally:
+        writer.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    holder: Watched
+    door: Watched
+    line: Line
+
+
 @contextmanager
-def both(revision: str) -> Iterator[dict[str, tuple[Watched, Watched]]]:
-    """Two gateways of each state. The first one of each closes connections soon."""
+def both(revision: str) -> Iterator[dict[str, Pair]]:
+    """Two gateways of each state, with a line between them."""
     pythons = {GATEWAY: sys.executable, BEFORE: str(before.install(revision))}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="caretway-hops-")))
         server = stack.enter_context(redis_server())
         agent = stub("agent", folder)
         stack.callback(agent.stop)
-        pairs: dict[str, tuple[Watched, Watched]] = {}
+        pairs: dict[str, Pair] = {}
         for name, python in pythons.items():
-            pair: list[Watched] = []
-            for more in (("--keep-alive", str(KEEP_ALIVE_S)), ()):
+            line, gateways = Line(), list[Watched]()
+            stack.callback(line.socket.close)
+            for more in (("--cluster-address", f"http://127.0.0.1:{line.port}"), ()):
                 flags = ("--cluster", server.url, "--cluster-drain", "0", "--cluster-name", name, *more)
-                pair.append(start_gateway(agent.port, folder, *flags, python=python, CARETWAY_CLUSTER_KEY=KEY))
-                stack.callback(pair[-1].stop)
-            wait_for_each_other(pair)
-            pairs[name] = (pair[0], pair[1])
+                gateways.append(start_gateway(agent.port, folder, *flags, python=python, CARETWAY_CLUSTER_KEY=KEY))
+                stack.callback(gateways[-1].stop)
+            wait_for_each_other(gateways)
+            line.to = gateways[0].port
+            pairs[name] = Pair(gateways[0], gateways[1], line)
         yield pairs
 
 
 async def beside(rounds: int, revision: str) -> None:
     ledger = Ledger()
     with both(revision) as pairs:
+        lines = [pair.line for pair in pairs.values()]
+        for line in lines:
+            await asyncio.start_server(line.carry, sock=line.socket)
         for number in range(rounds + 1):
-            for measure, count, pause in ((KEPT, STEPS, 0.0), (NEW, NEW_ONES, PAUSE_S)):
-                kinds = [Kind(name, door, await parked(holder, count, ONE)) for name, (holder, door) in pairs.items()]
-                for name, value in (await in_turn(kinds, pause)).items():
+            for measure, cut in ((KEPT, []), (NEW, lines)):
+                kinds = [Kind(name, one.door, await parked(one.holder, STEPS, ONE)) for name, one in pairs.items()]
+                made = [line.made for line in lines]
+                for name, value in (await in_turn(kinds, cut)).items():
                     if number:  # the first round is for cold paths
                         ledger.add(measure, name, value)
+                if cut and any(line.made - before != STEPS for line, before in zip(lines, made, strict=True)):
+                    raise RuntimeError("a hop did not make a connection of its own")
+        for line in lines:
+            line.cut()
+        await asyncio.sleep(CUT_S)
     print("\n".join(shown(ledger)))
 
 
