@@ -1,4 +1,5 @@
-"""Nothing that a client sends holds the event loop: the longest callback while a corpus of hostile requests is played.
+"""Nothing that a client sends holds the event loop: the longest callback while a corpus of hostile requests is played,
+with content kept and recorded.
 
 CPU time of the thread, so a loaded machine does not matter. The gateway is in this thread, the client in another one,
 the simulated Cursor in another process. What was measured is printed (`-s`), the longest first.
@@ -13,11 +14,13 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+import httpx
 import msgspec
 import pytest
 
 from caretway.app import Gateway
 from caretway.config import Settings
+from contract.hostile.metered import keep_content
 from contract.hostile.requests import CHAT, COUNT, MESSAGES, QUICK, RESPONSES, Hostile, corpus, talk
 from contract.meter import Longest, Meter, memory_as_served, simulated_elsewhere
 
@@ -48,6 +51,8 @@ async def gateway(tmp_path: Path) -> AsyncIterator[str]:
             agent_check_limits=False,  # what is refused at once costs nothing
         )
         async with Gateway(settings) as running:
+            async with httpx.AsyncClient(base_url=running.base_url, trust_env=False) as http:
+                await keep_content(http)
             await asyncio.to_thread(play, running.base_url, Hostile("warm", CHAT, lambda: talk([])))
             with memory_as_served():
                 yield running.base_url

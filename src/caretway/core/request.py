@@ -236,7 +236,7 @@ def in_place(messages: Sequence[Message]) -> list[Message]:
     first = leading(messages)
     if all(message.role is not Role.SYSTEM for message in messages[first:]):
         return list(messages)  # nearly always
-    talk = list(messages[:first])
+    talk = [[message] for message in messages[:first]]
     beside = False  # the last one of `talk` ends with the system's words
     for message in messages[first:]:
         marked = message.role is Role.SYSTEM
@@ -244,12 +244,12 @@ def in_place(messages: Sequence[Message]) -> list[Message]:
             if not message.text:
                 continue
             message = Message(Role.USER, (as_user_text(message),))
-        if (marked or beside) and message.role is Role.USER and talk and talk[-1].role is Role.USER:
-            talk[-1] = joined((talk[-1], message))
+        if (marked or beside) and message.role is Role.USER and talk and talk[-1][0].role is Role.USER:
+            talk[-1].append(message)
         else:
-            talk.append(message)
+            talk.append([message])
         beside = marked
-    return talk
+    return [group[0] if len(group) == 1 else joined(group) for group in talk]
 
 
 def ends_with_results(messages: Sequence[Message]) -> bool:

@@ -5,7 +5,9 @@ recorded conversation as a script for the simulator.
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
 from typing import Final
 
 from msgspec import Struct, field
@@ -40,12 +42,12 @@ class KeptStep(Struct, frozen=True):
     answered: str
     begins: bool
     """It answers a user, not the results of tools."""
-    script: tuple[str, ...]
+    script: str
     """What the model did, as lines of the simulator's script."""
 
     @property
     def chars(self) -> int:
-        return len(self.said) + len(self.answered) + sum(map(len, self.script))
+        return len(self.said) + len(self.answered) + len(self.script)
 
 
 class _Kept(Struct):
@@ -126,62 +128,79 @@ class KeptContent:
             if kept.recorded
         ]
 
-    def script(self, conversation: str) -> str | None:
-        """One block for each message of the user; None: it was not recorded."""
+    def script(self, conversation: str) -> Callable[[], str] | None:
+        """Writes the script as it is now; it may take long. None: the conversation was not recorded."""
         kept = self._kept.get(conversation)
         if kept is None or not kept.recorded:
             return None
-        lines = [
-            f"# Conversation {conversation} with {kept.model}, recorded by Caretway.",
-            "# Send each block as a message of the user: `caretway serve --backend simulator` then answers the same.",
-        ]
-        for step in kept.steps:
-            if step.begins:
-                lines += ["", *(f"# {line}" for line in step.said.splitlines())]
-            lines += step.script
-        return "\n".join(lines) + "\n"
+        return partial(_script, conversation, kept.model, tuple(kept.steps))
+
+
+def _script(conversation: str, model: str, steps: Sequence[KeptStep]) -> str:
+    """One block for each message of the user."""
+    blocks = [
+        f"# Conversation {conversation} with {model}, recorded by Caretway.",
+        "# Send each block as a message of the user: `caretway serve --backend simulator` then answers the same.",
+    ]
+    for step in steps:
+        if step.begins:
+            blocks += ["", "\n".join([f"# {line}" for line in step.said.splitlines()])]
+        if step.script:
+            blocks.append(step.script)
+    return "\n".join(blocks) + "\n"
 
 
 def _step(request: TurnRequest, reply: Reply, at: float) -> KeptStep:
     talk = request.talk
     tail = talk[last_answer(talk) :]
     begins = not any(isinstance(part, ToolResult) for message in tail for part in message.parts)
-    said = "\n".join(filter(None, map(_words, tail)))
-    calls = [f"{call.name} {call.arguments}" for call in reply.calls]
+    calls = (f"{call.name} {call.arguments}" for call in reply.calls)
     ended = [f"({reply.error.message})"] if reply.error is not None else []
-    answered = "\n".join(filter(None, [reply.text, *calls, *ended]))
-    return KeptStep(at, _short(said), _short(answered), begins, tuple(_lines(reply)))
+    answered = _joined(chain([reply.text], calls, ended))
+    return KeptStep(at, _joined(_words(tail)), answered, begins, "\n".join(_lines(reply)))
 
 
-def _words(message: Message) -> str:
-    texts = [part.text for part in message.parts if isinstance(part, Text)]
-    results = [
-        part.text
-        for part in message.parts
-        if isinstance(part, ToolResult)
-        for part in part.content
-        if isinstance(part, Text)
-    ]
-    return "\n".join(texts + results)
+def _words(messages: Iterable[Message]) -> Iterator[str]:
+    for message in messages:
+        yield from (part.text for part in message.parts if isinstance(part, Text))
+        results = (part for part in message.parts if isinstance(part, ToolResult))
+        yield from (part.text for result in results for part in result.content if isinstance(part, Text))
+
+
+def _joined(texts: Iterable[str]) -> str:
+    """Nothing is read beyond what is kept."""
+    taken: list[str] = []
+    room = MAX_CHARS + 2
+    for text in filter(None, texts):
+        taken.append(text[:room])
+        room -= len(taken[-1]) + 1
+        if room <= 0:
+            break
+    return _short("\n".join(taken))
 
 
 def _lines(reply: Reply) -> list[str]:
     lines: list[str] = []
     calls: list[str] = []
+    chars = 0
     for part in reply.parts:
-        if sum(map(len, lines)) + sum(map(len, calls)) > MAX_SCRIPT_CHARS:
+        if chars > MAX_SCRIPT_CHARS:
             lines.append("# Here it was cut: the step was too long to be kept whole.")
             break
         match part:
             case Text(text=text) if text:
                 lines.append(f"sim: say {_escaped(text)}")
+                chars += len(lines[-1])
             case Reasoning(text=text) if text:
                 lines.append(f"sim: think {_escaped(text)}")
+                chars += len(lines[-1])
             case ToolCall(name=name, arguments=arguments) if len(arguments) > MAX_CHARS:
                 lines.append(f"# The arguments of {name} were too long to be kept.")
                 calls.append(f"{name} {{}}")
+                chars += len(lines[-1]) + len(calls[-1])
             case ToolCall(name=name, arguments=arguments):
                 calls.append(f"{name} {_compact(arguments)}")
+                chars += len(calls[-1])
             case _:
                 pass
     if calls:
@@ -198,7 +217,7 @@ def _escaped(text: str) -> str:
 def _compact(arguments: str) -> str:
     try:
         return json.dumps(json.loads(arguments or "{}"), ensure_ascii=False)
-    except ValueError:
+    except (ValueError, RecursionError):
         return "{}"
 
 

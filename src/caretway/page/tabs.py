@@ -12,6 +12,7 @@ from ..budgets.budget import BudgetScope
 from ..core.errors import ErrorKind, GatewayError, bad_request
 from ..ledger.queries import last_answer, last_seen
 from ..local_checks import Finding
+from ..tasks import aside
 from ..web import endpoints
 from ..web.exchange import Header
 from ..web.page_door import Visitor, cookie_token, set_cookie
@@ -138,6 +139,7 @@ async def conversation(page: PageApi, call: HttpCall) -> object:
     for step in found.steps:
         step["says"] = explained(step["session"], step["reason"])
     told = msgspec.to_builtins(found)
+    kept = page.content.told(name)
     client, key = (found.steps[-1]["client"], found.steps[-1]["key"]) if found.steps else ("", "")
     return {
         "id": name,
@@ -145,8 +147,13 @@ async def conversation(page: PageApi, call: HttpCall) -> object:
         "key": key,
         "live": _live(page).get(name),
         **told,
-        "content": page.content.told(name),
+        "content": kept and await aside(_encoded, kept),
     }
+
+
+def _encoded(steps: list[dict[str, object]]) -> list[msgspec.Raw]:
+    """Step by step: many megabytes at once would hold the interpreter."""
+    return [msgspec.Raw(msgspec.json.encode(step)) for step in steps]
 
 
 async def forget(page: PageApi, call: HttpCall) -> object:
@@ -270,9 +277,10 @@ async def record(page: PageApi, call: HttpCall) -> object:
 
 
 async def script(page: PageApi, call: HttpCall) -> None:
-    script = page.content.script(call.matched.params["id"])
-    if script is None:
+    write = page.content.script(call.matched.params["id"])
+    if write is None:
         raise no_such("recorded conversation")
+    script = await aside(write)
     headers = [*call.headers, NOT_KEPT, (b"x-content-type-options", b"nosniff")]
     call.response.send(200, script.encode(), headers, content_type=b"text/plain; charset=utf-8")
 

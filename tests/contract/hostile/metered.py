@@ -47,6 +47,14 @@ class Metered:
         return Reading(**json.loads(await self._process.stdout.readline()))
 
 
+async def keep_content(http: httpx.AsyncClient) -> None:
+    """Switches on what costs the most for each answer."""
+    token = {"x-caretway-csrf": (await http.get("/caretway/v1/session")).json()["csrf"]}
+    for switch, given in (("content", {"keep": True}), ("record", {"seconds": 3600})):
+        answer = await http.put(f"/caretway/v1/{switch}", json=given, headers=token)
+        assert answer.status_code == 200, answer.text
+
+
 @asynccontextmanager
 async def metered(**settings: Any) -> AsyncIterator[Metered]:
     with TemporaryDirectory() as data_dir:

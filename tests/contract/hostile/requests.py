@@ -21,6 +21,7 @@ QUICK: Final = frozenset(
     {
         "10,000 messages",
         "25,000 parts",
+        "19,997 system messages after the user's",
         "800 tools",
         "uniqueItems",
         "references that double",
@@ -179,6 +180,8 @@ def _chats() -> Iterator[tuple[str, Callable[[], bytes]]]:
     yield "25,000 parts", lambda: said([part] * 25_000)
     yield "2,500 messages of ten parts", lambda: talk([{"role": "user", "content": [part] * 10}] * 2_400)
     yield "25,000 system messages", lambda: talk([{"role": "system", "content": "x"}] * 19_999)
+    later = [{"role": "user", "content": "hello"}, *[{"role": "system", "content": "x"}] * 19_997]
+    yield "19,997 system messages after the user's", lambda: talk(later)
     yield "800 tools", lambda: talk([], tools=[_tool(f"t{n}", small) for n in range(800)])
     yield "12,000 tools", lambda: talk([], tools=[_tool(f"t{n}", {}) for n in range(12_000)])
     yield (

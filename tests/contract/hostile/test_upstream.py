@@ -1,8 +1,8 @@
 """Nothing that Cursor sends holds the event loop or grows without bound.
 
 A gateway in a process of its own is answered by a Cursor that means harm, case by case. Of each case the longest
-callback (CPU time of the thread) and the growth of memory are measured and printed (`-s`), and afterwards an ordinary
-answer must still be given.
+callback (CPU time of the thread) and the growth of memory are measured and printed (`-s`), with content kept and
+recorded, and afterwards an ordinary answer must still be given.
 """
 
 from collections.abc import AsyncIterator
@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from caretway.wire.envelope import pack
-from contract.hostile.metered import Metered, Reading, metered
+from contract.hostile.metered import Metered, Reading, keep_content, metered
 from contract.hostile.upstream import CASES, MIB, Upstream, hostile, in_one, text
 from contract.meter import simulated_elsewhere
 from contract.speakers import SPEAKERS, Speaker
@@ -72,6 +72,7 @@ async def test_no_case_takes_long_or_grows_much(carrier: str, speaker: Speaker, 
     upstream = Upstream()
     seen: list[tuple[str, int, int, Reading]] = []
     async with answered_by(carrier, upstream) as gateway:
+        await keep_content(gateway.http)
         upstream.chunks = lambda: in_one(pack(text("warm")))
         await ask(gateway, speaker, stream)
         for name, chunks in CASES.items():

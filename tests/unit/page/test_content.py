@@ -25,8 +25,9 @@ def heard(kept: KeptContent, conversation: str, said: str, *parts: Said) -> None
 
 def held(kept: KeptContent, conversation: str) -> int:
     """Characters, as they are told and as a script."""
-    told = kept.told(conversation)
-    return len(json.dumps(told)) + len(kept.script(conversation) or "")
+    write = kept.script(conversation)
+    assert write is not None
+    return len(json.dumps(kept.told(conversation))) + len(write())
 
 
 @pytest.mark.parametrize(
@@ -60,3 +61,11 @@ def test_the_newest_steps_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     told = kept.told("one")
     assert told is not None
     assert told[-1]["said"] == "step 99" and 1 < len(told) < 100
+
+
+def test_arguments_that_nest_too_deeply_are_no_failure() -> None:
+    kept = KeptContent()
+    kept.record(60)
+    heard(kept, "one", "look", ToolCall("1", "look", "[" * 60_000))
+    write = kept.script("one")
+    assert write is not None and "sim: call look {}" in write()
