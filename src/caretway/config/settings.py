@@ -765,7 +765,11 @@ class Settings:
     )
     max_buffered_bytes: int = field(
         default=256 * 2**20,
-        metadata=_limit(_BUFFER, "Request bodies held while they arrive, all clients together.", advanced=True),
+        metadata=_limit(
+            _BUFFER,
+            "Request bodies that arrive, and WebSocket messages that wait, all clients together.",
+            advanced=True,
+        ),
     )
     header_timeout: float = field(
         default=20.0, metadata=_limit(_TIME, "Time limit for a complete request head.", advanced=True)

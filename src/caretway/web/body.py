@@ -16,17 +16,18 @@ MAX_DIGITS: Final = 18
 class BodyLimits(Struct, frozen=True):
     size: int = 32 * 2**20
     in_all: int = 256 * 2**20
-    """Bytes of bodies that are not complete yet, all clients together."""
+    """Bytes of bodies that are not complete yet, and of WebSocket messages that wait, all clients together."""
     idle: float = 30.0
     total: float = 300.0
 
 
 class Bodies:
-    """The bodies that are arriving."""
+    """The bodies that are arriving, and what WebSockets keep for longer."""
 
     def __init__(self, limits: BodyLimits) -> None:
         self.limits = limits
         self._held = 0
+        self._kept = 0
 
     def expect(self, headers: Mapping[str, str]) -> None:
         """A head announces its body; raises GatewayError when it is not wanted."""
@@ -49,6 +50,19 @@ class Bodies:
     def give_back(self, body: int) -> None:
         """A body is complete, or not wanted any more."""
         self._held -= body
+
+    def keep(self, size: int) -> bool:
+        """Whether there is room for so much that stays until its client takes something. Half is left for arrivals:
+        clients that do not read must not keep others out."""
+        if self._kept + size > self.limits.in_all // 2 or self._held + size > self.limits.in_all:
+            return False
+        self._kept += size
+        self._held += size
+        return True
+
+    def release(self, size: int) -> None:
+        self._kept -= size
+        self._held -= size
 
 
 def _too_large(limit: int) -> GatewayError:

@@ -271,21 +271,21 @@ class Socket(Successor):
         parts, size = self._parts, self._size
         self._drop_parts()
         self._asked = self._loop.time()
-        if size > LARGE:
-            self._looking = spawn(self._look_aside(parts), "a large message")
-            return
-        data = b"".join(parts)
-        if not self._text:
-            self.binary(data)
-        elif is_large(data):
-            self._looking = spawn(self._look_aside(parts), "a large message")
-        else:
+        data = b"" if size > LARGE else b"".join(parts)
+        if size > LARGE or (self._text and is_large(data)):
+            self._server.bodies.take(size, 0)  # it was given back a moment ago
+            self._looking = spawn(self._look_aside(parts, size), "a large message")
+        elif self._text:
             self._tell(data, self._read_text(data))
+        else:
+            self.binary(data)
 
-    async def _look_aside(self, parts: list[bytearray]) -> None:
+    async def _look_aside(self, parts: list[bytearray], size: int) -> None:
         """Then what came behind it: also where that is large again."""
-        data = await aside(_joined, parts)
-        seen = await aside(self._read_text, data) if self._text else None
+        try:
+            data, seen = await aside(self._read_parts, parts)
+        finally:
+            self._server.bodies.give_back(size)
         self._looking = None
         if self._closing:
             return
@@ -303,6 +303,11 @@ class Socket(Successor):
                 self._read_on()
             else:
                 self._may_read()
+
+    def _read_parts(self, parts: list[bytearray]) -> tuple[bytes, Any]:
+        data = _joined(parts)
+        parts.clear()  # the frame that waits for this still has the list
+        return data, self._read_text(data) if self._text else None
 
     def _read_text(self, data: bytes) -> Any:
         return self.look(data) if _is_utf8(data) else _NO_TEXT

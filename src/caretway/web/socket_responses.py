@@ -80,6 +80,8 @@ class ResponsesSocket(Socket):
         """By lane; the one without a name is the empty one."""
         self._waiting: deque[tuple[str, bytes]] = deque()
         self._waiting_bytes = 0
+        self._unread_bytes = 0
+        """Of input that went back and was not read yet."""
         self._retires = False
 
     @property
@@ -102,7 +104,7 @@ class ResponsesSocket(Socket):
         try:
             lane = event.stream_id or ""
             if event.type == "response.steer":
-                self.say(_no_steering(event))
+                self._send_back(_no_steering(event))
             elif event.type != "response.create":
                 raise bad_request(
                     f"A message of the type {event.type[:60]!r} is not known here.",
@@ -129,8 +131,30 @@ class ResponsesSocket(Socket):
                 code="too_many_waiting_requests",
                 retry_after=1.0,
             )
+        self._keep(len(data))
         self._waiting.append((lane, data))
         self._waiting_bytes += len(data)
+
+    def _send_back(self, payload: bytes) -> None:
+        self._keep(len(payload))
+        self._unread_bytes += len(payload)
+        self.say(payload)
+        if not self.paused:
+            self._taken()
+
+    def _taken(self) -> None:
+        self._server.bodies.release(self._unread_bytes)
+        self._unread_bytes = 0
+
+    def _keep(self, size: int) -> None:
+        if not self._server.bodies.keep(size):
+            raise GatewayError(
+                ErrorKind.RATE_LIMITED,
+                "Too much waits on the WebSockets of all clients together.",
+                hint="Wait for a response to end before you ask for the next one.",
+                code="too_many_waiting_requests",
+                retry_after=1.0,
+            )
 
     def _begin(self, lane: str, data: bytes) -> None:
         request = HttpRequest("POST", self._path, self._headers, self._scheme)
@@ -180,6 +204,7 @@ class ResponsesSocket(Socket):
             if lane not in self._running:
                 del self._waiting[index]
                 self._waiting_bytes -= len(data)
+                self._server.bodies.release(len(data))
                 self._begin(lane, data)
                 break
         else:
@@ -190,6 +215,8 @@ class ResponsesSocket(Socket):
     # ---- the connection
 
     def writable(self, yes: bool) -> None:
+        if yes:
+            self._taken()
         for writer in list(self._running.values()):
             if yes:
                 writer.resume()
@@ -201,6 +228,9 @@ class ResponsesSocket(Socket):
             writer.wake_due(now)
 
     def hung_up(self) -> None:
+        if self.gone:
+            self._taken()
+        self._server.bodies.release(self._waiting_bytes)
         self._waiting.clear()
         self._waiting_bytes = 0
         running, self._running = self._running, {}
