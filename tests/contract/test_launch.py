@@ -88,6 +88,29 @@ def test_the_running_one_is_used_whatever_its_port_and_key(tmp_path: Path) -> No
         assert told(other)["answer"] == "PONG" and "started for it" in other.stderr
 
 
+def test_the_client_gets_none_of_the_gateways_secrets(tmp_path: Path) -> None:
+    secrets = {
+        "CURSOR_API_KEY": "key_0123456789abcdef-of-cursor",
+        "CARETWAY_API_KEY": "cw-0123456789abcdef-of-the-gateway",
+        "CARETWAY_GATEWAY_KEY": "cw-fedcba9876543210-of-the-gateway",
+        "CARETWAY_ACCESS_TOKEN": "token-0123456789abcdef",
+        "CARETWAY_CLUSTER_KEY": "cw-0123456789abcdef-of-the-cluster",
+        "CARETWAY_HOOK": "http://127.0.0.1:9/?token=0123456789abcdef",
+        "CARETWAY_PROXY": "direct",
+    }
+    given = {"OTHER_API_KEY": "of-the-user", "CARETWAY_DATA_DIR": str(tmp_path / "data"), **secrets}
+    done = caretway(tmp_path, "launch", "opencode", "--backend", "simulator", "--", "ask", given=given)
+    client = told(done)
+    assert (done.returncode, client["answer"]) == (0, "PONG"), done.stderr
+    seen = client["environment"]
+    print(sorted(seen))
+    assert not [name for name in secrets if name in seen]
+    assert not [name for name, value in seen.items() if value in secrets.values()]
+    assert seen["OTHER_API_KEY"] == "of-the-user" and seen["CARETWAY_DATA_DIR"] == given["CARETWAY_DATA_DIR"]
+    shown = caretway(tmp_path, "launch", "opencode", "--backend", "simulator", "--print", given=secrets).stdout
+    assert "unset " in shown and not [value for value in secrets.values() if value in shown]
+
+
 @pytest.mark.parametrize(
     ("words", "code"), [(("exit", "7"), 7), (("kill", "9"), 137), (("kill", str(int(signal.SIGTERM))), 143)]
 )

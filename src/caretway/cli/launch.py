@@ -19,10 +19,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
 from ..clients.setting_up import llm_folder
 from ..clients.table import ALSO, BY_NAME, CLIENTS, ClientProgram
 from ..clients.values import FILES, NO_KEY, LaunchPlan, Surroundings, Target
-from ..config import process_environment, process_home
+from ..config import own_variables, process_environment, process_home
 from . import shell_lines
 from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, given, settings_from
 from .process import CommandFailed, remark, say, shown_width
@@ -81,6 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
         async with client_gateway(settings, given(arguments)) as gateway:
             target = gateway.target(arguments.model)
             plan = client.launch(target)
+            plan = replace(plan, without=(*plan.without, *own_variables()))
             if arguments.print:
                 remark(unlisted(gateway, target))
                 say(shown(client, plan, gateway, target, arguments.rest, shown_width(sys.stdout)))
@@ -130,7 +133,7 @@ def unlisted(gateway: ClientGateway, target: Target) -> list[str]:
 
 
 def child_environment(mine: Mapping[str, str], variables: Mapping[str, str], without: Sequence[str]) -> dict[str, str]:
-    """The user's environment with ours on top. A proxy of the user's is not for this machine."""
+    """The user's environment with the plan's variables on top. A proxy of the user's is not for this machine."""
     environment = {name: value for name, value in mine.items() if name not in without} | dict(variables)
     if any(environment.get(name) or environment.get(name.upper()) for name in _PROXIES):
         for name in ("NO_PROXY", "no_proxy"):

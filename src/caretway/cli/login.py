@@ -99,13 +99,14 @@ def _leave_to_cursor_agent(command: str, settings: Settings) -> int:
     """Run the program's own sign-in, which talks to the user itself."""
     import subprocess
 
-    from ..backends.cursor_cli.program import find_program
+    from ..backends.cursor_cli.program import child_environment, find_program
 
     program = find_program(settings.agent_bin, process_environment())
     if program is None:
         raise CommandFailed("there is no cursor-agent program", "install it, or name it with --agent-bin")
     remark([f"{program} {command}"])
-    return subprocess.run([program, command], check=False).returncode  # noqa: S603 (the user's own program)
+    environment = child_environment(process_environment(), None)
+    return subprocess.run([program, command], env=environment, check=False).returncode  # noqa: S603 (the user's own program)
 
 
 def read_key(stdin: TextIO, ask: Callable[[str], str]) -> str:

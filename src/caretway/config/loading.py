@@ -152,6 +152,18 @@ def take_notify_socket() -> str:
     return os.environ.pop("NOTIFY_SOCKET", "")
 
 
+def own_variables(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """The variables that are set for the gateway alone, secrets among them: programs that run commands of a model must
+    not get them. Where its files are is no secret, and a `caretway` that is started below needs it."""
+    secret = {name for setting in SETTINGS if setting.secret for name in setting.env_names}
+    places = {name for place in ("config", "data_dir") for name in BY_NAME[place].env_names}
+    return tuple(
+        name
+        for name in sorted(os.environ if environ is None else environ)
+        if name in secret or (name.startswith(PREFIX) and name not in places)
+    )
+
+
 def process_environment() -> dict[str, str]:
     """A copy of this process's environment, for the programs that it starts."""
     return dict(os.environ)

@@ -8,6 +8,7 @@ A PDF without text (a scan) is an error too: a model would answer about nothing.
 import asyncio
 import base64
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -53,7 +54,12 @@ def read_aside(data: bytes) -> dict[str, Any]:
     command = [sys.executable, "-P", str(Path(__file__).with_name("pdf_text.py"))]
     try:
         done = subprocess.run(  # noqa: S603 (our own module; the file is only its input)
-            command, input=data, capture_output=True, timeout=TIMEOUT_S, check=False
+            command,
+            input=data,
+            capture_output=True,
+            timeout=TIMEOUT_S,
+            check=False,
+            env={"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},  # where its packages are, and no secrets
         )
     except subprocess.TimeoutExpired:
         return {"failure": f"it took longer than {TIMEOUT_S:g} s"}
