@@ -164,3 +164,27 @@ async def test_the_list_shows_last_use_and_totals(tmp_path: Path) -> None:
     assert told[0]["budgets"][0]["spent"] == 3
     shown = caretway(tmp_path, "list").stdout
     assert "just now" in shown and "3 of 50 runs today (6 %)" in shown and "never" in shown
+
+
+async def test_a_turn_belongs_to_the_key_that_opened_it(tmp_path: Path) -> None:
+    """A key that learns another one's ticket and history begins a run of its own, and leaves the other one alone."""
+    async with gateway(data_dir=tmp_path) as client:
+        mine, other = (bearer(caretway(tmp_path, "new", "--name", name).stdout.strip()) for name in ("mine", "other"))
+        tool = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
+        asked: list[Any] = [{"role": "user", "content": "sim: call look {}\nsim: say done"}]
+        answer = await client.chat(asked, tools=tool, headers=mine)
+        results = [{"role": "tool", "tool_call_id": call["id"], "content": "seen"} for call in answer.calls]
+        history = [*asked, answer.message, *results]
+        stolen = await client.chat(history, tools=tool, headers=other)
+        assert (stolen.session, client.stats()["runs_opened"]) == ("replayed", 2)
+        resumed = await client.chat(history, tools=tool, headers=mine)
+        assert (resumed.session, resumed.text, client.stats()["runs_opened"]) == ("resumed", "done", 2)
+        said = [{"role": "user", "content": "sim: say one"}]
+        following = [
+            *said,
+            (await client.chat(said, headers=mine)).message,
+            {"role": "user", "content": "sim: say two"},
+        ]
+        assert (await client.chat(following, headers=other)).session == "replayed"
+        assert caretway(tmp_path, "rename", "mine", "still-mine").returncode == 0
+        assert (await client.chat(following, headers=mine)).session == "continued"

@@ -22,6 +22,8 @@ class RequestOrigin(Struct, frozen=True, gc=False):
     dialect: str = ""
     model: str = ""
     """As it was asked for."""
+    owner: str = ""
+    """Whose its turns are: the key by its id, which a rename does not change; empty when no key is asked for."""
 
 
 class TurnRecord(Struct, frozen=True):

@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
 
 from msgspec import Struct
@@ -100,8 +101,8 @@ class Sessions:
         self._store = store
         self._live: dict[str, LiveTurn] = {}
         self._by_ticket: dict[str, LiveTurn] = {}
-        self._replaying: dict[str, LiveTurn] = {}  # by the calls whose results they were started with
-        self._starting: dict[str, Parked] = {}  # the same, while they are being started
+        self._replaying: dict[tuple[str, str], LiveTurn] = {}  # by owner and the calls whose results they began with
+        self._starting: dict[tuple[str, str], Parked] = {}  # the same, while they are being started
         self._parked: dict[str, LiveTurn] = {}  # in the order in which they were parked
         self._closing = False
 
@@ -137,10 +138,13 @@ class Sessions:
             self.cancel(sid, why)
         return len(turns)
 
-    def held_elsewhere(self, request: TurnRequest) -> tuple[Held, ...] | None:
+    def held_elsewhere(self, request: TurnRequest, owner: str = "") -> tuple[Held, ...] | None:
         """Where the turns may be that wait for what is new in this request; None: one of them is here."""
         tickets = [result.call_id for result in new_results(request)]
-        if any(ticket in known for ticket in tickets for known in (self._by_ticket, self._replaying, self._starting)):
+        given = [(owner, ticket) for ticket in tickets]
+        if not (self._by_ticket.keys().isdisjoint(tickets) and self._replaying.keys().isdisjoint(given)):
+            return None
+        if not self._starting.keys().isdisjoint(given):
             return None
         return tuple([held for ticket in tickets if (held := held_by(ticket)) is not None])
 
@@ -149,22 +153,22 @@ class Sessions:
         said, `model_request` what the model is told: the loop guard may have added a word. `gone`: why a turn that is
         not known here cannot be resumed."""
         if request.fallbacks:
-            request = going_on(request, self._known(request).values())
-        model_request = await self._guarded(request)
+            request = going_on(request, self._known(request, origin.owner).values())
+        model_request = await self._guarded(request, origin.owner)
         chains = await aside(history_chains, model_request) if request.large else None
-        compare = await self._compared(request) if request.large else alike
+        compare = await self._compared(request, origin.owner) if request.large else alike
         if not self._store.settled and may_continue(request):
             await self._store.settle()
         if self._store.shared and may_continue(request):
             chains = chains or history_chains(model_request)
-            await self._store.bring(self._key(chains.whole.digest()))
+            await self._store.bring(self._key(chains.whole.digest(), origin.owner))
         mode = request.session or self._limits.mode
         decision = plan(
             model_request,
             mode=mode,
             abilities=self._backend.abilities,
-            parked=self._known(request),
-            recall=self._recall,
+            parked=self._known(request, origin.owner),
+            recall=partial(self._recall, origin.owner),
             chains=chains,
             said=request.messages,
             compare=compare,
@@ -225,43 +229,44 @@ class Sessions:
             response.recoveries.append((Rung.FRESH_RUN.value, Cause.CUT.value))
         return response
 
-    async def _guarded(self, request: TurnRequest) -> TurnRequest:
+    async def _guarded(self, request: TurnRequest, owner: str) -> TurnRequest:
         """What the model is told; the client's own words stay in the transcript. A loop ends its parked turn."""
         try:
             return await aside(self._guard, request) if request.large else self._guard(request)
         except GatewayError:
-            for sid in {parked.sid for parked in self._known(request).values() if parked.waiting}:
+            for sid in {parked.sid for parked in self._known(request, owner).values() if parked.waiting}:
                 self._finish(self._live[sid], Happening.STOPPED)
             raise
 
-    def _key(self, transcript: bytes) -> bytes:
-        """The store outlives a change of backend, host or account; a conversation belongs to the one that had it."""
-        return hashlib.sha256(self._limits.scope.encode() + b"\0" + transcript).digest()
+    def _key(self, transcript: bytes, owner: str) -> bytes:
+        """The store outlives a change of backend, host or account; a conversation belongs to the one that had it, and
+        to the key that it was opened with."""
+        scope = f"{self._limits.scope}\0{owner}" if owner else self._limits.scope
+        return hashlib.sha256(scope.encode() + b"\0" + transcript).digest()
 
-    def _recall(self, transcript: bytes) -> Snapshot | None:
-        snapshot = self._store.recall(self._key(transcript))
+    def _recall(self, owner: str, transcript: bytes) -> Snapshot | None:
+        snapshot = self._store.recall(self._key(transcript, owner))
         return snapshot if snapshot is not None and snapshot.backend == self._backend.name else None
 
-    def _known(self, request: TurnRequest) -> dict[str, Parked]:
-        """The turns that wait for what is new in this request. A sub-agent may begin with a copy of the conversation
-        that called it, results included: that turn is not its own."""
+    def _known(self, request: TurnRequest, owner: str) -> dict[str, Parked]:
+        """The owner's turns that wait for what is new in this request. A sub-agent may begin with a copy of the
+        conversation that called it, results included: that turn is not its own."""
         known: dict[str, Parked] = {}
         for ticket in [result.call_id for result in new_results(request)]:
-            asked, replayed = self._by_ticket.get(ticket), self._replaying.get(ticket)
-            live = next(
-                (one for one in (asked, replayed) if one is not None and not _is_anothers(request, one.request)), None
-            )
-            if live is not None:
-                known[ticket] = live.parked(own=live is asked)
-            elif ticket in self._starting:
-                known[ticket] = self._starting[ticket]
+            asked, replayed = self._by_ticket.get(ticket), self._replaying.get((owner, ticket))
+            if asked is not None and asked.account.origin.owner == owner and not _is_anothers(request, asked.request):
+                known[ticket] = asked.parked(own=True)
+            elif replayed is not None and not _is_anothers(request, replayed.request):
+                known[ticket] = replayed.parked(own=False)
+            elif (owner, ticket) in self._starting:
+                known[ticket] = self._starting[owner, ticket]
         return known
 
-    async def _compared(self, request: TurnRequest) -> Compare:
+    async def _compared(self, request: TurnRequest, owner: str) -> Compare:
         """`alike`, done before for the turns that this large request may repeat. A turn that goes on in between is
         compared anew."""
         done: list[tuple[tuple[Message, ...], Alike]] = []
-        for parked in self._known(request).values():
+        for parked in self._known(request, owner).values():
             if not any(history is parked.history for history, _ in done):
                 done.append((parked.history, await aside(alike, request.messages, parked.history)))
 
@@ -281,17 +286,18 @@ class Sessions:
             if account.charge is not None:
                 model_request = replace(model_request, charge=account.charge)
         given = new_results(model_request)
+        owner = account.origin.owner
         for result in given:  # a client may repeat this request, too, and at once
-            self._starting[result.call_id] = Parked.starting(request, given)
+            self._starting[owner, result.call_id] = Parked.starting(request, given)
         try:
             live = await self._started(request, model_request, account, known)
         finally:
             for result in given:
-                self._starting.pop(result.call_id, None)
+                self._starting.pop((owner, result.call_id), None)
         self._live[live.tickets.sid] = live
         live.given = given
         for result in given:
-            self._replaying[result.call_id] = live
+            self._replaying[owner, result.call_id] = live
         return live
 
     async def _started(
@@ -310,8 +316,9 @@ class Sessions:
 
     def _forget_given(self, live: LiveTurn) -> None:
         for result in live.given:
-            if self._replaying.get(result.call_id) is live:
-                del self._replaying[result.call_id]
+            given = live.account.origin.owner, result.call_id
+            if self._replaying.get(given) is live:
+                del self._replaying[given]
 
     async def _resume(self, live: LiveTurn, request: TurnRequest, decision: Resume) -> None:
         live.happened(Happening.RESULTS)  # claimed: a second request for this ticket finds it running
@@ -372,7 +379,7 @@ class Sessions:
             return
         if happening is Happening.ENDED and (snapshot := live.turn.snapshot()) is not None:
             snapshot = snapshot.of(live.account.conversation)
-            self._store.remember(self._key(live.transcript()), snapshot)
+            self._store.remember(self._key(live.transcript(), live.account.origin.owner), snapshot)
         self._finish(live, happening)
 
     def discard(self, live: LiveTurn) -> None:

@@ -20,6 +20,7 @@ from ..core.records import Observer, RequestOrigin, TurnRecord
 from ..core.request import TurnRequest
 from ..core.turn import ModelInfo
 from ..dialects import Dialect, ResponseMeta
+from ..dialects.headers import OWNER
 from ..keys.named_key import NamedKey
 from ..keys.restrict import restricted, visible
 from ..sessions.manager import Sessions
@@ -108,6 +109,7 @@ class Responder:
                 return
             gone = answered
         del body
+        owner = http.headers.get(OWNER, "")
         http.drop_headers()
         http.model = request.model[:MAX_MODEL_CHARS]
         upstream = await self._models.fit(request)
@@ -123,7 +125,7 @@ class Responder:
             common += model_headers(upstream)
         if upstream.ignored:
             common.append((b"x-caretway-ignored", header_text(", ".join(upstream.ignored))))
-        origin = RequestOrigin(http.caller, request_id, dialect.name, http.model)
+        origin = RequestOrigin(http.caller, request_id, dialect.name, http.model, owner)
         response = await self._sessions.open(upstream, origin, gone)
         if budget := response.budget:
             common.append((b"x-caretway-budget", header_text(budget)))
@@ -185,7 +187,7 @@ class Responder:
         request_id: str,
     ) -> str | None:
         """None: another gateway has answered. Otherwise why a turn that is not here cannot be resumed."""
-        held = self._sessions.held_elsewhere(request)
+        held = self._sessions.held_elsewhere(request, http.headers.get(OWNER, ""))
         if http.visit is not None or held is None or not (held or elsewhere.draining):
             return ""
         if type(writer) is not ResponseWriter:  # a message of a WebSocket, or a response in the background
