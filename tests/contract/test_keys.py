@@ -188,3 +188,40 @@ async def test_a_turn_belongs_to_the_key_that_opened_it(tmp_path: Path) -> None:
         assert (await client.chat(following, headers=other)).session == "replayed"
         assert caretway(tmp_path, "rename", "mine", "still-mine").returncode == 0
         assert (await client.chat(following, headers=mine)).session == "continued"
+
+
+async def test_metrics_show_a_key_its_own_rows(tmp_path: Path) -> None:
+    async with gateway(data_dir=tmp_path) as client:
+        keys = {
+            name: bearer(caretway(tmp_path, "new", "--name", name, *more).stdout.strip())
+            for name, more in (("ada", ()), ("ben", ()), ("seeing", ("--page",)))
+        }
+        for name, model in (("ada", "sim-auto"), ("ben", "sim-think")):
+            assert (await client.chat(HELLO, model=model, headers=keys[name])).text == "hello"
+        told = {name: (await client.http.get("/metrics", headers=key)).text for name, key in keys.items()}
+        assert 'key="ada"' in told["ada"] and "caretway_tokens_total{" in told["ada"]
+        assert "ben" not in told["ada"] and "sim-think" not in told["ada"] and "process_" not in told["ada"]
+        assert 'key="ada"' in told["seeing"] and 'key="ben"' in told["seeing"] and "sim-think" in told["seeing"]
+
+
+async def test_a_limited_key_does_not_change_settings(tmp_path: Path) -> None:
+    """An alias of a name on its list would lead it to a model that is not."""
+    file = tmp_path / "config.toml"
+    file.write_text("# mine\n")
+    async with gateway(data_dir=tmp_path, config=file) as client:
+        path = "/caretway/v1/settings/model_aliases"
+        limits: dict[str, tuple[str, ...]] = {
+            "models": ("--models", "sim-fast"),
+            "budget": ("--budget", "runs=1/day"),
+            "free": (),
+        }
+        for name, more in limits.items():
+            key = bearer(caretway(tmp_path, "new", "--name", name, "--page", *more).stdout.strip())
+            answer = await client.http.put(path, json={"value": "sim-fast=sim-think"}, headers=key)
+            if name == "free":
+                assert answer.status_code == 200, answer.text
+            else:
+                assert (answer.status_code, answer.json()["error"]["code"]) == (403, "settings_not_allowed"), (
+                    answer.text
+                )
+                assert file.read_text() == "# mine\n"

@@ -67,9 +67,13 @@ class CounterFamily:
     def add(self, values: tuple[str, ...] = (), amount: float = 1) -> None:
         self.cell(values)[0] += amount
 
-    def lines(self) -> list[str]:
+    def lines(self, key: str | None = None) -> list[str]:
+        """`key`: only its series."""
         name, labels = self._family.name, self._family.labels
         series = sorted(self._series.items())
+        if key is not None:
+            at = labels.index("key")
+            series = [one for one in series if one[0][at] == key]
         return [*self._family.head("counter"), *[f"{name}{braces(labels, key)} {number(n)}" for key, (n,) in series]]
 
 

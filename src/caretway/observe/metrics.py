@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from .. import __version__
 from ..core.records import Observer, RefusedRequest, RunRecord, TurnRecord
-from .families import MAX_SERIES, CounterFamily, Family, HistogramFamily, Names, Spread, gauge_lines
+from .families import MAX_SERIES, OTHER, CounterFamily, Family, HistogramFamily, Names, Spread, gauge_lines
 from .process_metrics import process_lines
 
 MAX_MODELS: Final = 100
@@ -190,6 +190,13 @@ class Metrics(Observer):
 
     def request_refused(self, record: RefusedRequest) -> None:
         self._refused.add((record.dialect, record.kind))
+
+    def render_for(self, key: str) -> bytes:
+        """What was counted for one key. Those that share a label are not told apart, and get nothing."""
+        lines = gauge_lines(BUILD, {(__version__,): 1})
+        for family in (self._responses, self._calls, self._runs, self._tokens, self._reasoning):
+            lines += family.lines(key if key != OTHER else "")
+        return ("\n".join(lines) + "\n").encode()
 
     def render(self, gauges: Mapping[str, int]) -> bytes:
         """The text format, version 0.0.4. `gauges` has a value for each of `GAUGES`."""

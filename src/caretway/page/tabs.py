@@ -254,6 +254,13 @@ async def settings(page: PageApi, call: HttpCall) -> object:
 
 async def change(page: PageApi, call: HttpCall) -> object:
     name = call.matched.params["name"]
+    if not page.door.may_change(call.request.caller.key):
+        raise GatewayError(
+            ErrorKind.FORBIDDEN,
+            f"The key {call.request.caller.key} has limits of its own and may not change settings.",
+            hint="Use a key without limits, or type: caretway config edit",
+            code="settings_not_allowed",
+        )
     await page.desk.change(name, body(call, ValueGiven).value)
     page.feed.mark("settings")
     return next(row for row in page.desk.rows() if row["name"] == name)

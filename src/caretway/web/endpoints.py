@@ -147,7 +147,13 @@ async def tools(call: HttpCall) -> None:
 
 
 async def metrics(call: HttpCall) -> None:
+    """Of all keys, for those that may see the dashboard; otherwise of the caller's own."""
     gateway = call.gateway
+    key = call.tenant.responder.named(call.request.caller)
+    if key is not None and not key.page:
+        own = gateway.metrics.render_for(key.name)
+        call.response.send(200, own, call.headers, content_type=_PROMETHEUS)
+        return
     gauges = {
         "live_turns": gateway.tenants.live,
         "parked_turns": gateway.tenants.parked,

@@ -57,6 +57,11 @@ class PageDoor:
     def key_required(self) -> bool:
         return bool(self._access.keys) or self._named() is not None
 
+    def may_change(self, caller: str) -> bool:
+        """Whether this visitor may change settings: a key with limits of its own could lift them."""
+        named = None if self._keys is None else self._keys.named(caller)
+        return named is None or not (named.models or named.budgets or named.workspace)
+
     def admit(self, request: HttpRequest, *, keyless: bool) -> Admitted:
         """Let a request to the page or its API in, or raise GatewayError."""
         admitted = admit(self._access, request.scheme, request.headers, keyless=True)

@@ -118,7 +118,7 @@ class Responder:
         if not request.generate:
             self._remember(dialect, request, writer, common, int(started_at))
             return
-        if http.caller.key and (key := self._named(http.caller)) is not None:
+        if http.caller.key and (key := self.named(http.caller)) is not None:
             upstream = restricted(key, request.model, upstream)
         chosen = upstream.choice
         if (chosen.exactly or upstream.model) != request.model:
@@ -208,10 +208,10 @@ class Responder:
 
     def visible(self, caller: Caller, models: Sequence[ModelInfo]) -> Sequence[ModelInfo]:
         """What this caller may see of a list of models."""
-        key = self._named(caller) if caller.key else None
+        key = self.named(caller) if caller.key else None
         return visible(key, models) if key is not None else models
 
-    def _named(self, caller: Caller) -> NamedKey | None:
+    def named(self, caller: Caller) -> NamedKey | None:
         return self._find_key(caller.key) if self._find_key is not None else None
 
     async def _decode(self, dialect: Dialect, body: bytes, headers: Mapping[str, str]) -> TurnRequest:
