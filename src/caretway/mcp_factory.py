@@ -13,6 +13,7 @@ from .config import Settings, process_environment, process_home
 
 if TYPE_CHECKING:
     from .mcp_bridge.bridge import McpBridge
+    from .processes.child import Child
 
 
 def offers_mcp(settings: Settings) -> bool:
@@ -48,7 +49,8 @@ def mcp_bridge(settings: Settings, only: str = "") -> "McpBridge | None":
         start_wait=settings.mcp_start_wait,
         first_pause=settings.mcp_retry_pause,
     )
-    return McpBridge(found, limits, connector(process_environment(), limits))
+    children: set[Child] = set()
+    return McpBridge(found, limits, connector(process_environment(), limits, children), children)
 
 
 @asynccontextmanager

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ..core.request import ToolResult
+from ..processes.child import Child
 from ..tasks import spawn
 from .catalogue import BridgedTool, McpCatalogue, catalogue
 from .connection import Connector
@@ -21,7 +22,9 @@ MAX_TOLD: Final = 300
 
 
 class McpBridge:
-    def __init__(self, found: FoundServers, limits: BridgeLimits, connect: Connector) -> None:
+    def __init__(self, found: FoundServers, limits: BridgeLimits, connect: Connector, children: set[Child]) -> None:
+        """`children`: the processes that `connect` has started and that run."""
+        self._children = children
         self.servers = {
             definition.name: McpServer(definition, limits, connect, self._forget) for definition in found.definitions
         }
@@ -80,10 +83,23 @@ class McpBridge:
         return await self.servers[tool.server].call(tool.tool.name, arguments, call_id)
 
     async def aclose(self) -> None:
+        """No process is left behind, also when this is cancelled."""
+        ending = spawn(self._end(), "mcp-end")
+        try:
+            await asyncio.shield(ending)
+        except asyncio.CancelledError:
+            for child in list(self._children):
+                child.kill()
+            await ending
+            raise
+
+    async def _end(self) -> None:
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        # A server that is cancelled while it connects does not wait for the end of its process.
+        await asyncio.gather(*[child.aclose() for child in list(self._children)])
 
     # ---- what is shown
 

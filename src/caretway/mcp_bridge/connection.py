@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from .. import __version__
 from ..installation import install_command
+from ..processes.child import Child
 from ..tasks import spawn
 from .catalogue import ListedTool
 from .definitions import BridgeLimits, Process, Remote, ServerDefinition
@@ -142,8 +143,9 @@ def _listed(tool: "Tool") -> ListedTool:
     )
 
 
-def connector(environ: Mapping[str, str], limits: BridgeLimits) -> Connector:
-    """Opens connections with the SDK; servers that are started here get a small part of `environ`."""
+def connector(environ: Mapping[str, str], limits: BridgeLimits, children: set[Child]) -> Connector:
+    """Opens connections with the SDK; servers that are started here get a small part of `environ`. `children`: those
+    that run."""
 
     @asynccontextmanager
     async def connect(definition: ServerDefinition) -> AsyncIterator[McpConnection]:
@@ -152,7 +154,7 @@ def connector(environ: Mapping[str, str], limits: BridgeLimits) -> Connector:
         if isinstance(reached, Process):
             connection = SdkConnection(limits)
             environment = server_environment(reached, environ)
-            streams = stdio_streams(reached, environment, limits, connection.ended)
+            streams = stdio_streams(reached, environment, limits, connection.ended, children)
             async with _session(connection, streams):
                 yield connection
             return

@@ -52,10 +52,11 @@ def server_environment(process: Process, environ: Mapping[str, str]) -> dict[str
 class ServerProcess:
     """Listens to one process (a `ChildSink`). `over` when nothing more will come, `reason` says why."""
 
-    def __init__(self, limits: BridgeLimits) -> None:
+    def __init__(self, limits: BridgeLimits, children: set[Child]) -> None:
         self.over = False
         self.reason = ""
         self._limits = limits
+        self._children = children
         self._lines: deque[bytes] = deque()
         self._news = asyncio.Event()
         self._reader = LineReader(limits.message_bytes)
@@ -65,7 +66,9 @@ class ServerProcess:
     async def start(self, process: Process, environment: Mapping[str, str]) -> None:
         command = Command((process.command, *process.args), process.cwd, environment)
         try:
-            self._child = await start_child(command, self, closed=self._closed, grace=self._limits.stop_grace)
+            self._child = await start_child(
+                command, self, closed=self._closed, grace=self._limits.stop_grace, among=self._children
+            )
         except CannotStart as failure:
             raise Broken(str(failure)) from failure
 
@@ -160,12 +163,14 @@ async def stdio_streams(
     environment: Mapping[str, str],
     limits: BridgeLimits,
     ended: Callable[[str], None],
+    children: set[Child],
 ) -> AsyncIterator["TransportStreams"]:
-    """The streams for an SDK session. `ended` is called with the reason when the process can no longer be used."""
+    """The streams for an SDK session. `ended` is called with the reason when the process can no longer be used.
+    `children` has the process while it runs: whoever is cancelled may not have waited for its end."""
     import anyio
     from mcp.shared.message import SessionMessage
 
-    running = ServerProcess(limits)
+    running = ServerProcess(limits, children)
     await running.start(process, environment)
     to_session, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     to_server, from_session = anyio.create_memory_object_stream[SessionMessage](0)

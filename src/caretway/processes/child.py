@@ -207,6 +207,11 @@ class Child:
             self._group.signal(signal.SIGTERM)
             self._timer = self._loop.call_later(self._grace, self._group.signal, KILL)
 
+    def kill(self) -> None:
+        """End the whole group at once."""
+        self.terminate()
+        self._group.signal(KILL)
+
     async def wait(self) -> Exit:
         """Wait for its end. Cancelling the wait does not affect the child."""
         return await asyncio.shield(self._over)

@@ -39,7 +39,7 @@ def tool(name: str, read_only: bool = False) -> dict[str, Any]:
 
 def tools() -> list[dict[str, Any]]:
     if MODE == "many":
-        return [tool(f"tool_{number}") for number in range(500)]
+        return [tool(f"tool_{number}") for number in range(int(ARGUMENT or 500))]
     if MODE == "verbose":
         return [tool(f"tool_{number}") | {"description": "words " * 1000} for number in range(500)]
     if MODE == "misspelt":
@@ -116,6 +116,17 @@ def main() -> None:
     if MODE == "endless":
         while True:
             sys.stdout.write("x" * 65536)
+    if MODE in ("deluge", "babble"):  # ignores SIGTERM, and writes without end
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        with open(ARGUMENT, "a") as file:
+            file.write(f"{os.getpid()} ")
+        said = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}}
+        line = (json.dumps(said) if MODE == "deluge" else "this is no message") + "\n"
+        while True:
+            try:
+                os.write(1, line.encode() * 100)
+            except OSError:  # nobody reads it any more, and it stays all the same
+                time.sleep(0.1)
     if MODE == "stubborn":  # ignores every polite request, and so does its child
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         child = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"

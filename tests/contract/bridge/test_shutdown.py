@@ -5,9 +5,11 @@ import json
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
+import pytest
 
 from contract.bridge.servers import odd
 
@@ -30,16 +32,24 @@ async def gone(pids: list[int]) -> None:
         await asyncio.sleep(0.02)
 
 
-async def test_a_gateway_that_is_told_to_stop(tmp_path: Path) -> None:
-    """Its server ignores that its input closed, and SIGTERM; so does that one's child. Both are gone with it."""
-    noted = tmp_path / "pids"
-    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"odd": odd("stubborn", str(noted))}}))
+@pytest.mark.parametrize(("mode", "twice"), [("stubborn", False), ("babble", False), ("deluge", True)])
+async def test_a_gateway_that_is_told_to_stop(mode: str, twice: bool, tmp_path: Path) -> None:
+    """Its server ignores that its input closed, and SIGTERM; so does that one's child, or it writes without end and is
+    still `connecting`. All are gone with it."""
+    for attempt in range(4 if mode == "babble" else 1):
+        await stopped(mode, twice, tmp_path / str(attempt))
+
+
+async def stopped(mode: str, twice: bool, place: Path) -> None:
+    place.mkdir()
+    noted = place / "pids"
+    (place / ".mcp.json").write_text(json.dumps({"mcpServers": {"odd": odd(mode, str(noted))}}))
     command = ["-m", "caretway", "serve", "--port", "0", "--backend", "simulator", "--mcp-config", ".mcp.json"]
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *command,
         *("--data-dir", "data", "--shutdown-grace", "0"),
-        cwd=tmp_path,
+        cwd=place,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
     )
@@ -52,14 +62,27 @@ async def test_a_gateway_that_is_told_to_stop(tmp_path: Path) -> None:
             address = line.decode()
         base = address[address.index("http://") :].split()[0]
         async with httpx.AsyncClient(base_url=base, timeout=30, trust_env=False) as http:
-            while (await http.get("/health")).json()["mcp"]["servers"] < 1:
-                await asyncio.sleep(0.05)
-        pids = [int(word) for word in noted.read_text().split()]
-        assert all(map(alive, pids))
-        process.send_signal(signal.SIGTERM)
+            if mode == "stubborn":
+                while (await http.get("/health")).json()["mcp"]["servers"] < 1:
+                    await asyncio.sleep(0.05)
+            else:
+                while not noted.exists() or not noted.read_text():
+                    await asyncio.sleep(0.05)
+            process.send_signal(signal.SIGTERM)
+            while twice:
+                try:
+                    await http.get("/healthz")
+                except httpx.TransportError:
+                    process.send_signal(signal.SIGTERM)
+                    break
         await process.wait()
-        await gone(pids)
+        pids = [int(word) for word in noted.read_text().split()]
+        async with asyncio.timeout(30):
+            await gone(pids)
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
+        for pid in map(int, noted.read_text().split()):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
