@@ -8,6 +8,7 @@ the tools that the client declared.
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal, Protocol
 
 from msgspec import structs
@@ -22,6 +23,7 @@ from .turn import BridgedTurn
 
 log = logging.getLogger(__name__)
 
+_TOO_MANY = frozenset({"tools_too_large", "too_many_tools"})
 Offer = Literal["always", "ask", "never"]
 
 
@@ -30,6 +32,10 @@ class McpTools(Protocol):
     def catalogue(self) -> McpCatalogue: ...
 
     async def ready(self) -> None: ...
+
+    def left_out(self, count: int) -> None:
+        """So many tools of the catalogue are too many for a request."""
+        ...
 
     async def call(self, tool: BridgedTool, arguments: str, call_id: str) -> ToolResult: ...
 
@@ -53,6 +59,10 @@ class BridgedBackend:
         self._tools = tools
         self._guard = guard
         self._terms = terms
+        self._tried: tuple[McpCatalogue, int, int] | None = None
+        """The newest offer that was too large: the catalogue, how many tools of the client, and of MCP."""
+        self._taken = 0
+        """How many of those were offered then."""
 
     async def models(self) -> Sequence[ModelInfo]:
         return await self._inner.models()
@@ -70,16 +80,22 @@ class BridgedBackend:
             tools = self._tools.catalogue.for_request(request.tools)
         if not tools and self._inner.abilities.parks == self.abilities.parks:
             return await self._inner.start(request, snapshot)
-        model_request = _with(request, tools)
-        try:
-            inner = await self._inner.start(model_request, snapshot)
-        except GatewayError as refused:
-            if refused.code != "tools_too_large" or not tools:
-                raise
-            # The client did not ask for so many: its request is not to fail for them.
-            log.warning("%d MCP tools are too large for this backend; the request is sent without them", len(tools))
-            model_request, tools = request, {}
-            inner = await self._inner.start(model_request, snapshot)
+        offered = self._tools.catalogue, len(request.tools), len(tools)
+        if offered == self._tried:  # as many as were taken before beside so many of the client's
+            tools = _first(tools, self._taken)
+        while True:
+            model_request = _with(request, tools)
+            try:
+                inner = await self._inner.start(model_request, snapshot)
+                break
+            except GatewayError as refused:
+                if refused.code not in _TOO_MANY or not tools:
+                    raise
+                # The client did not ask for so many: its request is not to fail for them.
+                tools = _first(tools, len(tools) // 2)
+                self._tried, self._taken = offered, len(tools)
+                self._tools.left_out(offered[2] - len(tools))
+                log.warning("%d MCP tools are too large for this backend; %d are offered", offered[2], len(tools))
         return BridgedTurn(
             self._inner,
             inner,
@@ -96,6 +112,10 @@ class BridgedBackend:
             return False
         asked = {"always": request.bridge is not False, "ask": request.bridge is True, "never": False}
         return asked[self._terms.offer]
+
+
+def _first(tools: Mapping[str, BridgedTool], count: int) -> dict[str, BridgedTool]:
+    return dict(islice(tools.items(), count))
 
 
 def _with(request: TurnRequest, tools: Mapping[str, BridgedTool]) -> TurnRequest:

@@ -33,6 +33,7 @@ class McpBridge:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._picture: McpCatalogue | None = None
         self._waited = False
+        self._left_out = 0
 
     def start(self) -> None:
         """Start all servers at once, in the background."""
@@ -77,7 +78,10 @@ class McpBridge:
         return self._picture
 
     def _forget(self) -> None:
-        self._picture = None
+        self._picture, self._left_out = None, 0
+
+    def left_out(self, count: int) -> None:
+        self._left_out = count
 
     async def call(self, tool: BridgedTool, arguments: str, call_id: str) -> ToolResult:
         return await self.servers[tool.server].call(tool.tool.name, arguments, call_id)
@@ -115,7 +119,20 @@ class McpBridge:
             if server.state is not McpServerState.CONNECTED
         ]
         unusable = [{"server": one.name, "state": "unusable", "detail": one.problem} for one in self.misfits]
-        return absent + unusable
+        told = (
+            absent
+            + unusable
+            + [
+                {"server": name, "state": server.state.value, "detail": server.note}
+                for name, server in self.servers.items()
+                if server.note
+            ]
+        )
+        if self._left_out:
+            every, taken = len(self.catalogue.tools), len(self.catalogue.tools) - self._left_out
+            detail = f"a request offers {taken} of {every} tools: Cursor takes no more; choose with `allow` and `deny`"
+            told.append({"server": "all", "state": "too many tools", "detail": detail})
+        return told
 
     def health(self) -> Mapping[str, object]:
         return {"enabled": True, **self.counts(), "problems": self.problems()}

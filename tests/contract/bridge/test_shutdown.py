@@ -40,10 +40,16 @@ async def test_a_gateway_that_is_told_to_stop(mode: str, twice: bool, tmp_path: 
         await stopped(mode, twice, tmp_path / str(attempt))
 
 
-async def stopped(mode: str, twice: bool, place: Path) -> None:
+def laid_out(mode: str, place: Path) -> Path:
     place.mkdir()
     noted = place / "pids"
     (place / ".mcp.json").write_text(json.dumps({"mcpServers": {"odd": odd(mode, str(noted))}}))
+    noted.touch()
+    return noted
+
+
+async def stopped(mode: str, twice: bool, place: Path) -> None:
+    noted = laid_out(mode, place)
     command = ["-m", "caretway", "serve", "--port", "0", "--backend", "simulator", "--mcp-config", ".mcp.json"]
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -66,7 +72,7 @@ async def stopped(mode: str, twice: bool, place: Path) -> None:
                 while (await http.get("/health")).json()["mcp"]["servers"] < 1:
                     await asyncio.sleep(0.05)
             else:
-                while not noted.exists() or not noted.read_text():
+                while not noted.read_text():
                     await asyncio.sleep(0.05)
             process.send_signal(signal.SIGTERM)
             while twice:

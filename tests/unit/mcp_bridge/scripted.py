@@ -55,6 +55,8 @@ class Tools:
 
     async def ready(self) -> None: ...
 
+    def left_out(self, count: int) -> None: ...
+
     async def call(self, tool: BridgedTool, arguments: str, call_id: str) -> ToolResult:
         self.running.append(call_id)
         try:
