@@ -80,8 +80,13 @@ def service_definition(settings: Settings, flags: dict[str, object], manager: ty
             mcp=bool(settings.mcp or settings.mcp_config or settings.mcp_import),
             keyring=settings.token_store == "keyring",  # noqa: S105 - the name of a place
         ),
+        _config_file(settings).parent,
         log_file or settings.log_file,
     )
+
+
+def _config_file(settings: Settings) -> Path:
+    return (settings.config or user_config_file(process_environment())).absolute()
 
 
 def flag_words(flags: dict[str, object], settings: Settings) -> list[str]:
@@ -119,7 +124,8 @@ def _install(arguments: argparse.Namespace, settings: Settings) -> int:
         print(text, end="")
         return 0
     _require(manager)
-    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for place in (settings.data_dir, _config_file(settings).parent):  # the unit names both, and must find them
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
     if service.log_file is not None:
         service.log_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     changed = _write(manager.path, text)
@@ -168,7 +174,7 @@ def left_behind(settings: Settings) -> list[str]:
         size = sum(file.stat().st_size for file in settings.data_dir.rglob("*") if file.is_file())
         rows.append(("data", f"sign-in, conversations, usage: {_size(size)}"))
         rows.append(("", f"rm -r {settings.data_dir}"))
-    file = settings.config or user_config_file(process_environment())
+    file = _config_file(settings)
     if file.is_file():
         rows.append(("settings", str(file)))
     rows += [(client, f"caretway setup {client} --undo") for client in Journal(settings.data_dir).clients()]

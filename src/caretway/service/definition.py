@@ -22,6 +22,8 @@ class ServiceDefinition:
     """How long stopping may take."""
     programs: str = ""
     """Which programs run with the user's files, in words; nobody: empty."""
+    config_dir: Path | None = None
+    """Where the settings file is, or would be: the dashboard changes it, and replaces it as a whole."""
     log_file: Path | None = None
     """None: the service manager keeps the log."""
 

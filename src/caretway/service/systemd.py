@@ -48,7 +48,8 @@ def unit_text(service: ServiceDefinition) -> str:
         closed = [f"# The home directory is writable: {service.programs}.", *_ALWAYS]
     else:
         strict = {line.partition("=")[0]: line for line in (*_ALWAYS, *_ALONE)}
-        closed = [*strict.values(), f"ReadWritePaths={quoted(str(service.data_dir))}"]
+        writable = [service.data_dir, *([service.config_dir] if service.config_dir is not None else [])]
+        closed = [*strict.values(), f"ReadWritePaths={' '.join(quoted(str(place)) for place in writable)}"]
     return "\n".join(
         [
             "# Written by `caretway service install`, which writes it anew. Changes belong into a drop-in:",

@@ -29,6 +29,11 @@ def test_alone_it_may_write_to_its_own_directory_only() -> None:
     assert "TimeoutStopSec=25" in unit
 
 
+def test_the_dashboard_may_write_the_settings_file() -> None:
+    unit = lines(replace(ALONE, config_dir=Path("/home/a b/.config/caretway")))
+    assert 'ReadWritePaths="/home/a b/.local/caretway" "/home/a b/.config/caretway"' in unit
+
+
 def test_programs_of_others_keep_the_home_directory() -> None:
     unit = lines(replace(ALONE, programs=programs_at_home(backend="cli", local_tools="all", mcp=True, keyring=False)))
     assert "ProtectSystem=full" in unit
