@@ -84,6 +84,8 @@ def _record(body: Any) -> SetupRecord:
 
 def read_text(path: Path) -> str | None:
     """None: there is no such file. Line ends stay as they are."""
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise CommandFailed(f"{path} is not a regular file, so it is left alone")
     try:
         with path.open("rb") as opened:
             data = opened.read(_MAX_FILE + 1)

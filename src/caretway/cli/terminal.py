@@ -18,7 +18,7 @@ from ..config import wants_colour
 GAP: Final = "  "
 _LEAST_ROOM: Final = 20
 _SEPARATORS: Final = " ,/:"
-_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 class Style(Struct, frozen=True):
@@ -184,7 +184,8 @@ def _columns_of(letter: str) -> int:
 
 
 def printable(text: str) -> str:
-    """Text of others for a terminal: control characters, which could do anything there, are left out."""
+    """Text of others for a terminal: control characters, which could do anything there, are left out, and
+    those that reorder text (bidi)."""
     return _CONTROLS.sub("", text)
 
 

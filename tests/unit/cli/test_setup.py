@@ -1,10 +1,13 @@
 """`caretway setup`: how much of a long change a terminal shows before the question."""
 
+import os
 from pathlib import Path
 
 import pytest
 
+from caretway.cli.process import CommandFailed
 from caretway.cli.setup import FileChange, diff, shortened
+from caretway.cli.setup_journal import read_text
 from caretway.cli.terminal import Style
 
 WHOLE = "caretway setup opencode --print"
@@ -32,3 +35,9 @@ def test_only_a_question_on_a_terminal_is_short(tmp_path: Path) -> None:
     asked, printed = diff([change], Style(), 80, WHOLE), diff([change], Style(), 80)
     assert len(asked) < 24 < 90 < len(printed)
     assert any(WHOLE in line for line in asked)
+
+
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "settings.json")
+    with pytest.raises(CommandFailed, match="not a regular file"):
+        read_text(tmp_path / "settings.json")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from caretway.cli.flags import narrowed
 from caretway.cli.mcp import servers_table
 from caretway.cli.process import shown_width
-from caretway.cli.terminal import AnswerFolder, Style, columns, fitted, folded, pairs, width, wrapped
+from caretway.cli.terminal import AnswerFolder, Style, columns, fitted, folded, pairs, printable, width, wrapped
 
 COLOUR = Style(colour=True)
 
@@ -172,3 +172,7 @@ def test_folding_loses_nothing_but_spaces_at_the_ends_of_lines(words: str, room:
     indented = "\n " in f"\n{words}"  # a word behind an indent stays there
     if "`" not in words and not indented and all(len(word) < room for word in words.split()):
         assert all(width(line) <= room for line in shown.split("\n"))
+
+
+def test_characters_that_reorder_a_line_are_left_out() -> None:
+    assert printable("a\u202egnp.exe\u2066b\u200f c\x1b[2J \u05d0\n") == "agnp.exeb c[2J \u05d0\n"
