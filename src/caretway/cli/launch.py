@@ -19,8 +19,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from msgspec.structs import replace
-
 from ..clients.setting_up import llm_folder
 from ..clients.table import ALSO, BY_NAME, CLIENTS, ClientProgram
 from ..clients.values import FILES, NO_KEY, LaunchPlan, Surroundings, Target
@@ -83,7 +81,6 @@ def run(arguments: argparse.Namespace) -> int:
         async with client_gateway(settings, given(arguments)) as gateway:
             target = gateway.target(arguments.model)
             plan = client.launch(target)
-            plan = replace(plan, without=(*plan.without, *own_variables()))
             if arguments.print:
                 remark(unlisted(gateway, target))
                 say(shown(client, plan, gateway, target, arguments.rest, shown_width(sys.stdout)))
@@ -97,7 +94,8 @@ def run(arguments: argparse.Namespace) -> int:
                 )
             remark(announced(client, gateway, target))
             with _laid_out(plan) as (words, variables):
-                environment = child_environment({**plan.defaults, **process_environment()}, variables, plan.without)
+                inherited = {**plan.defaults, **process_environment()}
+                environment = child_environment(inherited, variables, (*plan.without, *own_variables()))
                 return await _run_child([program, *words, *arguments.rest], environment)
 
     return run_loop(launched())
