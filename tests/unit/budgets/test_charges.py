@@ -177,6 +177,16 @@ async def test_a_run_ends_at_its_own_limit_and_earlier_responses_count(store: Sq
     assert second.feed(said) == [said, TurnEnded(StopReason.LENGTH)], "500 before, 400 read again, 100 written"
 
 
+async def test_a_backend_that_reports_no_input_is_charged_the_estimate_again(store: SqliteSpent) -> None:
+    turn = charge(budgets(store, "run.tokens=1000"))
+    await turn.open_run(REQUEST)
+    turn.response_ended("m", Usage(None, 750))
+    second = turn.stage(REQUEST)
+    assert second is not None
+    said = TextDelta("z" * 600)
+    assert second.feed(said) == [said, TurnEnded(StopReason.LENGTH)], "750 before, 100 estimated, 150 written"
+
+
 def test_a_response_with_calls_is_not_ended() -> None:
     stage = RunLimitStage(lambda _read, _written: True)
     for event in (TurnStarted(5), ToolCallStarted("1", "f"), ToolCallDelta("1", "{}"), ToolCallReady("1", "f", "{}")):

@@ -4,11 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from caretway.backends.agent_api.call_limits import MAX_ARGUMENT_CHARS, MAX_OPEN_CALLS
+from caretway.backends.agent_api.call_limits import MAX_ARGUMENT_CHARS, MAX_OPEN_CALLS, MAX_REMEMBERED_BYTES
 from caretway.backends.agent_api.calls import CallTable
 from caretway.backends.agent_api.drafts import MAX_DRAFT_CHARS, MAX_ID_CHARS
+from caretway.backends.agent_api.echo import Diverged
 from caretway.core.errors import ErrorKind, GatewayError
-from caretway.core.request import ToolResult
+from caretway.core.request import Text, ToolResult
 
 
 def answer(exec_id: int, result: ToolResult) -> list[bytes]:
@@ -62,3 +63,24 @@ def test_a_draft_that_is_told_whole_each_time_counts_once() -> None:
     table.begin(("waits",), "look", answer)
     for number in range(2000):
         table.grow(("waits",), "x" * number * 10)
+
+
+def test_of_too_many_results_the_oldest_are_forgotten() -> None:
+    """What is forgotten is never answered with something else: the run starts anew."""
+    piece = "x" * (MAX_REMEMBERED_BYTES // 10)
+    table = CallTable(parallel=True)
+    answered: list[ToolResult] = []
+
+    def convert(exec_id: int, result: ToolResult) -> list[bytes]:
+        answered.append(result)
+        return [b"%d" % exec_id]
+
+    results = []
+    for number in range(12):
+        call = table.ask((f"call-{number}",), number, "look", f'{{"at":{number}}}', convert).call
+        results.append(ToolResult(call.id, (Text(piece),)))
+        table.submit(results[-1:])
+    with pytest.raises(Diverged, match="no longer remembered"):
+        table.ask(("call-0",), 100, "look", '{"at":0}', convert)
+    assert table.ask(("call-11",), 111, "look", '{"at":11}', convert).replies == [b"111"]
+    assert answered[-1] is results[-1]
