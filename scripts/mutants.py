@@ -1,6 +1,6 @@
 """Mutants: one operator or statement changed in the code that decides. `draw` picks some with a fixed seed and stores
 which tests kill them; `replay` finds each one again by its line and function, wherever that is now, and says whether a
-test still kills it. Both work in temporary copies of a commit.
+test still kills it. Both work in temporary copies of a commit. When a line was rewritten, give its mutant the new text.
 """
 
 import argparse
