@@ -102,8 +102,9 @@ def build_budgets(
                 hint=f"Make the key again: caretway key revoke {key.name}",
             ) from None
 
+    refuse = settings.cluster_budgets == "refuse"
     return Budgets(
-        shared if shared is not None else SqliteSpent(settings.data_dir / FILE),
+        shared if shared is not None else SqliteSpent(settings.data_dir / FILE, refuse=refuse),
         general_budgets(settings),
         clock=time.time,
         find_key=find_key,

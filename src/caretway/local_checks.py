@@ -12,7 +12,8 @@ from msgspec import Struct
 
 from .config import Settings
 from .config.data_dir import Verdict, look
-from .ledger.ledger_file import FILE_NAME, LedgerUnusable, read_ledger
+from .ledger.ledger_file import FILE_NAME, LEDGER
+from .storage.database import read_database
 
 LOW_DISK: Final = 100 * 1024 * 1024
 """Bytes that should be free for conversations, ledger and logs."""
@@ -66,9 +67,9 @@ def check_ledger(settings: Settings) -> Finding:
     if shutil.disk_usage(path.parent).free < FULL_BYTES:
         return Finding("ledger", False, f"the disk of {path} is full: usage is not kept", "Free some space.")
     try:
-        if (ledger := read_ledger(path)) is not None:
+        if (ledger := read_database(path, LEDGER)) is not None:
             ledger.close()
-    except (LedgerUnusable, sqlite3.Error) as failure:
+    except sqlite3.Error as failure:
         return Finding("ledger", False, f"{path}: {failure}", f"Move it away: mv {path} {path}.old")
     if not os.access(path, os.W_OK):
         return Finding("ledger", False, f"{path} cannot be written: usage is not kept", f"Run: chmod u+w {path}")

@@ -13,8 +13,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from caretway.ledger.ledger_file import open_ledger, transaction
+from caretway.ledger.ledger_file import LEDGER
 from caretway.simulator.manners import CLASSIC
+from caretway.storage.database import open_database, transaction
 from contract.gateways import gateway, simulated
 from contract.test_request_cost import Counter
 
@@ -50,7 +51,7 @@ def filled(path: Path, rows: int) -> None:
     now = time.time()
     numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)"
     called = "'key ' || (i % 4), 'client ' || (i % 9), 'openai_chat', 'agent', 'asked', 'model ' || (i % 12)"
-    with closing(open_ledger(path)) as db, transaction(db):
+    with closing(open_database(path, LEDGER)) as db, transaction(db):
         db.execute(
             f"""{numbers} INSERT INTO responses (at, key, client, dialect, backend, asked, model, variant, conversation,
             run, request_id, session, reason, outcome, error, stream, calls, input, output, estimated, held, total_ms)

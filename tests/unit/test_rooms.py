@@ -39,6 +39,7 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
     "local_checks": frozenset({"config", "ledger"}),
     "tasks": frozenset(),
     "processes": frozenset(),
+    "storage": frozenset(),
     "installation": frozenset(),
     "known_secrets": frozenset({"config", "observe", "web"}),
     "server_factory": frozenset({"config", "core", "keys", "known_secrets", "web"}),
@@ -65,7 +66,7 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
 """Rooms and root modules that are bound by the rule. Every room may import itself and what is open to all."""
 
 KNOWS_EVERYONE: Final = frozenset({"app", "backend_factory", "tenant_factory", "cli", "__init__", "__main__"})
-OPEN_TO_ALL: Final = frozenset({"tasks", "processes", "installation", "__version__"})
+OPEN_TO_ALL: Final = frozenset({"tasks", "processes", "storage", "installation", "__version__"})
 
 
 def module_name(path: Path) -> str:

@@ -1,13 +1,15 @@
 """Counts spending in SQLite: each claim checked and counted in one transaction, many claims in one (group commit), in a
 thread of its own. A crash loses no run that was opened. A disk that takes nothing loses nothing while the gateway runs.
 
-The file has mode 0600 and a schema version. Several processes may share it. What waits is bounded by the requests that
-wait for it. When the file cannot be written, counting goes on in memory beside it, and is written when that is possible
-again: a budget does not end because a disk is full.
+Several processes may share the file. What waits is bounded by the requests that wait for it. When the file cannot be
+written, counting goes on in memory beside it, and is written when that is possible again: a budget does not end because
+a disk is full. A damaged file is moved aside, and counting begins anew in a new one. As long as a file cannot be
+opened, its counts are unknown: runs that have a budget are refused, or counted in memory, as the setting says.
 """
 
 import asyncio
 import logging
+import os
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -19,15 +21,26 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from ..core.errors import ErrorKind, GatewayError
+from ..storage.database import (
+    PATIENCE_S,
+    is_broken,
+    move_aside,
+    open_database,
+    open_or_memory,
+    stat_of,
+    transaction,
+)
 from .budget import NOTHING_SPENT, Measure, Spent
 from .periods import BillingCycle
-from .spent_file import CONVERSATION_PREFIX, PATIENCE_S, SUM, open_spent
+from .spent_file import CONVERSATION_PREFIX, SPENT, SUM
 from .spent_store import Claim, ClaimOutcome
 
 log = logging.getLogger(__name__)
 
 DELAY_S: Final = 0.2
 """How long what is settled may wait to be written together with other things."""
+UNSURE_CODE: Final = "budget_unknown"
 PRUNE_EVERY: Final = 500
 CONVERSATIONS_KEPT_S: Final = 90 * 86_400.0
 MAX_CONVERSATION_ROWS: Final = 200_000
@@ -48,9 +61,10 @@ class _Work(Struct, frozen=True):
 class SqliteSpent:
     """The side of the event loop."""
 
-    def __init__(self, path: Path | None, patience_s: float = PATIENCE_S) -> None:
-        """`path`: None counts in memory only. `patience_s`: for writes of other processes."""
-        self._books = _Books(path, patience_s)
+    def __init__(self, path: Path | None, patience_s: float = PATIENCE_S, *, refuse: bool = True) -> None:
+        """`path`: None counts in memory only. `patience_s`: for writes of other processes. `refuse`: claims, as long as
+        the file cannot be opened."""
+        self._books = _Books(path, patience_s, refuse)
         self._thread = ThreadPoolExecutor(1, "budgets")
         self._waiting: list[_Work] = []
         self._writing = False
@@ -60,7 +74,9 @@ class SqliteSpent:
         self._idle.set()
 
     async def reserve(self, claim: Claim) -> ClaimOutcome:
-        outcome: ClaimOutcome = await self._now(methodcaller("reserve", claim))
+        outcome: ClaimOutcome | GatewayError = await self._now(methodcaller("reserve", claim))
+        if isinstance(outcome, GatewayError):
+            raise outcome
         return outcome
 
     def settle(self, scopes: tuple[str, ...], day: str, amount: Spent, at: float) -> None:
@@ -141,10 +157,13 @@ class SqliteSpent:
 class _Books:
     """The side of the thread: everything here runs there."""
 
-    def __init__(self, path: Path | None, patience_s: float) -> None:
+    def __init__(self, path: Path | None, patience_s: float, refuse: bool) -> None:
         self._path = path
         self._patience = patience_s
+        self._refuse = refuse
         self._db: sqlite3.Connection | None = None
+        self._seen: os.stat_result | None = None
+        """The file that is open."""
         self._unwritten: dict[tuple[str, str], tuple[Spent, float]] = {}
         """What could not be written yet."""
         self._marks: set[str] = set()
@@ -153,32 +172,56 @@ class _Books:
 
     def together(self, work: list[Callable[["_Books"], object]]) -> list[object]:
         """All of it in one transaction. When that fails, what was counted in it is counted in memory instead."""
-        if self._db is None:
-            self._db = open_spent(self._path, self._patience)
         before = dict(self._unwritten)
         try:
-            self._db.execute("BEGIN IMMEDIATE")
             try:
-                unwritten, self._unwritten = self._unwritten, {}
-                for (scope, day), (amount, at) in unwritten.items():
-                    self._add(scope, day, amount, at)
-                results = [do(self) for do in work]
-                self._prune()
-                self._db.execute("COMMIT")
-            finally:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
+                results = self._write(work)
+            except sqlite3.Error as error:
+                self._unwritten = dict(before)
+                if self._db is None or self._path is None or not is_broken(error):
+                    raise
+                self._db.close()
+                self._db = None
+                move_aside(self._path, self._seen, error)
+                results = self._write(work)
         except sqlite3.Error as error:
             self._unwritten = before
+            refusal = self._refusal(error) if self._db is None and self._refuse else None
             if not self._warned:  # one line for each time of trouble, not for each request
                 self._warned = True
-                log.warning("budgets are counted in memory, they cannot be written to %s: %s", self._path, error)
-            aside = _Aside(self._db, self._unwritten, self._marks)
+                if refusal is not None:
+                    log.error("runs that have a budget are refused, %s cannot be used: %s", self._path, error)
+                else:
+                    log.warning("budgets are counted in memory, they cannot be written to %s: %s", self._path, error)
+            aside = _Aside(self._db, self._unwritten, self._marks, refusal)
             return [do(aside) for do in work]
         if self._warned:
             self._warned = False
             log.info("budgets are written to %s again", self._path)
         return results
+
+    def _write(self, work: list[Callable[["_Books"], object]]) -> list[object]:
+        if self._db is None and self._path is not None:
+            self._db = open_database(self._path, SPENT, self._patience)
+            self._seen = stat_of(self._path)
+        elif self._db is None:
+            self._db = open_or_memory(None, SPENT)
+        with transaction(self._db):
+            unwritten, self._unwritten = self._unwritten, {}
+            for (scope, day), (amount, at) in unwritten.items():
+                self._add(scope, day, amount, at)
+            results = [do(self) for do in work]
+            self._prune()
+        return results
+
+    def _refusal(self, error: sqlite3.Error) -> GatewayError:
+        return GatewayError(
+            ErrorKind.OVERLOADED,
+            "The gateway cannot look at its budgets.",
+            hint=f"Whoever runs the gateway: {self._path} cannot be used ({error}). Move it away, and budgets begin "
+            "anew; `--cluster-budgets allow` lets runs through and counts them in memory.",
+            code=UNSURE_CODE,
+        )
 
     def close(self) -> None:
         if self._unwritten:
@@ -189,7 +232,7 @@ class _Books:
 
     # ---- the work
 
-    def reserve(self, claim: Claim) -> ClaimOutcome:
+    def reserve(self, claim: Claim) -> ClaimOutcome | GatewayError:
         spent = [self.spent(limit.scope, limit.since).of(limit.measure) for limit in claim.limits]
         if any(now >= limit.most for now, limit in zip(spent, claim.limits, strict=True)):
             return ClaimOutcome(False, tuple(spent))
@@ -242,11 +285,20 @@ class _Aside(_Books):
     """Counts in memory, on top of what the file has, as long as the file takes nothing."""
 
     def __init__(
-        self, db: sqlite3.Connection, unwritten: dict[tuple[str, str], tuple[Spent, float]], marks: set[str]
+        self,
+        db: sqlite3.Connection | None,
+        unwritten: dict[tuple[str, str], tuple[Spent, float]],
+        marks: set[str],
+        refusal: GatewayError | None,
     ) -> None:
+        """`db`: None if the file could not be opened. `refusal`: the outcome of every claim."""
         self._db = db
         self._unwritten = unwritten
         self._marks = marks
+        self._refused = refusal
+
+    def reserve(self, claim: Claim) -> ClaimOutcome | GatewayError:
+        return self._refused or super().reserve(claim)
 
     def first(self, mark: str, at: float) -> bool:
         new = mark not in self._marks
@@ -257,18 +309,23 @@ class _Aside(_Books):
         pass  # it is asked for again
 
     def cycle(self) -> BillingCycle | None:
-        with suppress(sqlite3.Error):
-            return super().cycle()
+        if self._db is not None:
+            with suppress(sqlite3.Error):
+                return super().cycle()
         return None
 
     def _add(self, scope: str, day: str, amount: Spent, at: float) -> None:
         known, _ = self._unwritten.get((scope, day), (NOTHING_SPENT, at))
         self._unwritten[scope, day] = (known + amount, at)
+        if len(self._unwritten) > MAX_CONVERSATION_ROWS:
+            oldest = next((key for key in self._unwritten if key[0].startswith(CONVERSATION_PREFIX)), None)
+            self._unwritten.pop(oldest or next(iter(self._unwritten)))
 
     def _sum(self, scope: str, since: str) -> Spent:
         total = NOTHING_SPENT
-        with suppress(sqlite3.Error):
-            total = super()._sum(scope, since)
+        if self._db is not None:
+            with suppress(sqlite3.Error):
+                total = super()._sum(scope, since)
         for (whose, day), (amount, _) in self._unwritten.items():
             if whose == scope and day >= since:
                 total += amount

@@ -52,14 +52,15 @@ def check_history(data_dir: Path) -> Finding:
 
 def last_answer(data_dir: Path) -> tuple[str, str, float] | None:
     """(backend, model, when) of the last answer that was no simulation; None: there is none, or no ledger."""
-    from ..ledger.ledger_file import FILE_NAME, LedgerUnusable, read_ledger
+    from ..ledger.ledger_file import FILE_NAME, LEDGER
     from ..ledger.queries import last_answer as answered
+    from ..storage.database import read_database
 
     try:
-        book = read_ledger(data_dir / FILE_NAME)
+        book = read_database(data_dir / FILE_NAME, LEDGER)
         if book is None:
             return None
         with closing(book):
             return answered(book, _SIMULATOR)
-    except (sqlite3.Error, LedgerUnusable):
+    except sqlite3.Error:
         return None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..budgets.budget import NOTHING_SPENT, BudgetScope, Spent, UsageBudget, parse_budgets
 from ..budgets.charges import KEY_PREFIX
 from ..budgets.periods import EVER, window
-from ..budgets.spent_file import UnusableSpentFile, kept_cycle, last_uses, spent_since
+from ..budgets.spent_file import kept_cycle, last_uses, spent_since
 from ..budgets.verdict import Level, notice
 from .process import CommandFailed
 from .terminal import Style, folded
@@ -43,7 +43,7 @@ def read_rows(keys: Sequence[NamedKey], file: Path, now: float) -> list[KeyRow]:
     try:
         uses, cycle = last_uses(file), kept_cycle(file)
         return [_row(key, file, uses, now, cycle) for key in sorted(keys, key=lambda one: one.name.lower())]
-    except (OSError, sqlite3.Error, UnusableSpentFile) as problem:
+    except sqlite3.Error as problem:
         raise CommandFailed(f"what the keys have used cannot be read from {file}: {problem}") from problem
 
 

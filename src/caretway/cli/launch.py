@@ -299,17 +299,18 @@ def seen_lately(data_dir: Path) -> dict[str, str]:
     import sqlite3
     from contextlib import closing
 
-    from ..ledger.ledger_file import FILE_NAME, LedgerUnusable, read_ledger
+    from ..ledger.ledger_file import FILE_NAME, LEDGER
     from ..ledger.queries import last_seen
+    from ..storage.database import read_database
 
     now = time.time()
     try:
-        ledger = read_ledger(data_dir / FILE_NAME)
+        ledger = read_database(data_dir / FILE_NAME, LEDGER)
         if ledger is None:
             return {}
         with closing(ledger):
             return {name: ago(now - at) for name, at in last_seen(ledger, now - LATELY_S).items()}
-    except (LedgerUnusable, sqlite3.Error):
+    except sqlite3.Error:
         return {}  # `caretway doctor` says what is wrong with it
 
 

@@ -7,6 +7,7 @@ The protocol is the official `mcp` package's. Nothing here reads a prompt or an 
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -17,10 +18,11 @@ from msgspec.structs import asdict
 from .. import __version__
 from ..config import Settings
 from ..core.errors import ErrorKind, GatewayError
-from ..ledger.ledger_file import FILE_NAME, LedgerUnusable, read_ledger
+from ..ledger.ledger_file import FILE_NAME, LEDGER
 from ..ledger.prices import PriceList, read_prices
 from ..ledger.queries import LedgerQueries
 from ..ledger.questions import Span, UsageBook
+from ..storage.database import read_database
 from .ask_stream import AnswerPiece, asked
 from .client_gateway import ClientGateway, client_gateway
 from .process import CommandFailed
@@ -94,9 +96,9 @@ def mcp_server(gateway: ClientGateway, book: UseBook) -> MCPServer[Any]:
 def _ledger(settings: Settings) -> UseBook:
     def use(question: Callable[[UsageBook], list[dict[str, object]]]) -> list[dict[str, object]]:
         try:
-            ledger = read_ledger(settings.data_dir / FILE_NAME)
+            ledger = read_database(settings.data_dir / FILE_NAME, LEDGER)
             prices = PriceList(read_prices(settings.prices or {}))
-        except (LedgerUnusable, ValueError) as unusable:
+        except (sqlite3.Error, ValueError) as unusable:
             raise GatewayError(ErrorKind.UNSUPPORTED, str(unusable)) from unusable
         if ledger is None:
             return []

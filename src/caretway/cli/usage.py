@@ -127,20 +127,21 @@ def price_list(settings: Settings) -> PriceList:
 
 def _open(path: Path) -> sqlite3.Connection:
     """The ledger to read; one in memory when nothing was written yet."""
-    from ..ledger.ledger_file import LedgerUnusable, empty_ledger, read_ledger
+    from ..ledger.ledger_file import LEDGER
+    from ..storage.database import open_or_memory, read_database
 
     try:
-        return read_ledger(path) or empty_ledger()
-    except (LedgerUnusable, sqlite3.Error) as failure:
+        return read_database(path, LEDGER) or open_or_memory(None, LEDGER)
+    except sqlite3.Error as failure:
         raise CommandFailed(f"{path} cannot be read: {failure}") from failure
 
 
 def _forget(path: Path) -> int:
-    from ..ledger.ledger_file import LedgerUnusable, forget
+    from ..ledger.ledger_file import forget
 
     try:
         responses, runs = forget(path) if path.exists() else (0, 0)
-    except (LedgerUnusable, sqlite3.Error) as failure:
+    except sqlite3.Error as failure:
         raise CommandFailed(f"{path} cannot be emptied: {failure}") from failure
     say([f"Forgot {responses} responses and {runs} runs."])
     return 0

@@ -835,7 +835,8 @@ class Settings:
         default="refuse",
         metadata=_cluster(
             choice(get_args(WhenAway)),
-            "What becomes of runs that have a budget while Redis is away: refuse them, or allow them and count later.",
+            "What becomes of runs that have a budget while Redis is away, or budgets.sqlite cannot be opened: refuse "
+            "them, or allow them and count later.",
         ),
     )
     cluster_plaintext: bool = field(

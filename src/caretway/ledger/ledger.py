@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Final
 
 from ..core.records import Observer, RefusedRequest
-from .ledger_file import LedgerUnusable, is_broken, move_aside, open_ledger, transaction
+from ..storage.database import is_broken, move_aside, open_database, stat_of, transaction
+from .ledger_file import LEDGER
 from .writing import LedgerRecord, write
 
 log = logging.getLogger(__name__)
@@ -58,7 +59,7 @@ class Ledger(Observer):
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._db: sqlite3.Connection | None = None
-        self._opened: tuple[int, int] | None = None
+        self._opened: os.stat_result | None = None
         """Which file is open."""
         self._trouble = ""
         self._prune_at = 0.0
@@ -130,7 +131,7 @@ class Ledger(Observer):
             if self._db is not None and self._clock() >= self._prune_at:
                 self._prune_at = self._clock() + PRUNE_EVERY_S
                 self._prune(self._db)
-        except (sqlite3.Error, LedgerUnusable, OSError) as failure:
+        except (sqlite3.Error, OSError) as failure:
             self._failed(failure)
             return False
         if self._trouble:
@@ -141,13 +142,14 @@ class Ledger(Observer):
 
     def _current(self) -> sqlite3.Connection:
         """SQLite would go on writing to a file that was deleted, where nobody finds it."""
-        if self._db is not None and self._opened != _identity(self._path):
+        now = stat_of(self._path)
+        if self._db is not None and not (now and self._opened and os.path.samestat(now, self._opened)):
             log.warning("the ledger %s was deleted or replaced: it is opened anew", self._path)
             self._db.close()
             self._db = None
         if self._db is None:
-            self._db = open_ledger(self._path)
-            self._opened = _identity(self._path)
+            self._db = open_database(self._path, LEDGER)
+            self._opened = stat_of(self._path)
         return self._db
 
     def _write_batch(self, db: sqlite3.Connection) -> None:
@@ -166,8 +168,8 @@ class Ledger(Observer):
         if self._db is not None:
             self._db.close()
         if isinstance(failure, sqlite3.Error) and is_broken(failure):
-            with suppress(OSError):  # then it cannot be opened either
-                log.warning("the ledger is broken (%s): moved to %s", failure, move_aside(self._path))
+            with suppress(sqlite3.Error):  # then it cannot be opened either
+                move_aside(self._path, self._opened, failure)
         elif not self._trouble:  # one line for each time of trouble
             log.warning("the ledger %s cannot be written, usage is not kept: %s", self._path, failure)
         self._db = None
@@ -199,11 +201,3 @@ class Ledger(Observer):
             int(db.execute(f"PRAGMA {name}").fetchone()[0]) for name in ("page_count", "freelist_count", "page_size")
         )
         return (pages - free) * size
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        seen = os.stat(path)
-    except FileNotFoundError:
-        return None
-    return seen.st_dev, seen.st_ino

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from ..core.errors import ErrorKind, GatewayError
 from ..ledger.ledger import Ledger
-from ..ledger.ledger_file import LedgerUnusable, open_ledger, read_ledger, transaction
+from ..ledger.ledger_file import LEDGER
 from ..ledger.prices import FindPrice
+from ..storage.database import open_database, read_database, transaction
 
 if TYPE_CHECKING:
     from ..ledger.conversations import ConversationList, Timeline
@@ -54,7 +55,7 @@ class LedgerBooks:
             return None
 
         def work() -> Answer | None:
-            db = read_ledger(path)
+            db = read_database(path, LEDGER)
             if db is None:
                 return None
             with closing(db):
@@ -75,7 +76,7 @@ class LedgerBooks:
                 ledger.settle(SETTLES_S)
             if not path.exists():
                 return 0, 0
-            with closing(open_ledger(path)) as db:
+            with closing(open_database(path, LEDGER)) as db:
                 db.execute("PRAGMA secure_delete = ON")
                 with transaction(db):
                     return forget_conversation(db, name)
@@ -86,7 +87,7 @@ class LedgerBooks:
         async with self._one_at_a_time:
             try:
                 return await asyncio.to_thread(work)
-            except (LedgerUnusable, sqlite3.Error) as failure:
+            except sqlite3.Error as failure:
                 raise GatewayError(
                     ErrorKind.INTERNAL, f"The ledger cannot be read: {failure}.", hint="Run `caretway doctor`."
                 ) from failure

@@ -16,7 +16,7 @@ from threading import Lock
 from typing import Final
 
 from ..core.stored_response import StoredResponse
-from .store_file import RESPONSES, is_broken, move_aside, open_file, stat_of
+from ..storage.database import DatabaseKind, is_broken, move_aside, open_or_memory, stat_of, transaction
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +26,21 @@ MAX_WAITING_BYTES: Final = 64 * 2**20
 TOUCH_AFTER_S: Final = 60.0
 """How old a time of use may be before it is worth a write."""
 PRUNE_AT_ONCE: Final = 256
+
+_SCHEMA: Final = (
+    # Nobody finds a response but its owner, of the same account (`scope`).
+    """CREATE TABLE responses (
+        id TEXT PRIMARY KEY, scope TEXT NOT NULL, owner TEXT NOT NULL, used_at REAL NOT NULL, size INTEGER NOT NULL,
+        body BLOB NOT NULL, input BLOB NOT NULL, previous TEXT, items TEXT NOT NULL)""",
+    "CREATE INDEX responses_by_use ON responses (used_at, size)",
+    # Ids of items are chosen by clients: of two responses with the same one, the newer counts.
+    """CREATE TABLE items (
+        scope TEXT NOT NULL, owner TEXT NOT NULL, item TEXT NOT NULL, response TEXT NOT NULL,
+        PRIMARY KEY (scope, owner, item)
+    ) WITHOUT ROWID""",
+    "CREATE INDEX items_by_response ON items (response)",
+)
+RESPONSES: Final = DatabaseKind("responses", (_SCHEMA,))
 
 _INSERT: Final = """INSERT OR REPLACE INTO responses (id, scope, owner, used_at, size, body, input, previous, items)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
@@ -161,22 +176,16 @@ class ResponseFile:
         seen = stat_of(self._path)
         try:
             if self._db is None:
-                self._db = open_file(self._path, PATIENCE_S, RESPONSES)
+                self._db = open_or_memory(self._path, RESPONSES, PATIENCE_S)
                 seen = stat_of(self._path)
-            db = self._db
-            db.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-            try:
-                work(db)
-                db.execute("COMMIT")
-            finally:
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
+            with transaction(self._db, "BEGIN IMMEDIATE" if write else "BEGIN"):
+                work(self._db)
         except sqlite3.Error as error:
             if is_broken(error):
                 if self._db is not None:
                     self._db.close()
                     self._db = None
-                with suppress(OSError):
+                with suppress(sqlite3.Error):
                     move_aside(self._path, seen, error)
             elif not self._warned:  # one line for each time of trouble, not for each request
                 self._warned = True

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..core.turn import Snapshot
-from .store_file import is_broken, move_aside, open_file, stat_of
+from ..storage.database import DatabaseKind, is_broken, move_aside, open_or_memory, stat_of, transaction
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +34,30 @@ PRUNE_WORK: Final = 4096
 """Rows that one pruning removes at most; what is left over waits for the next write."""
 VACUUM_PAGES: Final = 256
 """Free pages that are given back to the disk at a time."""
+
+_SCHEMA: Final = (
+    # A line is a conversation and what it was continued from, turn by turn. `id` is random: a snapshot names its parent
+    # by it, also when the file was replaced in between.
+    """CREATE TABLE conversations (
+        id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, line INTEGER NOT NULL, turn INTEGER NOT NULL,
+        used_at REAL NOT NULL, backend TEXT NOT NULL, state BLOB NOT NULL)""",
+    "CREATE INDEX conversations_by_use ON conversations (used_at)",
+    "CREATE INDEX conversations_by_line ON conversations (line, turn)",
+    # Each content once, however many conversations and names refer to it.
+    "CREATE TABLE blobs (id INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, data BLOB NOT NULL)",
+    # What a name means in a line, from a turn on. Names are the line's own: whoever chose them, the pieces of another
+    # conversation cannot be reached by them.
+    """CREATE TABLE refs (
+        line INTEGER NOT NULL, name BLOB NOT NULL, turn INTEGER NOT NULL, blob INTEGER NOT NULL,
+        PRIMARY KEY (line, name, turn)
+    ) WITHOUT ROWID""",
+    "CREATE INDEX refs_by_blob ON refs (blob)",
+    "CREATE INDEX refs_by_turn ON refs (line, turn)",
+)
+_ADD_NAME: Final = "ALTER TABLE conversations ADD COLUMN conversation TEXT NOT NULL DEFAULT ''"
+"""Our own id of a conversation. Older gateways may share the file: they leave the column alone, so it is the same
+version."""
+CONVERSATIONS: Final = DatabaseKind("conversations", (_SCHEMA,), ("conversations", "conversation", _ADD_NAME))
 
 _FIND: Final = "SELECT id, line, turn, backend, state, used_at, conversation FROM conversations WHERE key = ?"
 _FETCH: Final = """SELECT data FROM refs JOIN blobs ON blobs.id = refs.blob
@@ -76,7 +100,7 @@ class SqliteStore:
         self._vacuum()
 
     def _open(self) -> None:
-        self._db = open_file(self._path, self._patience)
+        self._db = open_or_memory(self._path, CONVERSATIONS, self._patience)
         self._seen = stat_of(self._path) if self._path is not None else None
         self._page_size = self._number("PRAGMA page_size")
         self.in_memory = not self._db.execute("PRAGMA database_list").fetchone()[2]
@@ -292,13 +316,8 @@ class SqliteStore:
     def _write(self, what: str, work: Callable[[], None]) -> None:
         """All of `work` or nothing of it. What goes wrong with the file is not the request's business."""
         try:
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
+            with transaction(self._db):
                 work()
-                self._db.execute("COMMIT")
-            finally:
-                if self._db.in_transaction:  # some failures have ended it already
-                    self._db.execute("ROLLBACK")
         except sqlite3.Error as error:
             self._trouble(what, error)
         else:
@@ -310,7 +329,7 @@ class SqliteStore:
         if is_broken(error):
             self._db.close()
             if self._path is not None:
-                with suppress(OSError):  # then it cannot be opened either, and the store goes on in memory
+                with suppress(sqlite3.Error):  # then it cannot be opened either, and the store goes on in memory
                     move_aside(self._path, self._seen, error)
             self._open()
         elif not self._warned:  # one line for each time of trouble, not for each request

@@ -11,9 +11,10 @@ import pytest
 
 from caretway.budgets.budget import Measure, Spent
 from caretway.budgets.periods import EVER, BillingCycle
-from caretway.budgets.spent_file import FILE, VERSION
+from caretway.budgets.spent_file import FILE
 from caretway.budgets.spent_store import Claim, ClaimOutcome, Limit
 from caretway.budgets.sqlite_store import SqliteSpent
+from caretway.core.errors import GatewayError
 
 ONE = Spent(1, 10, 5, 0.5)
 
@@ -96,12 +97,11 @@ def _foreign(path: Path) -> None:
 
 def _newer(path: Path) -> None:
     with sqlite3.connect(path) as other:
-        other.execute(f"PRAGMA user_version = {VERSION + 1}")
+        other.execute("PRAGMA user_version = 2")
     other.close()
 
 
 FILES: dict[str, Callable[[Path], object]] = {
-    "no database": lambda path: path.write_bytes(b"rubbish" * 1000),
     "of something else": _foreign,
     "of a newer version": _newer,
     "a link": lambda path: path.symlink_to(path.with_name("elsewhere")),
@@ -110,18 +110,76 @@ FILES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("what", FILES)
-async def test_a_file_that_cannot_be_used_is_left_alone_and_budgets_hold(
+async def test_a_file_that_cannot_be_opened_is_left_alone_and_claims_are_refused_until_it_is_gone(
     what: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / FILE
     FILES[what](path)
     before = path.read_bytes() if path.is_file() else b""
     store = SqliteSpent(path)
+    for _ in range(2):
+        with pytest.raises(GatewayError, match="cannot look at its budgets") as refused:
+            await store.reserve(claim(2))
+        assert str(path) in refused.value.hint
+    store.settle(("key:k",), "2026-11-17", Spent(1), 1.0)
+    assert (await store.spent("key:k", EVER)).runs == 1
+    assert caplog.text.count("runs that have a budget are refused") == 1
+    assert (path.read_bytes() if path.is_file() else b"") == before
+    path.rename(path.with_name("moved"))
+    assert [(await store.reserve(claim(2))).allowed for _ in range(2)] == [True, False]
+    await store.aclose()
+    again = SqliteSpent(path)
+    assert (await again.spent("key:k", EVER)).runs == 2
+    await again.aclose()
+
+
+@pytest.mark.parametrize("what", FILES)
+async def test_claims_may_be_counted_in_memory_instead(
+    what: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / FILE
+    FILES[what](path)
+    before = path.read_bytes() if path.is_file() else b""
+    store = SqliteSpent(path, refuse=False)
     outcomes = [(await store.reserve(claim(2))).allowed for _ in range(3)]
     assert outcomes == [True, True, False]
-    assert caplog.text.count("counted in memory only") == 1
+    assert caplog.text.count("counted in memory") == 1
     await store.aclose()
     assert (path.read_bytes() if path.is_file() else b"") == before
+
+
+async def test_a_damaged_file_is_replaced_once_and_budgets_hold_after_restarts(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / FILE
+    path.write_bytes(b"rubbish" * 1000)
+    outcomes = []
+    for _ in range(3):
+        store = SqliteSpent(path)
+        outcomes.append((await store.reserve(claim(1))).allowed)
+        await store.aclose()
+    assert outcomes == [True, False, False]
+    assert path.with_name(FILE + ".broken").read_bytes() == b"rubbish" * 1000
+    assert caplog.text.count("is broken") == 1
+
+
+async def test_a_file_that_is_damaged_while_it_is_used_is_replaced(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / FILE
+    store = SqliteSpent(path)
+    store.settle(tuple(f"conversation:{number}" for number in range(500)), "2026-11-17", ONE, 1.0)
+    await store.aclose()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
+    store = SqliteSpent(path)
+    assert [(await store.reserve(claim(2))).allowed for _ in range(3)] == [True, True, False]
+    await store.aclose()
+    assert path.with_name(FILE + ".broken").exists()
+    again = SqliteSpent(path)
+    assert not (await again.reserve(claim(2))).allowed
+    await again.aclose()
+    assert caplog.text.count("is broken") == 1
 
 
 async def test_when_the_disk_takes_nothing_the_count_goes_on_and_is_written_later(

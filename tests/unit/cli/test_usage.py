@@ -25,10 +25,11 @@ from caretway.core.account_usage import AccountUsage, OnDemand, PeriodUsage, Pla
 from caretway.core.caller import Caller
 from caretway.core.events import RunUsage, Usage
 from caretway.core.records import RequestOrigin
-from caretway.ledger.ledger_file import read_ledger
+from caretway.ledger.ledger_file import LEDGER
 from caretway.ledger.prices import PriceList
 from caretway.ledger.queries import LedgerQueries
 from caretway.ledger.questions import Totals
+from caretway.storage.database import read_database
 from unit.ledger.told import EVER, NOW, REFUSED, kept, response, run
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -112,7 +113,7 @@ def golden(name: str, lines: list[str]) -> None:
 
 @pytest.mark.parametrize("by", usage.GROUPS)
 def test_at_80_columns(tmp_path: Path, by: str) -> None:
-    db = read_ledger(a_day(tmp_path))
+    db = read_database(a_day(tmp_path), LEDGER)
     assert db is not None
     with closing(db):
         report = usage.UsageReport(

@@ -10,8 +10,9 @@ import pytest
 from caretway.core.caller import Caller
 from caretway.core.events import RunUsage, Usage
 from caretway.ledger.conversations import ConversationQueries, forget_conversation
-from caretway.ledger.ledger_file import MIGRATIONS, open_ledger, transaction
+from caretway.ledger.ledger_file import LEDGER, MIGRATIONS
 from caretway.ledger.prices import PriceList
+from caretway.storage.database import open_database, transaction
 from unit.ledger.told import NOW, OWN_PRICES, kept, response, run
 
 
@@ -30,7 +31,7 @@ def several(directory: Path) -> Path:
 
 
 def test_page_by_page_the_newest_first(tmp_path: Path) -> None:
-    with closing(open_ledger(several(tmp_path))) as db:
+    with closing(open_database(several(tmp_path), LEDGER)) as db:
         first = queries(db).listed(limit=2)
         second = queries(db).listed(limit=2, before=first.data[-1].last_at)
         third = queries(db).listed(limit=2, before=second.data[-1].last_at)
@@ -54,7 +55,7 @@ WORDS = [
 
 @pytest.mark.parametrize(("word", "count"), WORDS, ids=[word for word, _ in WORDS])
 def test_found_by_a_word(word: str, count: int, tmp_path: Path) -> None:
-    with closing(open_ledger(several(tmp_path))) as db:
+    with closing(open_database(several(tmp_path), LEDGER)) as db:
         assert len(queries(db).listed(word).data) == count
 
 
@@ -68,7 +69,7 @@ def test_tokens_do_not_overlap_and_cost_what_was_told_or_listed(tmp_path: Path) 
         run(3, usage=None, variant="priced"),
         run(4, usage=RunUsage(10, 1), variant="nobody knows"),
     )
-    with closing(open_ledger(path)) as db:
+    with closing(open_database(path, LEDGER)) as db:
         (listed,) = queries(db).listed().data
         timeline = queries(db).timeline("c1")
     assert timeline is not None
@@ -87,7 +88,7 @@ def test_a_file_of_the_first_version_names_no_tools(tmp_path: Path) -> None:
         for statement in MIGRATIONS[0]:
             db.execute(statement)
         db.execute("PRAGMA user_version = 1")
-        with closing(open_ledger(several(tmp_path))) as new:
+        with closing(open_database(several(tmp_path), LEDGER)) as new:
             columns = [row[1] for row in db.execute("PRAGMA table_info(responses)")]
             rows = new.execute(f"SELECT {', '.join(columns)} FROM responses").fetchall()
         db.executemany(f"INSERT INTO responses VALUES ({', '.join('?' * len(columns))})", rows)
@@ -98,7 +99,7 @@ def test_a_file_of_the_first_version_names_no_tools(tmp_path: Path) -> None:
 
 def test_one_is_forgotten_and_the_others_stay(tmp_path: Path) -> None:
     path = kept(tmp_path, response(), run(1), response(conversation="c2", caller=Caller("", "codex")))
-    with closing(open_ledger(path)) as db:
+    with closing(open_database(path, LEDGER)) as db:
         with transaction(db):
             assert forget_conversation(db, "c1") == (1, 1)
         assert [one.id for one in queries(db).listed().data] == ["c2"]

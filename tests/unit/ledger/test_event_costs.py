@@ -7,8 +7,9 @@ import pytest
 
 from caretway.core.account_usage import UsageEvent, UsageEvents
 from caretway.ledger.event_costs import EventCost, event_cost
-from caretway.ledger.ledger_file import read_ledger
+from caretway.ledger.ledger_file import LEDGER
 from caretway.ledger.questions import Span
+from caretway.storage.database import read_database
 
 from .told import EVER, NOW, kept, run
 
@@ -31,7 +32,7 @@ def test_events_are_matched_by_conversation(
     tmp_path: Path, events: UsageEvents, span: Span, expected: EventCost
 ) -> None:
     path = kept(tmp_path, run(1), run(2), run(3, upstream="u2"), run(4, upstream=""))
-    ledger = read_ledger(path)
+    ledger = read_database(path, LEDGER)
     assert ledger is not None
     with closing(ledger):
         assert event_cost(ledger, span, events) == expected

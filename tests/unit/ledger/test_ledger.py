@@ -13,8 +13,9 @@ from msgspec.structs import replace
 from caretway.core.events import RunUsage
 from caretway.ledger import ledger as ledger_module
 from caretway.ledger.ledger import MAX_WAITING, Ledger
-from caretway.ledger.ledger_file import FILE_NAME, MIGRATIONS, VERSION, LedgerUnusable, open_ledger, read_ledger
+from caretway.ledger.ledger_file import FILE_NAME, LEDGER, MIGRATIONS
 from caretway.ledger.writing import MAX_NAME, TOGETHER
+from caretway.storage.database import DatabaseUnusable, open_database, read_database
 
 from .told import NOW, REFUSED, asked, kept, response, run, tell
 
@@ -56,7 +57,7 @@ def test_it_is_written_without_being_closed(tmp_path: Path) -> None:
         ledger.response_ended(response())
         ticks = threading.Event()
         for _ in range(100):
-            if path.exists() and (db := read_ledger(path)) is not None:
+            if path.exists() and (db := read_database(path, LEDGER)) is not None:
                 with closing(db):
                     if db.execute("SELECT count(*) FROM responses").fetchone()[0]:
                         break
@@ -182,7 +183,7 @@ def test_a_broken_file_is_moved_aside(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("statement", "words"),
-    [(f"PRAGMA user_version = {VERSION + 1}", "update it"), ("CREATE TABLE other (id)", "something else")],
+    [(f"PRAGMA user_version = {len(MIGRATIONS) + 1}", "update it"), ("CREATE TABLE other (id)", "something else")],
 )
 def test_what_is_not_ours_stays_as_it_is(tmp_path: Path, statement: str, words: str) -> None:
     path = tmp_path / FILE_NAME
@@ -190,10 +191,10 @@ def test_what_is_not_ours_stays_as_it_is(tmp_path: Path, statement: str, words: 
         db.execute(statement)
         db.commit()
     before = path.read_bytes()
-    with pytest.raises(LedgerUnusable, match=words):
-        open_ledger(path)
-    with pytest.raises(LedgerUnusable, match=words):
-        read_ledger(path)
+    with pytest.raises(DatabaseUnusable, match=words):
+        open_database(path, LEDGER)
+    with pytest.raises(DatabaseUnusable, match=words):
+        read_database(path, LEDGER)
     kept(tmp_path, response())
     assert path.read_bytes() == before
 
@@ -201,13 +202,13 @@ def test_what_is_not_ours_stays_as_it_is(tmp_path: Path, statement: str, words: 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").touch()
     (tmp_path / FILE_NAME).symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(LedgerUnusable, match="symbolic link"):
-        open_ledger(tmp_path / FILE_NAME)
+    with pytest.raises(DatabaseUnusable, match="symbolic link"):
+        open_database(tmp_path / FILE_NAME, LEDGER)
 
 
 def test_every_earlier_version_becomes_this_one(tmp_path: Path) -> None:
-    wanted = _schema(open_ledger(tmp_path / "new.sqlite"))
-    for version in range(1, VERSION):
+    wanted = _schema(open_database(tmp_path / "new.sqlite", LEDGER))
+    for version in range(1, len(MIGRATIONS)):
         path = tmp_path / f"{version}.sqlite"
         with closing(sqlite3.connect(path)) as db:
             for step in MIGRATIONS[:version]:
@@ -215,7 +216,7 @@ def test_every_earlier_version_becomes_this_one(tmp_path: Path) -> None:
                     db.execute(statement)
             db.execute(f"PRAGMA user_version = {version}")
             db.commit()
-        assert _schema(open_ledger(path)) == wanted
+        assert _schema(open_database(path, LEDGER)) == wanted
     assert len(wanted) > 4
 
 
@@ -225,9 +226,9 @@ def _schema(db: sqlite3.Connection) -> set[str]:
 
 
 def test_there_is_nothing_to_read_before_anything_was_written(tmp_path: Path) -> None:
-    assert read_ledger(tmp_path / FILE_NAME) is None
+    assert read_database(tmp_path / FILE_NAME, LEDGER) is None
     (tmp_path / FILE_NAME).touch()
-    assert read_ledger(tmp_path / FILE_NAME) is None
+    assert read_database(tmp_path / FILE_NAME, LEDGER) is None
 
 
 def test_two_gateways_share_it(tmp_path: Path) -> None:

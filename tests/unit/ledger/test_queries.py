@@ -8,10 +8,11 @@ import pytest
 from caretway.core.caller import Caller
 from caretway.core.events import RunUsage, Usage
 from caretway.core.records import RequestOrigin
-from caretway.ledger.ledger_file import read_ledger
+from caretway.ledger.ledger_file import LEDGER
 from caretway.ledger.prices import PriceList
 from caretway.ledger.queries import LedgerQueries
 from caretway.ledger.questions import By, Replayed, Span, Totals
+from caretway.storage.database import read_database
 
 from .told import EVER, NOW, REFUSED, asked, kept, response, run
 
@@ -118,7 +119,7 @@ def test_what_sessions_saved(tmp_path: Path) -> None:
 def test_why_conversations_were_replayed(tmp_path: Path) -> None:
     often = response(session="replayed", reason="the tools changed", usage=Usage(200, 5, 40))
     path = kept(tmp_path, often, often, response(session="replayed", reason="the model changed"), response())
-    connection = read_ledger(path)
+    connection = read_database(path, LEDGER)
     assert connection is not None
     with connection:
         found = LedgerQueries(connection, PriceList({}).find).replays(EVER)

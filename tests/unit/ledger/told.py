@@ -9,11 +9,12 @@ from caretway.core.caller import Caller
 from caretway.core.events import RunUsage, Usage
 from caretway.core.records import RefusedRequest, RequestOrigin, RunRecord, TurnRecord
 from caretway.ledger.ledger import Ledger
-from caretway.ledger.ledger_file import FILE_NAME, read_ledger
+from caretway.ledger.ledger_file import FILE_NAME, LEDGER
 from caretway.ledger.prices import Price, PriceList
 from caretway.ledger.queries import LedgerQueries
 from caretway.ledger.questions import By, Span, Totals
 from caretway.ledger.writing import LedgerRecord
+from caretway.storage.database import read_database
 
 NOW = 1_794_900_000.0
 LAPTOP = Caller("laptop", "opencode")
@@ -88,7 +89,7 @@ def kept(directory: Path, *records: LedgerRecord, **limits: float) -> Path:
 
 
 def asked(path: Path, by: By = "all", span: Span = EVER, limit: int | None = None) -> list[Totals]:
-    connection = read_ledger(path)
+    connection = read_database(path, LEDGER)
     assert connection is not None
     try:
         return list(LedgerQueries(connection, PriceList(OWN_PRICES).find).totals(span, by, limit))

@@ -1,0 +1,192 @@
+"""Opens SQLite databases: mode 0600, no symbolic links, WAL, a schema version with its migrations. A damaged file is
+moved aside and a new one is made; a foreign or newer one is left alone, to the byte.
+"""
+
+import logging
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Final, Literal
+
+from msgspec import Struct
+
+log = logging.getLogger(__name__)
+
+PATIENCE_S: Final = 5.0
+"""How long a write waits for another process. Opening waits this long at least: no request waits for it yet."""
+_IN_MEMORY: Final = ":memory:"
+_WAL_LIMIT: Final = 4 * 2**20
+_SIDE_FILES: Final = ("-wal", "-shm", "-journal")
+_NO_DATABASE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+
+
+class DatabaseKind(Struct, frozen=True):
+    holds: str
+    """For people, in the plural: `conversations`."""
+    migrations: tuple[tuple[str, ...], ...]
+    """The statements that make each version from the one before it. A row is never changed, only added."""
+    late_column: tuple[str, str, str] | None = None
+    """(table, column, statement that adds it): a column that older gateways, which may share the file, leave alone."""
+    synchronous: Literal["NORMAL", "FULL"] = "NORMAL"
+    """FULL: a commit is on the disk when it returns."""
+    cache_kib: int = 2000
+    """Memory for one connection; larger sorts use a file."""
+
+
+class DatabaseUnusable(sqlite3.Error):
+    """The file must not be touched, or cannot be made. The message says why, for people."""
+
+
+def is_broken(error: sqlite3.Error) -> bool:
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in _NO_DATABASE
+
+
+def open_database(path: Path, kind: DatabaseKind, patience_s: float = PATIENCE_S) -> sqlite3.Connection:
+    """To read and write, by one thread at a time. Makes a missing file; raises sqlite3.Error."""
+    seen = _prepare(path)
+    try:
+        return _connect(str(path), kind, patience_s)
+    except sqlite3.Error as error:
+        if not is_broken(error):
+            raise
+        move_aside(path, seen, error)
+    _prepare(path)
+    return _connect(str(path), kind, patience_s)
+
+
+def open_or_memory(path: Path | None, kind: DatabaseKind, patience_s: float = PATIENCE_S) -> sqlite3.Connection:
+    """The same; a database in memory if `path` is None or cannot be used."""
+    if path is not None:
+        try:
+            return open_database(path, kind, patience_s)
+        except sqlite3.Error as error:
+            log.warning("%s are kept in memory only, %s cannot be used: %s", kind.holds, path, error)
+    return _connect(_IN_MEMORY, kind, patience_s)
+
+
+def read_database(path: Path, kind: DatabaseKind) -> sqlite3.Connection | None:
+    """To read only; None if nothing was written yet. Changes nothing, also not a damaged file; raises sqlite3.Error."""
+    if not path.exists():
+        return None
+    _check_links(path)
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=PATIENCE_S)
+    try:
+        if _version(connection, kind) == 0:
+            connection.close()
+            return None
+        connection.execute(f"PRAGMA cache_size = -{kind.cache_kib}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def move_aside(path: Path, seen: os.stat_result | None, error: Exception) -> None:
+    """`x` becomes `x.broken`. Does nothing if `x` is not the file that was `seen`: then another process has replaced
+    it. Raises DatabaseUnusable."""
+    now = stat_of(path)
+    if now is None or (seen is not None and not os.path.samestat(now, seen)):
+        return
+    aside = path.with_name(path.name + ".broken")
+    try:
+        for ending in (*_SIDE_FILES, ""):  # the database last: a new one must never meet the old one's log
+            with suppress(FileNotFoundError):
+                os.replace(f"{path}{ending}", f"{aside}{ending}")
+    except OSError as failure:
+        raise DatabaseUnusable(f"it is broken and cannot be moved aside: {failure.strerror}") from failure
+    log.warning("%s is broken (%s): moved to %s, a new one is made", path.name, error, aside)
+
+
+def stat_of(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except OSError:
+        return None
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
+    """All of it or nothing."""
+    connection.execute(begin)
+    try:
+        yield
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:  # some failures have ended it already
+            connection.execute("ROLLBACK")
+
+
+def _prepare(path: Path) -> os.stat_result:
+    _check_links(path)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Made here and not by SQLite, whose files are as open as the umask lets them; its side files inherit this mode.
+        # An existing file is not opened: closing it would drop the locks that this process holds on it (POSIX), and
+        # another process would then take itself for the last one and delete the write-ahead log.
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            if os.name == "posix" and path.lstat().st_mode & 0o077:
+                path.chmod(0o600)
+        return path.lstat()
+    except OSError as failure:
+        raise DatabaseUnusable(failure.strerror or str(failure)) from failure
+
+
+def _check_links(path: Path) -> None:
+    for file in (path, *(Path(f"{path}{ending}") for ending in _SIDE_FILES)):
+        if file.is_symlink():
+            raise DatabaseUnusable(
+                f"{file.name} is a symbolic link: remove it, or name the directory it leads to as data_dir"
+            )
+
+
+def _connect(name: str, kind: DatabaseKind, patience_s: float) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        name, timeout=max(patience_s, PATIENCE_S), isolation_level=None, check_same_thread=False
+    )
+    try:
+        _migrate(connection, kind)
+        with suppress(sqlite3.OperationalError):  # another process is setting it just now, and it holds for the file
+            connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(f"PRAGMA synchronous = {kind.synchronous}")
+        connection.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT}")
+        connection.execute(f"PRAGMA cache_size = -{kind.cache_kib}")
+        connection.execute(f"PRAGMA busy_timeout = {round(patience_s * 1000)}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _migrate(connection: sqlite3.Connection, kind: DatabaseKind) -> None:
+    version = _version(connection, kind)
+    if version == 0:
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # counts only as long as there is no table
+    if version < len(kind.migrations):
+        with transaction(connection):
+            for step in kind.migrations[_version(connection, kind) :]:  # again: another process may have been faster
+                for statement in step:
+                    connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {len(kind.migrations)}")
+    if kind.late_column is not None:
+        table, column, add = kind.late_column
+        query = "SELECT count(*) FROM pragma_table_info(?) WHERE name = ?"
+        if not connection.execute(query, (table, column)).fetchone()[0]:
+            with suppress(sqlite3.OperationalError):  # another process was faster
+                connection.execute(add)
+
+
+def _version(connection: sqlite3.Connection, kind: DatabaseKind) -> int:
+    """0: new. Only looks, in one statement, so that another process cannot make its tables between two looks."""
+    both = "SELECT user_version, (SELECT count(*) FROM sqlite_master) FROM pragma_user_version"
+    with closing(connection.execute(both)) as cursor:
+        version, tables = cursor.fetchone()
+    if not 0 <= version <= len(kind.migrations):
+        raise DatabaseUnusable(f"it has version {version}, this gateway knows {len(kind.migrations)}: update it")
+    if version == 0 and tables:
+        raise DatabaseUnusable("it is a database of something else")
+    return int(version)
