@@ -3,6 +3,7 @@ gateway, and its file. Where every client brings an account of its own there is 
 others do.
 """
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -15,7 +16,6 @@ from .budgets.budget import BudgetScope, parse_budgets
 from .budgets.charges import Budgets
 from .clients.values import Surroundings
 from .config import SETTINGS, ConfigError, Settings, process_environment, process_home, settings_file
-from .config.replacing import replace_file
 from .config.settings import BY_NAME
 from .core.errors import ErrorKind, GatewayError, bad_request
 from .keys.key_book import KeyBook
@@ -30,6 +30,7 @@ from .page.notes import PageNotes
 from .page.now import GatewayFacts, Now
 from .page.parts import PageApi
 from .page.settings import Change, check_changeable
+from .storage.private_file import write_file
 from .web.access import Access
 from .web.page_door import PageDoor
 from .web.page_files import PageFiles
@@ -162,6 +163,7 @@ class RunningSettings:
         self._find_file = find_file or (lambda: settings.config or settings_file({}))
         self._changed: dict[str, tuple[object, str]] = {}
         """What was changed here: value and origin."""
+        self._writing = asyncio.Lock()
 
     def file(self) -> str | None:
         return str(self._find_file())
@@ -197,18 +199,19 @@ class RunningSettings:
                 ErrorKind.NOT_FOUND, f"There is no setting {name[:80]!r}.", hint="See `caretway config`."
             )
         check_changeable(name, self._settings.origin(name), self._changes)
-        file = self._find_file()
         try:
             value = setting.default if text is None else setting.read(text, "the page")
             self._changes[name].check(value)
             given = None if text is None else file_value(setting, text, Path.cwd())
         except (ConfigError, ValueError) as wrong:
             raise bad_request(str(wrong).rstrip(".") + ".", param="value") from wrong
+        file = self._find_file()
         try:
-            before = file.read_text(encoding="utf-8") if file.exists() else ""
-            written = with_setting(before, setting, given)
-            if written != before:
-                replace_file(file, written)
+            async with self._writing:
+                before = file.read_text(encoding="utf-8") if file.exists() else ""
+                written = with_setting(before, setting, given)
+                if written != before:
+                    await asyncio.to_thread(write_file, file, written, keep=True)
         except NotEditable as failure:
             raise _not_written(file, "it is written in a way that a program cannot change") from failure
         except OSError as failure:

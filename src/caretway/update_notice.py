@@ -17,12 +17,12 @@ from urllib.parse import urlsplit
 
 from . import __version__
 from .config import Settings
-from .config.replacing import replace_file
 from .core.errors import GatewayError
 from .cursor_transport.auto_transport import open_transport
 from .cursor_transport.limits import TransportLimits
 from .installation import NAME, update_command
 from .processes.file_lock import try_lock
+from .storage.private_file import write_file
 from .transport_factory import dialler
 
 log = logging.getLogger(__name__)
@@ -117,7 +117,7 @@ async def ask_index(settings: Settings, now: Callable[[], float] = time.time) ->
 
 
 def _keep(data_dir: Path, note: UpdateNote) -> None:
-    replace_file(data_dir / FILE, json.dumps(asdict(note)))
+    write_file(data_dir / FILE, json.dumps(asdict(note)), durable=False)
 
 
 async def _answer(settings: Settings) -> str:

@@ -11,7 +11,7 @@ import logging
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol
 from ..core.errors import ErrorKind, GatewayError
 from ..installation import install_command
 from ..processes.file_lock import try_lock
+from ..storage.private_file import write_file
 from .account import Account, dump, load
 from .imports import MAX_BYTES, read_import
 
@@ -73,19 +74,10 @@ class FileVault:
             raise _trouble("read", self.place, failure) from failure
 
     def write(self, text: str) -> None:
-        half = self._path.with_name(f"{FILE}.{os.getpid()}.new")
         try:
             closed_directory(self._path.parent)
-            with suppress(FileNotFoundError):
-                half.unlink()  # left behind by a process that had our number and was killed
-            with os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(half, self._path)
+            write_file(self._path, text)
         except OSError as failure:
-            with suppress(OSError):
-                half.unlink()
             raise _trouble("write", self.place, failure) from failure
 
     def erase(self) -> None:

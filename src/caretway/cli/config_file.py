@@ -17,11 +17,11 @@ from ..config import (
     Settings,
     editor_command,
     load_from_process,
-    replacing,
     settings_file,
 )
 from ..config.editing import NotEditable, file_value, with_setting
 from ..config.settings import setting_named
+from ..storage.private_file import write_file
 from .process import CommandFailed, asked, remark, say
 
 ACTIONS: Final = ("path", "get", "set", "unset", "edit")
@@ -123,7 +123,7 @@ def _text(file: Path) -> str:
 
 def replace_file(file: Path, text: str) -> None:
     try:
-        replacing.replace_file(file, text)
+        write_file(file, text, keep=True)
     except OSError as failure:
         raise CommandFailed(f"cannot write {file}: {failure.strerror}") from failure
 

@@ -22,6 +22,7 @@ from msgspec.structs import asdict
 
 from .. import __version__
 from ..config import Settings
+from ..storage.private_file import write_file
 
 if TYPE_CHECKING:
     from ..app import Gateway
@@ -80,9 +81,7 @@ def dialled(url: str) -> str:
 def _noted(folder: Path, note: RunningGateway) -> Iterator[None]:
     file = folder / f"{note.pid}-{urlsplit(note.url).port}.json"
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as opened:
-            json.dump(asdict(note), opened)
+        write_file(file, json.dumps(asdict(note)), durable=False)
     except OSError as failure:
         log.warning("other commands cannot find this gateway: %s cannot be written (%s)", file, failure.strerror)
     try:

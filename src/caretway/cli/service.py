@@ -14,6 +14,7 @@ from typing import Final
 
 from ..config import SETTINGS, Settings, process_environment, process_home, user_config_file
 from ..service.definition import ServiceDefinition, programs_at_home
+from ..storage.private_file import write_file
 from .flags import add_setting_flags, given, settings_from
 from .process import CommandFailed, remark, say, tell
 from .service_manager import ELSEWHERE, Launchd, Manager, manager_here
@@ -139,10 +140,8 @@ def _install(arguments: argparse.Namespace, settings: Settings) -> int:
 def _write(path: Path, text: str) -> bool:
     if path.is_file() and path.read_text(encoding="utf-8") == text:
         return False
-    path.parent.mkdir(parents=True, exist_ok=True)
-    half = path.with_name(f".{path.name}.{os.getpid()}")
-    half.write_text(text, encoding="utf-8")
-    half.replace(path)
+    path.parent.mkdir(parents=True, exist_ok=True)  # open to others, as the service manager expects it
+    write_file(path, text, mode=0o644)
     return True
 
 

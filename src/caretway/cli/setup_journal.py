@@ -16,6 +16,7 @@ from typing import Any, Final
 from msgspec import to_builtins
 
 from ..clients.values import Entry, FilePlan
+from ..storage.private_file import write_file
 from .process import CommandFailed
 
 FOLDER: Final = "setup"
@@ -102,22 +103,9 @@ def read_text(path: Path) -> str | None:
 
 def write_text(path: Path, text: str, mode: int = 0o644) -> None:
     """Whole or not at all. A link stays a link, an existing file keeps its mode."""
-    target = path.resolve()
-    half = target.with_name(f".{target.name}.{os.getpid()}.new")
-    kept: int | None = None
     try:
-        with suppress(FileNotFoundError):
-            kept = target.stat().st_mode & 0o7777
-        try:
-            with os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, kept or mode), "wb") as opened:
-                if kept is not None:
-                    os.fchmod(opened.fileno(), kept)  # the umask is for new files
-                opened.write(text.encode("utf-8"))
-                opened.flush()
-                os.fsync(opened.fileno())
-            os.replace(half, target)
-        finally:
-            half.unlink(missing_ok=True)
+        path.resolve().parent.stat()  # a client's directory that a link leads to is not made
+        write_file(path, text, mode=mode, keep=True)
     except OSError as failure:
         raise CommandFailed(f"{path} cannot be written: {failure.strerror}") from failure
 

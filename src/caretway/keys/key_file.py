@@ -7,12 +7,13 @@ Knows nothing of who asks with a key.
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from ..core.errors import ErrorKind, GatewayError
 from ..processes.file_lock import try_lock
+from ..storage.private_file import write_file
 from .named_key import Keys, dump, load
 
 FILE: Final = "keys.json"
@@ -75,18 +76,9 @@ class KeyFile:
                 self._write(dump(keys, serial))
 
     def _write(self, text: bytes) -> None:
-        half = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
         try:
-            with suppress(FileNotFoundError):
-                half.unlink()  # left behind by a process that had our number and was killed
-            with os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(half, self.path)
+            write_file(self.path, text)
         except OSError as failure:
-            with suppress(OSError):
-                half.unlink()
             raise self._trouble("write", failure.strerror or str(failure)) from failure
 
     @contextmanager

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from ...storage.private_file import write_file
 from .mcp_messages import SERVER
-from .scratch import write_closed
 
 log = logging.getLogger(__name__)
 
@@ -64,11 +64,9 @@ class Approvals:
         """Approving a server does not approve its calls: this rule does. It holds in this directory alone."""
         rules = {"allow": [f"Mcp({SERVER}:*)"], "deny": [] if own_tools else list(_DENIED)}
         folder = self._workspace / ".cursor"
-        folder.mkdir(mode=0o700, exist_ok=True)
-        write_closed(folder / "cli.json", json.dumps({"permissions": rules}, indent=2).encode())
+        write_file(folder / "cli.json", json.dumps({"permissions": rules}, indent=2), durable=False)
         if not own_tools:
-            (folder / "rules").mkdir(mode=0o700, exist_ok=True)
-            write_closed(folder / "rules" / f"{SERVER}.mdc", INSTEAD.encode())
+            write_file(folder / "rules" / f"{SERVER}.mdc", INSTEAD, durable=False)
 
     def give(self, url: str) -> None:
         """Before the server is named to the program. Raises OSError."""
@@ -96,10 +94,7 @@ class Approvals:
             with contextlib.suppress(OSError):
                 self._file.parent.rmdir()  # unless the program keeps something there
             return
-        self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        beside = self._file.with_name(f"{FILE}.{os.getpid()}")
-        write_closed(beside, json.dumps(sorted(ours)).encode())
-        os.replace(beside, self._file)
+        write_file(self._file, json.dumps(sorted(ours)), durable=False)
 
     def _read(self) -> list[str]:
         try:

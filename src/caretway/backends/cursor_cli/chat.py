@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from ...core.turn import Snapshot
-from .scratch import write_closed
+from ...storage.private_file import write_file
 
 log = logging.getLogger(__name__)
 
@@ -53,8 +53,7 @@ class ChatFiles:
 
     def keep(self, chat: CliChat) -> None:
         try:
-            self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
-            write_closed(self._root / chat.id, str(chat.turns).encode())
+            write_file(self._root / chat.id, str(chat.turns), durable=False)
         except OSError as failure:
             log.warning("a chat cannot be kept: %s", failure)
         self._kept += 1

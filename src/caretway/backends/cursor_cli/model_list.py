@@ -5,7 +5,6 @@ Listing needs no login.
 """
 
 import logging
-import os
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,10 +15,10 @@ from msgspec.structs import replace
 
 from ...core.errors import GatewayError
 from ...core.turn import ModelInfo
+from ...storage.private_file import write_file
 from ...tasks import spawn
 from .faults import plain
 from .model_options import Parameters
-from .scratch import write_closed
 
 log = logging.getLogger(__name__)
 
@@ -116,11 +115,8 @@ class ModelList:
             {"id": one.id, "name": one.name, "reasoning": one.reasoning, "parameters": one.parameters}
             for one in self._models
         ]
-        beside = self._file.with_name(f"{self._file.name}.{os.getpid()}")
         try:
-            self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            write_closed(beside, msgspec.json.encode({"fetched_at": self._fetched_at, "models": rows}))
-            os.replace(beside, self._file)
+            write_file(self._file, msgspec.json.encode({"fetched_at": self._fetched_at, "models": rows}), durable=False)
         except OSError as failure:
             log.warning("the model list cannot be kept in %s: %s", self._file, failure)
 

@@ -13,20 +13,12 @@ from pathlib import Path
 from typing import Final
 
 from ...core.request import Image
+from ...storage.private_file import write_file
 
 KEPT: Final = 32
 _SHARED: Final = "read-only"
 _WITH_TOOLS: Final = "with-tools-"
 """And the number of the process that uses it."""
-
-
-def write_closed(path: Path, data: bytes) -> None:
-    """A file for its owner's eyes; one that lay open is closed."""
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0), 0o600)
-    with os.fdopen(handle, "wb") as file:
-        if os.name == "posix":
-            os.fchmod(handle, 0o600)
-        file.write(data)
 
 
 class Scratch:
@@ -59,7 +51,7 @@ class Scratch:
         for number, image in enumerate(images, 1):
             kind = image.mime_type.rpartition("/")[2]
             suffix = kind if kind.isalnum() else "png"
-            write_closed(folder / f"{number}.{suffix}", image.data)
+            write_file(folder / f"{number}.{suffix}", image.data, durable=False)
         return folder
 
     def is_ours(self, path: Path) -> bool:

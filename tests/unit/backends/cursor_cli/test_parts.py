@@ -22,7 +22,7 @@ from caretway.backends.cursor_cli.program import (
     safe_chat_id,
 )
 from caretway.backends.cursor_cli.prompt import render, tail
-from caretway.backends.cursor_cli.scratch import KEPT, Scratch, write_closed
+from caretway.backends.cursor_cli.scratch import KEPT, Scratch
 from caretway.backends.cursor_cli.slots import Slots
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.request import Image, Message, Role, Text, ToolCall, ToolResult
@@ -364,8 +364,3 @@ def test_files_are_for_their_owner(tmp_path: Path) -> None:
         os.umask(before)
     for file in (tmp_path / "chats" / "id", folder / "1.png"):
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    open_before = tmp_path / "old"
-    open_before.write_text("x")
-    open_before.chmod(0o644)
-    write_closed(open_before, b"y")
-    assert (stat.S_IMODE(open_before.stat().st_mode), open_before.read_bytes()) == (0o600, b"y")

@@ -1,0 +1,42 @@
+"""Writes files that are this user's alone: whole or not at all, and on the disk before the old content is gone."""
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+
+def write_file(path: Path, data: str | bytes, *, mode: int = 0o600, keep: bool = False, durable: bool = True) -> None:
+    """Replace a file, or make it with this mode, and its directory if that is missing. Raises OSError.
+
+    `keep`: for files that people edit: a link stays a link, and an existing file keeps its mode. `durable`: wait for
+    the disk; False where a loss costs nothing, and in the event loop.
+    """
+    target = path.resolve() if keep else path
+    half = target.with_name(f".{target.name}.{os.getpid()}.new")
+    kept: int | None = None
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if keep:
+        with suppress(FileNotFoundError):
+            kept = stat.S_IMODE(target.stat().st_mode)
+    half.unlink(missing_ok=True)  # left behind by a process that had our number and was killed
+    try:
+        with os.fdopen(os.open(half, flags, mode if kept is None else kept), "wb") as file:
+            if kept is not None:
+                os.fchmod(file.fileno(), kept)  # the umask is for new files
+            file.write(data.encode() if isinstance(data, str) else data)
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+        os.replace(half, target)
+    except BaseException:
+        half.unlink(missing_ok=True)
+        raise
+    if durable:
+        with suppress(OSError):  # not every file system can
+            directory = os.open(target.parent, os.O_RDONLY)
+            try:
+                os.fsync(directory)
+            finally:
+                os.close(directory)
