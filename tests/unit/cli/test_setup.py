@@ -7,7 +7,7 @@ import pytest
 
 from caretway.cli.process import CommandFailed
 from caretway.cli.setup import FileChange, diff, shortened
-from caretway.cli.setup_journal import read_text
+from caretway.cli.setup_journal import FOLDER, Journal, SetupRecord, read_text
 from caretway.cli.terminal import Style
 
 WHOLE = "caretway setup opencode --print"
@@ -41,3 +41,14 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None
     os.mkfifo(tmp_path / "settings.json")
     with pytest.raises(CommandFailed, match="not a regular file"):
         read_text(tmp_path / "settings.json")
+
+
+@pytest.mark.parametrize("damaged", [b"", b"{", b"[]", b"\xff", b'{"client": "goose", "files": [1], "when": 1}'])
+def test_a_damaged_journal_is_named_and_left_alone(damaged: bytes, tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.keep(SetupRecord("goose", ()))
+    file = tmp_path / FOLDER / "goose.json"
+    file.write_bytes(damaged)
+    with pytest.raises(CommandFailed, match=r"goose\.json"):
+        journal.read("goose")
+    assert file.read_bytes() == damaged

@@ -64,7 +64,7 @@ class ChatFiles:
         """True for the one who may continue this chat from here."""
         file = self._root / chat.id
         try:
-            if file.read_text() != str(chat.turns):
+            if file.read_bytes() != str(chat.turns).encode():
                 return False
             file.unlink()
         except OSError:

@@ -107,7 +107,7 @@ class ModelList:
             kept: Any = msgspec.json.decode(self._file.read_bytes())
             self._models = tuple(_row(row) for row in kept["models"])
             self._fetched_at = float(kept["fetched_at"])
-        except (OSError, msgspec.DecodeError, KeyError, TypeError, ValueError):
+        except (OSError, msgspec.DecodeError, AttributeError, KeyError, TypeError, ValueError):
             self._models = ()  # none yet, or one that another version wrote
 
     def _save(self) -> None:

@@ -183,10 +183,11 @@ async def test_a_kept_list_is_served_at_once_while_a_newer_one_is_fetched(tmp_pa
     assert [model.id for model in await shelf.models().models()] == ["b"]
 
 
-async def test_without_any_list_there_is_auto(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kept", [b"{broken", b"\xff\x00", b"[]", b'{"fetched_at": 1, "models": ["a"]}'])
+async def test_without_a_list_that_can_be_read_there_is_auto(kept: bytes, tmp_path: Path) -> None:
     shelf = Shelf(tmp_path / "models.json")
     shelf.found = None
-    (tmp_path / "models.json").write_text("{broken")
+    (tmp_path / "models.json").write_bytes(kept)
     assert await shelf.models().models() == FALLBACK
 
 
@@ -333,6 +334,15 @@ def test_what_is_kept_of_a_chat() -> None:
     assert read_chat(None) is None
     assert read_chat(Snapshot("cli", b"{}")) is None
     assert read_chat(Snapshot("cli", b"\xff")) is None
+
+
+def test_a_damaged_chat_is_not_continued(tmp_path: Path) -> None:
+    chat = CliChat("id", "/w", "ask", "print", 1)
+    ChatFiles(tmp_path).keep(chat)
+    (tmp_path / "id").write_bytes(b"\xff")
+    assert not ChatFiles(tmp_path).take(chat)
+    ChatFiles(tmp_path).keep(chat)
+    assert ChatFiles(tmp_path).take(chat)
 
 
 def test_a_chat_goes_on_from_its_newest_point_alone_and_once(tmp_path: Path) -> None:
