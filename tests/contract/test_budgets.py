@@ -64,6 +64,30 @@ async def test_two_gateways_that_share_a_data_directory_share_the_budget(tmp_pat
             assert first.stats()["runs_opened"] == 20
 
 
+@pytest.mark.parametrize("away", ["refuse", "allow"])
+async def test_a_damaged_file_is_replaced_once_and_one_that_cannot_be_opened_is_not_counted_anew(
+    away: str, tmp_path: Path
+) -> None:
+    headers = named(tmp_path, budgets=("runs=1/day",))
+    limits: dict[str, Any] = {"data_dir": tmp_path, "cluster_budgets": away}
+    file = tmp_path / "budgets.sqlite"
+    file.write_bytes(b"rubbish" * 1000)
+    found: list[int] = []
+    async with simulated() as (simulator, port):
+        for _ in range(2):
+            async with gateway_to(simulator, port, **limits) as client:
+                found += [(await client.chat(HELLO, headers=headers)).status for _ in range(2)]
+        assert found == [200, 402, 402, 402]
+        real = file.rename(tmp_path / "elsewhere.sqlite")
+        file.symlink_to(real)
+        async with gateway_to(simulator, port, **limits) as client:
+            statuses = [(await client.chat(HELLO, headers=headers)).status for _ in range(2)]
+            assert statuses == {"refuse": [429, 429], "allow": [200, 402]}[away]
+            file.unlink()
+            real.rename(file)
+            assert (await client.chat(HELLO, headers=headers)).status == 402
+
+
 # ---- what clients are told
 
 

@@ -186,7 +186,7 @@ class _Books:
                 results = self._write(work)
         except sqlite3.Error as error:
             self._unwritten = before
-            refusal = self._refusal(error) if self._db is None and self._refuse else None
+            refusal = _refusal() if self._db is None and self._refuse else None
             if not self._warned:  # one line for each time of trouble, not for each request
                 self._warned = True
                 if refusal is not None:
@@ -213,15 +213,6 @@ class _Books:
             results = [do(self) for do in work]
             self._prune()
         return results
-
-    def _refusal(self, error: sqlite3.Error) -> GatewayError:
-        return GatewayError(
-            ErrorKind.OVERLOADED,
-            "The gateway cannot look at its budgets.",
-            hint=f"Whoever runs the gateway: {self._path} cannot be used ({error}). Move it away, and budgets begin "
-            "anew; `--cluster-budgets allow` lets runs through and counts them in memory.",
-            code=UNSURE_CODE,
-        )
 
     def close(self) -> None:
         if self._unwritten:
@@ -334,3 +325,14 @@ class _Aside(_Books):
 
 def _added(claim: Claim, scope: str, measure: Measure) -> float:
     return claim.amount.of(measure) if scope in claim.scopes else 0.0
+
+
+def _refusal() -> GatewayError:
+    return GatewayError(
+        ErrorKind.OVERLOADED,
+        "The gateway cannot look at its budgets.",
+        hint="The gateway's log names the file and the reason. With `--cluster-budgets allow` runs are counted in "
+        "memory meanwhile.",
+        code=UNSURE_CODE,
+        repeatable=False,
+    )

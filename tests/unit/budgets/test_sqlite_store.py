@@ -118,12 +118,11 @@ async def test_a_file_that_cannot_be_opened_is_left_alone_and_claims_are_refused
     before = path.read_bytes() if path.is_file() else b""
     store = SqliteSpent(path)
     for _ in range(2):
-        with pytest.raises(GatewayError, match="cannot look at its budgets") as refused:
+        with pytest.raises(GatewayError, match="cannot look at its budgets"):
             await store.reserve(claim(2))
-        assert str(path) in refused.value.hint
     store.settle(("key:k",), "2026-11-17", Spent(1), 1.0)
     assert (await store.spent("key:k", EVER)).runs == 1
-    assert caplog.text.count("runs that have a budget are refused") == 1
+    assert caplog.text.count(f"runs that have a budget are refused, {path} cannot be used") == 1
     assert (path.read_bytes() if path.is_file() else b"") == before
     path.rename(path.with_name("moved"))
     assert [(await store.reserve(claim(2))).allowed for _ in range(2)] == [True, False]
