@@ -5,7 +5,7 @@ What a test needs beside (steps, batches, corrections) is a subclass in its own 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Literal, TypeVar
+from typing import Generic, TypeVar
 
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.event_buffer import EventBuffer
@@ -13,7 +13,7 @@ from caretway.core.events import Event, ToolCallDelta, ToolCallReady, ToolCallSt
 from caretway.core.fold import Reply, fold
 from caretway.core.order import EventOrder
 from caretway.core.request import Text, ToolResult, TurnRequest
-from caretway.core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Turn
+from caretway.core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Standing, Turn
 from receiving import receive
 
 PARKING = Abilities(client_tools="native", parks=True, continues=True)
@@ -85,7 +85,7 @@ class PlayedBackend(Generic[T]):
     """The turns that will be started, in this order."""
     abilities: Abilities = PARKING
     name: str = "played"
-    standing: Literal["official", "unofficial", "simulated"] = "simulated"
+    standing: Standing = "simulated"
     listed: tuple[ModelInfo, ...] = ()
     started: list[tuple[TurnRequest, Snapshot | None]] = field(default_factory=list)
     turns: list[T] = field(default_factory=list)

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from . import server_factory
-from .backend_factory import new_simulator
+from .backend_factory import AT_AN_ADDRESS, new_simulator
 from .budget_factory import build_budgets, build_hook
 from .budgets.charges import nobody_listens
-from .config import Settings
+from .config import Settings, hosts
 from .config.data_dir import close_data_dir
+from .core.errors import GatewayError
 from .core.records import Observer
 from .core.turn import Backend
 from .ledger.ledger import Ledger
@@ -39,8 +40,8 @@ from .sessions.conversation_store import StoredConversations
 from .sessions.response_file import ResponseFile
 from .sessions.store import SqliteStore
 from .sessions.write_behind import WriteBehind
-from .sign_in_factory import without_credentials
-from .tasks import LoopThread
+from .sign_in_factory import sign_ins, without_credentials
+from .tasks import LoopThread, spawn
 from .telemetry_factory import OpenTelemetry, open_telemetry
 from .tenant_factory import Commons, OpenTenant, open_tenant
 from .web.access import Access, is_key
@@ -59,6 +60,8 @@ log = logging.getLogger(__name__)
 DRAIN_NOTICE_S: Final = 3.0
 """How long a gateway of a cluster goes on serving after a request to stop, until balancers have noticed."""
 DRAIN_LOOK_S: Final = 0.1
+SIGN_IN_LOOK_S: Final = 0.3
+"""How often a gateway without an account looks whether somebody has signed in: one `stat`."""
 NO_ACCOUNT: Final = (
     "these settings name no Cursor account. Settings.from_environment() has yours; Gateway.simulated() says that "
     "simulated answers are meant"
@@ -81,6 +84,9 @@ class Gateway:
         self.settings = settings if settings is not None else Settings.from_environment()
         self.local_key = local_key
         self.simulator = simulator
+        self.switched: Callable[[], None] = lambda: None
+        """Called after a sign-in was taken up: `backend` is another one."""
+        self._started_at = time.time()
         self._isolated = False
         self._thread: LoopThread | None = None
 
@@ -175,15 +181,59 @@ class Gateway:
             simulator=self.simulator,
             cluster=self._cluster,
         )
-        first = open_tenant(without_credentials(settings) if commons.passes else settings, commons, stack)
+        accounts = await stack.enter_async_context(AsyncExitStack())  # closed after the server, whenever it was opened
+        first = open_tenant(without_credentials(settings) if commons.passes else settings, commons, accounts)
         self.backend = first.backend
         self.tenants = self._per_key(first, commons, access, stack) if commons.passes else SingleTenant(first.tenant)
         if self._cluster is not None:
             self._cluster.directory.parked = lambda: self.tenants.parked
         self._page = None if commons.passes else self._build_page(access, first)
         await self._serve(access, listener, stack)
+        if self.awaits_sign_in:
+            task = spawn(self._await_sign_in(commons, accounts), "await-sign-in")
+            stack.callback(task.cancel)
         if shared is not None:
             shared.news.start()
+
+    @property
+    def awaits_sign_in(self) -> bool:
+        """It simulates for lack of credentials, and takes up those that `caretway login` stores."""
+        return self.settings.backend == "auto" and self.backend.standing == "simulated"
+
+    async def _await_sign_in(self, commons: Commons, accounts: AsyncExitStack) -> None:
+        kept, url = sign_ins(self.settings), hosts(self.settings).api
+        seen = kept.touched()
+        while True:
+            await asyncio.sleep(SIGN_IN_LOOK_S)
+            if (now := kept.touched()) == seen:
+                continue
+            seen = now
+            try:
+                if await asyncio.to_thread(kept.find, url) is None:
+                    continue
+                opened = open_tenant(self.settings, commons, accounts)
+            except GatewayError as failure:
+                log.warning("the sign-in cannot be used: %s", failure)
+                continue
+            if self._page is not None:
+                await opened.catalogue.change_aliases(self._page.models.aliases)
+            self._switch(opened)
+            return
+
+    def _switch(self, opened: OpenTenant) -> None:
+        self.backend = opened.backend
+        assert isinstance(self.tenants, SingleTenant)
+        self.tenants.switch(opened.tenant)
+        self._application.use_backend(opened.backend.name)
+        if (page := self._page) is not None:
+            page.tenant, page.models = opened.tenant, opened.catalogue
+            page.now.switch(self._facts(), opened.tenant)
+        log.info("signed in: new requests are answered by Cursor (backend %s)", opened.backend.name)
+        self.switched()
+
+    def _facts(self) -> GatewayFacts:
+        asked = self.settings.backend == "simulator"
+        return GatewayFacts(self.backend.name, self.backend.standing, self.base_url, self._started_at, asked)
 
     async def _join_cluster(self, stack: AsyncExitStack) -> "Cluster | None":
         """None: this gateway is alone, and nothing of a cluster is imported."""
@@ -223,7 +273,7 @@ class Gateway:
             catalogue=first.catalogue,
             budgets=self._budgets,
             mcp=self._bridge,
-            facts=GatewayFacts(self.backend.name, self.backend.standing, self.base_url, time.time()),
+            facts=self._facts(),
             notes=self._notes,
             content=self._content,
             forget_stored=self._store.forget,
@@ -238,7 +288,12 @@ class Gateway:
         if not settings.ledger_max_age:
             return None
         path = settings.data_dir / FILE_NAME
-        ledger = Ledger(path, max_age_s=settings.ledger_max_age, max_bytes=settings.ledger_max_bytes)
+        ledger = Ledger(
+            path,
+            max_age_s=settings.ledger_max_age,
+            max_bytes=settings.ledger_max_bytes,
+            stand_ins=AT_AN_ADDRESS if hosts(settings).stand_in else (),
+        )
         stack.push_async_callback(asyncio.to_thread, ledger.close)
         return ledger
 
@@ -265,7 +320,7 @@ class Gateway:
         stack.push_async_callback(tenants.aclose)
         return tenants
 
-    def _application(self) -> Application:
+    def _build_application(self) -> Application:
         settings = self.settings
         return Application(
             tenants=self.tenants,
@@ -282,7 +337,7 @@ class Gateway:
     async def _serve(self, access: Access, listener: socket.socket, stack: AsyncExitStack) -> None:
         page = self._page
         door = page.door if page is not None else None
-        application = self._application()
+        application = self._application = self._build_application()
         cluster = self._cluster
         elsewhere, limits = (None, None) if cluster is None else (cluster.hops, cluster.shared.limits)
         server = server_factory.build_server(

@@ -58,7 +58,7 @@ def _agent(
         transport = around(transport)
     tokens = token_source(settings, transport, share)
     return AgentBackend(
-        _setup(settings, "agent", STANDING_OF["agent"]),
+        _setup(settings, "agent"),
         transport,
         tokens,
         time.time,
@@ -81,7 +81,7 @@ def _simulator(settings: Settings, stack: AsyncExitStack, simulator: "Simulator 
     transport = _traced(carrier, settings, stack)
     tokens = FixedToken("simulated")
     return AgentBackend(
-        _setup(settings, "simulator", STANDING_OF["simulator"]),
+        _setup(settings, "simulator"),
         transport,
         tokens,
         time.time,
@@ -97,7 +97,7 @@ def _sdk(settings: Settings, stack: AsyncExitStack, beside: Backend | None = Non
     from .backends.cursor_sdk.node import egress, node_command
 
     places = hosts(settings)
-    agent = _setup(settings, CursorSdkBackend.name, CursorSdkBackend.standing)
+    agent = _setup(settings, CursorSdkBackend.name)
     root = settings.data_dir.resolve() / "sdk"
 
     def command() -> "Command":
@@ -216,7 +216,7 @@ def _legacy_chat(settings: Settings, stack: AsyncExitStack, share: ShareSignIn |
 
     transport = _traced(open_api(settings), settings, stack)
     tokens = token_source(settings, transport, share)
-    setup = _setup(settings, LegacyChatBackend.name, LegacyChatBackend.standing)
+    setup = _setup(settings, LegacyChatBackend.name)
     return LegacyChatBackend(
         AgentBackend(setup, transport, tokens, time.time),
         transport,
@@ -243,7 +243,17 @@ STANDING_OF: Final[Mapping[str, Standing]] = {
     "legacy-chat": "unofficial",
     "simulator": "simulated",
 }
-"""What each says of itself, known without opening it."""
+"""What each is to Cursor at Cursor's own address."""
+AT_AN_ADDRESS: Final = ("sdk", "agent", "legacy-chat")
+"""Those that the settings can send to another address."""
+
+
+def standing_of(settings: Settings, name: str) -> Standing:
+    if name in AT_AN_ADDRESS and hosts(settings).stand_in:
+        return "stand-in"
+    return STANDING_OF[name]
+
+
 PASSTHROUGH: Final = ("agent", "sdk")
 """Backends that can use a client's API key; the first one is the default."""
 
@@ -338,10 +348,10 @@ def client_version(settings: Settings) -> str:
     return settings.agent_client_version or f"caretway-{__version__}"
 
 
-def _setup(settings: Settings, name: str, standing: Standing) -> AgentSetup:
+def _setup(settings: Settings, name: str) -> AgentSetup:
     return AgentSetup(
         name=name,
-        standing=standing,
+        standing=standing_of(settings, name),
         identity=Identity(
             client_type=settings.agent_client_type,
             client_version=client_version(settings),

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from .config import Settings
 from .config.data_dir import Verdict, look
+from .core.errors import KEYS_PAGE
 from .ledger.ledger_file import FILE_NAME, LEDGER
 from .storage.database import read_database
 
@@ -29,6 +30,13 @@ class Finding(Struct, frozen=True):
     """What to type next."""
     fixed: bool = False
     """`--fix` has mended it."""
+
+
+def check_simulated(asked_for: bool) -> Finding:
+    if asked_for:
+        return Finding("account", True, "nobody is signed in: answers are simulated, as asked for")
+    told = "nobody is signed in: answers are simulated"
+    return Finding("account", False, told, f"Run `caretway login`, or set CURSOR_API_KEY to a key from {KEYS_PAGE}.")
 
 
 def check_data_dir(path: Path) -> Finding:

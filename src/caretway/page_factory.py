@@ -28,7 +28,7 @@ from .page.content import KeptContent
 from .page.feed import Feed
 from .page.notes import PageNotes
 from .page.now import GatewayFacts, Now
-from .page.parts import PageApi
+from .page.parts import PageApi, PageModels
 from .page.settings import Change, check_changeable
 from .storage.private_file import write_file
 from .web.access import Access
@@ -98,8 +98,11 @@ def build_page(settings: Settings, parts: PageParts) -> PageApi:
         return [check_data_dir(settings.data_dir), *check_space(settings.data_dir), check_ledger(settings)]
 
     ledger = settings.data_dir / FILE_NAME if settings.ledger_max_age else None
-    changes: dict[str, Change] = {"model_aliases": AliasChange(parts.catalogue), "budgets": BudgetChange(parts.budgets)}
-    return PageApi(
+    changes: dict[str, Change] = {
+        "model_aliases": AliasChange(lambda: api.models),
+        "budgets": BudgetChange(parts.budgets),
+    }
+    api = PageApi(
         tenant=parts.tenant,
         files=PageFiles(STATIC),
         door=door,
@@ -118,6 +121,7 @@ def build_page(settings: Settings, parts: PageParts) -> PageApi:
         receipt=lambda: newest_receipt(settings.data_dir),
         around=Surroundings(process_home(), process_environment(), Path.exists),
     )
+    return api
 
 
 def newest_receipt(data_dir: Path) -> dict[str, Any] | None:
@@ -128,20 +132,20 @@ def newest_receipt(data_dir: Path) -> dict[str, Any] | None:
     try:
         with path.open("rb") as file:
             about = json.loads(file.read(MAX_BYTES))["about"]
-            told = {name: str(about.get(name, "")) for name in ("backend", "caretway")}
+            told = {name: str(about.get(name, "")) for name in ("backend", "caretway", "service")}
         return {"at": path.stat().st_mtime, **told}
     except (OSError, ValueError, KeyError, AttributeError, TypeError):  # none, or not ours
         return None
 
 
 class AliasChange(Struct, frozen=True):
-    catalogue: ModelCatalogue
+    models: Callable[[], PageModels]
 
     def check(self, value: Any) -> None:
         return
 
     async def use(self, value: Any) -> None:
-        await self.catalogue.change_aliases(value)
+        await self.models().change_aliases(value)
 
 
 class BudgetChange(Struct, frozen=True):

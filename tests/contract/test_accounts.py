@@ -317,7 +317,7 @@ async def test_doctor_says_what_is_wrong_and_what_to_type(cursor: Cursor, tmp_pa
         "account",
         "network",
         "identity",
-        "Cursor",
+        "the address",
         "port",
         "history",
     ]
@@ -335,7 +335,7 @@ async def test_doctor_and_status_have_nothing_against_clients_with_keys_of_their
         found = {one["name"]: one for one in json.loads(doctor.stdout)}
         assert doctor.returncode == 0, doctor.stdout
         assert found["account"]["detail"] == "every client brings its own Cursor API key; nobody signs in here"
-        assert cursor.url in found["Cursor"]["detail"]
+        assert cursor.url in found["the address"]["detail"]
         status = await asyncio.to_thread(run_command, tmp_path, "", "status", *reach, *more)
         assert status.returncode == 0 and json.loads(status.stdout)["passthrough"] is True
     assert cursor.counts == (0, 0)

@@ -45,7 +45,7 @@ STATES: Final = (
     State("no account", "account", "nobody is signed in: answers are simulated"),
     State("the simulator was asked for", "account", "answers are simulated, as asked for", 0, SIM),
     State("no credentials for the chosen backend", "account", "nobody is signed in", flags=AGENT),
-    State("a key that works", "Cursor", "answers, with ", 0, AGENT, KEY),
+    State("a key that works", "the address", "answers, with ", 0, AGENT, KEY),
     State(
         "a wrong key",
         "Cursor",

@@ -36,7 +36,7 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
     "prove": frozenset({"core", "wire", "cursor_transport", "models", "simulator"}),  # asks both sides the same
     "web": frozenset({"core", "dialects", "sessions", "observe", "keys"}),
     "page": frozenset({"core", "budgets", "clients", "dialects", "ledger", "local_checks", "sessions", "web"}),
-    "local_checks": frozenset({"config", "ledger"}),
+    "local_checks": frozenset({"config", "core", "ledger"}),
     "tasks": frozenset(),
     "processes": frozenset(),
     "storage": frozenset(),

@@ -149,6 +149,13 @@ class SignIns:
     def stamp(self) -> object:
         return self._vault.stamp()
 
+    def touched(self) -> object:
+        """A new value after a sign-in was changed by any process, wherever it is kept. Cheap."""
+        try:
+            return os.stat(self._directory / LOCK).st_mtime_ns
+        except OSError:
+            return None
+
     def find(self, url: str) -> Account | None:
         return self._all().get(url)
 
@@ -191,6 +198,7 @@ class SignIns:
                     )
                 await asyncio.sleep(LOCK_LOOK_S)
             yield
+            os.utime(path)  # for `touched`: a keyring does not tell when it was changed
         finally:
             os.close(handle)  # this releases the lock, and so does the end of the process
 

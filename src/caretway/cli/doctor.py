@@ -18,8 +18,7 @@ from msgspec.structs import asdict
 from .. import __version__
 from ..config import Settings, hosts, process_cursor_agent_files, process_environment, process_home
 from ..config.data_dir import Verdict, look
-from ..core.errors import KEYS_PAGE
-from ..local_checks import Finding, check_data_dir, check_ledger, check_space
+from ..local_checks import Finding, check_data_dir, check_ledger, check_simulated, check_space
 from .doctor_clients import check_clients
 from .doctor_gateways import check_gateways, check_history
 from .findings import as_lines
@@ -55,6 +54,7 @@ examples:
 """
 
 LIVE_HINTS: Final = {"text": "Find out why: caretway prove"}
+_ANSWERS: Final = {"simulated": "the simulator", "stand-in": "the address"}
 DIALLED_HERE: Final = ("agent", "legacy-chat")
 """Backends whose connections the gateway opens itself; the others are programs with rules of their own."""
 
@@ -159,13 +159,6 @@ def check_agent_files(places: Sequence[Path]) -> Finding:
     return Finding("cursor-agent", True, f"has {', '.join(there)}" if there else "has no files here yet")
 
 
-def check_simulated(asked_for: bool) -> Finding:
-    if asked_for:
-        return Finding("account", True, "nobody is signed in: answers are simulated, as asked for")
-    told = "nobody is signed in: answers are simulated"
-    return Finding("account", False, told, f"Run `caretway login`, or set CURSOR_API_KEY to a key from {KEYS_PAGE}.")
-
-
 def check_agent_sign_in(status: BackendStatus) -> Finding:
     """cursor-agent was asked itself (`cursor-agent status`)."""
     if status.signed_in:
@@ -195,7 +188,7 @@ async def _at_cursor(settings: Settings) -> list[Finding]:
             except GatewayError as failure:
                 findings.append(_failed("Cursor", failure))
             else:
-                who = "the simulator" if backend.standing == "simulated" else "Cursor"
+                who = _ANSWERS.get(backend.standing, "Cursor")
                 findings.append(Finding(who, True, f"answers, with {len(models)} models"))
             if backend.name == "cli":
                 findings[1:1] = [
@@ -294,6 +287,7 @@ async def _for_others(settings: Settings) -> list[Finding]:
 
     try:
         async with open_backend(without_credentials(settings)) as backend:
+            standing = backend.standing
             findings = [Finding("backend", True, f"{backend.name} ({STANDINGS[backend.standing]})")]
     except GatewayError as failure:
         return [_failed("backend", failure)]
@@ -305,7 +299,8 @@ async def _for_others(settings: Settings) -> list[Finding]:
     except GatewayError as failure:
         return [*findings, _failed("Cursor", failure)]
     hint = "" if status < 500 else "Try again in a moment, and check --agent-url."
-    return [*findings, Finding("Cursor", status < 500, f"answers at {hosts(settings).api} (HTTP {status})", hint)]
+    who, told = _ANSWERS.get(standing, "Cursor"), f"answers at {hosts(settings).api} (HTTP {status})"
+    return [*findings, Finding(who, status < 500, told, hint)]
 
 
 def _failed(name: str, failure: GatewayError) -> Finding:

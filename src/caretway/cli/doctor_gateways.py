@@ -61,6 +61,6 @@ def last_answer(data_dir: Path) -> tuple[str, str, float] | None:
         if book is None:
             return None
         with closing(book):
-            return answered(book, _SIMULATOR)
+            return answered(book)
     except sqlite3.Error:
         return None

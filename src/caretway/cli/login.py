@@ -46,6 +46,9 @@ examples:
   caretway login --backend sdk --api-key-stdin  the SDK takes API keys only
 """
 
+TAKE_UP_S: Final = 5.0
+"""How long a running gateway has to take up a sign-in."""
+TAKE_UP_LOOK_S: Final = 0.05
 _SEARCH: Final = "search"  # `--import` without a file
 
 
@@ -83,10 +86,25 @@ def run(arguments: argparse.Namespace) -> int:
         raise _needs_a_key(offered)
     account = run_loop(_sign_in(settings, offered, browser=not arguments.no_browser and has_desktop()))
     tell(signed_in(account, settings, time.time()))
-    again = "stop it and start it again"
-    simulating = [note for note in noted_gateways(settings.data_dir) if note.backend == "simulator"]
-    remark(f"the gateway at {note.url} still simulates: {again} (process {note.pid})" for note in simulating)
+    remark(_taken_up(settings.data_dir))
     return 0
+
+
+def _taken_up(data_dir: Path) -> list[str]:
+    """Waits for the gateways that simulated for lack of an account. What each does now."""
+    before = [note for note in noted_gateways(data_dir) if note.backend == "simulator"]
+    give_up = time.monotonic() + TAKE_UP_S
+    while any(note.awaits_login for note in noted_gateways(data_dir)) and time.monotonic() < give_up:
+        time.sleep(TAKE_UP_LOOK_S)
+    now = {(note.pid, note.url): note.backend for note in noted_gateways(data_dir)}
+    lines: list[str] = []
+    for note in before:
+        backend = now.get((note.pid, note.url))
+        if backend == "simulator":
+            lines.append(f"the gateway at {note.url} still simulates: start it again (process {note.pid})")
+        elif backend:
+            lines.append(f"the gateway at {note.url} answers from Cursor now (backend {backend})")
+    return lines
 
 
 def _needs_a_key(offered: Account | None) -> CommandFailed:

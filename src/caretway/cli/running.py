@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from .. import __version__
 from ..config import Settings
@@ -48,6 +48,8 @@ class RunningGateway(Struct, frozen=True):
     """Clients must send a Cursor key of their own."""
     key: str
     started: float
+    awaits_login: bool = False
+    """It simulates until somebody signs in, and then answers from Cursor."""
 
 
 @asynccontextmanager
@@ -65,8 +67,10 @@ async def announced_gateway(settings: Settings) -> AsyncIterator[Gateway]:
             settings.auth_mode == "passthrough",
             gateway.local_key,
             time.time(),
+            gateway.awaits_sign_in,
         )
-        with _noted(settings.data_dir / FOLDER, note):
+        with _noted(settings.data_dir / FOLDER, note) as file:
+            gateway.switched = lambda: _write(file, replace(note, backend=gateway.backend.name, awaits_login=False))
             yield gateway
 
 
@@ -78,17 +82,21 @@ def dialled(url: str) -> str:
 
 
 @contextmanager
-def _noted(folder: Path, note: RunningGateway) -> Iterator[None]:
+def _noted(folder: Path, note: RunningGateway) -> Iterator[Path]:
     file = folder / f"{note.pid}-{urlsplit(note.url).port}.json"
+    _write(file, note)
+    try:
+        yield file
+    finally:
+        with suppress(OSError):
+            file.unlink(missing_ok=True)
+
+
+def _write(file: Path, note: RunningGateway) -> None:
     try:
         write_file(file, json.dumps(asdict(note)), durable=False)
     except OSError as failure:
         log.warning("other commands cannot find this gateway: %s cannot be written (%s)", file, failure.strerror)
-    try:
-        yield
-    finally:
-        with suppress(OSError):
-            file.unlink(missing_ok=True)
 
 
 def noted_gateways(data_dir: Path) -> list[RunningGateway]:

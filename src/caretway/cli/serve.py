@@ -74,6 +74,7 @@ MAIN_FLAGS: Final = (
 STANDINGS: Final = {
     "official": "official",
     "unofficial": "unofficial, private protocol",
+    "stand-in": "at another address, not Cursor's own",
     "simulated": "simulated answers, not Cursor",
 }
 EACH_ITS_OWN: Final = "every client brings its own Cursor API key"
@@ -216,7 +217,7 @@ async def _asked(settings: Settings, backend: Backend) -> SignInState:
     try:
         async with asyncio.timeout(_PATIENCE):
             status = await backend.status()
-            if backend.standing != "simulated":  # nobody is signed in to a simulator
+            if backend.standing != "simulated":  # the first part of the banner says so
                 facts = SignInState(status.signed_in, status.detail)
             models = each_once(await models_for_clients(backend, settings))
             return replace(facts, models=tuple(model.id for model in models))
@@ -243,6 +244,8 @@ def opening(settings: Settings, base_url: str, backend: str, standing: str, styl
     shown = style.good(described) if standing == "official" else style.careful(described)
     lines = [style.bold(f"Caretway {__version__}")]
     lines += pairs([("address", style.bold(base_url)), ("backend", shown)], style, width=_LABELS)
+    if settings.origin("port") == "environment PORT":
+        lines += _folded("port", "from the variable PORT; CARETWAY_PORT or --port wins", width, style)
     if standing == "simulated":
         lines += ["", *style.loud([line for text in _simulated(settings) for line in _at_most(text, width - 4)]), ""]
     if asks_for_a_key(settings):
@@ -260,11 +263,14 @@ def opening(settings: Settings, base_url: str, backend: str, standing: str, styl
 
 
 def _simulated(settings: Settings) -> Sequence[str]:
-    why = "The simulator was asked for." if settings.backend == "simulator" else "No Cursor credentials were found."
+    if settings.backend == "simulator":
+        why, then = "The simulator was asked for.", "then start again without it"
+    else:
+        why, then = "No Cursor credentials were found.", "in another terminal; no restart"
     return (
         "SIMULATED ANSWERS: nothing here comes from Cursor or from any model.",
         f"{why} For real answers, use your own subscription:",
-        "    caretway login        then start again",
+        f"    caretway login        {then}",
     )
 
 

@@ -38,7 +38,6 @@ DESCRIPTION: Final = (
 WITH_OUR_CREDENTIALS: Final = ("agent", "sdk")
 """Backends that use the credentials in the settings or from `caretway login`."""
 OF_CLUSTER: Final = ("cluster_name", "cluster_key_file", "cluster_ca")
-SIMULATED: Final = "answers are simulated; for real ones run `caretway login`"
 NO_EXPIRY: Final = "no expiry known"
 _REPLACE_IT: Final = "put a new one there, or take it out and run `caretway login`"
 EXAMPLES: Final = """\
@@ -119,16 +118,8 @@ async def _ask(settings: Settings) -> Report:
             return Report(backend.name, backend.standing, False, EACH_ITS_OWN, hosts(settings).api, passthrough=True)
     async with open_backend(settings) as backend:
         status = await backend.status()
-        simulated = backend.standing == "simulated"  # it takes any credentials, so nobody is signed in
-        quota = await ask_quota(backend) if status.signed_in and not simulated else None
-        report = Report(
-            backend.name,
-            backend.standing,
-            False if simulated else status.signed_in,
-            SIMULATED if simulated else status.detail,
-            None,
-            quota=quota,
-        )
+        quota = await ask_quota(backend) if status.signed_in else None
+        report = Report(backend.name, backend.standing, status.signed_in, status.detail, None, quota=quota)
         if backend.name not in WITH_OUR_CREDENTIALS:
             return report
         facts = account_facts(settings, backend.name)

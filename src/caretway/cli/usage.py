@@ -57,6 +57,8 @@ GROUPS: Final = ("day", "model", "key", "client", "conversation", "reason")
 SHOWN_ROWS: Final = 20
 """Groups in a table; JSON and CSV have all."""
 _PERIODS: Final = ("today", "week", "month", "all")
+NAMED_UNPRICED: Final = 3
+"""Models without a price that are named."""
 _SINCE: Final = re.compile(r"(\d{1,4})([hdw])")
 _HOURS: Final = {"h": 1, "d": 24, "w": 168}
 
@@ -238,7 +240,10 @@ class UsageReport:
         if len(rows) > SHOWN_ROWS:
             lines.append(style.dim(f"the {SHOWN_ROWS} largest; --json and --csv have all"))
         facts = view.PriceFacts(age_days(time.time()), len(self._prices.own))
-        cost = view.cost_lines(total, facts) + (view.event_lines(self._listed) if self._listed is not None else [])
+        unpriced = self._book.unpriced(self._span, NAMED_UNPRICED) if total.unpriced else []
+        cost = view.cost_lines(total, facts, unpriced) + (
+            view.event_lines(self._listed) if self._listed is not None else []
+        )
         lines += view.paragraph("Cost", cost, style, width)
         lines += view.paragraph("Errors", view.failure_lines(total), style, width)
         lines += view.paragraph("Saved by sessions", list(filter(None, [view.saved_line(total)])), style, width)

@@ -10,7 +10,7 @@ from ..ledger.event_costs import EventCost
 from ..ledger.prices import AS_OF, SOURCE, STALE_DAYS
 from ..ledger.questions import By, Replayed, Totals
 from .quota import dollars
-from .terminal import GAP, Style, folded
+from .terminal import GAP, Style, folded, printable
 
 BAR: Final = 8
 LEAST_NAME: Final = 10
@@ -24,8 +24,7 @@ NAMELESS: Final[dict[By, str]] = {
     "conversation": "(none)",
 }
 _UNITS: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
-_HEADS: Final = ("resp", "runs", "unreported", "input", "cached", "output", "cost")
-"""`input` is all that was not read from the cache; JSON tells what of it was written there."""
+_HEADS: Final = ("resp", "runs", "unreported", "fresh", "written", "cached", "output", "cost")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +71,10 @@ def table(rows: Sequence[Totals], total: Totals, by: By, style: Style, width: in
 
 def _cells(row: Totals) -> tuple[str, ...]:
     counted = row.runs > row.unreported  # what nobody counted has no figure
-    tokens = (row.input + row.cache_write, row.cache_read, row.output)
+    read = (compact(row.input), compact(row.cache_write) if row.cache_write else "", compact(row.cache_read))
     return (
         *(str(count) if count else "" for count in (row.responses, row.runs, row.unreported)),
-        *(compact(count) if counted else "" for count in tokens),
+        *((*read, compact(row.output)) if counted else ("", "", "", "")),
         "" if row.cents is None else dollars(row.cents),
     )
 
@@ -93,7 +92,7 @@ def _many(count: int, noun: str) -> str:
     return f"{compact(count)} {noun}{'' if count == 1 else 's'}"
 
 
-def cost_lines(total: Totals, facts: PriceFacts) -> list[str]:
+def cost_lines(total: Totals, facts: PriceFacts, unpriced: Sequence[str] = ()) -> list[str]:
     """What stands behind the number, and what is not in it."""
     lines: list[str] = []
     if total.told_cents is not None:
@@ -107,7 +106,11 @@ def cost_lines(total: Totals, facts: PriceFacts) -> list[str]:
         if facts.age_days > STALE_DAYS:
             lines.append("These prices are old: set your own as [prices.MODEL], or update.")
     if total.unpriced:
-        lines.append(f"{_many(total.unpriced, 'run')} without a known price: not in it.")
+        tables = " ".join(map(printable, unpriced)) or "[prices.MODEL]"
+        lines.append(
+            f"{_many(total.unpriced, 'run')} without a known price: not in it. Set `input` and `output`, dollars for a "
+            f"million tokens, in {tables} (caretway config edit)."
+        )
     if total.unreported:
         lines.append(f"{_many(total.unreported, 'run')} unreported: cut, stopped, or on a backend that tells nothing.")
     if total.at_least:
@@ -128,7 +131,10 @@ def event_lines(cost: EventCost) -> list[str]:
 def saved_line(total: Totals) -> str:
     if not total.saved:
         return ""
-    return f"{compact(total.saved)} input tokens were not sent again: `fresh` would have sent them with each step."
+    share = f", {total.saved_share:.0%} less input" if total.saved_share is not None else ""
+    return (
+        f"{compact(total.saved)} input tokens were not sent again{share}: `fresh` would have sent them with each step."
+    )
 
 
 def replay_lines(replays: Sequence[Replayed], style: Style) -> list[str]:

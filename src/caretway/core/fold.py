@@ -60,7 +60,7 @@ _Run = tuple[type[Text] | type[Reasoning], list[str]]
 
 
 _AT_ONCE: Final = 64
-_TOKEN_BYTES: Final = 4
+_TOKEN_CHARS: Final = 4
 _PART_BYTES: Final = 256
 """The memory that a call, a note or a run of text takes beside its text."""
 _json: Final = msgspec.json.Encoder().encode
@@ -71,6 +71,7 @@ _LINE_ENDS: Final = tuple((end.encode(), 6 - len(end.encode())) for end in "\u20
 class Fold(msgspec.Struct):
     weight: int = 0
     """Bytes of the answer so far, as JSON. It lags a few events behind."""
+    _chars: int = 0
     _unfolded: list[Event] = msgspec.field(default_factory=list)
     _began: list[_Run | str] = msgspec.field(default_factory=list)
     """Runs of text, and the ids of calls."""
@@ -87,8 +88,9 @@ class Fold(msgspec.Struct):
 
     @property
     def tokens(self) -> int:
-        """About how many, for those who look now and then: whoever folds pays nothing for it."""
-        return self.weight // _TOKEN_BYTES + len(self._unfolded)
+        """Estimated, of text, reasoning and calls so far. Events are folded by the look, not counted as they come."""
+        self._catch_up()
+        return -(-self._chars // _TOKEN_CHARS)
 
     def feed(self, event: Event) -> None:
         self._unfolded.append(event)
@@ -128,6 +130,7 @@ class Fold(msgspec.Struct):
                 case ToolCallReady(id=call, name=name, arguments=arguments):
                     self._ready[call] = ToolCall(call, name, arguments)
                     self.weight += len(name) + _size(arguments)
+                    self._chars += len(name) + len(arguments)
                 case Note(value=value):
                     self._notes.append(event)
                     self.weight += _PART_BYTES + len(value)
@@ -146,6 +149,7 @@ class Fold(msgspec.Struct):
             joined = "".join(self._words)
             self._words = []
             self._run.append(joined)
+            self._chars += len(joined)
             if self._end is None:
                 self.weight += _size(joined)
 

@@ -6,15 +6,17 @@ takes events when it is ready, so a slow client is backpressure on its own run a
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, Protocol, runtime_checkable
+from typing import Final, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct, field
 
 from .events import Event
 from .request import Text, ToolResult, TurnRequest
 
-Standing = Literal["official", "unofficial", "simulated"]
-"""What a backend is to Cursor."""
+Standing = Literal["official", "unofficial", "stand-in", "simulated"]
+"""What a backend is to Cursor. `stand-in`: an address that is not Cursor's own answers in its place."""
+SIMULATED: Final = "answers are simulated; for real ones run `caretway login`"
+"""The detail of a status of which nobody needs to be signed in."""
 
 
 class Abilities(Struct, frozen=True):

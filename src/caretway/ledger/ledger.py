@@ -12,16 +12,18 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from math import inf
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
 from ..core.records import Observer, RefusedRequest
 from ..storage.database import is_broken, move_aside, open_database, stat_of, transaction
 from .ledger_file import LEDGER
-from .writing import LedgerRecord, write
+from .writing import STAND_IN, LedgerRecord, write
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +46,17 @@ _FORGET: Final = (
 
 
 class Ledger(Observer):
-    def __init__(self, path: Path, *, max_age_s: float, max_bytes: int, clock: Callable[[], float] = time.time) -> None:
-        """`clock`: unix seconds."""
+    def __init__(
+        self,
+        path: Path,
+        *,
+        max_age_s: float,
+        max_bytes: int,
+        clock: Callable[[], float] = time.time,
+        stand_ins: Collection[str] = (),
+    ) -> None:
+        """`clock`: unix seconds. `stand_ins`: backends whose address is not Cursor's own."""
+        self._stand_ins = stand_ins
         self._path = path
         self._max_age = max_age_s
         self._max_bytes = max_bytes
@@ -156,13 +167,18 @@ class Ledger(Observer):
         count = min(len(self._waiting), BATCH)
         with transaction(db):
             # By their places: the event loop may add some meanwhile.
-            for odd in write(db, [self._waiting[index] for index in range(count)]):
+            for odd in write(db, [self._marked(self._waiting[index]) for index in range(count)]):
                 log.warning("a row of the ledger cannot be kept: %s", odd)
         for _ in range(count):  # not before they are safe
             self._waiting.popleft()
         with self._progress:
             self._gone += count
             self._progress.notify_all()
+
+    def _marked(self, record: LedgerRecord) -> LedgerRecord:
+        if isinstance(record, RefusedRequest) or record.backend not in self._stand_ins:
+            return record
+        return replace(record, backend=record.backend + STAND_IN)
 
     def _failed(self, failure: Exception) -> None:
         if self._db is not None:

@@ -5,6 +5,8 @@ Dollars for a million tokens. Auto has no row: since 2026-08-24 it costs what th
 Cursor does not tell which. Long contexts and max mode have none either: their surcharges differ.
 """
 
+import json
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
 from typing import Final
@@ -33,6 +35,7 @@ class Price(Struct, frozen=True):
 FindPrice = Callable[[str], Price | None]
 """Of a model with its parameters, if one is known."""
 PUBLISHED: Final[Mapping[str, Price]] = {
+    "composer-1.5": Price(3.5, 3.5, 0.35, 17.5),
     "composer-2": Price(0.5, 0.5, 0.2, 2.5),
     "composer-2-fast": Price(1.5, 1.5, 0.35, 7.5),
     "composer-2.5": Price(0.5, 0.5, 0.2, 2.5),
@@ -41,20 +44,53 @@ PUBLISHED: Final[Mapping[str, Price]] = {
     "grok-4.5-fast": Price(4.0, 4.0, 1.0, 12.0),
     "grok-4.6": Price(2.0, 2.0, 0.5, 6.0),
     "grok-4.6-fast": Price(4.0, 4.0, 1.0, 12.0),
+    "grok-code-fast-1": Price(0.2, 0.2, 0.02, 1.5),
+    "claude-4.5-sonnet": Price(3.0, 3.75, 0.3, 15.0),
     "claude-4.5-haiku": Price(1.0, 1.25, 0.1, 5.0),
     "claude-4.6-sonnet": Price(3.0, 3.75, 0.3, 15.0),
+    "claude-4.6-opus": Price(5.0, 6.25, 0.5, 25.0),
     "claude-opus-4-7": Price(5.0, 6.25, 0.5, 25.0),
     "claude-opus-4-7-fast": Price(30.0, 37.5, 3.0, 150.0),
+    "claude-opus-4-8": Price(5.0, 6.25, 0.5, 25.0),
     "claude-opus-4-8-fast": Price(10.0, 12.5, 1.0, 50.0),
+    "claude-opus-5": Price(5.0, 6.25, 0.5, 25.0),
+    "claude-opus-5-5": Price(4.0, 5.0, 0.2, 20.0),
+    "claude-sonnet-5": Price(2.0, 2.5, 0.2, 10.0),
+    "claude-sonnet-5-5": Price(2.0, 2.5, 0.2, 10.0),
+    "claude-fable-5": Price(10.0, 12.5, 1.0, 50.0),
     "claude-fable-5.1": Price(10.0, 12.5, 0.25, 50.0),
+    "gpt-5-mini": Price(0.25, 0.25, 0.025, 2.0),
+    "gpt-5.1": Price(1.25, 1.25, 0.125, 10.0),
+    "gpt-5.1-codex-max": Price(1.25, 1.25, 0.125, 10.0),
+    "gpt-5.1-codex-mini": Price(0.25, 0.25, 0.025, 2.0),
+    "gpt-5.2": Price(1.75, 1.75, 0.175, 14.0),
+    "gpt-5.2-codex": Price(1.75, 1.75, 0.175, 14.0),
+    "gpt-5.3-codex": Price(1.75, 1.75, 0.175, 14.0),
+    "gpt-5.4": Price(2.5, 2.5, 0.25, 15.0),
+    "gpt-5.4-mini": Price(0.75, 0.75, 0.075, 4.5),
+    "gpt-5.4-nano": Price(0.2, 0.2, 0.02, 1.25),
+    "gpt-5.5": Price(5.0, 5.0, 0.5, 30.0),
+    "gpt-5.6-luna": Price(0.2, 0.25, 0.02, 1.2),
     "gpt-5.6-sol": Price(5.0, 6.25, 0.5, 30.0),
+    "gpt-5.6-terra": Price(2.0, 2.5, 0.2, 12.0),
+    "gpt-6-astra": Price(10.0, 10.0, 1.0, 50.0),
+    "gpt-6-luna": Price(0.1, 0.125, 0.01, 0.5),
+    "gpt-6-sol": Price(2.0, 2.5, 0.2, 10.0),
+    "gpt-6.1-sol": Price(2.0, 2.0, 0.1, 10.0),
+    "gemini-2.5-flash": Price(0.3, 0.3, 0.03, 2.5),
+    "gemini-3-flash": Price(0.5, 0.5, 0.05, 3.0),
+    "gemini-3.1-pro": Price(2.0, 2.0, 0.2, 12.0),
+    "gemini-3.5-flash": Price(1.5, 1.5, 0.15, 9.0),
     "gemini-3.6-flash": Price(1.5, 1.5, 0.15, 7.5),
     "gemini-3.7-flash": Price(0.75, 0.75, 0.075, 3.5),
     "gemini-3.8-flash": Price(0.75, 0.75, 0.075, 3.5),
+    "glm-5.2": Price(1.4, 1.4, 0.26, 4.4),
     "kimi-k2.7-code": Price(0.95, 0.95, 0.19, 4.0),
     "kimi-k3": Price(3.0, 3.0, 0.3, 15.0),
 }
-"""Where the source names no price for cache writes they cost what input costs."""
+"""Where the source names no price for cache writes they cost what input costs. Cursor charges what the makers charge;
+prices that changed or came since July 2026 (GPT-5.6 Terra and Luna, GPT-6, Claude 5 and 5.5) are by the makers' own
+lists of September and October."""
 _SPELLINGS: Final[Mapping[str, str]] = {
     "claude-haiku-4-5": "claude-4.5-haiku",
     "claude-sonnet-4-6": "claude-4.6-sonnet",
@@ -96,6 +132,12 @@ def priced_name(variant: str) -> str | None:
     base, _, suffix = model.rpartition("-") if "-" in model else ("", "", "")
     plain = base if suffix == "fast" else model
     return f"{_SPELLINGS.get(plain, plain)}{'-fast' if fast or suffix == 'fast' else ''}"
+
+
+def own_price(model: str) -> str:
+    """The table of the settings file that sets a price."""
+    key = model if re.fullmatch(r"[A-Za-z0-9_-]+", model) else json.dumps(model)
+    return f"[prices.{key}]"
 
 
 def age_days(now: float) -> int:

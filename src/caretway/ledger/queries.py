@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Final
 
-from .prices import FindPrice
+from .prices import FindPrice, own_price, priced_name
 from .questions import By, Replayed, Span, Totals
+from .writing import STAND_IN
 
 _GROUPS: Final[dict[By, str]] = {
     "all": "''",
@@ -60,7 +61,11 @@ _ORDER: Final = "sum(input) + sum(cache_read) + sum(cache_write) + sum(output) D
 _REPLAYS: Final = """SELECT reason, count(*), sum(coalesce(input, 0) - coalesce(cache_read, 0)) FROM responses
     WHERE at >= ? AND at < ? AND session = 'replayed' GROUP BY reason ORDER BY count(*) DESC, reason"""
 
-_LAST: Final = "SELECT backend, model, at FROM responses WHERE backend != ? AND error = '' ORDER BY at DESC LIMIT 1"
+_UNPRICED: Final = """SELECT variant FROM runs LEFT JOIN temp.prices ON prices.priced = runs.variant
+    WHERE at >= ? AND at < ? AND reported AND cents IS NULL AND price_input IS NULL
+    GROUP BY variant ORDER BY count(*) DESC, variant"""
+_LAST: Final = """SELECT backend, model, at FROM responses
+    WHERE backend != 'simulator' AND backend NOT LIKE ? AND error = '' ORDER BY at DESC LIMIT 1"""
 
 
 class LedgerQueries:
@@ -88,6 +93,13 @@ class LedgerQueries:
                     },
                 )
 
+    def unpriced(self, span: Span, limit: int) -> list[str]:
+        """The tables of the settings file that would give runs without a price one; the most frequent first."""
+        self._price_models(span)
+        rows = self._db.execute(_UNPRICED, (span.since, span.until))
+        tables = [own_price(priced_name(variant) or variant.partition("@")[0]) for (variant,) in rows]
+        return list(dict.fromkeys(tables))[:limit]
+
     def replays(self, span: Span) -> list[Replayed]:
         return [Replayed(*row) for row in self._db.execute(_REPLAYS, (span.since, span.until))]
 
@@ -105,9 +117,9 @@ class LedgerQueries:
                 self._db.execute("INSERT INTO temp.prices VALUES (?, ?, ?, ?, ?)", row)
 
 
-def last_answer(connection: sqlite3.Connection, apart_from: str) -> tuple[str, str, float] | None:
-    """(backend, model, when) of the last answer of any backend but this one."""
-    row = connection.execute(_LAST, (apart_from,)).fetchone()
+def last_answer(connection: sqlite3.Connection) -> tuple[str, str, float] | None:
+    """(backend, model, when) of the last answer of a live account."""
+    row = connection.execute(_LAST, (f"%{STAND_IN}",)).fetchone()
     return None if row is None else (str(row[0]), str(row[1]), float(row[2]))
 
 

@@ -52,6 +52,22 @@ class Totals(Struct, frozen=True):
     def tokens(self) -> int:
         return self.input + self.cache_read + self.cache_write + self.output
 
+    @property
+    def read(self) -> int:
+        """All input, of whatever price: what shares are shares of."""
+        return self.input + self.cache_write + self.cache_read
+
+    @property
+    def cached_share(self) -> float | None:
+        """The part of the input that came from the cache; None: there was no input."""
+        return self.cache_read / self.read if self.read else None
+
+    @property
+    def saved_share(self) -> float | None:
+        """How much less was read than with `fresh`; None: there was no input."""
+        whole = self.saved + self.read
+        return self.saved / whole if whole else None
+
     def plus(self, other: "Totals") -> "Totals":
         """Both together, as a group without a name."""
         sums: dict[str, Any] = {}

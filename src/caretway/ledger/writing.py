@@ -17,6 +17,8 @@ MAX_WORDS: Final = 32
 LedgerRecord = TurnRecord | RunRecord | RefusedRequest
 REFUSED: Final = "refused"
 """The session of a request that came to no response."""
+STAND_IN: Final = " (stand-in)"
+"""Follows the name of a backend that was sent to an address that is not Cursor's own."""
 _CALLED: Final = "key, client, dialect, backend, asked, model, variant, conversation"
 _TOKENS: Final = "input, cache_read, cache_write, output, reasoning"
 _RESPONSE_COLUMNS: Final = (

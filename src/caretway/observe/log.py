@@ -82,6 +82,7 @@ class AnswerNote:
             "total_ms": round(record.total_ms, 1),
             "input_tokens": usage.input_tokens,
             "cached_tokens": usage.cache_read_tokens,
+            "cache_write_tokens": usage.cache_write_tokens,
             "output_tokens": usage.output_tokens,
             "estimated": usage.estimated,
             "run": None if usage.run is None else _run(usage.run),
@@ -161,13 +162,14 @@ def _outcome(record: TurnRecord) -> str:
 
 
 def _tokens(usage: Usage) -> str:
-    """Fresh, cached and out; estimates are marked with a tilde."""
+    """Fresh, written to the cache, cached and out; estimates are marked with a tilde."""
     if usage.input_tokens is None and usage.output_tokens is None:
         return ""
-    cached = usage.cache_read_tokens or 0
-    fresh = None if usage.input_tokens is None else max(usage.input_tokens - cached, 0)
+    cached, written = usage.cache_read_tokens or 0, usage.cache_write_tokens or 0
+    fresh = None if usage.input_tokens is None else max(usage.input_tokens - cached - written, 0)
     about = "~" if usage.estimated else ""
-    kept = f" + {short(cached)} cached" if cached else ""
+    kept = f" + {short(written)} written" if written else ""
+    kept += f" + {short(cached)} cached" if cached else ""
     return f"{about}{short(fresh)}{kept} > {about}{short(usage.output_tokens)}"
 
 

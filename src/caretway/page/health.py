@@ -9,8 +9,9 @@ from typing import Any, Protocol
 from msgspec.structs import asdict
 
 from ..core.turn import BackendStatus
-from ..local_checks import Finding
+from ..local_checks import Finding, check_simulated
 from .notes import PageNotes
+from .now import GatewayFacts
 
 LocalFindings = Callable[[], Sequence[Finding]]
 """Blocking."""
@@ -22,12 +23,11 @@ class McpServers(Protocol):
     async def restart(self, name: str) -> bool: ...
 
 
-def account_findings(backend: str, standing: str, status: BackendStatus, models: int) -> list[Finding]:
+def account_findings(facts: GatewayFacts, status: BackendStatus, models: int) -> list[Finding]:
     """What Cursor has said lately."""
-    found = [Finding("backend", True, f"{backend} ({standing})")]
-    if standing == "simulated":
-        hint = "Run `caretway login`, or set CURSOR_API_KEY, and start the gateway again."
-        found.append(Finding("account", True, "nobody is signed in: answers are simulated", hint))
+    found = [Finding("backend", True, f"{facts.backend} ({facts.standing})")]
+    if facts.standing == "simulated":
+        found.append(check_simulated(facts.simulator_asked))
     elif not status.reachable or status.signed_in is None:
         found.append(Finding("account", False, status.detail or "Cursor cannot be reached", "Run `caretway doctor`."))
     else:

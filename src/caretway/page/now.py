@@ -28,6 +28,7 @@ AT_ONCE_S: Final = 0.2
 STANDINGS: Final = {
     "official": "An official way to use Cursor.",
     "unofficial": "Cursor's own protocol, used unofficially: it may change at any time.",
+    "stand-in": "An address that is not Cursor's own answers: nothing here comes from a live account.",
     "simulated": "Simulated: no answer comes from Cursor.",
 }
 
@@ -40,6 +41,8 @@ class GatewayFacts(Struct):
     address: str
     started_at: float
     """Unix seconds."""
+    simulator_asked: bool = False
+    """The settings name the simulator; it does not stand in for a missing sign-in."""
 
 
 class Now:
@@ -66,6 +69,12 @@ class Now:
         self._said_at = float("-inf")
         self._rate = 0.0
 
+    def switch(self, facts: GatewayFacts, tenant: Tenant) -> None:
+        """Another backend answers new requests: all that is known of the account is asked again."""
+        self.facts, self._tenant = facts, tenant
+        self._status = self._account = None
+        self._asked_at = float("-inf")
+
     @property
     def address(self) -> str:
         return self.facts.address
@@ -84,9 +93,11 @@ class Now:
             self._asking = spawn(self._ask(), "page-asks-the-account")
 
     async def _ask(self) -> None:
+        tenant = self._tenant
         try:
-            self._status = await self._tenant.health.status()
-            self._account = await self._tenant.account.told()
+            status, account = await tenant.health.status(), await tenant.account.told()
+            if tenant is self._tenant:
+                self._status, self._account = status, account
         finally:
             self._asking = None
 
@@ -102,6 +113,7 @@ class Now:
                 "name": self.facts.backend,
                 "standing": self.facts.standing,
                 "says": STANDINGS[self.facts.standing],
+                "asked_for": self.facts.simulator_asked,
             },
             "signed_in": None if status is None else status.signed_in,
             "reachable": None if status is None else status.reachable,

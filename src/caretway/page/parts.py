@@ -38,6 +38,8 @@ class PageModels(ModelSource, Protocol):
     @property
     def strict(self) -> bool: ...
 
+    async def change_aliases(self, aliases: Mapping[str, str]) -> None: ...
+
 
 class PageApi(Struct):
     """All that the page can ask."""

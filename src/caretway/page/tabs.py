@@ -231,13 +231,13 @@ async def models(page: PageApi, call: HttpCall) -> object:
 
 async def health(page: PageApi, call: HttpCall) -> object:
     status = await page.tenant.health.status()
-    facts = page.now.facts
-    found: list[Finding] = account_findings(facts.backend, facts.standing, status, len(await page.models.models()))
+    listed = [model for model in await page.models.models() if not model.stands_for]
+    found: list[Finding] = account_findings(page.now.facts, status, len(listed))
     local = await asyncio.to_thread(page.local_findings)
     receipt = await asyncio.to_thread(page.receipt)
 
     async def answered() -> tuple[str, str, float] | None:
-        return await page.books.ask(lambda db: last_answer(db, "simulator"))
+        return await page.books.ask(last_answer)
 
     return await health_told([*found, *local], page.mcp, page.notes, answered, receipt)
 

@@ -17,6 +17,8 @@ from ..ledger.questions import By, Span, Totals
 
 MAX_ROWS: Final = 400
 """A year of days; of other groups the largest."""
+MAX_UNPRICED: Final = 5
+"""Models without a price that are named."""
 PERIODS: Final = ("today", "week", "month", "all")
 
 
@@ -42,7 +44,8 @@ def by_of(word: str) -> By:
 
 
 def figures(row: Totals) -> dict[str, Any]:
-    return asdict(row) | {"tokens": row.tokens, "cents": row.cents}
+    shares = {"cached_share": row.cached_share, "saved_share": row.saved_share}
+    return asdict(row) | {"tokens": row.tokens, "read": row.read, "cents": row.cents} | shares
 
 
 def totals(db: sqlite3.Connection, price: FindPrice, span: Span, by: By) -> dict[str, Any]:
@@ -54,10 +57,17 @@ def totals(db: sqlite3.Connection, price: FindPrice, span: Span, by: By) -> dict
         "rows_left_off": len(rows) > MAX_ROWS,
         "total": figures(total),
         "replays": [asdict(one) for one in book.replays(span)],
+        "unpriced": book.unpriced(span, MAX_UNPRICED),
     }
 
 
-NOTHING: Final[dict[str, Any]] = {"rows": [], "rows_left_off": False, "total": figures(Totals()), "replays": []}
+NOTHING: Final[dict[str, Any]] = {
+    "rows": [],
+    "rows_left_off": False,
+    "total": figures(Totals()),
+    "replays": [],
+    "unpriced": [],
+}
 
 
 def prices() -> dict[str, object]:

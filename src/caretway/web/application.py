@@ -55,7 +55,7 @@ class Application:
         """`more`: paths of other rooms. `page`: what browsers get. `elsewhere`: the other gateways of a cluster."""
         self._tenants = tenants
         self._observer = observer
-        self._backend: Header = (b"x-caretway-backend", backend.encode())
+        self.use_backend(backend)
         self._max_concurrent = max_concurrent
         self.routes = route_table(tenants.default.dialects.values(), more)
         self._state = GatewayState(
@@ -81,6 +81,10 @@ class Application:
         """Whose words belong to this path; where it is nobody's or several have it, those of the client."""
         tenant, name = self._tenants.default, self.routes.dialect(request.path)
         return tenant.dialect(name) if name else tenant.dialect_of(request.headers)
+
+    def use_backend(self, name: str) -> None:
+        """The one that answers from now on."""
+        self._backend: Header = (b"x-caretway-backend", name.encode())
 
     def drain(self) -> None:
         """It stops: whoever asks is told to go elsewhere. What comes all the same is answered."""

@@ -96,18 +96,26 @@ class SingleTenant:
 
     def __init__(self, tenant: Tenant) -> None:
         self.default = tenant
+        self._before: list[Tenant] = []
+        self._always_open = nullcontext(tenant)
+
+    def switch(self, tenant: Tenant) -> None:
+        """New requests belong to this one. The one before it finishes what it has begun."""
+        self._before.append(self.default)
+        self.default = tenant
         self._always_open = nullcontext(tenant)
 
     def resolve(self, request: HttpRequest, account: AccountUse) -> AbstractAsyncContextManager[Tenant]:
         return self._always_open
 
     async def end_turns(self) -> None:
-        await self.default.sessions.aclose()
+        for tenant in (self.default, *self._before):
+            await tenant.sessions.aclose()
 
     @property
     def live(self) -> int:
-        return self.default.sessions.live
+        return sum(tenant.sessions.live for tenant in (self.default, *self._before))
 
     @property
     def parked(self) -> int:
-        return self.default.sessions.parked
+        return sum(tenant.sessions.parked for tenant in (self.default, *self._before))

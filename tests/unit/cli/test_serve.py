@@ -18,6 +18,7 @@ from caretway.cli.process import INTERRUPTED, CommandFailed, Haste, exit_code, l
 from caretway.cli.serve import SignInState, client_key, instructions, opening, serve, stopping
 from caretway.cli.terminal import Style
 from caretway.config import Settings
+from caretway.config.loading import load
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.request import TurnRequest
 from caretway.core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Standing, Turn
@@ -305,3 +306,9 @@ def test_the_banner_names_the_key_that_a_client_needs() -> None:
         lines = "\n".join(instructions(URL, SignInState(True), PLAIN, 80, client_key(settings)))
         assert f"OPENAI_API_KEY={word}" in lines
         assert "k" * 32 not in lines
+
+
+def test_a_port_from_the_general_variable_is_named() -> None:
+    settings = load({}, {"PORT": "8080", "HOME": "/nowhere"})
+    assert any("from the variable PORT" in line for line in opening(settings, URL, "agent", "unofficial", PLAIN))
+    assert not any("PORT" in line for line in opening(Settings(port=8080), URL, "agent", "unofficial", PLAIN))

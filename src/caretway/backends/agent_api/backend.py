@@ -15,7 +15,7 @@ from ...builtin_tools.policy import ToolPolicy
 from ...builtin_tools.queries import WebSearch
 from ...core.errors import GatewayError
 from ...core.request import TurnRequest
-from ...core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Standing
+from ...core.turn import SIMULATED, Abilities, BackendStatus, ModelInfo, Snapshot, Standing
 from ...cursor_transport.faults import fault_from_status, unusable
 from ...cursor_transport.heads import REQUEST_ID
 from ...cursor_transport.identity import Identity, TokenSource, checksum, new_id
@@ -143,6 +143,8 @@ class AgentBackend:
         return joined(bases, flat)
 
     async def status(self) -> BackendStatus:
+        if self.standing == "simulated":  # the built-in simulator takes any credentials
+            return BackendStatus(False, SIMULATED)
         try:
             await self.models()
         except GatewayError as error:

@@ -59,6 +59,7 @@ class CursorSdkBackend:
     def __init__(self, setup: SdkSetup, beside: "CursorSdkBackend | None" = None) -> None:
         """`beside`: one of another account, in whose process this one's turns run."""
         self._setup = setup
+        self.standing = setup.agent.standing
         self._beside = beside
         self.bridges: Bridges = Bridges(setup.bridge) if beside is None else beside.bridges
         agent = setup.agent

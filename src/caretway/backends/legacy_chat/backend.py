@@ -29,6 +29,7 @@ class LegacyChatBackend:
     ) -> None:
         """`agent` lists the models, and closes what it shares with us: the transport and the tokens."""
         self._agent = agent
+        self.standing = agent.standing
         self._transport = transport
         self._tokens = tokens
         self._known = identity.headers()

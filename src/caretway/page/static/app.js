@@ -92,15 +92,18 @@ function banners() {
       banner(
         "simulated loud",
         h("strong", null, "Simulated answers. "),
-        "No model is asked: the built-in simulator makes up every answer. For real ones run ",
+        "No model is asked. For real ones run ",
         code("caretway login"),
-        ", then start the gateway again.",
+        backend.asked_for ? ", then start it again without the simulator." : "; no restart.",
       ),
+    app.session?.signed_in &&
+      backend?.standing === "stand-in" &&
+      banner("stand-in loud", h("strong", null, "Not Cursor. "), "Another address answers."),
     app.lost &&
       banner(
         "lost bad",
         h("strong", null, "The gateway does not answer. "),
-        "What you see is old. The page tries again by itself; if the gateway was stopped, start it with ",
+        "What you see is old. If the gateway was stopped, start it with ",
         code("caretway serve"),
         ".",
       ),
@@ -112,7 +115,7 @@ function banners() {
 
 const banner = (kind, ...children) => h("div", { class: `banner ${kind}`, role: "note", "data-key": kind }, children);
 
-const STANDINGS = { official: "good", unofficial: "warn", simulated: "loud" };
+const STANDINGS = { official: "good", unofficial: "warn", "stand-in": "loud", simulated: "loud" };
 
 function state() {
   const { backend } = app.now ?? {};

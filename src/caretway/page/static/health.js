@@ -35,7 +35,7 @@ function draw(told, restart) {
       h("p", { class: "lead" }, badge(bad.length ? plural(bad.length, "problem") : "all well", bad.length ? "bad" : "good")),
       h("ul", { class: "findings" }, [...bad, ...told.findings.filter((one) => one.ok)].map(finding)),
     ),
-    panel("A live account", h("p", null, badge(told.live.answered ? "has answered" : "never seen", told.live.answered ? "good" : "warn"), " ", prose(told.live.says)), told.live.receipt && small("Last receipt: ", when(told.live.receipt.at), `, backend ${plain(told.live.receipt.backend)}, Caretway ${plain(told.live.receipt.caretway)}`)),
+    panel("A live account", h("p", null, badge(told.live.answered ? "has answered" : "never seen", told.live.answered ? "good" : "warn"), " ", prose(told.live.says)), told.live.receipt && small("Last receipt: ", when(told.live.receipt.at), `, backend ${plain(told.live.receipt.backend)}, ${plain(told.live.receipt.service)}, Caretway ${plain(told.live.receipt.caretway)}`)),
     panel(
       "MCP servers",
       told.mcp.servers.length === 0
@@ -72,7 +72,7 @@ function draw(told, restart) {
     panel(
       "Recoveries",
       told.recoveries.length === 0
-        ? empty("None since the start.", "When a run is lost, the gateway opens another; that is told here.")
+        ? empty("None since the start.")
         : table(
             "Runs that were lost and recovered",
             [

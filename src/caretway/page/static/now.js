@@ -76,7 +76,7 @@ function draw(snapshot, cancel) {
         "Gateway",
         h("p", { class: "sentence" }, prose(backend.says)),
         copyable(snapshot.address, "the address"),
-        h("p", null, known(snapshot.signed_in, "signed in"), " ", known(snapshot.reachable, "reachable")),
+        backend.standing !== "simulated" && h("p", null, known(snapshot.signed_in, "signed in"), " ", known(snapshot.reachable, "reachable")),
         snapshot.detail && h("p", { class: "muted" }, prose(snapshot.detail)),
       ),
       panel("Account", account(snapshot.account)),

@@ -1,4 +1,4 @@
-// Plots as SVG: columns by day, and rows by group. They are drawn as wide as there is room, again when that changes.
+// Plots as SVG, drawn as wide as there is room: columns by day, and rows by group.
 
 import { h, svg } from "./dom.js";
 import { compact, count, money, plain } from "./words.js";

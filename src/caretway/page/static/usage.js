@@ -36,8 +36,9 @@ function draw(period, daily, groups) {
     panel(
       null,
       figures(
-        figure("Tokens", compact(total.tokens), `${compact(total.output)} written`),
-        figure("Saved by sessions", compact(total.saved), share(total.saved, total.saved + total.input + total.cache_write)),
+        figure("Tokens", compact(total.tokens), `${compact(total.output)} output`),
+        figure("Input", compact(total.read), percent(total.cached_share, "cached")),
+        figure("Saved by sessions", compact(total.saved), percent(total.saved_share, "less input")),
         figure("Cost", money(total.cents), total.unpriced > 0 ? `${plural(total.unpriced, "run")} without a price` : "at list price"),
         figure("Responses", count(total.responses), total.failed + total.refused > 0 ? `${count(total.failed)} failed, ${count(total.refused)} refused` : "none failed"),
       ),
@@ -49,6 +50,8 @@ function draw(period, daily, groups) {
       groups.map((told) => panel(GROUPS[told.by], told.rows.length ? [parts(told.rows), asTable(told.by, told.rows, GROUPS[told.by].slice(3))] : empty("Nothing."))),
     ),
     h("div", { class: "columns" }, savedPanel(total, daily.replays), budgetPanel(daily.budgets)),
+    daily.unpriced.length > 0 &&
+      small("Without a price (dollars for a million tokens, in the settings file): ", daily.unpriced.map((one) => [code(plain(one)), " "])),
     daily.prices?.source && small(`Prices: ${plain(daily.prices.source)}${daily.prices.as_of ? `, as of ${plain(daily.prices.as_of)}` : ""}.`),
   ];
 }
@@ -76,7 +79,7 @@ function replayed(rows) {
   return responses ? `${plural(responses, "response")} began with the whole history instead.` : "No conversation had to be told again.";
 }
 
-const share = (part, whole) => (whole ? `${Math.round((100 * part) / whole)} % of the input` : "");
+const percent = (share, of) => (share == null ? "" : `${Math.round(100 * share)} % ${of}`);
 
 function legend() {
   return h("ul", { class: "legend", "aria-label": "Colours" }, KINDS.map((kind) => h("li", null, h("span", { class: kind.class }), kind.title)));
@@ -91,7 +94,8 @@ function asTable(by, rows, title) {
       `Usage by ${by}`,
       [
         { title, cell: (row) => plain(row.group) || UNKNOWN },
-        num("Fresh", (row) => compact(row.input + row.cache_write)),
+        num("Fresh", (row) => compact(row.input)),
+        num("Written", (row) => compact(row.cache_write)),
         num("Cached", (row) => compact(row.cache_read)),
         num("Output", (row) => compact(row.output)),
         num("Saved", (row) => compact(row.saved)),
