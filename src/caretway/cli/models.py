@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from ..config import Settings
+from ..models.listing import each_once
 from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, settings_from
 from .process import log_to_stderr, remark, say
 from .process import run as run_loop
@@ -88,13 +89,18 @@ def as_table(models: Sequence[ModelInfo], style: Style, width: int | None = None
     """`width`: of a terminal, where columns that do not fit are left out, the last ones first."""
     if not models:
         return ["no models"]
+    twins: dict[str, list[str]] = {}
+    for model in models:
+        if model.stands_for:
+            twins.setdefault(model.stands_for, []).append(model.id)
+    models = each_once(models)
     rows = [
         (
             model.id,
             model.name,
             "yes" if model.reasoning else "",
             " ".join(f"{name}={'|'.join(values)}" for name, values in model.parameters),
-            ", ".join(model.aliases),
+            ", ".join([*model.aliases, *twins.get(model.id, ())]),
         )
         for model in models
     ]

@@ -10,11 +10,13 @@ from typing import Final
 
 from msgspec import Struct
 
+from ..core.errors import ErrorKind
 from ..core.records import Observer, RefusedRequest, RunRecord, TurnRecord
 
 MAX_REFUSED: Final = 200
 MAX_RECOVERIES: Final = 100
 MAX_ASKED: Final = 200
+UNKNOWN_MODEL: Final = frozenset({ErrorKind.MODEL_UNKNOWN.value, "model_not_found"})
 MAX_TOLD: Final = 500
 """Characters of a message."""
 
@@ -56,6 +58,8 @@ class ToldRecovery(Struct, frozen=True):
 class AskedModel(Struct):
     asked: str
     taken: str
+    refused: bool
+    """There is no such model: none was taken."""
     last_at: float = 0.0
     count: int = 0
 
@@ -81,15 +85,17 @@ class PageNotes(Observer):
 
     def response_ended(self, record: TurnRecord) -> None:
         self.responses += 1
-        pair = record.asked, record.variant
-        if (asked := self._asked.get(pair)) is None:
-            asked = self._asked[pair] = AskedModel(*pair)
-            if len(self._asked) > MAX_ASKED:
-                del self._asked[next(iter(self._asked))]
-        asked.count += 1
-        asked.last_at = record.started_at
+        refused = record.error in UNKNOWN_MODEL
+        self._note_model(record.asked, "" if refused else record.variant, record.started_at, refused=refused)
         if record.error or record.recoveries:
             self._trouble(record)
+
+    def _note_model(self, name: str, taken: str, at: float, *, refused: bool) -> None:
+        asked = self._asked.setdefault((name, taken), AskedModel(name, taken, refused))
+        if len(self._asked) > MAX_ASKED:
+            del self._asked[next(iter(self._asked))]
+        asked.count += 1
+        asked.last_at = at
 
     def _trouble(self, record: TurnRecord) -> None:
         caller, at = record.caller, record.started_at + record.total_ms / 1000
@@ -113,6 +119,8 @@ class PageNotes(Observer):
         )
         if len(self._refused) > MAX_REFUSED:
             del self._refused[next(iter(self._refused))]
+        if record.model and UNKNOWN_MODEL & {record.kind, record.code}:
+            self._note_model(record.model, "", record.at, refused=True)
         if record.turn:
             self.last_error = ToldError(
                 record.at, record.status, code, message, hint, client, record.model, record.path

@@ -45,7 +45,7 @@ function draw(told, search) {
             "Names that clients asked for, and what answered",
             [
               col("Asked for", (row) => code(row.asked)),
-              col("Got", (row) => (row.taken === row.asked ? "the same" : code((row.taken) || UNKNOWN))),
+              col("Got", (row) => (row.refused ? badge("refused", "bad") : row.taken === row.asked ? "the same" : code((row.taken) || UNKNOWN))),
               num("Times", (row) => count(row.count)),
               num("Last", (row) => when(row.last_at)),
             ],
