@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 
 from caretway.cli import running
@@ -100,3 +101,14 @@ def test_a_program_that_says_nothing_is_not_waited_for(tmp_path: Path, monkeypat
         assert running_gateway(settings) is None
         assert not check_port(tmp_path, "127.0.0.1", settings.port).ok
     assert sum(wait or 60 for wait in waits) <= 2
+
+
+def test_looking_for_the_gateway_costs_no_refusal_in_its_log(tmp_path: Path) -> None:
+    with serving(tmp_path, CARETWAY_API_KEY="a-key-of-the-users-own") as process:
+        found = running_gateway(Settings(data_dir=tmp_path / "data"))
+        assert found is not None and found.keyed and found.models
+        key = {"authorization": "Bearer a-key-of-the-users-own"}
+        refused = httpx.get(f"{found.url}/caretway/v1/health", headers=key, trust_env=False).json()["refused"]
+        assert refused == []
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)

@@ -70,11 +70,21 @@ class LineFormatter(logging.Formatter):
         room = self._width - len(_MARGIN)
         if len(joined(parts)) > room:
             parts = note.parts(brief=True)
+        lines: list[list[Part]] = [[]]
+        for tone, text in parts:
+            if lines[-1] and len(joined([*lines[-1], (tone, text)])) > room:
+                lines.append([])
+            first, *more = wrap(text, room, break_on_hyphens=False) or [""]
+            lines[-1].append((tone, first))
+            lines += [[(tone, line)] for line in more]
         below = [self._look.careful(line) for line in wrap(note.remedy, room, break_on_hyphens=False)]
-        if len(joined(parts)) > room:  # what went wrong, in lines of its own
-            *parts, (tone, said) = parts
-            below[:0] = [self._tones[tone](line) for line in wrap(said, room, break_on_hyphens=False)]
-        return f"\n{_MARGIN}".join([self._coloured(parts), *below])
+        return f"\n{_MARGIN}".join([*map(self._coloured, lines), *below])
+
+    def _folded(self, text: str) -> str:
+        if not self._width:
+            return text
+        lines = wrap(text, self._width - len(_MARGIN), break_on_hyphens=False, break_long_words=False)
+        return f"\n{_MARGIN}".join(lines)
 
     def _coloured(self, parts: list[Part]) -> str:
         return "  ".join([self._tones[tone](text) for tone, text in parts if text])
@@ -83,7 +93,11 @@ class LineFormatter(logging.Formatter):
         text = record.getMessage()
         if record.levelno != logging.INFO:
             mark = self._look.bad if record.levelno >= logging.ERROR else self._look.careful
-            text = f"{mark(record.levelname.lower())} {record.name.removeprefix('caretway.')}: {text}"
+            level = record.levelname.lower()
+            text = self._folded(f"{level} {record.name.removeprefix('caretway.')}: {text}")
+            text = f"{mark(level)}{text.removeprefix(level)}"
+        else:
+            text = self._folded(text)
         if record.exc_info:
             text = f"{text}\n{self.formatException(record.exc_info)}"
         return text

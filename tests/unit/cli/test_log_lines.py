@@ -7,9 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
-from caretway.cli.log_lines import MOST_TOGETHER, TOGETHER_S, LineHandler
+from caretway.cli.log_lines import MOST_TOGETHER, TOGETHER_S, LineFormatter, LineHandler
+from caretway.cli.terminal import Style
+from caretway.core.events import Usage
 from caretway.core.records import TurnRecord
 from caretway.observe.log import AnswerNote
+from caretway.observe.redact import Redactor
 
 
 def answer(number: int) -> logging.LogRecord:
@@ -99,3 +102,32 @@ async def test_a_line_that_cannot_be_made_costs_only_itself(
     handler.flush()
     assert written(handler) == ["m1", "m2"]
     assert "no number" in capsys.readouterr().err
+
+
+def test_no_line_is_wider_than_the_terminal() -> None:
+    """Names of clients and models may be long, and so may the words of other log lines."""
+    look = LineFormatter(Redactor(()), Style(), 80)
+    record = answer(1)
+    note = TurnRecord(
+        request_id="r",
+        dialect="chat",
+        backend="agent",
+        model="claude-opus-5-thinking-extra-high-with-a-name",
+        session="replayed",
+        reason="the tools changed",
+        stream=False,
+        outcome="failed",
+        usage=Usage(input_tokens=120_000, cache_read_tokens=90_000, cache_write_tokens=20_000, output_tokens=1_200),
+        asked="anthropic/claude-opus-5-latest-alias-of-a-client",
+        error="upstream_down",
+        message="Cursor closed the connection before the answer was whole, and nothing was left to try",
+        first_event_ms=12.0,
+    )
+    record.msg = AnswerNote(note)
+    lines = look.format(record).splitlines()
+    assert max(map(len, lines)) <= 80 and len(lines) >= 3
+    assert "10k + 20k written + 90k cached > 1.2k" in " ".join(lines)
+    warning = logging.LogRecord("caretway.app", logging.WARNING, "", 0, "a word " * 40, (), None)
+    lines = look.format(warning).splitlines()
+    assert max(map(len, lines)) <= 80 and lines[1].startswith(" " * 9)
+    assert "\n" not in LineFormatter(Redactor(()), Style()).format(warning)
