@@ -53,6 +53,8 @@ examples:
   caretway prove --only text --only "parallel calls"
   caretway simulate --like mine.json
 """
+CURSORS_OWN: Final = "Cursor's own address"
+SEND_TO: Final = "https://github.com/caretway/caretway/issues/new?template=receipt.yml"
 WIDTH: Final = 80
 _NAME_COLUMN: Final = 20
 _STATE_COLUMN: Final = 9
@@ -181,9 +183,10 @@ async def _prove(settings: Settings, arguments: argparse.Namespace, cases: Seque
         began = time.monotonic()
         verdicts, timings = await _try_all(Prover(desk).try_case, cases, style)
         receipt = await _receipt(settings, bench, desk, verdicts, timings, time.monotonic() - began)
+    service = receipt.about["service"]
     _keep(path, write(receipt))
     _keep(settings.data_dir / LAST_RECEIPT, write(receipt))
-    say(["", summary(verdicts, style), f"receipt: {path}"])
+    say(["", summary(verdicts, style), f"receipt: {path}", *how_to_send(path, service)])
     states = {verdict.state for verdict in verdicts.values()}
     return 1 if "differs" in states else 0 if "holds" in states else 2
 
@@ -290,6 +293,16 @@ def summary(verdicts: Mapping[str, CaseVerdict], style: Style) -> str:
     return (style.bad if counts["differs"] else style.good)(words)
 
 
+def how_to_send(path: Path, service: str) -> list[str]:
+    """Only what Cursor's own address answered is worth sending."""
+    if service != CURSORS_OWN:
+        return [f"it is of {service}: there is no need to send it"]
+    return [
+        "it has no prompt, no name and no secret. To help others, attach that file to:",
+        f"  {SEND_TO}",
+    ]
+
+
 async def _receipt(
     settings: Settings,
     bench: Bench,
@@ -310,7 +323,7 @@ async def _receipt(
         "system": f"{platform.system()} {platform.machine()}".lower(),
         "day": time.strftime("%Y-%m-%d", time.gmtime()),
         "backend": settings.backend,
-        "service": "another address" if known.stand_in or known.run_fixed else "Cursor's own address",
+        "service": "another address" if known.stand_in or known.run_fixed else CURSORS_OWN,
         "model": await _listed(bench, desk.roles.cheap),
         "second model": await _listed(bench, desk.roles.second),
         "model with rungs": await _listed(bench, desk.roles.tiered),

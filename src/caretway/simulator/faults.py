@@ -10,7 +10,7 @@ from ..wire.errors import ConnectError
 from ..wire.messages import ai
 
 _Error = ai.ErrorDetails
-RETRY_AFTER_MS: Final = 7000
+RETRY_AFTER_MS: Final = 1000
 
 
 def _bare(code: str, message: str = "Error") -> ConnectError:

@@ -242,7 +242,7 @@ def test_tools_are_known_by_both_names_and_counted_once() -> None:
 
 
 BARE = ("bare", "quota", "plan", "not_in_plan", "gone", "late", "team_region", "denied", "no_exec", "picture", "eof")
-INFO = {"rate_limit": {"retryAfterMs": "7000"}, "schema": {"providerStatusCode": "400"}}
+INFO = {"rate_limit": {"retryAfterMs": "1000"}, "schema": {"providerStatusCode": "400"}}
 
 
 @pytest.mark.parametrize("code", sorted(faults.SCRIPTED.keys() - set(BARE)))
