@@ -186,7 +186,7 @@ async def _prove(settings: Settings, arguments: argparse.Namespace, cases: Seque
     service = receipt.about["service"]
     _keep(path, write(receipt))
     _keep(settings.data_dir / LAST_RECEIPT, write(receipt))
-    say(["", summary(verdicts, style), f"receipt: {path}", *how_to_send(path, service)])
+    say(["", summary(verdicts, style), f"receipt: {path}", *how_to_send(service)])
     states = {verdict.state for verdict in verdicts.values()}
     return 1 if "differs" in states else 0 if "holds" in states else 2
 
@@ -293,7 +293,7 @@ def summary(verdicts: Mapping[str, CaseVerdict], style: Style) -> str:
     return (style.bad if counts["differs"] else style.good)(words)
 
 
-def how_to_send(path: Path, service: str) -> list[str]:
+def how_to_send(service: str) -> list[str]:
     """Only what Cursor's own address answered is worth sending."""
     if service != CURSORS_OWN:
         return [f"it is of {service}: there is no need to send it"]

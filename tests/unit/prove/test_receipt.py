@@ -1,12 +1,14 @@
 """A receipt: what may stand in it, written and read; and files that are none."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from caretway.cli.prove import CURSORS_OWN, how_to_send
 from caretway.prove.facts import CaseVerdict, NoFact, checked, code_of
 from caretway.prove.receipt import MAX_BYTES, VERSION, BadReceipt, Receipt, read_facts, write
 
@@ -101,3 +103,11 @@ def test_files_that_are_no_receipt(data: bytes, says: str) -> None:
 def test_any_facts_are_read_or_left_out(facts: dict[str, Any]) -> None:
     for name, value in read_facts(json.dumps({"receipt": VERSION, "facts": facts}).encode()).items():
         assert checked(name, value) == value
+
+
+def test_the_last_lines_say_where_to_send_it() -> None:
+    """Only what Cursor itself answered; the form is one of this repository."""
+    *_, link = how_to_send(CURSORS_OWN)
+    form = link.strip().partition("template=")[2]
+    assert (Path(__file__).parents[3] / ".github" / "ISSUE_TEMPLATE" / form).is_file()
+    assert not any("http" in line for line in how_to_send("another address"))

@@ -115,7 +115,7 @@ function one(root, id) {
           figure("Cost", money(total.cents)),
         ),
       ),
-      panel("Steps", steps.length ? h("ol", { class: "timeline" }, steps.map(step)) : empty("No step was finished yet."), told.more && h("p", { class: "muted" }, "Older steps are not shown.")),
+      panel("Steps", steps.length ? h("ol", { class: "timeline" }, steps.map(step)) : empty("No step was finished yet."), told.more && h("p", { class: "muted" }, "Older steps are left out.")),
       runs.length > 0 && panel("Runs", table("Runs of Cursor's agent", RUNS, runs, (run) => run.run)),
       panel("Content", content(told.content)),
     ];

@@ -28,7 +28,7 @@ function draw(told, search) {
       rows.length
         ? table("Models of this account", COLUMNS, rows, (row) => row.id)
         : told.data.length
-          ? empty("No model fits this search.")
+          ? empty("No model fits.")
           : empty("No model is listed.", "Sign in with ", code("caretway login"), ", or look at ", h("a", { href: "#/health" }, "Health"), "."),
     ),
     panel(

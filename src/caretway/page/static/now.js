@@ -79,7 +79,7 @@ function draw(snapshot, cancel) {
         backend.standing !== "simulated" && h("p", null, known(snapshot.signed_in, "signed in"), " ", known(snapshot.reachable, "reachable")),
         snapshot.detail && h("p", { class: "muted" }, prose(snapshot.detail)),
       ),
-      panel("Account", account(snapshot.account)),
+      panel(backend.standing === "simulated" ? "Account (simulated)" : "Account", account(snapshot.account)),
     ),
   ];
 }
@@ -138,7 +138,7 @@ function lastError(error) {
 }
 
 function account(told) {
-  if (!told) return empty("Not asked yet.", "It is asked when somebody needs it.");
+  if (!told) return empty("Not asked yet.");
   if (!told.known) return empty("What is left of the plan is not known.", prose(told.reason));
   const { plan, period } = told;
   return [
