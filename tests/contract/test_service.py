@@ -32,7 +32,7 @@ async def test_health_and_models_with_and_without_prefix(client: Client, manners
     assert health["version"]
     assert health["auth"] == "authenticated"
     assert health["mcp"] == {"enabled": False, "servers": 0, "tools": 0}
-    assert health["backend"] == {"name": "agent", "standing": "unofficial"}
+    assert health["backend"] == {"name": "agent", "standing": "stand-in"}
     listed = (await client.http.get(f"{prefix}/models")).json()
     assert listed["object"] == "list"
     ids = [model["id"] for model in listed["data"]]

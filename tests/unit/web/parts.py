@@ -88,6 +88,9 @@ class Responder:
     def visible(self, caller: Caller, models: Sequence[ModelInfo]) -> Sequence[ModelInfo]:
         return models
 
+    def named(self, caller: Caller) -> None:
+        return None
+
     async def answer(
         self, dialect: Dialect, request: HttpRequest, response: ResponseWriter, request_id: str, headers: list[Header]
     ) -> None:
