@@ -3,22 +3,20 @@ a run; after that the run is given up, with a note for the client. Pure."""
 
 from typing import Final
 
+from msgspec import Struct
+
 from .events import Note
-from .request import ToolChoice
 
 NOTE_KEY: Final = "tool_choice"
 REJECTIONS: Final = 2
 """Of one run. A model that was told twice is not helped by a third time."""
 
 
-class NamedTool:
-    __slots__ = ("name", "rejected")
-
-    def __init__(self, choice: ToolChoice) -> None:
-        self.name = choice.name if choice.mode == "named" else ""
-        """Empty: no tool is demanded by name."""
-        self.rejected = 0
-        """Calls of other tools."""
+class NamedTool(Struct, gc=False):
+    name: str = ""
+    """Empty: no tool is demanded by name."""
+    rejected: int = 0
+    """Calls of other tools."""
 
     def rejects(self, name: str) -> bool:
         """A call of this tool may not reach the client. It is counted."""

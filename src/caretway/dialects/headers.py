@@ -48,12 +48,13 @@ _HINTS: Final = (
     "agent-session-id",  # goose
 )
 """Headers in which clients name their own conversation. A name is a hint: it never resumes anything."""
+_HINT_NAMES: Final = frozenset(_HINTS)
 MAX_HINT: Final = 128
 MAX_USER_ID: Final = 512
 
 
 def session_hint(headers: Mapping[str, str]) -> str:
-    for name in _HINTS:
+    for name in () if _HINT_NAMES.isdisjoint(headers) else _HINTS:
         given = headers.get(name)
         if given:
             return given[:MAX_HINT]

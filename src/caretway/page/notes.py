@@ -91,9 +91,11 @@ class PageNotes(Observer):
             self._trouble(record)
 
     def _note_model(self, name: str, taken: str, at: float, *, refused: bool) -> None:
-        asked = self._asked.setdefault((name, taken), AskedModel(name, taken, refused))
-        if len(self._asked) > MAX_ASKED:
-            del self._asked[next(iter(self._asked))]
+        asked = self._asked.get((name, taken))
+        if asked is None:
+            asked = self._asked[name, taken] = AskedModel(name, taken, refused)
+            if len(self._asked) > MAX_ASKED:
+                del self._asked[next(iter(self._asked))]
         asked.count += 1
         asked.last_at = at
 

@@ -217,7 +217,8 @@ class Conversation(RunLife):
         if not state:
             return  # one came that is too large to be kept (`wire.heavy`): the last one stays good for a new attempt
         self._checkpoint = state
-        self._confirmed()
+        if self._unconfirmed:
+            self._confirmed()
         if (more := self._tally.details(checkpoint.token_details)) is not None and self._learn is not None:
             self._learn(self._unseen + more)
         if self._calls.answered:
@@ -251,7 +252,8 @@ class Conversation(RunLife):
             case "tool_call_completed":
                 self.watch.progressed = now
                 self._tally.answered()
-                self._confirmed()
+                if self._unconfirmed:
+                    self._confirmed()
                 completed = update.tool_call_completed
                 self._calls.taken(wire_ids(completed.tool_call, completed.call_id))
             case "tool_requests_listed":
@@ -261,14 +263,16 @@ class Conversation(RunLife):
                 self._turn_ended(update.turn_ended)
             case "step_started":
                 self.watch.progressed = now
-                self._confirmed()
+                if self._unconfirmed:
+                    self._confirmed()
             case _:
                 self.watch.progressed = now
 
     def _more_comes(self, now: float) -> None:
         """A sign that the model is writing."""
         watch = self.watch
-        if (silence := watch.hush(now)) > self._silence:
+        silence = now - (watch.spoken if watch.spoken > watch.called else watch.called)
+        if silence > self._silence:
             self._silence = silence
         watch.progressed = watch.spoken = now
 
@@ -321,7 +325,8 @@ class Conversation(RunLife):
         if not (ended.input_tokens or ended.output_tokens) and self.reshapable:
             self.nobody_there = True
             return
-        self._confirmed()
+        if self._unconfirmed:
+            self._confirmed()
         self.events.append(UsageReported(self._tally.ended(read_total(ended))))
         if self._named.rejected:
             self.events.append(self._named.note)
@@ -442,7 +447,6 @@ class Conversation(RunLife):
 
     def _confirmed(self) -> None:
         """Upstream has the results of the step: a call that comes now is not a sibling of those that were answered."""
-        if self._unconfirmed:
-            self._pace.settled(self._longest_silence)
-            self._unconfirmed = False
-            self._silence = 0.0
+        self._pace.settled(self._longest_silence)
+        self._unconfirmed = False
+        self._silence = 0.0

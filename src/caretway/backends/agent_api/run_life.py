@@ -139,7 +139,7 @@ class RunLife:
         """The turn ended with nothing said and nothing counted, and the model can be asked for in another way."""
         self._echo = Echo()
         self._calls = CallTable(parallel=request.tool_choice.parallel)
-        self._named = NamedTool(request.tool_choice)
+        self._named = NamedTool(request.tool_choice.name)
         self._withheld: list[bytes] = []  # rejections that are not sent unless the demanded call stands beside them
         self._tally = AgentTally(opening.context_tokens)
         self.watch = Watch(limits)

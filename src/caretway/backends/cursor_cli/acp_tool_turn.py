@@ -101,7 +101,7 @@ class AcpToolTurn(AcpTurn):
         self._offer = offer
         self._host = host
         self._check = ArgumentCheck(offer.specs, CORRECTIONS)
-        self._named = NamedTool(offer.choice)
+        self._named = NamedTool(offer.choice.name)
         self._calls: dict[str, ParkedCall] = {}
         self._announced = Announcements()
         self._called = False

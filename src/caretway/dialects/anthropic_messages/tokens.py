@@ -24,7 +24,8 @@ def usage_object(
     """Usage under Anthropic's names. Its clients need the two totals, so a figure that was not reported is estimated
     from the request and from the length of the answer, and marked. Unlike ours, `input_tokens` excludes the cache."""
     counted = usage or Usage()
-    cached = (counted.cached or 0) + (counted.cache_write_tokens or 0)
+    read = counted.cached
+    cached = (read or 0) + (counted.cache_write_tokens or 0)
     if counted.input_tokens is not None:
         whole = counted.input_tokens
     else:
@@ -35,8 +36,8 @@ def usage_object(
     }
     if counted.cache_write_tokens is not None:
         shown["cache_creation_input_tokens"] = counted.cache_write_tokens
-    if counted.cached is not None:
-        shown["cache_read_input_tokens"] = counted.cached
+    if read is not None:
+        shown["cache_read_input_tokens"] = read
     if counted.reasoning_tokens is not None:
         shown["output_tokens_details"] = {"thinking_tokens": counted.reasoning_tokens}
     if counted.input_tokens is None or counted.output_tokens is None:

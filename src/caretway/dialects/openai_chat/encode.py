@@ -238,8 +238,8 @@ def usage_object(usage: Usage | None) -> Mapping[str, object] | None:
         fields["completion_tokens"] = usage.output_tokens
     if usage.input_tokens is not None and usage.output_tokens is not None:
         fields["total_tokens"] = usage.input_tokens + usage.output_tokens
-    if usage.cached is not None:
-        fields["prompt_tokens_details"] = {"cached_tokens": usage.cached}
+    if (cached := usage.cached) is not None:
+        fields["prompt_tokens_details"] = {"cached_tokens": cached}
     if usage.reasoning_tokens is not None:
         fields["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
     return fields | beside(usage)
