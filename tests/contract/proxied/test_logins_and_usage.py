@@ -105,7 +105,7 @@ async def test_u5_the_usage_is_asked_for_through_the_proxy(
         monkeypatch.setenv(variable, f"{kind}://127.0.0.1:{there.proxy_port}")
         settings = there.settings(access_token="spent=100 team=4", agent_transport=transport)
         found = told(await ask(settings, "sim: fail bare", model="gpt-5.4"))
-        assert found[:2] == (402, "insufficient_quota"), "that the team's limit has some left does not say that it is on"
+        assert found[:2] == (402, "insufficient_quota"), "a limit with some left may be off"
         found = told(await ask(replace(settings, access_token="spent=100"), "sim: fail bare", model="gpt-5.4"))
         assert found[:2] == (402, "insufficient_quota")
         assert there.simulator.stats.usage_asked == 3, "a seat is asked for with its team"

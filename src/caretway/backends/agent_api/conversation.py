@@ -271,7 +271,7 @@ class Conversation(RunLife):
     def _more_comes(self, now: float) -> None:
         """A sign that the model is writing."""
         watch = self.watch
-        silence = now - (watch.spoken if watch.spoken > watch.called else watch.called)
+        silence = now - max(watch.called, watch.spoken)
         if silence > self._silence:
             self._silence = silence
         watch.progressed = watch.spoken = now

@@ -1,5 +1,6 @@
 """Any schema and any result: a valid call or none, typed answers and never an exception."""
 
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -87,7 +88,8 @@ def test_any_schema(tools: list[ToolSpec], asked: pb.ExecServerMessage) -> None:
         # Foreign regular expressions are not run by us; what stands for one here need not even be a text.
         lenient = extend(rules, dict.fromkeys(("pattern", "patternProperties"), _no_rule))  # type: ignore[no-untyped-call]  # theirs
         judge = lenient(schema, registry=Registry())
-        judge.validate(msgspec.json.decode(redirect.arguments))
+        with suppress(TypeError):  # of the judge, on a keyword like `minLength` that is no number
+            judge.validate(msgspec.json.decode(redirect.arguments))
 
 
 def _no_rule(*_: Any) -> None: ...
