@@ -8,7 +8,6 @@ that works for every kind of installation. Only somebody who misses something as
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
@@ -60,16 +59,6 @@ def update_command(here: Installation | None = None) -> str:
 def _install(here: Installation, words: Iterable[str]) -> str:
     tool = [here.python, "-m", "pip", "install"] if here.pip else ["uv", "pip", "install", "--python", here.python]
     return join([*tool, *words])
-
-
-def extra_installed(requirements: Iterable[str]) -> bool:
-    """Every package of an extra is there, in whatever version."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return all(version(re.split(r"[^\w.-]", one, maxsplit=1)[0]) for one in requirements)
-    except PackageNotFoundError:
-        return False
 
 
 def this_installation() -> Installation:

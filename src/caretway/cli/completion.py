@@ -63,14 +63,12 @@ def words(top: argparse.ArgumentParser) -> Iterator[CommandWords]:
         for choice in action._choices_actions
     }
     for name, parser in subcommands(top).items():
-        yield CommandWords(name, briefs.get(name, ""), tuple(_flags(parser)), _actions(parser, tuple(briefs)))
+        yield CommandWords(name, briefs.get(name, ""), tuple(_flags(parser)), _actions(parser))
 
 
-def _actions(parser: argparse.ArgumentParser, commands: tuple[str, ...]) -> tuple[str, ...]:
+def _actions(parser: argparse.ArgumentParser) -> tuple[str, ...]:
     first = next((action for action in parser._actions if not action.option_strings), None)
-    if first is None:
-        return ()
-    return commands if first.metavar == "COMMAND" else tuple(map(str, first.choices or ()))
+    return () if first is None else tuple(map(str, first.choices or ()))
 
 
 def _flags(parser: argparse.ArgumentParser) -> Iterator[FlagWords]:

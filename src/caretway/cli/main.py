@@ -37,13 +37,8 @@ _COMMANDS: Final = (
     "key",
     "config",
     "simulate",
-    "capabilities",
     "completion",
-    "help",
 )
-_MODULES: Final = {"help": "help_command"}
-_READ_ALL: Final = ("capabilities", "completion", "help")
-"""Commands that tell of the others."""
 
 _DESCRIPTION: Final = "Cursor models in the tools you already use: a local OpenAI and Anthropic API\ngateway."
 _EXAMPLES: Final = """\
@@ -51,13 +46,13 @@ examples:
   caretway serve                        start it on http://127.0.0.1:32124
   caretway ask "..."                    ask a model, here in the terminal
   caretway login                        use your own Cursor subscription
-  caretway help COMMAND                 how to use one command
+  caretway COMMAND --help               how to use one command
 """
 
 
 def parser(typed: Sequence[str] = ()) -> CommandParser:
-    """`typed`: if it begins with a command, only that one is imported."""
-    alone = typed[:1] and typed[0] in _COMMANDS and typed[0] not in _READ_ALL
+    """`typed`: if it begins with a command, only that one is imported; `completion` needs all."""
+    alone = typed[:1] and typed[0] in _COMMANDS and typed[0] != "completion"
     top = CommandParser(
         prog=PROGRAM,
         description=_DESCRIPTION,
@@ -73,7 +68,7 @@ def parser(typed: Sequence[str] = ()) -> CommandParser:
     )
     commands = top.add_subparsers(title="commands", metavar="COMMAND")
     for name in typed[:1] if alone else _COMMANDS:
-        command = import_module(f".{_MODULES.get(name, name)}", __package__)
+        command = import_module(f".{name}", __package__)
         own = commands.add_parser(
             command.NAME,
             help=command.SUMMARY,

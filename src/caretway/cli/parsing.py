@@ -17,6 +17,12 @@ from .process import remark
 PROGRAM: Final = "caretway"
 WRONG_USE: Final = 2
 
+_REMOVED: Final = {
+    "capabilities": "use `caretway status`, `caretway doctor` and `caretway launch`",
+    "help": "use `caretway --help` and `caretway COMMAND --help`",
+}
+"""Commands of earlier releases, and what replaces them."""
+
 
 class CommandParser(argparse.ArgumentParser):
     """`prog` is `caretway` or `caretway COMMAND ...`, as it is typed."""
@@ -48,7 +54,7 @@ def wrong_word(program: str, action: argparse.Action, value: str) -> str:
     choices = [str(choice) for choice in action.choices or ()]
     near = nearest(value, choices)
     if program == PROGRAM:
-        return f'there is no command "{value}"{near}'
+        return f'there is no command "{value}"' + (f"; {_REMOVED[value]}" if value in _REMOVED else near)
     command = program.removeprefix(f"{PROGRAM} ")
     return f'{command} does not know "{value}"; expected {one_of(choices)}{near}'
 

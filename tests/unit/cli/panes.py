@@ -49,7 +49,7 @@ PANES: Final = {
     "caretway": Pane(()),
     "mistake": Pane(("serve", "--prot", "1")),
     "mistake-command": Pane(("lanch", "opencode")),
-    "help": Pane(("help", "ask")),
+    "help": Pane(("ask", "--help")),
     "serve": Pane(("serve", *SIMULATED, "--port", "0"), until="caretway ask"),
     "launch": Pane(("launch",)),
     "launch-print-opencode": Pane(("launch", "opencode", "--print", *SIMULATED)),
@@ -85,7 +85,6 @@ PANES: Final = {
     "config": Pane(("config", "--changed", "--port", "8080", "--thinking", "hide")),
     "config-path": Pane(("config", "path")),
     "simulate": Pane(("simulate", "--port", "0"), until="--agent-url http"),
-    "capabilities": Pane(("capabilities",), first=(("setup", "codex", "--yes", *SIMULATED),)),
     "completion": Pane(("completion",)),
 }
 

@@ -115,7 +115,7 @@ def test_a_bad_setting_is_one_line_and_exit_code_2(command: str, tmp_path: Path)
     )
 
 
-@pytest.mark.parametrize("command", ["status", "models", "launch", "setup", "doctor", "ask", "capabilities"])
+@pytest.mark.parametrize("command", ["status", "models", "launch", "setup", "doctor", "ask"])
 def test_a_broken_settings_file_says_how_to_mend_it(command: str, tmp_path: Path) -> None:
     file = tmp_path / "my file.toml"
     file.write_text("port 1")

@@ -28,7 +28,6 @@ ASKED = [
     (["serve", "--backend", "s"], {"sdk", "simulator"}, {"agent"}),
     (["serve", "--sdk-start"], {"--sdk-start-timeout"}, set()),
     (["config", "un"], {"unset"}, {"get"}),
-    (["help", "doc"], {"doctor"}, {"serve"}),
     (["completion", ""], {"bash", "zsh", "fish"}, set()),
 ]
 

@@ -4,13 +4,18 @@ from collections.abc import Sequence
 
 import pytest
 
-from caretway.cli.main import main, parser
-from caretway.cli.parsing import CommandParser, flags_of, subcommands
+from caretway.cli.main import main
+from caretway.cli.parsing import CommandParser
 
 MISTAKES = [
     (["sevre"], 'there is no command "sevre"; did you mean "serve"?'),
     (["quux"], 'there is no command "quux"'),
-    (["help", "sevre"], 'there is no command "sevre"; did you mean "serve"?'),
+    (["help"], 'there is no command "help"; use `caretway --help` and `caretway COMMAND --help`'),
+    (["help", "--all", "serve"], 'there is no command "help"; use `caretway --help` and `caretway COMMAND --help`'),
+    (
+        ["capabilities", "--json"],
+        'there is no command "capabilities"; use `caretway status`, `caretway doctor` and `caretway launch`',
+    ),
     (["serve", "--prot", "1"], 'serve has no flag --prot; did you mean "--port"?'),
     (["serve", "--por=1"], 'serve has no flag --por; did you mean "--port"?'),
     (["status", "now"], 'status does not take the word "now"'),
@@ -51,20 +56,3 @@ def test_version_has_a_short_form(typed: Sequence[str], capsys: pytest.CaptureFi
     with pytest.raises(SystemExit) as ended:
         main(typed)
     assert ended.value.code == 0 and capsys.readouterr().out.startswith("caretway ")
-
-
-def _help(typed: Sequence[str], capsys: pytest.CaptureFixture[str]) -> str:
-    try:
-        code = main(typed)
-    except SystemExit as ended:
-        code = int(ended.code or 0)
-    assert code == 0
-    return capsys.readouterr().out
-
-
-@pytest.mark.parametrize("command", ["", *subcommands(parser())])
-def test_help_is_a_command_too(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    words = [command] if command else []
-    assert _help(["help", *words], capsys) == _help([*words, "--help"], capsys)
-    if command and "--help-all" in flags_of(subcommands(parser())[command]):
-        assert _help(["help", "--all", command], capsys) == _help([command, "--help-all"], capsys)

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import asdict
 
-from caretway.cli.capabilities import start_command
 from caretway.cli.main import main
 from caretway.cli.process import CommandFailed
 from caretway.cli.running import RunningGateway
@@ -107,7 +106,6 @@ def test_without_a_user_manager_nothing_is_written_and_a_file_can_be_removed(
     assert main(["service", "status"]) == 3
     told = capsys.readouterr().out
     assert "run `caretway serve`" in told and "caretway service install" not in told, "nobody is sent in a circle"
-    assert start_command() == "caretway serve"
     unit.parent.mkdir(parents=True)
     unit.write_text("[Unit]")
     assert main(["service", "status"]) == 3
