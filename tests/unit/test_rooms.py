@@ -60,7 +60,6 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
     "config": frozenset({"core"}),
     "clients": frozenset(),  # values in, values out: what clients are told, and edits of their files
     "transport_factory": frozenset({"config", "cursor_transport"}),
-    "update_notice": frozenset({"config", "core", "cursor_transport", "transport_factory"}),
     "telemetry_factory": frozenset({"config", "core", "dialects", "known_secrets", "observe", "web"}),
 }
 """Rooms and root modules that are bound by the rule. Every room may import itself and what is open to all."""

@@ -101,11 +101,10 @@ def _on_this_machine(settings: Settings, *, fix: bool) -> Iterator[Finding]:
 
 
 def check_installation(settings: Settings) -> Finding:
-    """Which copy this is, how it is updated, and whether a newer one is known of."""
+    """Which copy this is, and how it is updated."""
     import platform
 
     from ..installation import this_installation, update_command
-    from ..update_notice import known_notice
 
     here = this_installation()
     where = here.checkout or here.source or Path(__file__).parents[1]
@@ -113,7 +112,6 @@ def check_installation(settings: Settings) -> Finding:
         "caretway",
         True,
         f"{__version__} in {where}, Python {platform.python_version()}; update: {update_command(here)}",
-        known_notice(settings),
     )
 
 

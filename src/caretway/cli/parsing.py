@@ -11,7 +11,7 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NoReturn
 
-from ..config.row import nearest
+from ..config.row import hint, nearest
 from .process import remark
 
 PROGRAM: Final = "caretway"
@@ -84,10 +84,10 @@ def unknown(parser: argparse.ArgumentParser, words: Sequence[str]) -> str:
         return f'{command} does not take the word "{words[0]}"'
     name = flag.partition("=")[0]
     if command:
-        return f"{command} has no flag {name}{nearest(name, flags_of(parser))}"
+        return f"{command} has no flag {name}{hint(name, flags_of(parser))}"
     owners = [one for one, own in subcommands(parser).items() if name in flags_of(own)]
-    hint = f"; it is a flag of {one_of([f'`{PROGRAM} {one}`' for one in owners[:3]])}" if owners else ""
-    return f"there is no flag {name} without a command{hint or nearest(name, flags_of(parser))}"
+    owned = f"; it is a flag of {one_of([f'`{PROGRAM} {one}`' for one in owners[:3]])}" if owners else ""
+    return f"there is no flag {name} without a command{owned or hint(name, flags_of(parser))}"
 
 
 def flags_of(parser: argparse.ArgumentParser) -> Iterable[str]:

@@ -167,16 +167,11 @@ async def serve(
             )
             notify(manager, "READY=1", f"STATUS=serving {served.base_url} ({served.backend.name})")
             # Beside serving: an unreachable Cursor must delay neither requests nor Ctrl-C.
-            beside = [spawn(_say_rest(settings, served, style), "banner")]
-            if settings.update_check:
-                from ..update_notice import watch_index
-
-                beside.append(spawn(watch_index(settings, lambda line: remark([line])), "update-notice"))
+            rest = spawn(_say_rest(settings, served, style), "banner")
             try:
                 number = await stopped(haste)
             finally:
-                for task in beside:
-                    task.cancel()
+                rest.cancel()
                 notify(manager, "STOPPING=1")
             answers = served.tenants.live - served.tenants.parked
             if answers and settings.shutdown_grace:

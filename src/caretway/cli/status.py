@@ -94,8 +94,6 @@ def run(arguments: argparse.Namespace) -> int:
 
         return show(settings, as_json=arguments.json)
     log_to_stderr("warning")
-    from ..update_notice import known_notice
-
     report = run_loop(_ask(settings))
     running = check_gateways(settings.data_dir, report.backend)
     report = replace(report, gateways=[structs.asdict(one) for one in running])
@@ -104,8 +102,6 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         say(as_lines(report, style_for(sys.stdout), shown_width(sys.stdout)))
         remark(f"gateway: {one.detail}. {one.hint}" for one in running if not one.ok)
-        if line := known_notice(settings):
-            remark([line])
     return 0 if report.signed_in or report.passthrough else 1
 
 

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from .places import cursor_sign_in_files, data_directory, home_directory, user_config_file
-from .row import ADVANCED, PREFIX, ConfigError, Setting, nearest
+from .row import ADVANCED, PREFIX, ConfigError, Setting, hint
 from .settings import BY_NAME, SETTINGS, Settings, setting_named
 
 
@@ -120,9 +120,7 @@ def unknown_variables(environ: Mapping[str, str] | None = None) -> tuple[str, ..
     names = [name.removeprefix(PREFIX) for setting in SETTINGS for name in setting.env_names if name.startswith(PREFIX)]
     seen = sorted(os.environ if environ is None else environ)
     words = [name.removeprefix(PREFIX) for name in seen if name.startswith(PREFIX)]
-    return tuple(
-        f"{PREFIX}{word} is not a setting{nearest(word, names, PREFIX)}" for word in words if word not in names
-    )
+    return tuple(f"{PREFIX}{word} is not a setting{hint(word, names, PREFIX)}" for word in words if word not in names)
 
 
 def wants_colour(is_tty: bool, environ: Mapping[str, str] | None = None) -> bool:

@@ -109,6 +109,19 @@ def _maker(item: Field[Any]) -> Callable[[], object]:
     return lambda: item.default
 
 
+REMOVED: Final = {
+    "update_check": "the gateway no longer looks for newer versions; delete it",
+    "update_index": "the gateway no longer looks for newer versions; delete it",
+}
+"""Settings of earlier releases, and what replaces them."""
+
+
+def hint(word: str, candidates: Iterable[str], prefix: str = "") -> str:
+    """For the unknown name of a setting, a variable or a flag: what replaces it, or the nearest known name."""
+    removed = REMOVED.get(word.removeprefix("--").removeprefix("no-").replace("-", "_").lower())
+    return f": {removed}" if removed else nearest(word, candidates, prefix)
+
+
 def nearest(word: str, candidates: Iterable[str], prefix: str = "") -> str:
     """The end of a message: the most similar candidate, if any. `prefix` is shown before it."""
     from difflib import get_close_matches  # only a mistake pays for this import

@@ -72,7 +72,7 @@ from .kinds import (
     size,
 )
 from .places import process_data_directory
-from .row import ConfigError, Setting, declared, nearest, rows
+from .row import ConfigError, Setting, declared, hint, rows
 
 _server, _cursor = partial(declared, SERVER), partial(declared, CURSOR)
 _sessions, _limit = partial(declared, SESSIONS), partial(declared, LIMITS)
@@ -151,14 +151,6 @@ class Settings:
     log_file: Path | None = field(
         default=None,
         metadata=_server(_FILE, "Write the log to this file, too. At 10 MB it is rotated; five old ones are kept."),
-    )
-    update_check: bool = field(
-        default=False,
-        metadata=_server(SWITCH, "Ask the package index once a day whether a newer version is out, and say so."),
-    )
-    update_index: str = field(
-        default="https://pypi.org",
-        metadata=_server(URL, "Base URL of the package index that `update_check` asks.", advanced=True),
     )
     trace: Path | None = field(
         default=None,
@@ -894,5 +886,5 @@ BY_NAME: Final[Mapping[str, Setting]] = MappingProxyType({setting.name: setting 
 
 def setting_named(name: str, origin: str) -> Setting:
     if (setting := BY_NAME.get(name)) is None:
-        raise ConfigError(name, origin, f'there is no setting "{name}"{nearest(name.lower(), BY_NAME)}')
+        raise ConfigError(name, origin, f'there is no setting "{name}"{hint(name.lower(), BY_NAME)}')
     return setting

@@ -18,6 +18,10 @@ MISTAKES = [
     ),
     (["serve", "--prot", "1"], 'serve has no flag --prot; did you mean "--port"?'),
     (["serve", "--por=1"], 'serve has no flag --por; did you mean "--port"?'),
+    (
+        ["serve", "--no-update-check"],
+        "serve has no flag --no-update-check: the gateway no longer looks for newer versions; delete it",
+    ),
     (["status", "now"], 'status does not take the word "now"'),
     (["--verison"], 'there is no flag --verison without a command; did you mean "--version"?'),
     (["mcp"], "mcp: say what to do: list, tools, call or serve"),

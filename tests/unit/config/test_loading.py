@@ -98,6 +98,13 @@ def test_config_file_is_chosen_by_flag_then_variable_then_default(tmp_path: Path
 ERRORS = [
     ("unknown key", "prot = 1", {}, {}, 'file FILE: there is no setting "prot"; did you mean "port"?'),
     ("dash in key", 'agent-url = "http://x"', {}, {}, 'no setting "agent-url"; did you mean "agent_url"?'),
+    (
+        "removed",
+        "update_check = true",
+        {},
+        {},
+        'file FILE: there is no setting "update_check": the gateway no longer looks for newer versions; delete it',
+    ),
     ("nothing near", "xyzzy = 1", {}, {}, 'file FILE: there is no setting "xyzzy"'),
     ("a table that is none", "[server]\nport = 1", {}, {}, 'there is no setting "server"'),
     ("value in file", "port = 'x'", {}, {}, 'file FILE: port: "x" is not valid; expected a whole number'),
@@ -192,10 +199,17 @@ def test_paths_must_exist_when_the_process_starts(process: Path, name: str, what
 
 
 def test_variables_that_look_like_a_mistake() -> None:
-    seen = {"CARETWAY_PROT": "1", "CARETWAY_PORT": "1", "PATH": "/bin", "CARETWAY_QWXZ": ""}
+    seen = {
+        "CARETWAY_PROT": "1",
+        "CARETWAY_PORT": "1",
+        "PATH": "/bin",
+        "CARETWAY_QWXZ": "",
+        "CARETWAY_UPDATE_CHECK": "1",
+    }
     assert unknown_variables(seen) == (
         'CARETWAY_PROT is not a setting; did you mean "CARETWAY_PORT"?',
         "CARETWAY_QWXZ is not a setting",
+        "CARETWAY_UPDATE_CHECK is not a setting: the gateway no longer looks for newer versions; delete it",
     )
 
 
