@@ -42,19 +42,6 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
     def __init__(self, prog: str, **more: Any) -> None:
         super().__init__(prog, **{"max_help_position": 26} | more)
 
-    def add_argument(self, action: argparse.Action) -> None:
-        super().add_argument(action)
-        for command in self._iter_indented_subactions(action):  # Python 3.12 and older forget their indentation
-            length = len(self._format_action_invocation(command)) + self._current_indent
-            self._action_max_length = max(self._action_max_length, length)
-
-    def _format_action_invocation(self, action: argparse.Action) -> str:
-        """As Python 3.13 and newer write it: the value stands once."""
-        if not action.option_strings or action.nargs == 0:
-            return super()._format_action_invocation(action)
-        value = self._format_args(action, self._get_default_metavar_for_optional(action))
-        return f"{', '.join(action.option_strings)} {value}"
-
     def _split_lines(self, text: str, width: int) -> list[str]:
         return wrap(" ".join(text.split()), width, break_on_hyphens=False)  # or `read-only` would become two words
 

@@ -39,6 +39,7 @@ NOBODY: Final = "http://127.0.0.1:1"
 @dataclass(frozen=True, slots=True)
 class Pane:
     words: tuple[str, ...]
+    """No help texts: argparse lays them out differently in each version of Python."""
     first: tuple[tuple[str, ...], ...] = ()
     """Commands before it, in the same home; what they show does not matter."""
     until: str = ""
@@ -46,10 +47,8 @@ class Pane:
 
 
 PANES: Final = {
-    "caretway": Pane(()),
     "mistake": Pane(("serve", "--prot", "1")),
     "mistake-command": Pane(("lanch", "opencode")),
-    "help": Pane(("ask", "--help")),
     "serve": Pane(("serve", *SIMULATED, "--port", "0"), until="caretway ask"),
     "launch": Pane(("launch",)),
     "launch-print-opencode": Pane(("launch", "opencode", "--print", *SIMULATED)),
@@ -185,9 +184,6 @@ def plain(text: str, home: Path) -> str:
     """Without what differs from machine to machine, or from run to run; nothing else becomes shorter or longer."""
     text = text.replace("\x1b", "<ESC>").replace(str(home), "HOME").replace(__version__, "VERSION")
     text = re.sub(r"VERSION in .*?(?=\n\S|\Z)", "VERSION in ...", text, count=1, flags=re.DOTALL)
-    dim, plain_again = r"(?:<ESC>\[2m)?", r"(?:<ESC>\[0m)?"
-    text = re.sub(rf"(?m)^(  {dim}extras *{plain_again}  ).*$", r"\1...", text)  # what is installed here
-    text = re.sub(rf"({dim}  sdk *{plain_again}  )\S.*?(?=\n[^\n]*  cli )", r"\1...", text, flags=re.DOTALL)
     text = re.sub(r"port \d+ is free", "port N is free", text)
     text = re.sub(r"127\.0\.0\.1:\d{5}", "127.0.0.1:NNNNN", text)
     text = re.sub(r"\d{4}-\d\d-\d\d", "YYYY-MM-DD", text)
