@@ -260,6 +260,16 @@ async def test_a_word_that_is_not_known_does_not_come_back(client: Client, field
     assert answer.status_code == 200
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_background_response_is_refused(client: Client, stream: bool) -> None:
+    sdk = openai.AsyncOpenAI(base_url=f"{client.gateway.base_url}/v1", api_key="any", max_retries=0)
+    async with sdk:
+        with pytest.raises(openai.BadRequestError, match="Leave `background` out, and use `stream`") as refused:
+            await sdk.responses.create(model="sim-auto", input="sim: say hello", background=True, stream=stream)
+    assert (refused.value.param, refused.value.code) == ("background", "unsupported")
+    assert client.stats()["runs_opened"] == 0
+
+
 async def test_a_path_that_is_nobodys_speaks_as_the_client_does(client: Client) -> None:
     marked = {"anthropic-version": "2023-06-01"}
     theirs = (await client.http.post("/v1/files", json={}, headers=marked)).json()

@@ -301,19 +301,6 @@ def listed(redis: RedisServer) -> set[str]:
 
 
 @pytest.mark.all
-async def test_background_responses_are_asked_and_cancelled_through_any_door(redis: RedisServer) -> None:
-    async with cluster(redis) as (first, second):
-        body = {"model": "sim-auto", "input": "sim: say begun\nsim: wait 60000\nsim: say end", "background": True}
-        made = (await first.http.post("/v1/responses", json=body)).json()
-        assert made["id"].startswith(f"resp_{of(first).directory.id}")
-        seen = (await second.http.get(f"/v1/responses/{made['id']}")).json()
-        assert seen["id"] == made["id"] and seen["status"] in ("queued", "in_progress")
-        ended = (await second.http.post(f"/v1/responses/{made['id']}/cancel")).json()
-        assert ended["status"] == "cancelled"
-        assert (await second.http.get("/v1/responses/resp_" + "0" * 32)).status_code == 404
-
-
-@pytest.mark.all
 async def test_draining_keeps_parked_turns_reachable_and_gives_new_ones_away(redis: RedisServer) -> None:
     async with cluster(redis, cluster_drain=20.0) as (first, second):
         (said, call), (others, waits) = await asked(first), await asked(first)

@@ -62,7 +62,7 @@ class SharedLimits:
 
     async def enter(self, caller: str, *, turn: bool) -> tuple[str, float, bytes]:
         """(why not, or nothing; seconds to wait; the lease, to be given back). What is no turn takes a place as long as
-        it is answered, and finds one: responses in the background can always be asked for and cancelled."""
+        it is answered, and always finds one."""
         if self._calls.away:
             return "", 0.0, b""
         self._number += 1

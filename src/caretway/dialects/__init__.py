@@ -80,23 +80,6 @@ class Dialect(Protocol):
 
 
 @runtime_checkable
-class AnswersLater(Protocol):
-    """A dialect whose responses may be made in the background."""
-
-    def later(self, body: bytes, headers: Mapping[str, str]) -> bool:
-        """True when this body asks for that."""
-        ...
-
-    def streams(self, body: bytes) -> bool:
-        """True when its client wants the stream nevertheless."""
-        ...
-
-    def remember(self, response: Mapping[str, object], owner: str) -> None:
-        """Keep what is known of a response that is not complete."""
-        ...
-
-
-@runtime_checkable
 class ServesSockets(Protocol):
     """A dialect whose turns may be asked for over a WebSocket."""
 

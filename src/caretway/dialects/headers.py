@@ -15,8 +15,6 @@ OWNER: Final = ":owner"
 """Whose request it is: its key, by an id that no other key will have. Absent where no key is asked for."""
 SOCKET: Final = ":socket"
 """The request is a message on this WebSocket."""
-BACKGROUND: Final = ":background"
-"""The response is made for whoever asks for it later."""
 
 
 def owners(headers: Mapping[str, str]) -> tuple[str, ...]:

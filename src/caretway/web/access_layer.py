@@ -6,8 +6,7 @@ The decisions are `access`, `admission` and `routes`; a refusal is in the words 
 
 import secrets
 import time
-from collections.abc import Callable, Coroutine
-from functools import partial
+from collections.abc import Coroutine
 from typing import Any
 
 from ..core.caller import caller_of
@@ -19,7 +18,7 @@ from ..observe.trace import Trace
 from .access import Access, admit, preflight
 from .admission import Admission, SharedAdmission
 from .application import Application
-from .exchange import NO_CONTENT, HttpRequest, ResponseWriter, header_text, nothing
+from .exchange import NO_CONTENT, HttpRequest, ResponseWriter, header_text
 from .page_door import PageDoor
 from .page_files import wants_page
 from .recording import TraceRecorder
@@ -81,7 +80,7 @@ class AccessLayer:
             request.headers = {**request.headers, OWNER: admitted.owner}
         if admitted.headers:
             response.add_headers(admitted.headers)
-        self._admission.ask(admitted.caller, turn=matched.turn)
+        self._admission.ask(admitted.caller)
         self._application.check(matched)
         return self._accepted(admitted.caller, matched, request, response)
 
@@ -117,7 +116,7 @@ class AccessLayer:
         admitted = self._door.admit(request, keyless=matched.keyless)
         request.caller = caller_of(admitted.caller, request.headers.get("user-agent", ""))
         counted = admitted.caller if matched.turn else ""
-        self._admission.ask(counted, turn=matched.turn)
+        self._admission.ask(counted)
         self._application.check(matched)
         return self._accepted(counted, matched, request, response)
 
@@ -160,7 +159,7 @@ class AcceptedRequest:
 
     def begin(self) -> None:
         """The body is here too: it takes its places. Raises GatewayError when there are none."""
-        self._admission.enter(self._caller, turn=self._matched.turn)
+        self._admission.enter(self._caller)
         try:
             self._application.begin(self._matched)
         except GatewayError:
@@ -169,15 +168,7 @@ class AcceptedRequest:
         self._begun = True
 
     def answer(self) -> Coroutine[Any, Any, None]:
-        return self._application.answer(self._matched, self._request, self._response, self._stay)
-
-    def _stay(self) -> Callable[[], None]:
-        """Its response goes on in the background: it keeps the places until what is returned is called, once."""
-        if not self._begun:
-            return nothing
-        self._begun = False
-        self._admission.stay(self._caller)
-        return partial(_give_back, self._application, self._matched, self._admission, self._caller)
+        return self._application.answer(self._matched, self._request, self._response)
 
     def leave(self) -> None:
         """It is over, however it ended. May be called again, and for what never began."""
@@ -185,11 +176,6 @@ class AcceptedRequest:
             self._begun = False
             self._application.leave(self._matched)
             self._admission.leave(self._caller)
-
-
-def _give_back(application: Application, matched: Matched | Refused, admission: Admission, caller: str) -> None:
-    application.leave(matched)
-    admission.leave_background(caller)
 
 
 class SharedRequest(AcceptedRequest):
@@ -218,15 +204,6 @@ class SharedRequest(AcceptedRequest):
             self._application.refuse(self._request, self._response, error, f"req_{secrets.token_hex(16)}")
             return
         await super().answer()
-
-    def _stay(self) -> Callable[[], None]:
-        give_back, lease, self._lease = super()._stay(), self._lease, b""
-
-        def leave() -> None:
-            give_back()
-            self._shared.leave(self._caller, lease)
-
-        return leave
 
     def leave(self) -> None:
         super().leave()

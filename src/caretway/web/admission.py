@@ -1,6 +1,6 @@
-"""Rate limits of one gateway key: a token bucket for requests a minute, a count of responses at once, those in the
-background among them, and the `retry-after` of a 429; what is asked of a limit that several gateways share. The
-gateway's own total is in `application`. Pure.
+"""Rate limits of one gateway key: a token bucket for requests a minute, a count of responses at once, and the
+`retry-after` of a 429; what is asked of a limit that several gateways share. The gateway's own total is in
+`application`. Pure.
 
 Time is handed in. Callers are named by `access.Admitted.caller`; whoever has no name (no key is asked for) is not
 counted here, the gateway's total limits are all there is then. Names come from configured keys, so the table is small.
@@ -25,8 +25,6 @@ class _Account(Struct):
     at: float
     running: int = 0
     """Requests that are being answered."""
-    background: int = 0
-    """Responses that are being made after their request was answered."""
 
 
 class SharedAdmission(Protocol):
@@ -45,28 +43,26 @@ class Admission:
         self._clock = clock
         self._accounts: dict[str, _Account] = {}
 
-    def ask(self, caller: str, *, turn: bool) -> None:
+    def ask(self, caller: str) -> None:
         """One more request of this caller; GatewayError when it comes too early. It takes no place yet."""
         if not caller:
             return
         account = self._refill(caller)
         if account.tokens < 1:
             raise self.too_early((1 - account.tokens) * 60 / self._limits.per_minute)
-        self._check_place(account, turn)
+        self._check_place(account)
         account.tokens -= 1
 
-    def enter(self, caller: str, *, turn: bool) -> None:
+    def enter(self, caller: str) -> None:
         """It is whole and to be answered: it takes a place until it leaves. GatewayError when there is none."""
         if caller:
             account = self._refill(caller)
-            self._check_place(account, turn)
+            self._check_place(account)
             account.running += 1
 
-    def _check_place(self, account: _Account, turn: bool) -> None:
-        """Responses in the background take places, too; but they can always be asked for and cancelled."""
-        background = account.background if turn else 0
-        if account.running + background >= self._limits.concurrent:
-            raise self.too_many(background)
+    def _check_place(self, account: _Account) -> None:
+        if account.running >= self._limits.concurrent:
+            raise self.too_many()
 
     def too_early(self, wait: float) -> GatewayError:
         return GatewayError(
@@ -77,14 +73,11 @@ class Admission:
             retry_after=wait,
         )
 
-    def too_many(self, background: int = 0) -> GatewayError:
-        """`background`: how many of them are made there."""
-        among = f", {background} of them in the background" if background else ""
-        cancel = " or cancel one," if background else ""
+    def too_many(self) -> GatewayError:
         return GatewayError(
             ErrorKind.RATE_LIMITED,
-            f"{self._limits.concurrent} requests of this key are being answered already{among}.",
-            hint=f"Wait for one to end,{cancel} or raise `max_concurrent_per_key`.",
+            f"{self._limits.concurrent} requests of this key are being answered already.",
+            hint="Wait for one to end, or raise `max_concurrent_per_key`.",
             code="too_many_concurrent_requests",
             retry_after=1.0,
         )
@@ -92,17 +85,6 @@ class Admission:
     def leave(self, caller: str) -> None:
         if caller:
             self._accounts[caller].running -= 1
-
-    def stay(self, caller: str) -> None:
-        """Its request is as good as answered; the response goes on in the background, in the same place."""
-        if caller:
-            account = self._accounts[caller]
-            account.running -= 1
-            account.background += 1
-
-    def leave_background(self, caller: str) -> None:
-        if caller:
-            self._accounts[caller].background -= 1
 
     def _refill(self, caller: str) -> _Account:
         now, full = self._clock(), float(self._limits.per_minute)

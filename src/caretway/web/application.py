@@ -17,13 +17,12 @@ import msgspec
 from .. import __version__
 from ..core.caller import NOBODY, caller_of
 from ..core.errors import ErrorKind, GatewayError
-from ..core.passing import Elsewhere
 from ..core.records import Observer, RefusedRequest
 from ..dialects import Dialect
 from ..observe.log import one_line
 from ..observe.metrics import Metrics
 from .errors import send_error
-from .exchange import Header, HttpRequest, ResponseWriter, Stay, no_places
+from .exchange import Header, HttpRequest, ResponseWriter
 from .page_files import PageFiles
 from .passed import check_passed_body
 from .route_table import GatewayState, HttpCall, Matched, Refused, Route, paths_of
@@ -50,9 +49,8 @@ class Application:
         max_concurrent: int,
         more: Sequence[Route] = (),
         page: PageFiles | None = None,
-        elsewhere: Elsewhere | None = None,
     ) -> None:
-        """`more`: paths of other rooms. `page`: what browsers get. `elsewhere`: the other gateways of a cluster."""
+        """`more`: paths of other rooms. `page`: what browsers get."""
         self._tenants = tenants
         self._observer = observer
         self.use_backend(backend)
@@ -68,9 +66,7 @@ class Application:
                 {"name": "caretway", "see": [paths_of(route)[0] for route in self.routes.routes]}
             ),
             page=page,
-            elsewhere=elsewhere,
         )
-        self._state.answer = self.answer
 
     def _document(self) -> bytes:
         from .openapi import document  # few ask for it
@@ -109,9 +105,7 @@ class Application:
 
     # ---- answers
 
-    async def answer(
-        self, matched: Matched | Refused, request: HttpRequest, response: ResponseWriter, stay: Stay = no_places
-    ) -> None:
+    async def answer(self, matched: Matched | Refused, request: HttpRequest, response: ResponseWriter) -> None:
         given = request.headers.get("x-request-id")
         request_id = given if given and _REQUEST_ID.fullmatch(given) else f"req_{urandom(16).hex()}"
         headers: list[Header] = [(b"x-request-id", request_id.encode()), self._backend]
@@ -122,7 +116,7 @@ class Application:
                 if isinstance(matched, Refused):
                     headers += matched.headers
                     raise matched.error
-                call = HttpCall(self._state, tenant, matched, request, response, request_id, headers, stay)
+                call = HttpCall(self._state, tenant, matched, request, response, request_id, headers)
                 await matched.handler(call)
         except GatewayError as error:
             self._refuse(matched, request, response, error, request_id, headers)

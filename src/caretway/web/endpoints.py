@@ -7,23 +7,21 @@ What the model is asked for is `respond`'s business; here are the lookups and th
 
 import asyncio
 from collections.abc import Awaitable, Mapping
-from functools import partial
 from types import MappingProxyType
 from typing import Final
 from urllib.parse import parse_qsl
 
 import msgspec
 
-from ..dialects import AnswersLater, Dialect, ServesSockets
+from ..dialects import ServesSockets
 from ..tasks import aside
 from .documents import MARK as PDF
 from .documents import inline_pdfs
 from .exchange import HttpRequest
 from .handshake import OTHER_VERSION, speaks_version, switching
 from .page_files import wants_page
-from .passed import made_by, passed_request
 from .route_table import HttpCall
-from .shape import check_count, is_large, read_json
+from .shape import is_large, read_json
 
 _MAX_QUERY_FIELDS: Final = 100
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
@@ -36,24 +34,7 @@ _PROMETHEUS: Final = b"text/plain; version=0.0.4; charset=utf-8"
 
 def turn(call: HttpCall) -> Awaitable[None]:
     dialect = call.tenant.dialects[call.matched.route.dialect]
-    if b'"background"' in call.request.body and isinstance(dialect, AnswersLater):
-        return _now_or_later(call, dialect, dialect)
     return call.tenant.responder.answer(dialect, call.request, call.response, call.request_id, call.headers)
-
-
-async def _now_or_later(call: HttpCall, dialect: Dialect, maker: AnswersLater) -> None:
-    request = call.request
-
-    def later() -> bool:
-        check_count(request.body, call.gateway.shape.values)
-        return maker.later(request.body, request.headers)
-
-    if await aside(later) if is_large(request.body) else maker.later(request.body, request.headers):
-        assert call.gateway.answer is not None
-        answering = partial(call.gateway.answer, call.matched)
-        await call.tenant.background.begin(maker, request, answering, call.response, call.headers, call.stay)
-    else:
-        await call.tenant.responder.answer(dialect, request, call.response, call.request_id, call.headers)
 
 
 async def socket(call: HttpCall) -> None:
@@ -73,12 +54,6 @@ async def lookup(call: HttpCall) -> None:
     """What needs no turn: a token count, a stored object."""
     request, matched = call.request, call.matched
     dialect = call.tenant.dialects[matched.route.dialect]
-    if isinstance(dialect, AnswersLater) and (name := matched.params.get("id")) is not None:
-        background, wanted = call.tenant.background, _query(request)
-        if await background.answer(dialect, matched.operation.id, name, request, wanted, call.response, call.headers):
-            return
-        if await _answered_by_maker(call, name):
-            return
     find = dialect.lookups[matched.operation.id]
     body = request.take_body()
     read: list[object] = []
@@ -94,14 +69,6 @@ async def lookup(call: HttpCall) -> None:
     apart = bool(read) or request.method != "POST" or bool(matched.params) or is_large(body) or dialect.recalls(body)
     found = await aside(run) if apart else run()
     call.response.send(200, found, call.headers)
-
-
-async def _answered_by_maker(call: HttpCall, name: str) -> bool:
-    """A response that is made in the background, or was, may be on another gateway; stored ones are everywhere."""
-    elsewhere, request, made = call.gateway.elsewhere, call.request, made_by(name)
-    if elsewhere is None or request.visit is not None or made is None:
-        return False
-    return await elsewhere.lookup(made, passed_request(request, request.body, call.request_id), call.response)
 
 
 # ---- of the gateway

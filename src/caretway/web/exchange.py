@@ -32,16 +32,6 @@ _COMMENT: Final = b":\n\n"
 """Streams are server-sent events: a line that every client skips."""
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
-Stay = Callable[[], Callable[[], None]]
-"""Keeps the places of a request when it is answered, until what it returns is called."""
-
-
-def nothing() -> None: ...
-
-
-def no_places() -> Callable[[], None]:
-    return nothing
-
 
 class Successor(asyncio.Protocol, ABC):
     """What takes a connection over when it changes its protocol (101)."""

@@ -190,7 +190,7 @@ class Responder:
         held = self._sessions.held_elsewhere(request, http.headers.get(OWNER, ""))
         if http.visit is not None or held is None or not (held or elsewhere.draining):
             return ""
-        if type(writer) is not ResponseWriter:  # a message of a WebSocket, or a response in the background
+        if type(writer) is not ResponseWriter:  # a message of a WebSocket
             return ELSEWHERE if held and held[0].replica != elsewhere.id else ""
         return await elsewhere.answer(held, passed_request(http, body, request_id), writer)
 

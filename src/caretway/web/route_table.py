@@ -15,10 +15,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..core.errors import ErrorKind, GatewayError
-from ..core.passing import Elsewhere
 from ..dialects.routes import Operation
 from ..observe.metrics import Metrics
-from .exchange import Header, HttpRequest, ResponseWriter, Stay
+from .exchange import Header, HttpRequest, ResponseWriter
 from .hints import ServedPaths, not_found
 from .page_files import PageFiles
 from .shape import ShapeLimits
@@ -51,12 +50,8 @@ class GatewayState(Struct):
     index: bytes = b""
     page: PageFiles | None = None
     """What browsers get."""
-    elsewhere: Elsewhere | None = None
-    """The other gateways of a cluster."""
     draining: bool = False
     """It stops: balancers should send new requests to others."""
-    answer: "Answer | None" = None
-    """Answers a request that was let in, whoever reads the answer."""
     running: int = 0
     """Answers that are being made."""
 
@@ -72,11 +67,9 @@ class HttpCall(Struct):
     request_id: str
     headers: list[Header]
     """Of whatever answer is given."""
-    stay: Stay
 
 
 Handler = Callable[[HttpCall], Awaitable[None]]
-Answer = Callable[["Matched | Refused", HttpRequest, ResponseWriter], Awaitable[None]]
 
 
 class Route(Struct, frozen=True):

@@ -16,7 +16,6 @@ from ..core.turn import ModelInfo
 from ..dialects import Dialect
 from ..sessions.manager import Sessions
 from .account import AccountWatch
-from .background import BackgroundResponses
 from .exchange import HttpRequest
 from .health import Health
 from .models import ModelSource
@@ -52,7 +51,6 @@ class Tenant:
         self.models = models
         self.health = health
         self.account = account
-        self.background = BackgroundResponses()
 
     def dialect(self, name: str) -> Dialect:
         return self.dialects.get(name, self._default)

@@ -26,7 +26,6 @@ def one(name: str, body: bytes = b'{"output":[]}') -> StoredResponse:
 def test_a_response_that_is_put_again_before_it_is_written_counts_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As those in the background are: while they are made, and when they are over."""
     monkeypatch.setattr(response_file, "MAX_WAITING_BYTES", 3000)
     kept = file(tmp_path / "responses")
     for round_ in range(10):

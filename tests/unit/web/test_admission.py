@@ -13,10 +13,10 @@ class Clock:
         return self.now
 
 
-def refused(admission: Admission, caller: str, *, turn: bool = True) -> GatewayError | None:
+def refused(admission: Admission, caller: str) -> GatewayError | None:
     try:
-        admission.ask(caller, turn=turn)
-        admission.enter(caller, turn=turn)
+        admission.ask(caller)
+        admission.enter(caller)
     except GatewayError as error:
         return error
     admission.leave(caller)
@@ -40,32 +40,15 @@ def test_a_bucket_fills_up_again() -> None:
 
 def test_what_is_being_made_is_counted_and_given_back() -> None:
     admission = Admission(CallerLimits(concurrent=2, per_minute=1000), Clock())
-    admission.ask("a", turn=True)
-    admission.enter("a", turn=True)
-    admission.ask("a", turn=True)
-    admission.enter("a", turn=True)
+    admission.ask("a")
+    admission.enter("a")
+    admission.ask("a")
+    admission.enter("a")
     error = refused(admission, "a")
     assert error is not None
     assert error.code == "too_many_concurrent_requests"
     assert refused(admission, "b") is None
     admission.leave("a")
-    assert refused(admission, "a") is None
-
-
-def test_a_response_in_the_background_keeps_its_place() -> None:
-    """From its own, and from those that could ask for it."""
-    admission = Admission(CallerLimits(concurrent=1, per_minute=1000), Clock())
-    admission.ask("a", turn=True)
-    admission.enter("a", turn=True)
-    admission.stay("a")
-    error = refused(admission, "a")
-    assert error is not None
-    assert (error.code, error.retry_after) == ("too_many_concurrent_requests", 1.0)
-    assert "1 of them in the background" in error.message
-    assert "cancel one" in (error.hint or "")
-    assert refused(admission, "a", turn=False) is None
-    assert refused(admission, "b") is None
-    admission.leave_background("a")
     assert refused(admission, "a") is None
 
 

@@ -29,7 +29,6 @@ PATHS: dict[str, tuple[str, ...]] = {
     "/responses/input_tokens": TURN,
     "/responses/resp_1": ("DELETE", *READ),
     "/responses/resp_1/input_items": READ,
-    "/responses/resp_1/cancel": TURN,
     "/models": READ,
     "/models/sim-auto": READ,
     "/models/vendor/model": READ,

@@ -7,14 +7,11 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-import msgspec
-
 from ...core.errors import GatewayError
 from ...core.fold import Reply
 from ...core.request import TurnRequest
 from ...core.turn import ModelInfo
 from .. import Dialect, Encoder, ResponseMeta
-from ..headers import BACKGROUND, SOCKET
 from ..openai_chat.errors import encode_error
 from ..openai_chat.models import render_model, render_models
 from ..routes import DialectRoute, Lookup, Operation
@@ -36,21 +33,6 @@ _NAMING: Final = (b'"previous_response_id"', b'"id"', b"\\u")
 
 _READING: Final = (b'"previous_response_id"', b'"item_reference"')
 """What may have to be read from a file."""
-
-
-class Wishes(msgspec.Struct):
-    background: object = None
-    stream: object = None
-
-
-_WISHES: Final = msgspec.json.Decoder(Wishes)
-
-
-def wishes(body: bytes) -> Wishes:
-    try:
-        return _WISHES.decode(body)
-    except (msgspec.DecodeError, RecursionError):
-        return Wishes()  # whoever reads all of it tells what is wrong
 
 
 class OpenAIResponses:
@@ -83,17 +65,6 @@ class OpenAIResponses:
         if self._store.reads_files and any(mark in body for mark in _READING):
             return True
         return self._store.bytes > MUCH and any(mark in body for mark in _NAMING)
-
-    def later(self, body: bytes, headers: Mapping[str, str]) -> bool:
-        if BACKGROUND in headers or SOCKET in headers:
-            return False
-        return b'"background"' in body and wishes(body).background is True
-
-    def streams(self, body: bytes) -> bool:
-        return wishes(body).stream is True
-
-    def remember(self, response: Mapping[str, object], owner: str) -> None:
-        self._store.keep(str(response["id"]), msgspec.json.encode(response), (), (), None, owner=owner)
 
     def forget(self, connection: str) -> None:
         self._store.drop_connection(connection)
@@ -141,9 +112,6 @@ class OpenAICompaction(OpenAIResponses):
 
     def decode(self, body: object, headers: Mapping[str, str]) -> TurnRequest:
         return decode_compaction(body, headers, self._store)
-
-    def later(self, body: bytes, headers: Mapping[str, str]) -> bool:
-        return False
 
     def render(self, reply: Reply, request: TurnRequest, meta: ResponseMeta) -> bytes:
         return render_compaction(reply, request, meta)

@@ -26,7 +26,7 @@ from ..fields import (
     unsupported,
     wrong_type,
 )
-from ..headers import BACKGROUND, OWNER, SOCKET, bridge, owners, session_hint, session_mode, workspace
+from ..headers import OWNER, SOCKET, bridge, owners, session_hint, session_mode, workspace
 from ..leftovers import ARRAY, NUMBER, OBJECT, WHOLE, WORD, Idle, idle_names, listable, unknown_names
 from ..summary_turn import asking
 from .echo import RequestEcho
@@ -103,7 +103,7 @@ def decode(body: object, headers: Mapping[str, str], store: ResponseStore) -> Tu
         raise missing("model", code="missing_model")
     model = needed_string(body, "model")
     socket = headers.get(SOCKET, "")
-    _refuse_unserved(body, in_background=BACKGROUND in headers, on_socket=bool(socket))
+    _refuse_unserved(body)
     generate = not socket or optional_bool(body, "generate") is not False
     previous = optional_string(body, "previous_response_id") or None
     stored = StoreReader(store, owners(headers))
@@ -123,7 +123,6 @@ def decode(body: object, headers: Mapping[str, str], store: ResponseStore) -> Tu
     repeated = {
         **{name: body.get(name) for name in _ECHOED},
         **{name: optional_string(body, name) for name in _ECHOED_WORDS},
-        "background": BACKGROUND in headers,
         "instructions": instructions or None,
         "metadata": _metadata(body),
         "parallel_tool_calls": choice.parallel,
@@ -145,7 +144,7 @@ def decode(body: object, headers: Mapping[str, str], store: ResponseStore) -> Tu
         hint=session_hint(headers),
         workspace=workspace(headers),
         bridge=bridge(headers),
-        stream=optional_bool(body, "stream") is True or bool(socket) or BACKGROUND in headers,
+        stream=optional_bool(body, "stream") is True or bool(socket),
         generate=generate,
         include_usage=True,
         max_output=body.get("max_output_tokens"),
@@ -175,16 +174,11 @@ def decode(body: object, headers: Mapping[str, str], store: ResponseStore) -> Tu
     return asking(request) if reader.compacts else request
 
 
-def _refuse_unserved(body: Mapping[str, object], *, in_background: bool, on_socket: bool) -> None:
+def _refuse_unserved(body: Mapping[str, object]) -> None:
     """Fields that cannot be ignored: without them, the answer would be to another question."""
-    if optional_bool(body, "background") and not in_background:
-        where = "over a WebSocket" if on_socket else "here"
+    if optional_bool(body, "background"):
         raise unsupported(
-            "background", f"Responses are not made in the background {where}.", hint="Leave `background` out."
-        )
-    if in_background and optional_bool(body, "store") is False:
-        raise unsupported(
-            "store", "A response that is made in the background has to be stored.", hint="Leave `store` out."
+            "background", "Background responses are not supported.", hint="Leave `background` out, and use `stream`."
         )
     for name, message in _UNSERVED.items():
         if body.get(name) is not None:

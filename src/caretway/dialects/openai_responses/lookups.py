@@ -9,7 +9,6 @@ import msgspec
 
 from ...core.errors import ErrorKind, GatewayError
 from ...core.estimate import estimate_input
-from ..fields import unsupported
 from ..headers import owners
 from ..routes import DialectRoute, Lookup, Operation
 from .decode import decode
@@ -35,19 +34,8 @@ ROUTES: Final = (
         "/responses/{id}/input_items",
         {"GET": Operation("getInput", "List what a response was made from", "The items, the newest first")},
     ),
-    DialectRoute(
-        "/responses/{id}/cancel",
-        {
-            "POST": Operation(
-                "cancelResponse", "Cancel a response that is made in the background", "The response, cancelled"
-            )
-        },
-    ),
 )
 
-_UNFINISHED: Final = b'"in_progress"'
-_HEAD: Final = 256
-"""The status stands near the beginning."""
 Owners = Sequence[str]
 _json = msgspec.json.Encoder().encode
 
@@ -86,13 +74,7 @@ def _stored(name: str, store: ResponseStore, allowed: Owners) -> Stored:
 
 
 def _show(stored: Stored, store: ResponseStore, allowed: Owners) -> bytes:
-    if _UNFINISHED not in stored.body[:_HEAD]:
-        return stored.body
-    response = msgspec.json.decode(stored.body)
-    if response["status"] != "in_progress":
-        return stored.body
-    error = {"code": "server_error", "message": "The gateway was stopped while this response was made. Ask again."}
-    return _json({**response, "status": "failed", "error": error})
+    return stored.body
 
 
 def _list_input(stored: Stored, store: ResponseStore, allowed: Owners) -> bytes:
@@ -107,17 +89,8 @@ def _forget(stored: Stored, store: ResponseStore, allowed: Owners) -> bytes:
     return _json({"id": stored.id, "object": "response", "deleted": True})
 
 
-def _cancel(stored: Stored, store: ResponseStore, allowed: Owners) -> bytes:
-    """One that is not being made any more. Cancelling twice is no mistake, nor is coming too late."""
-    response = msgspec.json.decode(stored.body)
-    if response.get("background") is True:
-        return _show(stored, store, allowed)
-    raise unsupported("id", "Only a response that is being made in the background can be cancelled.")
-
-
 _ACTIONS: Final[dict[str, Callable[[Stored, ResponseStore, Owners], bytes]]] = {
     "getResponse": _show,
     "deleteResponse": _forget,
     "getInput": _list_input,
-    "cancelResponse": _cancel,
 }

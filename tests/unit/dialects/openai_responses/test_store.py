@@ -141,10 +141,3 @@ def test_a_list_is_bounded_like_a_request() -> None:
     with pytest.raises(GatewayError) as caught:
         run(made, "getInput", "c")
     assert (caught.value.kind, caught.value.code) == (ErrorKind.TOO_LARGE, "too_much_history")
-
-
-@pytest.mark.parametrize(("name", "kind"), [("resp_1", ErrorKind.UNSUPPORTED), ("resp_9", ErrorKind.NOT_FOUND)])
-def test_cancel_is_for_background_responses(dialect: Dialect, name: str, kind: ErrorKind) -> None:
-    with pytest.raises(GatewayError) as caught:
-        run(dialect, "cancelResponse", name)
-    assert caught.value.kind is kind
