@@ -7,7 +7,10 @@ LOADING = 100_000
 """Loading makes many objects that stay, and no cycles worth collecting. `serve` sets its own thresholds."""
 
 
-def main() -> int:
+def main(platform: str = sys.platform) -> int:
+    if platform == "win32":
+        print("caretway: Windows is not supported; run it in WSL 2", file=sys.stderr)  # noqa: T201
+        return 1
     gc.set_threshold(LOADING)
     try:
         from .cli.main import main as command

@@ -108,7 +108,6 @@ def _sdk(settings: Settings, stack: AsyncExitStack, beside: Backend | None = Non
             egress([places.api], stand_in=places.stand_in),
             backend_url=places.api if places.stand_in else None,
             ca_file=str(settings.agent_ca) if settings.agent_ca else None,
-            system_root=process_environment().get("SystemRoot"),
         )
 
     backend = CursorSdkBackend(

@@ -304,7 +304,6 @@ async def test_without_a_terminal_it_does_not_spend(tmp_path: Path) -> None:
     assert [name for name in os.listdir(tmp_path) if name.endswith(".json")] == []
 
 
-@pytest.mark.skipif(os.name != "posix", reason="there are no pseudo terminals here")
 @pytest.mark.parametrize("said", ["n", "y"])
 async def test_on_a_terminal_it_asks_and_shows_what_it_does(said: str, tmp_path: Path) -> None:
     import pty
@@ -338,7 +337,6 @@ async def test_on_a_terminal_it_asks_and_shows_what_it_does(said: str, tmp_path:
     assert os.stat(tmp_path / receipts[0]).st_mode & 0o077 == 0
 
 
-@pytest.mark.skipif(os.name != "posix", reason="there are no pseudo terminals here")
 async def test_ctrl_c_at_the_question_is_a_no(tmp_path: Path) -> None:
     import pty
 

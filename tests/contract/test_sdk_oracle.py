@@ -31,7 +31,6 @@ WHEELS: Final = {
     ("linux", "aarch64"),
     ("darwin", "x86_64"),
     ("darwin", "arm64"),
-    ("win32", "amd64"),
 }
 """Where the SDK can be installed: there its absence is a fault of the set-up and not a reason to skip."""
 

@@ -64,7 +64,7 @@ class FileVault:
 
     def read(self) -> str | None:
         try:
-            if os.name == "posix" and self._path.stat().st_mode & 0o077:
+            if self._path.stat().st_mode & 0o077:
                 log.warning("%s was open to other users; it is private now", self._path)
                 self._path.chmod(0o600)
             return self._path.read_text(encoding="utf-8")
@@ -268,7 +268,7 @@ def closed_directory(path: Path) -> None:
     """Makes sure that the directory exists and is private to this user."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # `mode` is for the last of the new ones only
     path.mkdir(mode=0o700, exist_ok=True)
-    if os.name == "posix" and path.stat().st_mode & 0o077:
+    if path.stat().st_mode & 0o077:
         path.chmod(0o700)
 
 

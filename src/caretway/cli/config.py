@@ -151,8 +151,8 @@ the TOML key `agent_url`. Flags win over variables, variables over the file, the
 variable counts as not set. `caretway config` shows the values in effect and where each one came from.
 
 The file is the one named by `--config` or `CARETWAY_CONFIG`, otherwise `caretway/config.toml` in the user's config
-directory if it exists (`$XDG_CONFIG_HOME` or `~/.config`; `~/Library/Application Support` on macOS; `%APPDATA%` on
-Windows). Its keys are the names below. A relative path in it starts at the file's own directory:
+directory if it exists (`$XDG_CONFIG_HOME` or `~/.config`; `~/Library/Application Support` on macOS). Its keys
+are the names below. A relative path in it starts at the file's own directory:
 
 ```toml
 port = 8080

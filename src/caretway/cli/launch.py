@@ -185,7 +185,7 @@ async def _run_child(argv: Sequence[str], environment: Mapping[str, str]) -> int
         elif process.poll() is None:
             process.send_signal(number)
 
-    numbers = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+    numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
     for number in numbers:
         loop.add_signal_handler(number, pass_on, number)
     try:

@@ -33,8 +33,6 @@ def port_owner(data_dir: Path, host: str, port: int) -> str:
 def strangers_port(url: str, trusted: frozenset[int] | None = None) -> bool:
     """Another user listens there, who would get to read prompts and keys. Root could read them anyway. False where
     nobody knows. `trusted`: ids of users instead of this one and root."""
-    if not hasattr(os, "getuid"):
-        return False
     parts = urlsplit(url)
     return bool(listening_users(parts.hostname or "", parts.port or 0) - (trusted or {os.getuid(), 0}))
 

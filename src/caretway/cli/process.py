@@ -114,10 +114,7 @@ async def stop_signal(again: Callable[[signal.Signals], None] = end_now) -> sign
             arrived.set_result(number)
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        try:
-            loop.add_signal_handler(number, note, number)
-        except NotImplementedError:  # loops on Windows have no add_signal_handler
-            signal.signal(number, lambda got, _frame: loop.call_soon_threadsafe(note, signal.Signals(got)))
+        loop.add_signal_handler(number, note, number)
     return await arrived
 
 

@@ -143,8 +143,6 @@ def _pid_of(file: Path) -> int:
 def _exists(pid: int) -> bool:
     if pid <= 0:
         return False
-    if os.name != "posix":
-        return True  # asking would end it; whoever uses the note asks the address
     try:
         os.kill(pid, 0)
     except PermissionError:

@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     now = gateway.now()
     if arguments.json:
         say([json.dumps(now, indent=2)])
-    elif arguments.once or not (sys.stdin.isatty() and sys.stdout.isatty() and os.name == "posix"):
+    elif arguments.once or not (sys.stdin.isatty() and sys.stdout.isatty()):
         say(listing(now, style_for(sys.stdout), terminal_width(80)))
     else:
         _watch(gateway, now)

@@ -140,7 +140,7 @@ def editor_command() -> list[str]:
     """The user's editor, with its own flags."""
     from shlex import split
 
-    named = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ("notepad" if sys.platform == "win32" else "vi")
+    named = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     return split(named) or ["vi"]
 
 
@@ -172,7 +172,7 @@ def has_desktop(environ: Mapping[str, str] | None = None, platform: str = sys.pl
     variables = os.environ if environ is None else environ
     if variables.get("SSH_CONNECTION") or variables.get("SSH_TTY"):
         return False
-    return platform in ("win32", "darwin") or bool(variables.get("DISPLAY") or variables.get("WAYLAND_DISPLAY"))
+    return platform == "darwin" or bool(variables.get("DISPLAY") or variables.get("WAYLAND_DISPLAY"))
 
 
 def importable_sign_ins() -> tuple[Path, ...]:

@@ -1,4 +1,4 @@
-"""Where files are on each platform (XDG, macOS, Windows): our settings and data, Cursor's own sign-ins and
+"""Where files are on each platform (XDG, macOS): our settings and data, Cursor's own sign-ins and
 cursor-agent's files. Creates nothing.
 """
 
@@ -10,14 +10,13 @@ from typing import Final
 
 _PLACES: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     # platform -> purpose -> (variable that names the directory, else this one below the home directory)
-    "win32": {"config": ("APPDATA", "AppData/Roaming"), "data": ("LOCALAPPDATA", "AppData/Local")},
     "darwin": {"config": ("", "Library/Application Support"), "data": ("", "Library/Application Support")},
     "linux": {"config": ("XDG_CONFIG_HOME", ".config"), "data": ("XDG_DATA_HOME", ".local/share")},
 }
 
 
 def home_directory(environ: Mapping[str, str]) -> Path:
-    return Path(environ.get("HOME") or environ.get("USERPROFILE") or os.path.expanduser("~"))
+    return Path(environ.get("HOME") or os.path.expanduser("~"))
 
 
 def _place(purpose: str, environ: Mapping[str, str], platform: str) -> Path:
@@ -39,7 +38,7 @@ def cursor_sign_in_files(environ: Mapping[str, str], platform: str = sys.platfor
     """Where Cursor's own programs keep a sign-in: cursor-agent first, then the official SDK."""
     home = home_directory(environ)
     below_config = _place("config", environ, platform).parent
-    agent = {"win32": below_config / "Cursor", "darwin": home / ".cursor"}.get(platform, below_config / "cursor")
+    agent = home / ".cursor" if platform == "darwin" else below_config / "cursor"
     return agent / "auth.json", home / ".cursor" / "sdk" / "auth.json"
 
 
@@ -47,10 +46,11 @@ def cursor_agent_files(environ: Mapping[str, str], platform: str = sys.platform)
     """Where cursor-agent may have files. A file there does not mean that anybody is signed in."""
     home = home_directory(environ)
     below_config = _place("config", environ, platform).parent
-    folders = {
-        "win32": (below_config / "Cursor",),
-        "darwin": (home / ".cursor", home / ".config" / "cursor"),
-    }.get(platform, (home / ".config" / "cursor", below_config / "cursor", home / ".cursor"))
+    folders = (
+        (home / ".cursor", home / ".config" / "cursor")
+        if platform == "darwin"
+        else (home / ".config" / "cursor", below_config / "cursor", home / ".cursor")
+    )
     return tuple(folder / name for folder in dict.fromkeys(folders) for name in ("cli-config.json", "auth.json"))
 
 

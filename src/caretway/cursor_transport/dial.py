@@ -214,7 +214,7 @@ class _SocketDial(Struct, frozen=True):
         loop = asyncio.get_running_loop()
         try:
             sock.setblocking(False)
-            if sock.family == getattr(socket, "AF_UNIX", None):
+            if sock.family == socket.AF_UNIX:
                 # uvloop refuses AF_UNIX in create_connection, and asyncio the reverse
                 transport, protocol = await loop.create_unix_connection(protocol_factory, sock=sock)
             else:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
-KEPT: Final = ("PATH", "HOME", "USER", "LANG", "TMPDIR", "TZ", "SYSTEMROOT", "USERPROFILE", "DBUS_SESSION_BUS_ADDRESS")
+KEPT: Final = ("PATH", "HOME", "USER", "LANG", "TMPDIR", "TZ", "DBUS_SESSION_BUS_ADDRESS")
 """What a command gets of the environment; keys and tokens may be in the rest."""
 
 

@@ -50,7 +50,7 @@ class KeyFile:
         a gateway must not go on without its keys."""
         try:
             with self.path.open("rb") as file:
-                if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077:
+                if os.fstat(file.fileno()).st_mode & 0o077:
                     os.fchmod(file.fileno(), 0o600)
                 text = file.read(MAX_BYTES + 1)
         except FileNotFoundError:

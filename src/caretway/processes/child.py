@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, Protocol
 from msgspec import Struct
 
 from ..tasks import spawn
-from .group import KILL, Group, start
+from .group import Group, start
 from .head_tail import HeadTail
 
 TERM_GRACE_S: Final = 1.0
@@ -205,12 +205,12 @@ class Child:
             self._ours = True
             self._abort_stdin()
             self._group.signal(signal.SIGTERM)
-            self._timer = self._loop.call_later(self._grace, self._group.signal, KILL)
+            self._timer = self._loop.call_later(self._grace, self._group.signal, signal.SIGKILL)
 
     def kill(self) -> None:
         """End the whole group at once."""
         self.terminate()
-        self._group.signal(KILL)
+        self._group.signal(signal.SIGKILL)
 
     async def wait(self) -> Exit:
         """Wait for its end. Cancelling the wait does not affect the child."""

@@ -3,27 +3,15 @@ end of the process, or of the handle, releases it.
 """
 
 import errno
-import sys
+import fcntl
 
-if sys.platform == "win32":
-    import msvcrt
 
-    def try_lock(handle: int) -> bool:
-        try:
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-        except OSError:
+def try_lock(handle: int) -> bool:
+    """False: somebody else has it. Raises OSError where the file system has no locks."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as failure:
+        if failure.errno in (errno.EAGAIN, errno.EACCES):
             return False
-        return True
-
-else:
-    import fcntl
-
-    def try_lock(handle: int) -> bool:
-        """False: somebody else has it. Raises OSError where the file system has no locks."""
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as failure:
-            if failure.errno in (errno.EAGAIN, errno.EACCES):
-                return False
-            raise
-        return True
+        raise
+    return True

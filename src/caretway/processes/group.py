@@ -2,20 +2,16 @@
 and reaps the leader last, so that its process id is not reused. Blocking; standard library only.
 
 `subprocess.Popen` is a vfork on Linux and costs the same however large this process is; uvloop's own subprocesses fork,
-which copies its page tables. `os.posix_spawn` cannot change the directory; docs/performance.md has the figures. Without
-groups (Windows) only the leader is signalled.
+which copies its page tables. `os.posix_spawn` cannot change the directory; docs/performance.md has the figures.
 """
 
 import contextlib
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 
-POSIX = os.name == "posix"
-KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 _POLL_S = 0.02
 
 
@@ -28,11 +24,7 @@ def start(
     stdout: int = subprocess.PIPE,
 ) -> "Group":
     """The program gets this environment and only the three standard descriptors. Raises OSError or ValueError."""
-    if sys.platform == "win32":
-        from asyncio.windows_utils import Popen  # its pipes can be read by an event loop
-    else:
-        from subprocess import Popen
-    leader = Popen(  # noqa: S603 - what is run is the caller's choice; no shell
+    leader = subprocess.Popen(  # noqa: S603 - what is run is the caller's choice; no shell
         argv,
         cwd=cwd,
         env=dict(environment),
@@ -57,15 +49,12 @@ class Group:
         """Signal the whole group; does nothing once the leader is reaped."""
         if self._reaped:
             return
-        if POSIX:
-            signal_group(self.pid, number)
-        else:
-            self.leader.kill()
+        signal_group(self.pid, number)
 
     def wait(self) -> None:
         """Block until the leader has ended."""
         if not hasattr(os, "waitid"):
-            self.leader.wait()  # macOS before Python 3.13, Windows
+            self.leader.wait()  # macOS before Python 3.13
             return
         with contextlib.suppress(ChildProcessError):  # somebody else reaped it
             os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
@@ -89,7 +78,7 @@ class Group:
 
     def reap(self) -> int:
         """Kill the rest of the group. Returns the leader's exit code, negative for a signal. May be called again."""
-        self.signal(KILL)
+        self.signal(signal.SIGKILL)
         code = self.leader.wait()
         self._reaped = True
         return code

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-_PAGE: Final = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 def resident_bytes(process: int | str = "self") -> int | None:

@@ -129,7 +129,7 @@ def _prepare(path: Path) -> os.stat_result:
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         except FileExistsError:
-            if os.name == "posix" and path.lstat().st_mode & 0o077:
+            if path.lstat().st_mode & 0o077:
                 path.chmod(0o600)
         return path.lstat()
     except OSError as failure:

@@ -6,6 +6,7 @@ is raised towards the hard one at the start, and a gateway takes no more connect
 """
 
 import logging
+import resource
 from typing import Final
 
 log = logging.getLogger(__name__)
@@ -21,10 +22,6 @@ def fitting(wanted: int, soft: int | None) -> int:
 
 
 def soft_limit() -> int | None:
-    try:
-        import resource
-    except ImportError:  # Windows has no such limit
-        return None
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return None if soft == resource.RLIM_INFINITY else soft
 
@@ -34,8 +31,6 @@ def raise_soft_limit(connections: int) -> None:
     soft = soft_limit()
     if soft is None or soft >= connections + RESERVED:
         return
-    import resource
-
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + RESERVED if hard == resource.RLIM_INFINITY else min(hard, connections + RESERVED)
     try:

@@ -49,11 +49,9 @@ def text_of(data: bytes) -> dict[str, Any]:
 
 
 def limit() -> None:
-    """Less memory and CPU for this process, where the platform can."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return
+    """Less memory and CPU for this process."""
+    import resource
+
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (MAX_CPU_S, MAX_CPU_S))
 

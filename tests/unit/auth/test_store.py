@@ -57,7 +57,6 @@ async def test_a_kept_key_is_the_one_that_is_kept_now(tmp_path: Path) -> None:
     assert await key() == ""
 
 
-@pytest.mark.skipif(os.name != "posix", reason="permissions of this kind exist on POSIX only")
 def test_for_this_user_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     before = os.umask(0)
     try:

@@ -1,7 +1,6 @@
 """The count in SQLite: on a real disk, in one step, and when the disk takes nothing."""
 
 import asyncio
-import os
 import sqlite3
 import stat
 from collections.abc import Callable
@@ -85,8 +84,7 @@ async def test_its_file_is_the_owners_alone(tmp_path: Path) -> None:
     store = SqliteSpent(tmp_path / "deep" / FILE)
     await store.reserve(claim(1))
     await store.aclose()
-    if os.name == "posix":
-        assert stat.S_IMODE((tmp_path / "deep" / FILE).stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "deep" / FILE).stat().st_mode) == 0o600
 
 
 def _foreign(path: Path) -> None:

@@ -20,7 +20,7 @@ from caretway.local_checks import Finding, check_data_dir
 from caretway.sign_in_factory import sign_ins
 from unit.auth.desk import jwt
 
-HOME = {"HOME": "/h", "USERPROFILE": "/h"}
+HOME = {"HOME": "/h"}
 
 DESKTOPS = [
     ("linux", {"DISPLAY": ":0"}, True),
@@ -29,7 +29,6 @@ DESKTOPS = [
     ("linux", {"DISPLAY": ":0", "SSH_CONNECTION": "1.2.3.4"}, False),
     ("darwin", {}, True),
     ("darwin", {"SSH_TTY": "/dev/ttys0"}, False),
-    ("win32", {}, True),
 ]
 
 
@@ -42,7 +41,6 @@ PLACES = [
     ("linux", {}, "/h/.config/cursor/auth.json"),
     ("linux", {"XDG_CONFIG_HOME": "/x"}, "/x/cursor/auth.json"),
     ("darwin", {}, "/h/.cursor/auth.json"),
-    ("win32", {}, "/h/AppData/Roaming/Cursor/auth.json"),
 ]
 
 

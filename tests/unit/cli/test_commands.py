@@ -25,13 +25,13 @@ PLAIN = Style()
 
 
 def caretway(*arguments: str, home: Path, **environ: str) -> subprocess.CompletedProcess[str]:
-    kept = {name: os.environ[name] for name in ("PATH", "SYSTEMROOT") if name in os.environ}
+    kept = {name: os.environ[name] for name in ("PATH",) if name in os.environ}
     return subprocess.run(
         [sys.executable, "-m", "caretway", *arguments],
         capture_output=True,
         text=True,
         timeout=60,
-        env=kept | {"HOME": str(home), "USERPROFILE": str(home), "COLUMNS": "120"} | environ,
+        env=kept | {"HOME": str(home), "COLUMNS": "120"} | environ,
         check=False,
     )
 

@@ -56,7 +56,7 @@ def test_what_is_left_is_listed(tmp_path: Path) -> None:
 
 def test_a_platform_without_a_manager_is_told_what_to_do() -> None:
     with pytest.raises(CommandFailed, match=r"docs/deploy\.md"):
-        manager_here({}, Path("/"), "win32")
+        manager_here({}, Path("/"), "freebsd14")
 
 
 def test_print_and_status_change_nothing(

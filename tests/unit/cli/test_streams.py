@@ -95,3 +95,8 @@ def test_ctrl_d_at_a_question_is_no_answer(capsys: pytest.CaptureFixture[str]) -
 
     assert asked(ended, "Write this? [y/N] ") == ""
     assert capsys.readouterr().err == "\n"
+
+
+def test_a_start_on_windows_names_wsl(capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.main("win32") == 1
+    assert capsys.readouterr() == ("", "caretway: Windows is not supported; run it in WSL 2\n")

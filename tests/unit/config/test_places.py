@@ -14,8 +14,6 @@ PLACES = [
     ("linux", {"XDG_CONFIG_HOME": "c", "XDG_DATA_HOME": ""}, "/home/ada/.config", "/home/ada/.local/share"),
     ("freebsd14", {}, "/home/ada/.config", "/home/ada/.local/share"),
     ("darwin", {}, "/home/ada/Library/Application Support", "/home/ada/Library/Application Support"),
-    ("win32", {"APPDATA": "/roaming", "LOCALAPPDATA": "/local"}, "/roaming", "/local"),
-    ("win32", {}, "/home/ada/AppData/Roaming", "/home/ada/AppData/Local"),
 ]
 
 

@@ -29,11 +29,10 @@ def test_it_is_the_owners_alone_and_holds_no_key(tmp_path: Path) -> None:
     assert [key.name for key in KeyFile(tmp_path / "new" / "data").read()] == ["anna"]
     assert KEY not in file.path.read_text()
     assert sorted(os.listdir(file.path.parent)) == [FILE, LOCK]
-    if os.name == "posix":
-        assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
-        file.path.chmod(0o644)
-        file.read()
-        assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
+    file.path.chmod(0o644)
+    file.read()
+    assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
 
 
 def test_many_writers_lose_nothing(tmp_path: Path) -> None:

@@ -15,8 +15,6 @@ from caretway.processes.child import STDERR_BYTES, CannotStart, Command, Exit, P
 from caretway.processes.lines import LineReader, TooLong
 from caretway.processes.nursery import Nursery, NurseryClosed, run_once
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="process groups are POSIX")
-
 PAGE = mmap.PAGESIZE
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 

@@ -9,8 +9,6 @@ import pytest
 
 from caretway.processes.group import Group, start
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="process groups are POSIX")
-
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 
 

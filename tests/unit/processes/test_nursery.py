@@ -8,8 +8,6 @@ import pytest
 from caretway.processes.child import CannotStart, Command
 from caretway.processes.nursery import Finished, run_to_end
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="process groups are POSIX")
-
 
 async def shell(script: str, directory: Path, *, timeout_s: float = 20) -> Finished:
     command = Command(("/bin/sh", "-c", script), str(directory), {"PATH": "/usr/bin:/bin"})

@@ -1,4 +1,4 @@
-"""Starts cursor-agent, and says why it cannot be started: no POSIX system, the gateway is stopping, the program is
+"""Starts cursor-agent, and says why it cannot be started: the gateway is stopping, the program is
 missing or not executable (and how to install it). Ends one that closed its output and stays."""
 
 import asyncio
@@ -8,7 +8,6 @@ from typing import Final
 from ...core.errors import ErrorKind, GatewayError, gateway_stops
 from ...processes import nursery
 from ...processes.child import CannotStart, Child, ChildSink, Command, Pipe
-from ...processes.group import POSIX
 
 MUTE_S: Final = 0.5
 """How long a program may run on after it closed its output: nothing more can be heard of it."""
@@ -30,12 +29,6 @@ class AgentNursery(nursery.Nursery):
             if closed is not None:
                 closed(pipe)
 
-        if not POSIX:
-            raise GatewayError(
-                ErrorKind.UNSUPPORTED,
-                "The cli backend needs a POSIX system.",
-                hint="Use --backend agent or --backend sdk, or run Caretway inside WSL.",
-            )
         try:
             begun.append(await super().start(command, sink, pipe_closed))
             return begun[0]

@@ -7,7 +7,6 @@ What is sent is decided in opening.py, what a run's end means in carrier.py, wha
 import importlib.util
 import logging
 import secrets
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -160,8 +159,7 @@ def find_sdk() -> SdkInstall:
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError("No module named 'cursor_sdk'", name="cursor_sdk")
     vendor = (Path(spec.origin).parent / "_vendor" / "bridge").resolve()
-    node = "node.exe" if sys.platform == "win32" else "node"
-    install = SdkInstall(vendor / "bin" / node, vendor / "node_modules")
+    install = SdkInstall(vendor / "bin" / "node", vendor / "node_modules")
     if missing := [path for path in (install.node, install.entry) if not path.is_file()]:
         raise sdk_unfit(f"it has nothing for this platform: {missing[0]} is missing")
     return install

@@ -5,7 +5,6 @@ A server can ask the SDK's built-in tools for anything. What they may do is deci
 """
 
 import json
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,11 +51,9 @@ def node_command(
     backend_url: str | None = None,
     ca_file: str | None = None,
     script: Path = BRIDGE,
-    platform: str = sys.platform,
-    system_root: str | None = None,
 ) -> Command:
     """`root` is where the process is started: a directory of its own, empty. `backend_url` is for stand-ins; without
-    one the SDK knows its own address. `system_root` is what Windows needs to open a socket."""
+    one the SDK knows its own address."""
     # Nobody makes this: home, working directory, temporary files, and programs, which are looked for upwards from here.
     top = Path(root.anchor)
     absent = top / "caretway-absent" / "here"
@@ -79,9 +76,6 @@ def node_command(
         "CARETWAY_SDK": install.entry.as_uri(),
         "MALLOC_ARENA_MAX": "1",  # else each thread of glibc's keeps what it once needed
     }
-    if platform == "win32":
-        environment |= dict.fromkeys(("USERPROFILE", "TEMP", "TMP", "APPDATA", "LOCALAPPDATA"), str(absent))
-        environment |= {"SystemRoot": system_root} if system_root else {}
     if backend_url is not None:
         environment |= {"CURSOR_BACKEND_URL": backend_url, "CURSOR_WEBSITE_URL": backend_url}
     if ca_file is not None:

@@ -4,9 +4,8 @@ only regular files are opened, never a device or FIFO. Standard library only.
 A path is walked one component at a time, from a descriptor of the workspace's root, each component opened relative to
 the descriptor before it and without following links. A symbolic link is read and its target walked by the same rules.
 `..` goes back along the descriptors that were opened, never along the file system. So there is no gap between the check
-and the use. Where directories have no descriptors (Windows), the same walk uses resolved names, which leaves that gap
-open. Hard links cannot be told from files. A device or a FIFO is recognised before opening (opening alone can have
-effects) and once more on the descriptor.
+and the use. Hard links cannot be told from files. A device or a FIFO is recognised before opening (opening alone can
+have effects) and once more on the descriptor.
 """
 
 import errno
@@ -22,18 +21,9 @@ from typing import Final
 MAX_LINKS: Final = 40
 """As many symbolic links as Linux follows in one path."""
 
-BY_DESCRIPTOR: Final = {os.open, os.stat, os.mkdir, os.unlink, os.readlink, os.rename} <= os.supports_dir_fd
-
-_CLOEXEC: Final = getattr(os, "O_CLOEXEC", 0)
-_NOFOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
-_DIRECTORY: Final = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _NOFOLLOW | _CLOEXEC
-_NONBLOCK: Final = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
-_BINARY: Final = getattr(os, "O_BINARY", 0)
-READ: Final = os.O_RDONLY | _NONBLOCK | _NOFOLLOW | _CLOEXEC | _BINARY
-CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW | _CLOEXEC | _BINARY
-
-_JUNCTION: Final = 0xA0000003
-"""Windows: a junction. Python reads its target like a link's."""
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
+CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _KINDS: Final = {
     stat.S_IFDIR: "directory",
@@ -68,39 +58,35 @@ def shown(name: str) -> str:
 
 
 class Folder:
-    """An open directory: a descriptor where the system has them, else its resolved name."""
+    """An open directory."""
 
     __slots__ = ("_fd", "path")
 
-    def __init__(self, path: str, fd: int | None) -> None:
+    def __init__(self, path: str, fd: int) -> None:
         self.path = path
-        self._fd = fd
+        self._fd: int | None = fd
 
     @classmethod
     def root(cls, path: str) -> "Folder":
-        return cls(path, os.open(path, _DIRECTORY) if BY_DESCRIPTOR else None)
+        return cls(path, os.open(path, _DIRECTORY))
 
     def enter(self, name: str) -> "Folder":
         """A directory in this one; raises an error if it has become a link."""
-        fd = os.open(name, _DIRECTORY, dir_fd=self._fd) if BY_DESCRIPTOR else None
-        return Folder(os.path.join(self.path, name), fd)
-
-    def _name(self, name: str) -> str:
-        return name if self._fd is not None else os.path.join(self.path, name)
+        return Folder(os.path.join(self.path, name), os.open(name, _DIRECTORY, dir_fd=self._fd))
 
     def look(self, name: str) -> os.stat_result | None:
         """What exists under this name, without following links; None when nothing does."""
         try:
-            return os.stat(self._name(name), dir_fd=self._fd, follow_symlinks=False)
+            return os.stat(name, dir_fd=self._fd, follow_symlinks=False)
         except FileNotFoundError:
             return None
 
     def link_target(self, name: str) -> str:
-        return os.readlink(self._name(name), dir_fd=self._fd)
+        return os.readlink(name, dir_fd=self._fd)
 
     def make(self, name: str) -> None:
         with suppress(FileExistsError):  # another process made it; entering it shows what it is
-            os.mkdir(self._name(name), dir_fd=self._fd)
+            os.mkdir(name, dir_fd=self._fd)
 
     def open_file(self, name: str) -> int:
         """A descriptor for reading a regular file. Anything else raises NotAFile and is not opened."""
@@ -109,27 +95,27 @@ class Folder:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
         if not stat.S_ISREG(info.st_mode):
             raise NotAFile(kind_of(info.st_mode))
-        fd = os.open(self._name(name), READ, dir_fd=self._fd)
+        fd = os.open(name, READ, dir_fd=self._fd)
         if not stat.S_ISREG(mode := os.fstat(fd).st_mode):
             os.close(fd)
             raise NotAFile(kind_of(mode))
         return fd
 
     def create(self, name: str, mode: int) -> int:
-        return os.open(self._name(name), CREATE, mode, dir_fd=self._fd)
+        return os.open(name, CREATE, mode, dir_fd=self._fd)
 
     def replace(self, old: str, new: str) -> None:
-        os.replace(self._name(old), self._name(new), src_dir_fd=self._fd, dst_dir_fd=self._fd)
+        os.replace(old, new, src_dir_fd=self._fd, dst_dir_fd=self._fd)
 
     def unlink(self, name: str) -> None:
-        os.unlink(self._name(name), dir_fd=self._fd)
+        os.unlink(name, dir_fd=self._fd)
 
     def writable(self, name: str) -> bool:
         effective = os.access in os.supports_effective_ids
-        return os.access(self._name(name), os.W_OK, dir_fd=self._fd, effective_ids=effective)
+        return os.access(name, os.W_OK, dir_fd=self._fd, effective_ids=effective)
 
     def entries(self) -> AbstractContextManager[Iterator[os.DirEntry[str]]]:
-        return os.scandir(self._fd if self._fd is not None else self.path)
+        return os.scandir(self._fd)
 
     def close(self) -> None:
         if self._fd is not None:
@@ -162,7 +148,7 @@ class Workspace:
     def __init__(self, root: str) -> None:
         spelled = os.path.abspath(root)
         self.root = os.path.realpath(root)
-        self._spellings = {_normal(PurePath(self.root).parts), _normal(PurePath(spelled).parts)}
+        self._spellings = {PurePath(self.root).parts, PurePath(spelled).parts}
 
     def components(self, path: str) -> tuple[str, ...]:
         """The path's components from the root on, `..` included. Raises PathRefused."""
@@ -171,12 +157,10 @@ class Workspace:
         pure = PurePath(path)
         parts = pure.parts
         if pure.anchor:
-            spelling = next((s for s in self._spellings if _normal(parts)[: len(s)] == s), None)
+            spelling = next((s for s in self._spellings if parts[: len(s)] == s), None)
             if spelling is None:
                 raise PathRefused(f"the path is outside the workspace {self.root}")
             parts = parts[len(spelling) :]
-        if os.name == "nt" and any(":" in part for part in parts):
-            raise PathRefused("the path names a drive or an alternate stream")
         return parts
 
     @contextmanager
@@ -208,7 +192,7 @@ class Workspace:
                     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
                 here.make(name)
                 stack.append(here.enter(name))
-            elif _is_link(info):
+            elif stat.S_ISLNK(info.st_mode):
                 if not todo and not follow_last:
                     return Spot(here, name, info)
                 links += 1
@@ -232,11 +216,3 @@ class Workspace:
             while len(stack) > 1:
                 stack.pop().close()
         return parts
-
-
-def _is_link(info: os.stat_result) -> bool:
-    return stat.S_ISLNK(info.st_mode) or getattr(info, "st_reparse_tag", 0) == _JUNCTION
-
-
-def _normal(parts: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(os.path.normcase(part) for part in parts)

@@ -120,7 +120,7 @@ def _replace(spot: Spot, data: bytes) -> None:
     fd = spot.folder.create(temporary, 0o666)  # a new file gets what the umask leaves
     try:
         with open(fd, "wb") as file:
-            if before is not None and os.name == "posix":
+            if before is not None:
                 with contextlib.suppress(PermissionError):  # the owner stays when we may set one
                     os.fchown(fd, before.st_uid, before.st_gid)
                 os.fchmod(fd, before.st_mode & 0o777)  # never setuid: the content is not the old one

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
-from ...processes.group import POSIX
 from ...processes.threaded import Stopped, in_own_thread
 from ...wire.messages import pb
 from .confine import Workspace, shown
@@ -156,7 +155,7 @@ class _Worker:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                start_new_session=POSIX,  # Ctrl-C at the gateway's terminal is not for the worker
+                start_new_session=True,  # Ctrl-C at the gateway's terminal is not for the worker
             )
         with child:
             try:

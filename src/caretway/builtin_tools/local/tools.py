@@ -1,5 +1,5 @@
-"""Which built-in tools run here by mode (`read-only`, `all`), four at a time: background shells, fetch and shells on
-Windows are refused; an unexpected failure becomes a typed answer to the model.
+"""Which built-in tools run here by mode (`read-only`, `all`), four at a time: background shells and fetch are
+refused; an unexpected failure becomes a typed answer to the model.
 
 In `read-only` mode: read, ls, grep, glob inside the workspace. In `all` mode also write, delete and shell. One per
 request; nothing to close.
@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from ...processes.group import POSIX
 from ...wire.messages import pb
 from .. import execs
 from ..decisions import Refuse, RunHere
@@ -115,8 +114,6 @@ class LocalTools:
     def _decide_shell(self, args: pb.ShellArgs) -> RunHere | Refuse:
         if args.is_background:
             return Refuse(f"Commands cannot be run in the background here. {self._available()}")
-        if not POSIX:
-            return Refuse(f"Shell commands are run on Linux and macOS only. {self._available()}")
         return RunHere()
 
     def _available(self) -> str:

@@ -1,6 +1,5 @@
 """A cursor-agent that cannot be started, told in words for people."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -8,8 +7,6 @@ import pytest
 from caretway.backends.cursor_cli.process import AgentNursery
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.processes.child import Command, Exit
-
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="the cli backend needs a POSIX system")
 
 
 class Listener:

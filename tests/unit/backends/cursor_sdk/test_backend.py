@@ -9,7 +9,7 @@ from caretway.backends.cursor_sdk.backend import find_sdk
 from caretway.core.errors import GatewayError
 
 ENTRY = "node_modules/@cursor/sdk/dist/esm/index.js"
-NODE = "bin/node.exe" if sys.platform == "win32" else "bin/node"
+NODE = "bin/node"
 
 
 @pytest.fixture

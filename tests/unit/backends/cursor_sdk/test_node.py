@@ -50,13 +50,6 @@ def test_a_stand_in_and_its_authority() -> None:
     assert environment["NODE_EXTRA_CA_CERTS"] == "/ca.pem"
 
 
-def test_windows_gets_its_own_names() -> None:
-    environment = command(platform="win32", system_root=r"C:\Windows").environment
-    assert environment["SystemRoot"] == r"C:\Windows"
-    for name in ("USERPROFILE", "TEMP", "TMP", "APPDATA", "LOCALAPPDATA"):
-        assert environment[name] == environment["HOME"]
-
-
 @pytest.mark.parametrize(
     ("urls", "stand_in", "own", "domains"),
     [
