@@ -1,11 +1,14 @@
 """Conversations across user turns: recognised by their exact transcript, continued from their checkpoint."""
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from caretway.simulator.accounts import Accounts
 from caretway.simulator.manners import Manners
+from caretway.simulator.shared import Shared
 from caretway.simulator.tokens import PREAMBLE_TOKENS
 from contract.gateways import Answer, Client, gateway, gateway_to, result, simulated, tool
 
@@ -27,7 +30,6 @@ async def say(client: Client, talk: list[dict[str, Any]], text: str, **more: Any
     return answer
 
 
-@pytest.mark.seed("J02")
 async def test_the_second_turn_sends_only_what_is_new(client: Client, stream: bool) -> None:
     talk: list[dict[str, Any]] = [{"role": "system", "content": "Be brief."}]
     first = await say(client, talk, "sim: say The codeword is PELICAN", stream=stream)
@@ -36,18 +38,28 @@ async def test_the_second_turn_sends_only_what_is_new(client: Client, stream: bo
     assert "PELICAN" in second.text
     third = await say(client, talk, "sim: recall", stream=stream)
     assert third.session == "continued"
-    assert third.text.split()[0:1] != second.text.split()[0:1] or "2" in third.text
+    assert (second.text.split()[0], third.text.split()[0]) == ("1", "2"), "earlier user turns"
 
 
+@pytest.mark.seed("J02")
 async def test_a_tool_loop_is_part_of_the_conversation(client: Client) -> None:
+    """Upstream it is one conversation, too: each turn names it and sends its own words only."""
     talk = [user('sim: call lookup {"key": "a"}\nsim: result')]
     first = await client.chat(talk, tools=TOOLS)
     talk += [first.message, result(first.calls[0], "HERON")]
     second = await client.chat(talk, tools=TOOLS)
     talk.append(second.message)
     third = await say(client, talk, "sim: recall", tools=TOOLS)
-    assert (first.session, second.session, third.session) == ("fresh", "resumed", "continued")
-    assert client.stats()["runs_opened"] == 2
+    fourth = await say(client, talk, "sim: recall", tools=TOOLS)
+    labels = [answer.session for answer in (first, second, third, fourth)]
+    assert labels == ["fresh", "resumed", "continued", "continued"]
+    assert client.stats()["runs_opened"] == 3
+    assert third.text.startswith("1 earlier user turn and 1 tool result. ")
+    assert fourth.text.startswith("2 earlier user turns and 1 tool result. ")
+    owner = Accounts(Shared()).person("test-token").name
+    opening, *later = reversed(client.simulator.billed.of(owner, sys.maxsize))
+    assert {run.conversation for run in later} == {opening.conversation}
+    assert all(run.read < 100 < run.cached for run in later)
 
 
 Talk = list[dict[str, Any]]

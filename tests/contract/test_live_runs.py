@@ -71,7 +71,6 @@ async def test_r6_an_announced_number_of_calls_ends_a_step(transport: str) -> No
         assert len(answer.calls) == 2
 
 
-@pytest.mark.seed("E08")
 @pytest.mark.parametrize("by", ["tokens", "blobs"])
 async def test_r7_every_kind_of_progress_counts(transport: str, by: str) -> None:
     """The clock is looked at with each heartbeat."""

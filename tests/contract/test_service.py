@@ -15,7 +15,7 @@ from caretway.config import Settings
 from caretway.simulator.catalogue import BASES
 from caretway.simulator.manners import Manners
 from caretway.web.server import Server
-from contract.gateways import CHAT, Client, gateway, gateway_to, simulated
+from contract.gateways import CHAT, Client, gateway, gateway_to, result, simulated, tool
 
 
 @pytest.fixture
@@ -218,6 +218,25 @@ async def test_metrics(client: Client) -> None:
     assert 'session="fresh",outcome="end"} 1' in response.text
     assert 'session="fresh",outcome="quota"} 1' in response.text
     assert 'caretway_tokens_total{kind="output",model="sim-auto",key=""}' in response.text
+
+
+@pytest.mark.seed("E17")
+async def test_metrics_tell_what_a_fresh_run_costs_and_a_resumed_one_spares(client: Client) -> None:
+    lookup = tool("lookup", "key")
+    talk = [{"role": "user", "content": 'sim: ponder 200 blobs\nsim: call lookup {"key": "k"}\nsim: result'}]
+    first = await client.chat(talk, tools=[lookup])
+    last = await client.chat([*talk, first.message, result(first.calls[0], "VALUE")], tools=[lookup])
+    assert (last.session, last.text) == ("resumed", "VALUE")
+    families = text_string_to_metric_families((await client.http.get("/metrics")).text)
+    samples = [sample for family in families for sample in family.samples]
+
+    def total(name: str, session: str) -> float:
+        return sum(one.value for one in samples if (one.name, one.labels.get("session")) == (name, session))
+
+    assert total("caretway_first_event_seconds_sum", "fresh") >= 0.2
+    assert total("caretway_first_event_seconds_count", "fresh") == 1
+    assert total("caretway_first_event_seconds_count", "resumed") == 1
+    assert (total("caretway_runs_total", "fresh"), total("caretway_runs_total", "resumed")) == (1, 0)
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])

@@ -30,7 +30,7 @@ async def test_plain_chat(client: Client, stream: bool) -> None:
     assert answer.headers["x-caretway-backend"] == "legacy-chat"
 
 
-@pytest.mark.seed("N04", "N11", "N12")
+@pytest.mark.seed("N04", "N09", "N11", "N12")
 @pytest.mark.parametrize("style", ["tags", "transcript"])
 async def test_a_tool_loop(style: str, stream: bool) -> None:
     async with gateway(backend="legacy-chat", prompt_style=style) as client:

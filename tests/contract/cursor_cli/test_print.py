@@ -11,6 +11,7 @@ import pytest
 
 from caretway.backends.cursor_cli.backend import CliSetup, CursorCliBackend
 from caretway.backends.cursor_cli.limits import CliLimits
+from caretway.config import process_cursor_agent_files
 from caretway.core.events import Event, TextDelta, TurnEnded, TurnFailed
 from caretway.core.request import Message, Role, Text, TurnRequest
 from caretway.core.turn import Turn
@@ -457,6 +458,22 @@ async def test_signed_out_is_a_401_before_any_turn(tmp_path: Path) -> None:
         assert answer.error is not None and "cursor-agent login" in answer.error["message"]
         assert client.stand_in.starts("-p") == []
         assert next(row["id"] for row in (await client.http.get("/v1/models")).json()["data"]) == "auto"
+
+
+@pytest.mark.seed("D18")
+async def test_files_of_a_sign_in_do_not_mean_that_somebody_is_signed_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    for path in process_cursor_agent_files():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text('{"accessToken": "token", "authInfo": {"email": "a@example.com"}}')
+    StandIn(tmp_path).install().sign_out()
+    async with cli_gateway(tmp_path) as client:
+        assert (await client.http.get("/health")).json()["auth"] == "not_authenticated"
+        assert (await client.chat("sim: say x")).status == 401
+        assert client.stand_in.starts("-p") == []
 
 
 async def test_the_status_is_asked_once_and_forgotten_on_an_auth_error(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def texts(request: TurnRequest) -> list[tuple[str, str]]:
     return [(message.role.value, message.text) for message in request.messages]
 
 
-@pytest.mark.seed("F18", "N09")
+@pytest.mark.seed("F18")
 def test_the_instructions_hold_format_tools_and_permission() -> None:
     system = prepare(ask(), TAGS).system
     assert system.startswith("Be brief.\n\n<tool_bridge>")

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from caretway.wire.envelope import End, EnvelopeReader, pack
 from caretway.wire.errors import DETAILS_TYPE, ConnectError, ErrorSyntax, read_end, read_unary, write_end, write_unary
 from caretway.wire.messages import ai
 
@@ -28,11 +29,25 @@ ERRORS: Final = {
 }
 
 
-@pytest.mark.seed("C16")
 @pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS.keys())
 def test_round_trip(error: ConnectError) -> None:
     assert read_end(write_end(error)) == error
     assert read_unary(write_unary(error)) == error
+
+
+@pytest.mark.seed("C16")
+def test_the_end_of_stream_frame_carries_the_error() -> None:
+    """In bytes: flag 2, the length, JSON."""
+    body = b'{"error":{"code":"unavailable","message":"try again later"}}'
+    frame = b"\x02\x00\x00\x00\x3c" + body
+    for cut in range(len(frame)):
+        reader = EnvelopeReader()
+        (end,) = [*reader.feed(frame[:cut]), *reader.feed(frame[cut:])]
+        assert type(end) is End
+        assert read_end(end) == ConnectError("unavailable", "try again later")
+    assert pack(write_end(ConnectError("unavailable", "try again later")), end=True) == frame
+    (word,) = EnvelopeReader().feed(b"\x00" + frame[1:])
+    assert type(word) is not End
 
 
 TEXT: Final = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)

@@ -8,9 +8,10 @@ from caretway.backends.agent_api.conversation import Retry, RunPhase
 from caretway.backends.agent_api.snapshots import read_snapshot
 from caretway.backends.agent_api.turn_clock import GivenUp
 from caretway.builtin_tools import execs
-from caretway.builtin_tools.decisions import RunHere
+from caretway.builtin_tools.decisions import Refuse, RunHere
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import (
+    Event,
     ReasoningDelta,
     Recovered,
     RunUsage,
@@ -52,7 +53,57 @@ def result(call: str, words: str) -> ToolResult:
     return ToolResult(call, (Text(words),))
 
 
+def tool_call(kind: str) -> pb.AgentServerMessage:
+    shown = pb.ToolCall(mcp_tool_call=pb.McpToolCall(args=pb.McpArgs(tool_name="add", tool_call_id="c1")))
+    return update(**{f"tool_call_{kind}": {"call_id": "c1", "tool_call": shown}})
+
+
+context = pb.AgentServerMessage(
+    exec_server_message=pb.ExecServerMessage(id=1, request_context_args=pb.RequestContextArgs())
+)
+KINDS: dict[str, tuple[pb.AgentServerMessage, list[type[Event]], list[str], bool]] = {
+    "text": (text("a"), [TextDelta], [], True),
+    "tokens": (update(token_delta=pb.TokenDeltaUpdate(tokens=3)), [], [], True),
+    "thinking": (thinking("hm"), [ReasoningDelta], [], True),
+    "a call begins": (tool_call("started"), [], [], True),
+    "a call is written": (partial("c1", "add", '{"a":'), [ToolCallStarted, ToolCallDelta], [], True),
+    "a call is over": (tool_call("completed"), [], [], True),
+    "an exec for the client": (mcp(1, "c1", "add"), [ToolCallStarted, ToolCallReady], [], True),
+    "an exec for the gateway": (
+        context,
+        [],
+        ["exec_client_message.request_context_result", "exec_client_control_message.stream_close"],
+        True,
+    ),
+    "an exec that nobody runs": (
+        shell(1, "c1", "ls"),
+        [],
+        ["exec_client_message.shell_result", "exec_client_control_message.stream_close"],
+        True,
+    ),
+    "a blob to keep": (set_blob(1, b"k", b"v"), [], ["kv_client_message.set_blob_result"], True),
+    "a blob that is wanted": (get_blob(1, b"k"), [], ["kv_client_message.get_blob_result"], True),
+    "a heartbeat": (heartbeat(), [], [], False),
+    "a checkpoint": (checkpoint(b"k"), [], [], True),
+    "the end": (ended(output_tokens=1), [UsageReported, TurnEnded], [], False),
+}
+
+
 @pytest.mark.seed("E08")
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_server_message(kind: str) -> None:
+    """What the client gets of it, what Cursor gets as an answer, and whether the run has made progress."""
+    message, events, replies, progress = KINDS[kind]
+    story = Story("add", policy=lambda _: Refuse("not here"), fetch=lambda _: b"v")
+    story.events(), story.said()
+    story.now += 10
+    story.hear(message)
+    assert story.conversation.watch.heard == story.now
+    assert (story.conversation.watch.progressed == story.now) is progress
+    assert [type(event) for event in story.events()] == events
+    assert story.kinds() == replies
+
+
 def test_a_text_turn() -> None:
     story = Story()
     (opening,) = story.said()
