@@ -89,6 +89,26 @@ async def test_strict_tools(stream: bool) -> None:
         assert client.stats()["chats_opened"] == 3
 
 
+@pytest.mark.seed("F23")
+@pytest.mark.parametrize("backend", ["legacy-chat", "agent"])
+async def test_strict_tools_leave_the_answer_to_results_alone(backend: str, stream: bool) -> None:
+    """It ends the turn. The first answer of the next turn is to be a call again."""
+    async with gateway(backend=backend, tool_strict=True) as client:
+        talk = [user('sim: call add {"a": "1"}\nsim: result')]
+        first = await client.chat(talk, stream=stream, tools=TOOLS)
+        talk += [first.message, result(first.calls[0], "VALUE"), {"role": "system", "content": "A reminder."}]
+        second = await client.chat(talk, stream=stream, tools=TOOLS)
+        assert (second.text.startswith("VALUE"), second.finish) == (True, "stop")
+        assert "x-caretway-tool-choice" not in second.headers
+        runs = "chats_opened" if backend == "legacy-chat" else "runs_opened"
+        before = client.stats()[runs]
+        assert before == (2 if backend == "legacy-chat" else 1)
+        talk += [second.message, user("sim: say no")]
+        third = await client.chat(talk, stream=stream, tools=TOOLS)
+        assert (third.text, client.stats()[runs]) == ("no", before + 2)
+        assert "answered in words" in third.headers["x-caretway-tool-choice"]
+
+
 @pytest.mark.seed("H01", "N07")
 async def test_thinking_models_are_listed_and_think() -> None:
     """On `classic`, whose list is short enough to name all of it."""

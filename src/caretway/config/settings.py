@@ -484,7 +484,8 @@ class Settings:
         default=False,
         metadata=_sessions(
             SWITCH,
-            "Require a tool call when tools are offered: an answer without one is asked for once more, then taken.",
+            "Require a tool call when tools are offered: an answer without one is asked for once more, then taken. "
+            "Not of an answer to tool results, which may end the turn.",
             extra_env=("KILO_TOOL_STRICT",),
         ),
     )

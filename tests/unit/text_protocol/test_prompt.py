@@ -214,6 +214,13 @@ def test_quoting_inside_json_changes_nothing() -> None:
     ],
 )
 def test_strict_demands_what_was_only_offered(choice: ToolChoice, after: ToolChoice) -> None:
-    request = ask(tool_choice=choice)
+    request = ask(said(Role.USER, "And now?"), tool_choice=choice)
     assert demand_tools(request).tool_choice == after
     assert demand_tools(structs.replace(request, tools=())).tool_choice == request.tool_choice
+
+
+@pytest.mark.seed("F23")
+@pytest.mark.parametrize("more", [(), (said(Role.SYSTEM, "A reminder."),), (said(Role.USER, "Hurry."),)])
+def test_strict_demands_nothing_of_the_answer_to_results(more: tuple[Message, ...]) -> None:
+    request = ask(*HISTORY, *more)
+    assert demand_tools(request) == request
