@@ -47,6 +47,58 @@ async def test_words_beside_a_shell_s_result_stand_behind_its_output(client: Cli
     assert "please hurry" in second.text and "metadata" not in second.text
 
 
+READ = tool("Read", "file_path")
+
+
+async def test_the_system_s_words_beside_a_typed_result_wait_for_one_with_text(client: Client) -> None:
+    """What Cursor's `read` answers is a file's content, and its edits are made of it: nothing else may stand in it."""
+    script = (
+        'sim: exec read {"path": "a"}\nsim: result\nsim: exec read {"path": "b"}\nsim: result\n'
+        'sim: exec shell {"command": "ls"}\nsim: result'
+    )
+    talk = [{"role": "user", "content": script}]
+    texts = []
+    for count in range(4):
+        answer = await client.chat(talk, tools=[READ, BASH])
+        assert answer.session == ("resumed" if count else "fresh")
+        texts.append(answer.text)
+        talk.append(answer.message)
+        if answer.calls:
+            talk += [result(answer.calls[0], f"CONTENT-{count}"), {"role": "system", "content": f"Reminder {count}."}]
+    assert texts[:3] == ["", "CONTENT-0", "CONTENT-1"]
+    assert [texts[3].count(f"Reminder {count}.") for count in range(3)] == [1, 1, 1]
+    assert texts[3].startswith("CONTENT-2") and texts[3].index("Reminder 0.") < texts[3].index("Reminder 2.")
+    assert client.stats()["runs_opened"] == 1
+
+
+async def test_the_system_s_words_that_no_result_took_reach_the_next_turn(client: Client) -> None:
+    client.simulator.prepared.watched = True
+    talk = [{"role": "user", "content": 'sim: exec read {"path": "a"}\nsim: say done'}]
+    first = await client.chat(talk, tools=[READ])
+    talk += [first.message, result(first.calls[0], "CONTENT"), {"role": "system", "content": "Mind the budget."}]
+    second = await client.chat(talk, tools=[READ])
+    talk += [second.message, {"role": "user", "content": "sim: recall"}]
+    third = await client.chat(talk, tools=[READ])
+    assert (second.session, third.session, client.stats()["runs_opened"]) == ("resumed", "continued", 2)
+    prompt = client.simulator.prepared.requests[-1].prompt
+    assert prompt.startswith("<system_message>\nMind the budget.\n</system_message>")
+    assert prompt.endswith("sim: recall")
+    talk += [third.message, {"role": "user", "content": "sim: recall"}]
+    assert (await client.chat(talk, tools=[READ])).session == "continued"
+    assert "budget" not in client.simulator.prepared.requests[-1].prompt, "once"
+
+
+async def test_the_user_s_words_beside_words_that_wait_are_replayed_with_them(client: Client) -> None:
+    client.simulator.prepared.watched = True
+    talk = [{"role": "user", "content": 'sim: exec read {"path": "a"}\nsim: exec read {"path": "b"}\nsim: result'}]
+    for more in ({"role": "system", "content": "Mind the budget."}, {"role": "user", "content": "please hurry"}):
+        answer = await client.chat(talk, tools=[READ])
+        talk += [answer.message, result(answer.calls[0], "CONTENT"), more]
+    assert (await client.chat(talk, tools=[READ])).session == "replayed"
+    told = "".join(message.text for message in client.simulator.prepared.requests[-1].messages)
+    assert told.count("Mind the budget.") == told.count("please hurry") == 1
+
+
 async def test_words_beside_a_typed_result_are_replayed_not_lost(client: Client) -> None:
     cat = tool("read", "path")
     messages = [{"role": "user", "content": PROMPT.replace('shell {"command": "cat', 'read {"path": "')}]

@@ -31,8 +31,7 @@ async def backend(name: str, root: Path) -> AsyncIterator[httpx.AsyncClient]:
             cli = await stack.enter_async_context(cli_gateway(root, cli_transport=name.removeprefix("cli-")))
             yield cli.http
         else:
-            extra: dict[str, Any] = {"api_key": "test-key", "access_token": None} if name == "sdk" else {}
-            yield (await stack.enter_async_context(gateway(backend=name, **extra))).http
+            yield (await stack.enter_async_context(gateway(**_settings(name)))).http
 
 
 def system(speaker: Speaker, text: str, *, blocks: bool) -> dict[str, Any]:
@@ -71,6 +70,48 @@ async def test_four_turns_are_one_conversation(name: str, speaker: Speaker, tmp_
     assert sessions == ["fresh", "continued", "continued", "continued"]
     if name in ("agent", "sdk"):
         assert max(uncached[1:]) < 300 < uncached[0]
+
+
+@pytest.mark.parametrize("name", ["agent", "sdk"])
+async def test_steps_of_claude_code_with_a_claude_name_are_one_run(name: str, tmp_path: Path) -> None:
+    """After each result it says how many tokens are left. Cursor's own `read`, `grep` and `ls` are its tools."""
+    schema = {"type": "object", "properties": {name: {"type": "string"} for name in ("file_path", "pattern", "path")}}
+    tools = [{"name": one, "input_schema": schema} for one in ("Read", "Grep", "Glob")]
+    execs = ['read {"path": "/a"}', 'grep {"pattern": "b"}', 'read {"path": "/c"}', 'grep {"glob": "*.py"}']
+    script = "\n".join([f"sim: exec {one}" for one in execs] + ["sim: say done"])
+    headers = {"anthropic-version": "2023-06-01"}
+    async with gateway(**_settings(name)) as client:
+
+        async def asked() -> tuple[dict[str, Any], str]:
+            body = {"model": "sim-auto", "max_tokens": 100, "messages": talk, "tools": tools}
+            answer = await client.http.post("/v1/messages", json=body, headers=headers)
+            talk.append({"role": "assistant", "content": answer.json()["content"]})
+            return answer.json(), answer.headers["x-caretway-session"]
+
+        talk: list[dict[str, Any]] = [{"role": "user", "content": [{"type": "text", "text": script}]}]
+        sessions = []
+        for step in range(len(execs) + 1):
+            answer, session = await asked()
+            sessions.append(session)
+            calls = [block["id"] for block in answer["content"] if block["type"] == "tool_use"]
+            assert len(calls) == (step < len(execs))
+            for call in calls:
+                given = {"tool_use_id": call, "type": "tool_result", "content": "nothing", "is_error": False}
+                talk += [{"role": "user", "content": [given]}, _tokens_left(step)]
+        talk += [{"role": "user", "content": "sim: say next"}, _tokens_left(9)]
+        answer, session = await asked()
+        assert [block["text"] for block in answer["content"]] == ["next"]
+        assert [*sessions, session] == ["fresh", "resumed", "resumed", "resumed", "resumed", "continued"]
+        assert client.stats()["runs_opened"] == 2
+
+
+def _tokens_left(step: int) -> dict[str, Any]:
+    left = f"<system-reminder>\n<total_tokens>{15_000_000 - step} tokens left</total_tokens>\n</system-reminder>"
+    return {"role": "system", "content": [{"type": "text", "text": left, "cache_control": {"type": "ephemeral"}}]}
+
+
+def _settings(backend: str) -> dict[str, Any]:
+    return {"backend": backend} | ({"api_key": "test-key", "access_token": None} if backend == "sdk" else {})
 
 
 def _uncached(heard: Heard) -> int:

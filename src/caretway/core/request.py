@@ -88,6 +88,12 @@ def as_user_text(message: Message) -> Text:
     return Text(SYSTEM_WORDS.format(message.text) if message.role is Role.SYSTEM else message.text)
 
 
+def are_the_systems(words: Sequence[Text]) -> bool:
+    """Each of them is marked so by `as_user_text`."""
+    mark = SYSTEM_WORDS.partition("{")[0]
+    return all(text.text.startswith(mark) for text in words)
+
+
 def joined(messages: Sequence[Message]) -> Message:
     """Neighbouring messages as one of the user."""
     if len(messages) == 1 and messages[0].role is Role.USER:

@@ -30,7 +30,7 @@ from .model_lists import ASK_BASES, BaseSource, base_models, joined, read_usable
 from .model_shapes import AccountMemory, ModelShape, shapes_for
 from .new_conversations import NewConversations
 from .period_usage import UsageCheck
-from .snapshots import read_snapshot
+from .snapshots import read_snapshot, with_unread
 from .tool_schemas import rules_for
 from .turn import AgentTurn
 from .turn_clock import ConversationLimits
@@ -86,6 +86,7 @@ class AgentBackend:
 
     async def start(self, request: TurnRequest, snapshot: Snapshot | None = None) -> AgentTurn:
         conversation_id, checkpoint = read_snapshot(snapshot) if snapshot else (new_id(), None)
+        request = with_unread(request, snapshot)
         setup = self._setup
         rules = setup.tools(request)
         run_id = new_id()

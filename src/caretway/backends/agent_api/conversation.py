@@ -58,6 +58,7 @@ class Conversation(RunLife):
         "_parent",
         "_policy",
         "_tools",
+        "_unread",
         "_unseen",
         "_web",
     )
@@ -90,6 +91,9 @@ class Conversation(RunLife):
         self._kept = True  # the newest checkpoint is the one we have
         self._oversized = 0
         self._late_words = LateWords()
+        self._unread: Sequence[Text] = ()
+        """Of the system, beside results that have no place for words: for the next result that has one, or for the
+        next turn of the user."""
 
     def feed(self, payloads: Sequence[bytes], now: float) -> bool:
         """Messages of one read. True: there may be more to do now than to tell `events`. May end the turn; never
@@ -138,8 +142,8 @@ class Conversation(RunLife):
             raise GatewayError(ErrorKind.TURN_GONE, f"The turn cannot take tool results: it is {self.phase.value}.")
         if any(message_bytes(result.content) > self._limits.max_message_bytes for result in results):
             raise GatewayError(ErrorKind.TURN_GONE, "A result is larger than Cursor can be sent.")  # a replay says more
-        if extra:
-            results = with_extra(results, extra, self._calls.carries_text)
+        if extra or self._unread:
+            results, self._unread = with_extra(results, (*self._unread, *extra), self._calls.carries_text)
         self.phase = RunPhase.RUNNING
         self.visible = False
         self._tally.next_response(results, warm=self.watch.hush(now) <= CACHE_LIFE_S)
@@ -175,7 +179,8 @@ class Conversation(RunLife):
     def snapshot(self, backend: str) -> Snapshot | None:
         if self._checkpoint is None or not self._kept or not self.ended:
             return None
-        state = write_state(self._opening.kept_as, self._checkpoint)
+        unread = "\n\n".join([text.text for text in self._unread])
+        state = write_state(self._opening.kept_as, self._checkpoint, unread)
         return Snapshot(backend, state, dict(self._blobs.own), self._blobs.fetch, self._parent)
 
     # ---- the server's side

@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from ...builtin_tools import execs
 from ...core.errors import ErrorKind, GatewayError
-from ...core.request import ADDED_WORDS, Text, ToolResult, TurnRequest
+from ...core.request import ADDED_WORDS, Text, ToolResult, TurnRequest, are_the_systems
 from ...wire.messages import pb
 from .offered_tools import PROVIDER
+from .snapshots import MAX_UNREAD_CHARS
 
 _PREFIX: Final = re.compile(rf"(?:mcp(?:__?|[-./:]))?(?:user[-_])?{PROVIDER}(?:__?|[-./:])", re.IGNORECASE)
 """What models put before a tool's name: that of the server which offers it, and that it is one for tools."""
@@ -64,13 +65,16 @@ def mcp_answer(exec_id: int, result: ToolResult) -> list[bytes]:
 
 def with_extra(
     results: Sequence[ToolResult], extra: Sequence[Text], carries_text: Callable[[str], bool]
-) -> list[ToolResult]:
-    """What the user said beside the results rides on the last result that can carry text."""
+) -> tuple[Sequence[ToolResult], Sequence[Text]]:
+    """What was said beside the results rides on the last result that can carry text. The second part: the words that
+    have to wait for such a result. Only the system's do; the user's are for the very next words of the model."""
     able = [n for n, result in enumerate(results) if carries_text(result.call_id)]
     if not able:
-        raise GatewayError(ErrorKind.TURN_GONE, "The parked calls cannot carry the user's words beside them.")
+        if are_the_systems(extra) and sum(len(text.text) for text in extra) <= MAX_UNREAD_CHARS:
+            return results, extra
+        raise GatewayError(ErrorKind.TURN_GONE, "The parked calls cannot carry the words beside them.")
     said = "\n\n".join(text.text for text in extra)
     last = results[able[-1]]
     content = (*last.content, Text(f"{ADDED_WORDS}{said}"))
     changed = ToolResult(last.call_id, content, last.is_error)
-    return [changed if result is last else result for result in results]
+    return [changed if result is last else result for result in results], ()

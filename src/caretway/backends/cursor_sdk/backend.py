@@ -22,7 +22,7 @@ from ...tasks import aside
 from ..agent_api.backend import AgentSetup
 from ..agent_api.model_lists import read_rest
 from ..agent_api.new_conversations import NewConversations
-from ..agent_api.snapshots import blob_source, read_snapshot
+from ..agent_api.snapshots import blob_source, read_snapshot, with_unread
 from ..agent_api.turn import AgentTurn
 from .bridge import Bridges, BridgeSetup
 from .carrier import SdkOpener
@@ -82,6 +82,7 @@ class CursorSdkBackend:
             self._account = SdkAccount(key, self._setup.custom_system)
         kept, checkpoint = read_snapshot(snapshot) if snapshot is not None else (f"agent-{new_id()}", None)
         name, _, blob_key = kept.partition("/")
+        request = with_unread(request, snapshot)
         rules = agent.tools(request)
         unseen = self._new.unseen.expected(request)
 

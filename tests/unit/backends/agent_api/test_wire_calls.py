@@ -2,8 +2,11 @@
 
 import pytest
 
-from caretway.backends.agent_api.wire_calls import client_name, wire_ids
+from caretway.backends.agent_api.snapshots import MAX_UNREAD_CHARS
+from caretway.backends.agent_api.wire_calls import client_name, wire_ids, with_extra
+from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import ToolCallReady
+from caretway.core.request import Message, Role, Text, ToolResult, as_user_text
 from caretway.wire.messages import pb
 
 from .stories import Story, mcp, partial
@@ -77,3 +80,33 @@ def test_r2_a_call_that_began_without_its_inner_id_is_the_same_call() -> None:
     story.hear(partial("e", "look", '{"key": "a"}'), mcp(1, "i", "look", key="a"))
     ready = [event for event in story.events() if isinstance(event, ToolCallReady)]
     assert ready == [ToolCallReady("e", "look", '{"key": "a"}')]
+
+
+RESULTS = [ToolResult("typed", (Text("one"),)), ToolResult("text", (Text("two"),)), ToolResult("also", (Text("x"),))]
+REMINDER = as_user_text(Message(Role.SYSTEM, (Text("Be quick."),)))
+
+
+def test_words_ride_on_the_last_result_with_text() -> None:
+    first, second, _ = RESULTS
+    given, unread = with_extra([first, second], [REMINDER, Text("Hurry.")], lambda call: call != "typed")
+    assert (given[0], unread) == (first, ())
+    assert given[1].text == f"two\n\n[The user adds:]\n{REMINDER.text}\n\nHurry."
+
+
+@pytest.mark.parametrize(
+    ("extra", "waits"),
+    [
+        ([REMINDER], True),
+        ([REMINDER, Text("Hurry.")], False),
+        ([as_user_text(Message(Role.SYSTEM, (Text("x" * MAX_UNREAD_CHARS),)))], False),
+    ],
+    ids=["the system's", "the user's", "too many"],
+)
+def test_words_that_no_result_can_carry(extra: list[Text], waits: bool) -> None:
+    """The system's wait, up to a limit; with others the history is sent again."""
+    if waits:
+        assert with_extra(RESULTS, extra, lambda _: False) == (RESULTS, extra)
+        return
+    with pytest.raises(GatewayError) as refused:
+        with_extra(RESULTS, extra, lambda _: False)
+    assert refused.value.kind is ErrorKind.TURN_GONE
