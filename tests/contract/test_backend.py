@@ -182,6 +182,18 @@ async def test_one_call_at_a_time(subject: Subject) -> None:
     await turn.aclose()
 
 
+@for_all("client_tools")
+async def test_no_call_but_the_named_one(subject: Subject) -> None:
+    """The session engine relies on it."""
+    named = ToolChoice("named", "right")
+    script = "sim: say Words.\n" + 'sim: call left {"k": "1"}\n' * 4
+    others = await whole(subject, ask(script, tools=TOOLS, choice=named))
+    assert (others.calls, others.paused, others.error) == ((), False, None)
+    assert others.text.startswith("Words.")
+    both = await whole(subject, ask('sim: call left {"k": "1"} & right {"k": "2"}', tools=TOOLS, choice=named))
+    assert [call.name for call in both.calls] == ["right"]
+
+
 @for_all("client_tools", "parks")
 async def test_a_failed_tool_and_words_beside_it(subject: Subject) -> None:
     """Steering: what the user says while the tools run reaches the model in the same run, with the last result."""

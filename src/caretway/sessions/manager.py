@@ -382,10 +382,6 @@ class Sessions:
             self._store.remember(self._key(live.transcript(), live.account.origin.owner), snapshot)
         self._finish(live, happening)
 
-    def discard(self, live: LiveTurn) -> None:
-        if live.state is SessionState.PARKED:
-            self._finish(live, Happening.STOPPED)
-
     def let_go(self, response: Response) -> None:
         live = response.live
         response.give_up()

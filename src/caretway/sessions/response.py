@@ -66,10 +66,6 @@ class ResponseOwner(Protocol):
 
     def issue(self, live: LiveTurn, ticket: str) -> None: ...
 
-    def discard(self, live: LiveTurn) -> None:
-        """Another run answers instead: this one must not stay parked."""
-        ...
-
     def let_go(self, response: "Response") -> None: ...
 
 
@@ -213,7 +209,6 @@ class Response:
             self.label, self.reason = "replayed" if self.label != "fresh" else "fresh", again
             self.over, self.request = False, second.request
             second.start(self._started_again)
-            self._owner.discard(self.live)  # its closing calls the listener: a second run is being started by then
             return []
         if not second.must_call:
             return events

@@ -1,6 +1,6 @@
 """Whether a fresh run answers instead, before the client has seen anything: a lost run, a kept conversation that is
-refused, a model that is refused when its alias names another (`fallback.py`), words or another call where one was
-demanded (`tool_choice`: any call, or a named one). Counts the retry budget; holds events back; never when a tool has
+refused, a model that is refused when its alias names another (`fallback.py`), words where a call was demanded
+(`tool_choice`: any call, or a named one). Counts the retry budget; holds events back; never when a tool has
 run here.
 
 As long as the client has seen nothing, a turn that cannot go on is started anew with the whole request. So is one that
@@ -127,7 +127,7 @@ class SecondTry:
         if self.request.fallbacks and type(last) is TurnFailed and self._restart is not None and not self._worked:
             return self._refused(events, last.error)
         if self.must_call:
-            self._called = self._called or has_call(events, self._named)
+            self._called = self._called or has_call(events)
             ended = isinstance(last, TurnEnded | TurnPaused)
             rejected = any(type(event) is Note and event.key == NOTE_KEY for event in events)
             return self._no_call(events) if ended and not self._called and not rejected else None
@@ -162,8 +162,7 @@ class SecondTry:
         self._reopened += 1
         if self._tries >= CALL_TRIES or not self._allowed:
             return None
-        said = [*self._held, *events]
-        self._first = said if not has_call(said) else []  # calls of a run that is closed would lead nowhere
+        self._first = [*self._held, *events]
         return f"the model did not call {self._named or 'a tool'} at first"
 
     @property
@@ -208,7 +207,7 @@ class SecondTry:
         there is and a note; a failure of the second run shows what the first one said."""
         self._held += events
         last = events[-1]
-        if has_call(events, self._named):
+        if has_call(events):
             self.must_call = False
             self.shown = True
         elif isinstance(last, TurnEnded | TurnPaused):
@@ -225,16 +224,15 @@ class SecondTry:
             if type(event) is Note and event.key == NOTE_KEY:  # the run was told of the demand, and says so
                 self.note, self._held = event.value, answer
                 return
-        self.note = no_call(self._named, answer, tries=self._tries)
+        self.note = no_call(self._named, tries=self._tries)
         self._held = [*answer[:-1], Note(NOTE_KEY, self.note), answer[-1]]
 
 
-def has_call(events: Sequence[Event], name: str = "") -> bool:
-    """A call, of this tool if there is a name."""
-    return any(isinstance(event, ToolCallStarted) and name in ("", event.name) for event in events)
+def has_call(events: Sequence[Event]) -> bool:
+    """The call that was demanded: backends give no other one where it is demanded by name."""
+    return any(isinstance(event, ToolCallStarted) for event in events)
 
 
-def no_call(named: str, answer: Sequence[Event], *, tries: int) -> str:
+def no_call(named: str, *, tries: int) -> str:
     wanted = f"the tool `{named}`" if named else "a tool"
-    instead = "called another tool" if has_call(answer) else "answered in words"
-    return f"the request demands a call of {wanted}; the model {instead}{' twice' if tries > 1 else ''}"
+    return f"the request demands a call of {wanted}; the model answered in words{' twice' if tries > 1 else ''}"

@@ -26,7 +26,6 @@ class Owner:
     replies: list[Reply] = field(default_factory=list)
     issued: list[str] = field(default_factory=list)
     let_go_of: int = 0
-    discarded: list[LiveTurn] = field(default_factory=list)
 
     def settle(self, live: LiveTurn, happening: Happening, reply: Reply) -> None:
         self.settled.append(happening)
@@ -36,9 +35,6 @@ class Owner:
     def issue(self, live: LiveTurn, ticket: str) -> None:
         live.issued.append(ticket)
         self.issued.append(ticket)
-
-    def discard(self, live: LiveTurn) -> None:
-        self.discarded.append(live)
 
     def let_go(self, response: Response) -> None:
         self.let_go_of += 1

@@ -12,7 +12,6 @@ from caretway.core.events import (
     StopReason,
     TextDelta,
     ToolCallReady,
-    ToolCallStarted,
     TurnEnded,
     TurnFailed,
     TurnPaused,
@@ -261,15 +260,6 @@ async def test_words_instead_of_a_demanded_call_are_shown_after_the_second_try_w
     assert [type(event) for event in await all_of(one)] == [TurnStarted, TextDelta, Note, TurnEnded]
     assert (one.reply().text, one.reply().error, len(one.reply().notes)) == ("no, again", None, 1)
     assert one.note == one.reply().notes[0].value
-
-
-async def test_another_call_than_the_named_one_is_not_left_parked() -> None:
-    first = PlayedTurn(*called("1"), TurnPaused())
-    owner = Owner()
-    restarts = Restarts(PlayedTurn(*called("2", "write"), TurnPaused()))
-    one = response(first, request=ask(choice=ToolChoice("named", "write")), restart=restarts, owner=owner)
-    assert [event.name for event in await all_of(one) if isinstance(event, ToolCallStarted)] == ["write"]
-    assert [live.turn for live in owner.discarded] == [first]
 
 
 STRICT = TurnRequest("model", (), (ToolSpec("read", schema={"type": "object", "required": ["path"]}),))

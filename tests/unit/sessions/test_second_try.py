@@ -68,9 +68,7 @@ CASES = [
     Case("gone with such a tool", [[START, RAN, LOST]], [None]),
     Case("a call in the last batch", [[*called("1"), TurnEnded()]], [None], REQUIRED),
     Case("the named call", [[START], called("1", "write"), [TurnPaused()]], [None, None, None], NAMED),
-    Case("another call than the named one", [[START], called("1"), [TurnPaused()]], [None, None, NOT_WRITE], NAMED),
     Case("words instead of the named call", [[START, TextDelta("no"), TurnEnded()]], [NOT_WRITE], NAMED),
-    Case("the named call beside another", [[*called("1"), *called("2", "write")], [TurnPaused()]], [None] * 2, NAMED),
     Case("gone, and then no call", [[LOST], [LOST], [TurnEnded()]], [INCOMPLETE, INCOMPLETE, None], REQUIRED),
 ]
 
@@ -130,7 +128,6 @@ def test_holding(name: str, batches: list[list[Event]], shown: list[list[Event]]
 
 NOTES: list[tuple[str, ToolChoice, list[Event], str]] = [
     ("words", REQUIRED, [TextDelta("no"), TurnEnded()], "a call of a tool; the model answered in words twice"),
-    ("another call", NAMED, [*called("1"), TurnPaused()], "of the tool `write`; the model called another tool twice"),
     ("words, a name", NAMED, [TextDelta("no"), TurnEnded()], "of the tool `write`; the model answered in words twice"),
 ]
 
