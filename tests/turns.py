@@ -59,7 +59,7 @@ class PlayedTurn:
     def take(self) -> list[Event]:
         return self._buffer.take()
 
-    async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = ()) -> None:
+    async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = (), demanded: str = "") -> None:
         if self.lost:
             raise GONE
         self.submitted.append((list(results), list(extra)))

@@ -195,6 +195,20 @@ async def test_no_call_but_the_named_one(subject: Subject) -> None:
 
 
 @for_all("client_tools", "parks")
+async def test_no_call_but_the_one_that_is_named_beside_results(subject: Subject) -> None:
+    script = "".join(f'sim: call {name} {{"k": "{n}"}}\n' for n, name in enumerate(("left", "step", "right", "left")))
+    turn = await subject.backend.start(ask(f"{script}sim: say last", tools=TOOLS))
+    names = []
+    for demanded in ("right", ""):
+        (call,) = fold(await response(turn)).calls
+        names.append(call.name)
+        await turn.submit([answer(call, "given")], (), demanded)
+    names += [call.name for call in fold(await response(turn)).calls]
+    assert names == ["left", "right", "left"]
+    await turn.aclose()
+
+
+@for_all("client_tools", "parks")
 async def test_a_failed_tool_and_words_beside_it(subject: Subject) -> None:
     """Steering: what the user says while the tools run reaches the model in the same run, with the last result."""
     before = subject.stats() if subject.stats else {}

@@ -482,15 +482,65 @@ async def test_no_other_call_than_the_named_one_in_any_dialect(client: Client) -
 
 
 @pytest.mark.seed("F14")
-async def test_a_tool_that_is_demanded_beside_results_is_demanded_of_a_new_run(client: Client, stream: bool) -> None:
-    """A living run cannot be told what the request demands."""
-    history = [user("sim: call other {}\nsim: call other {}\nsim: say never")]
+async def test_a_tool_that_is_demanded_at_each_step_costs_one_run(client: Client, stream: bool) -> None:
+    """The model hears of the demand beside the results, and calls of other tools are rejected as in the first step."""
+    script = (
+        'sim: call lookup {"key": "a"}\nsim: result\nsim: call other {}\nsim: call lookup {"key": "b"}\nsim: result'
+    )
+    history = [user(script)]
+    answers = []
+    for choice in (NAMED, NAMED, "auto"):
+        answer = await client.chat(history, stream=stream, tools=[*TOOLS, OTHER], tool_choice=choice)
+        answers.append(answer)
+        history += [answer.message, *(result(call, "FOUND") for call in answer.calls)]
+    assert [call["function"]["name"] for answer in answers for call in answer.calls] == ["lookup", "lookup"]
+    assert [answer.session for answer in answers] == ["fresh", "resumed", "resumed"]
+    assert "You must call the tool `lookup`" in answers[1].text, "what the model was told beside the result"
+    assert (answers[2].text, client.stats()["runs_opened"], client.gateway.tenants.parked) == ("FOUND", 1, 0)
+
+
+@pytest.mark.seed("F14")
+async def test_another_tool_than_the_one_before_may_be_demanded_beside_results(client: Client, stream: bool) -> None:
+    history = [user('sim: call other {}\nsim: call note {"text": "a"}\nsim: call lookup {"key": "b"}\nsim: say end')]
     answer = await client.chat(history, stream=stream, tools=[*TOOLS, OTHER])
-    assert [call["function"]["name"] for call in answer.calls] == ["other"]
     history += [answer.message, result(answer.calls[0], "FOUND")]
     answer = await client.chat(history, stream=stream, tools=[*TOOLS, OTHER], tool_choice=NAMED)
-    assert (answer.status, answer.calls, answer.session) == (200, (), "replayed")
-    assert client.gateway.tenants.parked == 0
+    assert [call["function"]["name"] for call in answer.calls] == ["lookup"]
+    assert (answer.session, client.stats()["runs_opened"]) == ("resumed", 1)
+
+
+@pytest.mark.seed("F14")
+async def test_a_resumed_run_that_never_calls_the_named_tool(client: Client, stream: bool) -> None:
+    """Given up after two rejections, as in a first step."""
+    history = [user("sim: call other {}" + "\nsim: call other {}" * 4)]
+    answer = await client.chat(history, stream=stream, tools=[*TOOLS, OTHER])
+    history += [answer.message, result(answer.calls[0], "FOUND")]
+    answer = await client.chat(history, stream=stream, tools=[*TOOLS, OTHER], tool_choice=NAMED)
+    assert (answer.status, answer.calls, answer.session) == (200, (), "resumed")
+    assert answer.headers["x-caretway-tool-choice"].endswith("the model called others 3 times")
+    assert (client.stats()["runs_opened"], client.gateway.tenants.parked) == (1, 0)
+
+
+@pytest.mark.seed("F14")
+async def test_a_resumed_run_that_ends_in_words_is_tried_once_more(client: Client, stream: bool) -> None:
+    history = [user("sim: call other {}\nsim: say done")]
+    answer = await client.chat(history, stream=stream, tools=[*TOOLS, OTHER])
+    history += [answer.message, result(answer.calls[0], "FOUND")]
+    answer = await client.chat(history, stream=stream, tools=[*TOOLS, OTHER], tool_choice=NAMED)
+    assert (answer.status, answer.calls, answer.session, answer.text) == (200, (), "replayed", "done")
+    assert answer.headers["x-caretway-tool-choice"].endswith("the model answered in words twice")
+    assert (client.stats()["runs_opened"], client.gateway.tenants.parked) == (2, 0)
+
+
+@pytest.mark.seed("F14")
+async def test_a_demanded_tool_that_the_run_was_not_offered_is_demanded_of_a_new_run(client: Client) -> None:
+    history = [user('sim: call note {"text": "a"}\nsim: call other {}\nsim: say end')]
+    answer = await client.chat(history, tools=TOOLS)
+    history += [answer.message, result(answer.calls[0], "FOUND")]
+    other = {"type": "function", "function": {"name": "other"}}
+    answer = await client.chat(history, tools=[*TOOLS, OTHER], tool_choice=other)
+    assert [call["function"]["name"] for call in answer.calls] == ["other"]
+    assert answer.session == "replayed"
 
 
 @pytest.mark.seed("F27")

@@ -17,7 +17,7 @@ class FixedTurn:
         self._buffer.put(events)
         self.listen, self.take = self._buffer.listen, self._buffer.take
 
-    async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = ()) -> None:
+    async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = (), demanded: str = "") -> None:
         raise GatewayError(ErrorKind.TURN_GONE, "There is no turn to give results to.")
 
     def snapshot(self) -> Snapshot | None:

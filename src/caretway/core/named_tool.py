@@ -39,6 +39,11 @@ class NamedTool(Struct, gc=False):
         times = "once" if self.rejected == 1 else f"{self.rejected} times"
         return Note(NOTE_KEY, f"the request demands a call of the tool `{self.name}`; the model called others {times}")
 
-    def lift(self) -> None:
-        """The demanded call was made and answered: the model goes on as it likes."""
-        self.name, self.rejected = "", 0
+    def next_step(self, name: str) -> None:
+        """The demanded call was made and answered. Now this one is demanded; empty: the model goes on as it likes."""
+        self.name, self.rejected = name, 0
+
+
+def demand(name: str) -> str:
+    """For the model, before it answers."""
+    return f"You must call the tool `{name}` before you answer in text."

@@ -85,11 +85,15 @@ ADDED_WORDS: Final = "\n\n[The user adds:]\n"
 
 def as_user_text(message: Message) -> Text:
     """The text of a message, marked if it is the system's."""
-    return Text(SYSTEM_WORDS.format(message.text) if message.role is Role.SYSTEM else message.text)
+    return system_text(message.text) if message.role is Role.SYSTEM else Text(message.text)
+
+
+def system_text(words: str) -> Text:
+    return Text(SYSTEM_WORDS.format(words))
 
 
 def are_the_systems(words: Sequence[Text]) -> bool:
-    """Each of them is marked so by `as_user_text`."""
+    """Each of them is a `system_text`."""
     mark = SYSTEM_WORDS.partition("{")[0]
     return all(text.text.startswith(mark) for text in words)
 

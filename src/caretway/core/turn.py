@@ -111,8 +111,9 @@ class Source(Protocol):
 class Turn(Source, Protocol):
     """One live conversation with upstream. After `TurnPaused` there are events again once results are submitted."""
 
-    async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = ()) -> None:
-        """Answer every open call of a paused turn. `extra` is what the user said beside the results. Raises
+    async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = (), demanded: str = "") -> None:
+        """Answer every open call of a paused turn. `extra` is what the user said beside the results,
+        `demanded` the tool that is to be called next: no call of another one is given. Raises
         GatewayError(TURN_GONE), with nothing sent, when the turn cannot take them: then the history is replayed."""
         ...
 

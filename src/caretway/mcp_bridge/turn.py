@@ -49,10 +49,12 @@ class BridgedTurn(OuterTurn):
 
     # ---- the reader's side
 
-    async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = ()) -> None:
+    async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = (), demanded: str = "") -> None:
         reader = self._reader
         if reader.phase is not StepPhase.PARKED or self._closed:
             raise GatewayError(ErrorKind.TURN_GONE, "The turn does not wait for results.")
+        if demanded:  # the gateway's own tools were offered, and are not for such a step
+            raise GatewayError(ErrorKind.TURN_GONE, "A call of a certain tool is demanded.")
         step = reader.step
         step.given, step.extra = tuple(results), tuple(extra)
         if not self._running and self._reader.parks:

@@ -327,7 +327,9 @@ class Sessions:
         self._forget_given(live)
         live.given = decision.results
         live.goes_on(request, request.messages[decision.known :])
-        await live.turn.submit([live.tickets.inward(result) for result in decision.results], decision.extra)
+        demanded = request.tool_choice.name if request.tool_choice.mode == "named" else ""
+        results = [live.tickets.inward(result) for result in decision.results]
+        await live.turn.submit(results, decision.extra, demanded)
 
     def _respond(
         self, live: LiveTurn, request: TurnRequest, model_request: TurnRequest, label: Label, reason: str

@@ -178,8 +178,8 @@ def _by_ticket(
         return _given_before(said or request.messages, request.model, results, turn, compare)
     if turn.model != request.model:
         return Replay("the model changed")
-    if request.tool_choice.mode == "named":  # a run is told of that when it begins
-        return Replay(f"a call of {request.tool_choice.name} is demanded", turn.sid)
+    if request.tool_choice.mode == "named" and all(tool.name != request.tool_choice.name for tool in turn.tools):
+        return Replay(f"a call of {request.tool_choice.name} is demanded", turn.sid)  # the run was not offered it
     new = grown(turn.tools, request.tools)
     if new is None:
         return Replay("the tools changed")

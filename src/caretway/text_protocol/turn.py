@@ -28,7 +28,7 @@ class TextTurn(OuterTurn):
 
     parks = False
 
-    async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = ()) -> None:
+    async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = (), demanded: str = "") -> None:
         raise GatewayError(ErrorKind.TURN_GONE, "A turn over text has ended with its calls.")
 
     def snapshot(self) -> Snapshot | None:

@@ -23,7 +23,7 @@ class InnerTurn:
         self.did: list[str] = []
         self.say(list(events))
 
-    async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = ()) -> None:
+    async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = (), demanded: str = "") -> None:
         raise AssertionError("nothing is submitted here")
 
     def snapshot(self) -> Snapshot | None:

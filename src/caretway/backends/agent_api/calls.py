@@ -166,6 +166,11 @@ class CallTable:
         """Nobody was told of this call, and no lost attempt made it."""
         return not self.owed and call_id not in self._ids
 
+    def knows(self, call_id: str, name: str, arguments: str) -> bool:
+        """It was made before, or one of this tool is expected once more."""
+        known = self._ids.get(call_id)
+        return (known is not None and may_be(known, name, arguments)) or any(call.name == name for call in self.owed)
+
     def taken(self, ids: Sequence[str]) -> None:
         """The server shows a call with its result: the next checkpoint holds it."""
         call = self._told_of(ids)

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from ...core.errors import ErrorKind, GatewayError
 from ...core.estimate import message_chars, tokens
+from ...core.named_tool import demand
 from ...core.request import Image, Message, Role, Text, ToolResult, TurnRequest, ends_with_results, joined
 from ...wire.blobs import blob_id, text_part, write_message
 from ...wire.embedding import around, embed, tag
@@ -299,7 +300,7 @@ def tool_rule(request: TurnRequest) -> str:
         case "required" if request.tools:
             return "You must call at least one of the offered tools before you answer in text."
         case "named":
-            return f"You must call the tool `{request.tool_choice.name}` before you answer in text."
+            return demand(request.tool_choice.name)
         case "auto" if request.tools and request.model.startswith(NARRATORS):
             return CALL_IT
         case _:

@@ -16,8 +16,9 @@ from ...builtin_tools.queries import WebSearch, answer_query, plan_text
 from ...core.argument_check import CORRECTIONS, ArgumentCheck
 from ...core.errors import ErrorKind, GatewayError
 from ...core.events import Event, ReasoningDelta, TextDelta, TurnEnded, TurnStarted, UsageReported
+from ...core.named_tool import demand
 from ...core.recovery import Cause
-from ...core.request import Text, ToolResult, TurnRequest
+from ...core.request import Text, ToolResult, TurnRequest, system_text
 from ...core.turn import Snapshot
 from ...wire import deltas
 from ...wire.deltas import read_delta
@@ -136,19 +137,23 @@ class Conversation(RunLife):
 
     # ---- the client's side
 
-    def submit(self, results: Sequence[ToolResult], extra: Sequence[Text], now: float) -> None:
+    def submit(self, results: Sequence[ToolResult], extra: Sequence[Text], now: float, demanded: str = "") -> None:
         """Answer the calls of the step. Raises GatewayError(TURN_GONE) before anything is sent when it cannot."""
         if self.phase is not RunPhase.PAUSED:
             raise GatewayError(ErrorKind.TURN_GONE, f"The turn cannot take tool results: it is {self.phase.value}.")
         if any(message_bytes(result.content) > self._limits.max_message_bytes for result in results):
             raise GatewayError(ErrorKind.TURN_GONE, "A result is larger than Cursor can be sent.")  # a replay says more
+        if demanded and (self._calls.waits or self._calls.writing):
+            raise GatewayError(ErrorKind.TURN_GONE, "The model has made more calls, and a certain one is demanded.")
+        if demanded and any(self._calls.carries_text(result.call_id) for result in results):
+            extra = (*extra, system_text(demand(demanded)))
         if extra or self._unread:
             results, self._unread = with_extra(results, (*self._unread, *extra), self._calls.carries_text)
         self.phase = RunPhase.RUNNING
         self.visible = False
         self._tally.next_response(results, warm=self.watch.hush(now) <= CACHE_LIFE_S)
         # Whatever the last response left unread is not this response's business.
-        self._named.lift()
+        self._named.next_step(demanded)
         self.events = [TurnStarted(self._tally.expected, self._opening.adapted), *self._said_late()]
         self.outgoing.extend(self._calls.submit(results))
         self.watch.progressed = now
@@ -350,7 +355,11 @@ class Conversation(RunLife):
             self.outgoing += ready
         elif not exec_.HasField("mcp_args"):
             self._built_in(exec_, now)
-        elif self._named.rejects(client_name(exec_.mcp_args, self._tools)):
+        elif self._named.name and self._rejects(
+            exec_.mcp_args.tool_call_id,
+            client_name(exec_.mcp_args, self._tools),
+            arguments_json(exec_.mcp_args.args),
+        ):
             self._reject(exec_, now)
         elif len(arguments := arguments_json(exec_.mcp_args.args)) > MAX_ARGUMENT_CHARS:
             self._too_large(exec_, now)
@@ -383,7 +392,7 @@ class Conversation(RunLife):
     def _built_in(self, exec_: pb.ExecServerMessage, now: float) -> None:
         self._tally.calling()
         match self._policy(exec_):
-            case Redirect(name=name) if self._named.rejects(name):
+            case Redirect(name=name, arguments=arguments) if self._rejects(execs.call_id(exec_), name, arguments):
                 self._reject(exec_, now)
             case Redirect(name=name, arguments=arguments, convert=convert, carries_text=carries):
                 self._ask(exec_, execs.call_id(exec_), name, arguments, convert, now, typed=not carries)
@@ -395,6 +404,10 @@ class Conversation(RunLife):
                 self.outgoing.extend(execs.refuse(exec_, reason))
             case EndTurn(error=error):
                 raise error
+
+    def _rejects(self, call_id: str, name: str, arguments: str) -> bool:
+        """A new attempt may repeat calls of earlier steps: those have their results."""
+        return not self._calls.knows(call_id, name, arguments) and self._named.rejects(name)
 
     def _reject(self, exec_: pb.ExecServerMessage, now: float) -> None:
         """A call of another tool than the demanded one. The last one is not answered: either the demanded call stands

@@ -116,10 +116,10 @@ class AgentTurn:
         else:
             self._opening = spawn(self._open_attempt(Retry(0.0, alone=False)), "agent-attempt")
 
-    async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = ()) -> None:
+    async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = (), demanded: str = "") -> None:
         if self._closed:
             raise GatewayError(ErrorKind.TURN_GONE, "The gateway is stopping.")
-        self._conversation.submit(results, extra, self._loop.time())
+        self._conversation.submit(results, extra, self._loop.time(), demanded)
         self._begin_response()
         self._after()
 

@@ -28,8 +28,8 @@ from ...core.events import (
     TurnStarted,
     UsageReported,
 )
-from ...core.named_tool import NamedTool
-from ...core.request import Text, ToolChoice, ToolResult, ToolSpec
+from ...core.named_tool import NamedTool, demand
+from ...core.request import Text, ToolChoice, ToolResult, ToolSpec, system_text
 from ...core.turn import Snapshot
 from ...tasks import spawn
 from .acp_agent import AcpAgent
@@ -118,20 +118,23 @@ class AcpToolTurn(AcpTurn):
 
     # ---- the reader's side
 
-    async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = ()) -> None:
+    async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = (), demanded: str = "") -> None:
         open_calls = {call.id: call for call in self._calls.values() if call.shown and not call.answer.done()}
         given = [result for result in results if result.call_id in open_calls]
         lost = self._gone or any(call.gone for call in open_calls.values()) or self._closing.done()
         if self._paused is None or lost or len(given) < len(open_calls):
             raise GatewayError(ErrorKind.TURN_GONE, "cursor-agent does not wait for these results any more.")
+        if demanded and any(not call.shown for call in self._calls.values()):
+            raise GatewayError(ErrorKind.TURN_GONE, "The model has made more calls, and a certain one is demanded.")
+        said = (*extra, system_text(demand(demanded))) if demanded else tuple(extra)
         held, self._paused, self._resting = self._paused.later, None, False
         self._heard_at = self._loop.time()
         self._answering = False
-        self._named.lift()
+        self._named.next_step(demanded)
         self._host.unparked(self)
         self._translator.resumed(sum(map(result_chars, given)))
         for result in given:
-            beside = tuple(extra) if result is given[-1] else ()
+            beside = said if result is given[-1] else ()
             open_calls[result.call_id].answer.set_result(tool_answer(result, beside))
         if held:
             self._take(held)

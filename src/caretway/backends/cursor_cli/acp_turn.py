@@ -84,7 +84,7 @@ class AcpTurn:
 
     # ---- the reader's side
 
-    async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = ()) -> None:
+    async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = (), demanded: str = "") -> None:
         raise GatewayError(ErrorKind.TURN_GONE, "cursor-agent's turn has ended.")
 
     def snapshot(self) -> Snapshot | None:

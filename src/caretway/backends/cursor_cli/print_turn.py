@@ -80,7 +80,7 @@ class PrintTurn:
 
     # ---- the reader's side
 
-    async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = ()) -> None:
+    async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = (), demanded: str = "") -> None:
         raise GatewayError(ErrorKind.TURN_GONE, "cursor-agent's process has ended.")
 
     def snapshot(self) -> Snapshot | None:

@@ -62,7 +62,7 @@ class ChatTurn:
 
     # ---- the reader's side
 
-    async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = ()) -> None:
+    async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = (), demanded: str = "") -> None:
         raise GatewayError(ErrorKind.TURN_GONE, "The legacy chat call takes no tool results.")
 
     def snapshot(self) -> Snapshot | None:

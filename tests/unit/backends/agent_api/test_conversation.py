@@ -676,3 +676,29 @@ def test_garbage_from_upstream_is_an_error_not_a_crash() -> None:
     last = story.events()[-1]
     assert isinstance(last, TurnFailed)
     assert last.error.kind is ErrorKind.UPSTREAM_PROTOCOL
+
+
+def test_a_call_of_an_earlier_step_that_a_new_attempt_repeats_is_not_rejected() -> None:
+    """`add` is demanded next. `look` has its result, and gets it again."""
+    story = Story("add", "look")
+    story.hear(mcp(1, "c1", "look"), listed(1))
+    story.conversation.submit([result("c1", "seen")], (), story.now, "add")
+    story.drop()
+    story.said(), story.events()
+    story.hear(mcp(2, "c1", "look"))
+    (answer, _) = story.said()
+    assert answer.exec_client_message.mcp_result.success.content[0].text.text.startswith("seen")
+    story.hear(mcp(3, "c2", "look"))
+    assert "`add`" in story.said()[0].exec_client_control_message.throw.error
+    story.hear(mcp(4, "c3", "add"))
+    assert [event.name for event in story.events() if isinstance(event, ToolCallStarted)] == ["add"]
+
+
+def test_a_call_that_waits_is_not_shown_where_another_one_is_demanded() -> None:
+    story = Story("add", "look", parallel=False)
+    story.hear(mcp(1, "c1", "add"), mcp(2, "c2", "look"))
+    story.wait(1)
+    with pytest.raises(GatewayError) as refused:
+        story.conversation.submit([result("c1", "3")], (), story.now, "add")
+    assert refused.value.kind is ErrorKind.TURN_GONE
+    assert story.conversation.phase is RunPhase.PAUSED
