@@ -52,12 +52,16 @@ def begin(run: Run, start: Start) -> Outcome:
     for name in ("CONTINUE_METRICS_ENABLED", "CONTINUE_CLI_ENABLE_TELEMETRY", "GOOSE_TELEMETRY_ENABLED"):
         run.env[name] = "0"
     modes: dict[str, Callable[[Run, Start], Outcome]] = {"launch": launch, "redirected": redirected, "setup": set_up}
-    return modes[run.mode](run, start)
+    return modes.get(run.mode, launch_named)(run, start)
 
 
-def launch(run: Run, start: Start) -> Outcome:
+def launch(run: Run, start: Start, *flags: str) -> Outcome:
     words, stdin = filled(run, start)
-    return judged(run, start, caretway(run, "launch", start.name, "--", *words, stdin=stdin))
+    return judged(run, start, caretway(run, "launch", start.name, *flags, "--", *words, stdin=stdin))
+
+
+def launch_named(run: Run, start: Start) -> Outcome:
+    return launch(run, start, "--model", run.model)
 
 
 def redirected(run: Run, start: Start) -> Outcome:

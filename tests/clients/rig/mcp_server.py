@@ -8,7 +8,7 @@ SCHEMA = {"type": "object", "properties": {"file": {"type": "string"}}, "require
 TOOL = {"name": "reveal", "description": "Reveals what a file holds.", "inputSchema": SCHEMA}
 
 
-def answer(method: str, params: dict) -> dict:
+def answer(method: str, params: dict) -> dict | None:
     if method == "initialize":
         about = {"name": "vault", "version": "1"}
         return {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": about}
@@ -16,11 +16,13 @@ def answer(method: str, params: dict) -> dict:
         return {"tools": [TOOL]}
     if method == "tools/call":
         return {"content": [{"type": "text", "text": Path(params["arguments"]["file"]).read_text()}]}
-    return {}
+    return None
 
 
 for line in sys.stdin:
     message = json.loads(line)
     if "id" in message:
         result = answer(message["method"], message.get("params") or {})
-        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+        # Newer clients ask `server/discover` first, and begin with `initialize` only where that is an error.
+        said = {"error": {"code": -32601, "message": "no such method"}} if result is None else {"result": result}
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **said}), flush=True)
