@@ -12,6 +12,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 RIG = ROOT / "tests" / "clients" / "rig"
@@ -19,6 +20,20 @@ QUICK = ("openai-python", "anthropic-python", "langchain", "opencode")
 # opencode also stands witness in tests/clients/test_acp_agents.py, which is left out where it is not installed
 SLOW = ("compact",)
 """Left out by --quick: six starts of a client, one after the other."""
+TESTED = ROOT / "docs" / "clients" / "tested.md"
+TESTED_HEAD = """# Newest releases
+
+`./scripts/clients --newest` writes this file. On {date} it installed the newest release of each client and ran it
+against `caretway serve` on the simulator, with a model name that its users type and with an MCP server in its
+configuration. A workflow does the same every week.
+
+* text: a plain answer. tool: the model calls a tool of the client, and the result goes back into the same turn.
+* builtin: the model uses Cursor's own shell, which becomes the client's tool. MCP: it calls the tool of the MCP server.
+* runs: what Cursor would have counted for the row. The SDKs make many checks in each column.
+
+| client | version | model | text | tool | builtin | MCP | runs |
+|---|---|---|---|---|---|---|---|
+"""
 sys.path.insert(0, str(RIG))
 
 
@@ -32,6 +47,8 @@ def main(words: list[str]) -> int:
     )
     parser.add_argument("--quick", action="store_true", help="only those that install in a minute")
     parser.add_argument("--cluster", action="store_true", help="three gateways on one Redis, behind haproxy")
+    parser.add_argument("--newest", action="store_true", help="the newest releases, with models that users type")
+    parser.add_argument("--to", type=Path, help="the file for the table of --newest, if not docs/clients/tested.md")
     parser.add_argument("--mode", default="", help="only this mode of each client, where it has it")
     parser.add_argument("names", metavar="NAME", nargs="*", help=f"only these, of: {', '.join(known)}")
     given = parser.parse_args(words)
@@ -45,34 +62,100 @@ def main(words: list[str]) -> int:
         where = ("--agent-url", simulator, "--data-dir", data)
         flags = ("--backend", "agent", "--port", "0", "--log-level", "warning", *where, *serve_flags)
         gateway = stack.enter_context(cluster(flags, data) if given.cluster else started("serve", *flags))
+        if given.newest:
+            return newest(chosen, gateway, simulator, given.to or (None if wanted else TESTED))
         spent = stack.enter_context(spent_key(simulator, serve_flags))
         print(f"{'client':18} {'mode':8} {'verdict':8} {'seconds':>7} {'Cursor runs':>11}", flush=True)
         for client in chosen:
             for mode in [one for one in client.modes if given.mode in ("", one) and not (given.quick and one in SLOW)]:
-                before, began = runs(simulator), time.monotonic()
+                began = time.monotonic()
                 address, key = spent if mode == "budget" else (gateway, "sk-test")
-                done = subprocess.run(
-                    [sys.executable, str(RIG / "run"), client.name, address, mode],
-                    capture_output=True,
-                    text=True,
-                    check=False,
-                    env=os.environ | {"CARETWAY_KEY": key},
-                )
-                took, count = time.monotonic() - began, runs(simulator) - before
-                most = client.runs.get(mode, count)
-                passed = done.returncode == 0 and count <= most
+                passed, count, output = tried(client, address, mode, simulator, CARETWAY_KEY=key)
+                took = time.monotonic() - began
                 failed += not passed
                 total += 1
                 verdict = "ok" if passed else "FAILED"
                 print(f"{client.name:18} {mode:8} {verdict:8} {took:7.1f} {count:11}", flush=True)
                 if mode in ("budget", "compact", "names") and passed:
-                    print(f"{'':18} {done.stdout.strip().partition(') ')[2]}", flush=True)
-                if done.returncode:
-                    print(done.stdout[-3000:], flush=True)
-                if count > most:
-                    print(f"{count} runs were opened where {most} are enough", flush=True)
+                    print(f"{'':18} {output.strip().partition(') ')[2]}", flush=True)
+                if not passed:
+                    print(output, flush=True)
     print(f"\n{total - failed} passed, {failed} failed")
     return 1 if failed else 0
+
+
+def tried(client: Any, address: str, mode: str, simulator: str, **environment: str) -> tuple[bool, int, str]:
+    """One mode of one client: (whether it passed, Cursor runs, the end of its output)"""
+    before = runs(simulator)
+    done = subprocess.run(
+        [sys.executable, str(RIG / "run"), client.name, address, mode],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | environment,
+    )
+    count, output = runs(simulator) - before, done.stdout[-3000:] + done.stderr[-3000:]
+    most = client.runs.get(mode, count)
+    if count > most:
+        output += f"\n{count} runs were opened where {most} are enough"
+    return done.returncode == 0 and count <= most, count, output
+
+
+def newest(clients: list[Any], gateway: str, simulator: str, target: Path | None) -> int:
+    """The newest release of each client, with each of its models, in four modes; `target` gets the table. Where it
+    cannot be installed, the pinned one is run instead, which is a failure in CI only."""
+    from rig import NEWEST_MODES, version  # type: ignore[import-not-found]
+
+    table, notes, failures = "", "", ""
+    lacks: dict[str, list[str]] = {}
+    for client in [one for one in clients if one.models]:
+        release, place, why = installed(client)
+        if why:
+            notes += f"* {client.page}: {why} {f'Run here: {version(release)}' if place else 'Not run here'}.\n"
+            failures += f"\n{client.name}: {why}\n" if os.environ.get("CI") else ""
+        for mode, why in client.lacks.items():
+            lacks.setdefault(f"no {mode}: {why}", []).append(client.page)
+        for model in client.models:
+            before, verdicts = runs(simulator), []
+            about = {"CARETWAY_CLIENT_PLACE": str(place), "CARETWAY_MODEL": model, "CARETWAY_CLIENT_MCP": "1"}
+            for mode in NEWEST_MODES:
+                if place is None or mode not in client.modes:
+                    verdicts.append("-")
+                    continue
+                passed, _, output = tried(client, gateway, mode, simulator, **about)
+                verdicts.append("ok" if passed else "FAILED")
+                failures += "" if passed else f"\n{client.name} {version(release)} {mode} with {model}:\n{output}\n"
+            cells = (client.page, version(release), f"`{model}`", *verdicts, str(runs(simulator) - before))
+            row = f"| {' | '.join(cells)} |"
+            table += row + "\n"
+            print(f"\x1b[31m{row}\x1b[0m" if "FAILED" in row and sys.stdout.isatty() else row, flush=True)
+    notes += "".join(f"* {', '.join(pages)}: {why}.\n" for why, pages in lacks.items())
+    if target is not None:
+        target.write_text(TESTED_HEAD.format(date=time.strftime("%Y-%m-%d")) + table + "\n" + notes)
+    print(f"\n{notes}{failures}", flush=True)
+    return 1 if failures else 0
+
+
+def installed(client: Any) -> tuple[Any, Path | None, str]:
+    """(the newest release, else the pinned one; where it is installed, if it is; why not the newest)"""
+    from rig import install_client
+    from rig import newest as newest_release
+
+    why = ""
+    for chosen in (newest_release, lambda pinned: pinned):
+        try:
+            release = chosen(client)
+            return release, install_client(release), why
+        except (OSError, RuntimeError, subprocess.SubprocessError) as error:
+            why = why or reason(error)
+    return client, None, why
+
+
+def reason(error: Exception) -> str:
+    """The installer's own sentence, from the end of its output."""
+    lines = str(error).splitlines()
+    found = [line for line in lines if re.match(r"(?:npm error (?!code)|ERROR:)", line)] or lines[:1] or [repr(error)]
+    return re.sub(r"^(?:npm error (?:\w+ (?=[A-Z]))?|ERROR: )", "", found[0])
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """The table of clients: its rows lead to what exists, the docs show them, and what is handed over is right."""
 
+import importlib.util
 import json
 import re
 import tomllib
@@ -13,6 +14,7 @@ from caretway.clients.table import ALSO, BY_NAME, CLIENTS, ClientProgram
 from caretway.clients.values import FILES, KEY_VARIABLE, OfferedModel, Surroundings, Target, with_automatic_window
 
 DOCS = Path(__file__).parents[3] / "docs" / "clients"
+RIG = Path(__file__).parents[2] / "clients" / "rig"
 MODELS = (
     OfferedModel("default", "Auto"),
     OfferedModel("claude-opus-5", "Opus 5", 200_000, images=True, reasoning=True),
@@ -36,6 +38,24 @@ def test_the_docs_show_the_table() -> None:
     ]
     text = (DOCS / "README.md").read_text(encoding="utf-8")
     assert [line for line in text.splitlines() if re.match(r"\| \[.*\]\(.*\) \| `", line)] == rows
+
+
+def test_the_pages_and_the_pins_have_the_tested_releases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/clients/tested.md is written by `scripts/clients --newest`: raise the others to it."""
+    text = (DOCS / "tested.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\[.+?\]\((.+?)\)) \| (\S+) \| `(.+?)` \|", text, re.MULTILINE)
+    assert "FAILED" not in text
+    for title, page, version, _ in rows:
+        assert version in (DOCS / page).read_text(encoding="utf-8"), f"{title}: {page} does not name {version}"
+    monkeypatch.syspath_prepend(RIG)
+    spec = importlib.util.spec_from_file_location("rig_clients", RIG / "clients.py")
+    assert spec is not None and spec.loader is not None
+    rig = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(rig)
+    pinned = [
+        (one.page, re.split("==|@", [*one.pip, *one.npm][0])[-1], model) for one in rig.CLIENTS for model in one.models
+    ]
+    assert [(title, version, model) for title, _, version, model in rows] == pinned
 
 
 @each_client
