@@ -21,6 +21,10 @@ LARGE: Final = "x" * 15 * MIB
 BOUND: Final = 2 * 256 * MIB
 """Twice `max_buffered_bytes`, as SECURITY.md has it: what arrived in pieces is not given back at once."""
 LIMIT_MS: Final = 100
+TOGETHER: Final = [
+    pytest.param(True, id="together", marks=pytest.mark.all),  # this process then holds a gigabyte
+    pytest.param(False, id="one after the other"),
+]
 PIECE: Final = 64 * 1024
 TEXT, CLOSE = 1, 8
 
@@ -97,7 +101,7 @@ def check(name: str, before: int, reading: Any) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("together", [True, False], ids=["together", "one after the other"])
+@pytest.mark.parametrize("together", TOGETHER)
 async def test_messages_that_wait(together: bool) -> None:
     async with gateway() as (running, peers):
 
@@ -125,7 +129,7 @@ async def test_messages_that_wait(together: bool) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("together", [True, False], ids=["together", "one after the other"])
+@pytest.mark.parametrize("together", TOGETHER)
 async def test_input_that_comes_back_and_is_not_read(together: bool) -> None:
     async with gateway() as (running, peers):
 
