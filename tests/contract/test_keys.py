@@ -59,7 +59,14 @@ async def test_a_key_from_its_making_to_its_end(tmp_path: Path) -> None:
 
         last = caretway(tmp_path, "revoke", "codex")
         assert "the last one" in last.stderr
-        assert code(await client.chat(HELLO)) == (401, "invalid_api_key"), "the door does not open by itself"
+        assert code(await client.chat(HELLO)) == (401, "invalid_api_key")
+    async with gateway(data_dir=tmp_path) as client:
+        assert code(await client.chat(HELLO)) == (401, "invalid_api_key"), "a restart does not open it"
+    file = tmp_path / "keys.json"
+    assert f"delete {file}" in last.stderr
+    file.unlink()
+    async with gateway(data_dir=tmp_path) as client:
+        assert (await client.chat(HELLO)).text == "hello"
 
 
 async def test_keys_without_a_name_go_on_working(tmp_path: Path) -> None:

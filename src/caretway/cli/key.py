@@ -151,16 +151,18 @@ def _list(arguments: argparse.Namespace, settings: Settings, file: KeyFile | Clu
 
 
 def _revoke(arguments: argparse.Namespace, settings: Settings, file: KeyFile | ClusterKeyFile) -> None:
+    from ..keys.key_file import FILE
     from ..keys.named_key import revoked
 
     (name,) = arguments.words
     left = file.change(lambda keys: revoked(keys, name))
     remark([f"the key {name} is revoked"])
     if not left and not settings.gateway_key and not settings.api_key_file:
+        what = "the keys of the cluster (docs/cluster.md)" if settings.cluster else settings.data_dir / FILE
         remark(
             [
-                "it was the last one: a running gateway lets nobody in until there is a new one;",
-                "started again, it asks for none (on this machine only)",
+                "it was the last one: every request is refused until there is a new one, also after a restart",
+                f"to require no key: stop the gateway, delete {what}, start it again",
             ]
         )
 

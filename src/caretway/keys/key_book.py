@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping
 
 from ..core.errors import GatewayError
-from .key_file import KeyFile
+from .key_file import CLUSTER_COPY, KeyFile
 from .named_key import Keys, NamedKey
 
 log = logging.getLogger(__name__)
@@ -20,11 +20,11 @@ class KeyBook:
         self._file = file
         self._stamp = file.stamp()
         self._closed = False
-        self._learn(file.read())
+        self._learn(*file.numbered())
 
     def current(self) -> Mapping[bytes, NamedKey] | None:
-        """By their digests, as of now; the same object until something changes. None: there never was one. When the
-        last one is revoked the answer is an empty one, and nobody may come in until the gateway is started again."""
+        """By their digests, as of now; the same object until something changes. None: no key is required. Empty: the
+        last one was revoked, and every request is refused, also after a restart, until the file is deleted."""
         stamp = self._file.stamp()
         if stamp != self._stamp:
             self._stamp = stamp
@@ -35,16 +35,18 @@ class KeyBook:
         """As it was when somebody last asked for all."""
         return self._by_name.get(name)
 
-    def _learn(self, keys: Keys) -> None:
+    def _learn(self, serial: int, keys: Keys) -> None:
         self._by_digest = {bytes.fromhex(key.digest): key for key in keys}
         self._by_name = {key.name: key for key in keys}
-        self._closed = self._closed or bool(keys)
+        # A cluster's copy without a key and a change says that the cluster never had a key.
+        there = self._stamp is not None and (serial > 0 or self._file.path.name != CLUSTER_COPY)
+        self._closed = self._closed or there or bool(keys)
 
     def _read_again(self) -> None:
         try:
-            keys = self._file.read()
+            serial, keys = self._file.numbered()
         except GatewayError as problem:
             log.error("the keys that were known go on working: %s", problem)
             return
-        self._learn(keys)
+        self._learn(serial, keys)
         log.info("the gateway's keys have changed: there are %d with a name", len(keys))

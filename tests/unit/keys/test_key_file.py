@@ -12,7 +12,7 @@ import pytest
 
 from caretway.core.errors import GatewayError
 from caretway.keys.key_book import KeyBook
-from caretway.keys.key_file import FILE, LOCK, KeyFile
+from caretway.keys.key_file import CLUSTER_COPY, FILE, LOCK, KeyFile
 from caretway.keys.named_key import added, digest_of, renamed, revoked
 
 KEY, OTHER = "cw-0123456789abcdef", "cw-fedcba9876543210"
@@ -99,8 +99,19 @@ def test_a_running_gateway_notices_every_change(tmp_path: Path) -> None:
     assert [key.name for key in (book.current() or {}).values()] == ["bob"]
     assert book.named("anna") is None
     file.change(lambda keys: revoked(keys, "bob"))
-    assert book.current() == {}, "none is left, and the door stays closed"
+    assert book.current() == {}, "none is left, and every request is refused"
+    assert KeyBook(KeyFile(tmp_path)).current() == {}, "also after a restart"
+    file.path.unlink()
+    assert book.current() == {}, "a running gateway is not opened"
     assert KeyBook(KeyFile(tmp_path)).current() is None
+
+
+def test_a_copy_of_a_cluster_that_never_had_a_key_requires_none(tmp_path: Path) -> None:
+    copy = KeyFile(tmp_path, name=CLUSTER_COPY)
+    copy.keep(0, ())
+    assert KeyBook(copy).current() is None
+    copy.keep(2, ())
+    assert KeyBook(copy).current() == {}, "the last one was revoked"
 
 
 def test_keys_that_were_known_survive_a_broken_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
