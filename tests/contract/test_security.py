@@ -262,6 +262,16 @@ async def test_json_that_is_too_much(open_door: Client, path: str) -> None:
             assert (error["details"]["error_code"] if "details" in error else error["code"]) == code, name
 
 
+async def test_arguments_that_are_nested_too_deeply(open_door: Client) -> None:
+    function = {"name": "read", "arguments": "[" * 200_000 + "]" * 200_000}
+    call = {"role": "assistant", "tool_calls": [{"id": "a", "type": "function", "function": function}]}
+    async with bystander(open_door):
+        answer = await open_door.chat([USER, call, {"role": "tool", "tool_call_id": "a", "content": "x"}, USER])
+    assert answer.error is not None
+    assert (answer.status, answer.error["code"]) == (400, "invalid_value")
+    assert answer.error["param"] == "messages[1].tool_calls[0].function.arguments"
+
+
 async def test_a_nul_in_a_text_is_a_character(open_door: Client) -> None:
     answer = await open_door.chat([{"role": "user", "content": "sim: say a\x00b"}])
     assert (answer.status, answer.text) == (200, "a\x00b")

@@ -1,5 +1,5 @@
-"""Counts the values of a JSON text before it is decoded, so that a decoder cannot block the process: millions of tiny
-values, numbers with thousands of digits. Pure, at the speed of `bytes.translate`.
+"""Counts the values and levels of a JSON text before it is decoded, so that a decoder cannot block the process:
+millions of tiny values, numbers with thousands of digits. Pure, at the speed of `bytes.translate`.
 
 A decoder makes an object of every value, in one step that cannot be interrupted; ten million empty lists take thirty
 seconds. The cheap bounds may be too high, when strings contain brackets and commas, but never too low.
@@ -11,12 +11,15 @@ from typing import Final
 MAX_VALUES: Final = 50_000
 """The limit for texts that are decoded during a turn: arguments of a call, an answer that must be JSON."""
 MAX_DIGITS: Final = 1_024
+MAX_LEVELS: Final = 256
+"""Of a call's arguments: the most that `max_json_depth` may allow for a body. Decoders give up at about 1,000."""
 _STRIDE: Final = 64
 _LONG: Final = b"0" * (MAX_DIGITS // _STRIDE - 1)
 _AS_ZEROS: Final = bytes.maketrans(b"123456789", b"0" * 9)
 _SLICE: Final = 256 * 2**10
 _BACKSLASH: Final = b"\\"
 _BEFORE: Final = b",[{"
+_NO_BRACKETS: Final = bytes(sorted(set(range(256)) - set(b"[]{}")))
 _LEAST: Final = 2
 """Characters that a value takes, separator included."""
 
@@ -65,3 +68,16 @@ def structures(body: bytes, size: int = _SLICE) -> Iterator[bytes]:
 def count_values(text: bytes) -> int:
     """Exact, except for one too many for each empty list and object."""
     return 1 + sum(most_values(structure) for structure in structures(text))
+
+
+def nested_deeply(text: str) -> bool:
+    """True when more than MAX_LEVELS lists and objects are open at once. Most texts have no more opening brackets."""
+    if len(text) <= MAX_LEVELS or text.count("[") + text.count("{") <= MAX_LEVELS:
+        return False
+    level = 0
+    for structure in structures(text.encode("utf-8", "surrogatepass")):
+        for bracket in structure.translate(None, _NO_BRACKETS):
+            level = level + 1 if bracket in b"[{" else max(level - 1, 0)
+            if level > MAX_LEVELS:
+                return True
+    return False

@@ -10,6 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from ..core.errors import ErrorKind, GatewayError, bad_request
+from ..core.json_bounds import MAX_LEVELS, nested_deeply
 
 _KINDS: Final[dict[type, str]] = {
     type(None): "null",
@@ -111,6 +112,15 @@ def optional_string(holder: Mapping[str, object], key: str, at: At = "") -> str 
     if value is not None and not isinstance(value, str):
         raise wrong_type(FieldPath(at, key), "a string", value)
     return value
+
+
+def call_arguments(holder: Mapping[str, object], at: At) -> str:
+    """The `arguments` of an earlier call stay text, valid JSON or not. A call that was sent without any gets the empty
+    object it stands for."""
+    text = optional_string(holder, "arguments", at) or "{}"
+    if nested_deeply(text):
+        raise invalid_value(FieldPath(at, "arguments"), f"it is nested more than {MAX_LEVELS} levels deep.")
+    return text
 
 
 def optional_bool(holder: Mapping[str, object], key: str, at: At = "") -> bool | None:

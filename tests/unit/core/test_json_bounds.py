@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caretway.core.json_bounds import MAX_DIGITS, count_values, crowded, has_long_numbers, most_values, structures
+from caretway.core.json_bounds import (
+    MAX_DIGITS,
+    MAX_LEVELS,
+    count_values,
+    crowded,
+    has_long_numbers,
+    most_values,
+    nested_deeply,
+    structures,
+)
 
 TEXT = st.text(st.sampled_from('a"\\[{,]}\n€😀')) | st.text(max_size=8)
 JSON = st.recursive(
@@ -60,3 +69,14 @@ def test_crowded(text: str, too_much: bool) -> None:
 @given(st.integers(MAX_DIGITS, 5000), st.integers(0, 200))
 def test_a_long_number_is_seen_wherever_it_is(digits: int, at: int) -> None:
     assert has_long_numbers(b"[" + b" " * at + b"7" * digits + b"]")
+
+
+@pytest.mark.parametrize("levels", [MAX_LEVELS, MAX_LEVELS + 1])
+def test_levels(levels: int) -> None:
+    deep = levels > MAX_LEVELS
+    assert nested_deeply("[" * levels + "]" * levels) is deep
+    assert nested_deeply("[" * levels) is deep, "it need not end"
+    assert nested_deeply('{"a":' * levels + "1" + "}" * levels) is deep
+    assert not nested_deeply("[" + "[]," * levels + "1]"), "beside each other"
+    assert not nested_deeply(msgspec.json.encode({"code": '["' * levels}).decode()), "in a string"
+    assert not nested_deeply('["\ud800' + "[" * levels + '"]')

@@ -14,6 +14,7 @@ from ..fields import (
     FieldPath,
     an_array,
     an_object,
+    call_arguments,
     invalid_value,
     missing,
     needed_string,
@@ -201,6 +202,5 @@ def _call(value: object, at: FieldPath) -> ToolCall:
 
 
 def _function(value: object, call: str, at: FieldPath) -> ToolCall:
-    """Arguments stay text. Only a call that was sent without any gets the empty object it stands for."""
     function = an_object(value, at)
-    return ToolCall(call, needed_string(function, "name", at), optional_string(function, "arguments", at) or "{}")
+    return ToolCall(call, needed_string(function, "name", at), call_arguments(function, at))

@@ -18,6 +18,7 @@ from ..fields import (
     a_string,
     an_array,
     an_object,
+    call_arguments,
     invalid_value,
     missing,
     needed_string,
@@ -180,8 +181,7 @@ class ItemReader:
     # ---- calls and their results
 
     def _function_call(self, item: Mapping[str, object], at: At) -> None:
-        """Arguments stay text. Only a call that was sent without any gets the empty object it stands for."""
-        self._call(item, at, optional_string(item, "arguments", at) or "{}")
+        self._call(item, at, call_arguments(item, at))
 
     def _custom_call(self, item: Mapping[str, object], at: At) -> None:
         self._call(item, at, _json({FREE_TEXT: optional_string(item, "input", at) or ""}).decode())
@@ -195,7 +195,7 @@ class ItemReader:
             self._ignored["input.tool_search_call"] = None
             return
         given = item.get("arguments")
-        arguments = given if isinstance(given, str) else _json({} if given is None else given).decode()
+        arguments = call_arguments(item, at) if given is None or isinstance(given, str) else _json(given).decode()
         name = self._tools.offered(SEARCH, None)
         self._answer.append(ToolCall(needed_string(item, "call_id", at), name, arguments))
 

@@ -11,6 +11,7 @@ from caretway.core.request import TurnRequest
 from caretway.dialects.openai_chat import OPENAI_CHAT
 
 SHELL = {"type": "function", "function": {"name": "shell"}}
+DEEP = "[" * 200_000 + "]" * 200_000
 BAD, UNSUPPORTED = ErrorKind.BAD_REQUEST, ErrorKind.UNSUPPORTED
 
 
@@ -134,6 +135,18 @@ CASES: list[tuple[object, ErrorKind, str | None, str]] = [
         BAD,
         "messages[1].tool_calls[0].function.arguments",
         "invalid_type",
+    ),
+    (
+        with_message({"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "f", "arguments": DEEP}}]}),
+        BAD,
+        "messages[1].tool_calls[0].function.arguments",
+        "invalid_value",
+    ),
+    (
+        with_message({"role": "assistant", "function_call": {"name": "f", "arguments": DEEP}}),
+        BAD,
+        "messages[1].function_call.arguments",
+        "invalid_value",
     ),
     (
         with_message({"role": "assistant", "tool_calls": [{"id": "a", "type": "custom", "custom": {}}]}),

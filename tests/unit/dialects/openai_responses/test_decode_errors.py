@@ -44,6 +44,16 @@ CASES: list[tuple[dict[str, Any], str, str | None]] = [
     ),
     ({"input": [{"type": "function_call", "name": "f"}]}, "input[0].call_id", "missing_required_parameter"),
     ({"input": [{"type": "function_call", "call_id": "c"}]}, "input[0].name", "missing_required_parameter"),
+    (
+        {"input": [{"type": "function_call", "call_id": "c", "name": "f", "arguments": '{"a":' * 300}]},
+        "input[0].arguments",
+        "invalid_value",
+    ),
+    (
+        {"input": [{"type": "tool_search_call", "call_id": "c", "execution": "client", "arguments": "[" * 300}]},
+        "input[0].arguments",
+        "invalid_value",
+    ),
     ({"input": [{"type": "function_call_output", "call_id": "c"}]}, "input[0].output", "missing_required_parameter"),
     ({"input": [{"type": "item_reference", "id": "msg_x"}]}, "input[0].id", "item_not_found"),
     ({"previous_response_id": "resp_x"}, "previous_response_id", "previous_response_not_found"),
