@@ -104,6 +104,9 @@ async def test_the_cookie_opens_the_pages_api_and_nothing_else() -> None:
         assert all(word in cookie for word in ("HttpOnly", "SameSite=Strict", "Path=/caretway/"))
         assert KEY not in cookie
         assert (await get(client, "/now"))["backend"]["name"] == "agent"
+        for unknown in ("/conversations/a", "/conversations/a%2fb", "/nothing"):
+            assert (await http.get(BASE + unknown)).status_code == 404, "a 401 would sign the page out"
+            assert (await http.get(BASE + unknown, headers={"cookie": ""})).status_code == 401
         assert (await http.get("/v1/models")).status_code == 401  # the cookie is no key
         everywhere = {"cookie": cookie.partition(";")[0]}
         assert (await http.get("/v1/models", headers=everywhere)).status_code == 401

@@ -20,10 +20,10 @@ from ..keys.key_book import KeyBook
 from ..keys.named_key import NamedKey, digest_of
 from .access import OWN_KEY, Access, Admitted, admit, sent_keys
 from .exchange import HttpRequest
+from .route_table import PAGE_PREFIX
 
 LASTS_S: Final = 12 * 3600
 COOKIE: Final = "caretway_page"
-COOKIE_PATH: Final = "/caretway/"
 CSRF_HEADER: Final = "x-caretway-csrf"
 SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 SIGN_IN: Final = "Sign in with the value of CARETWAY_API_KEY, or with a key from `caretway key new --page`."
@@ -190,7 +190,7 @@ def set_cookie(headers: Mapping[str, str], scheme: str, token: str) -> bytes:
     secure = "; Secure" if scheme == "https" else ""
     lasts = LASTS_S if token else 0
     name = cookie_name(headers)
-    return f"{name}={token}; Path={COOKIE_PATH}; Max-Age={lasts}; HttpOnly; SameSite=Strict{secure}".encode()
+    return f"{name}={token}; Path={PAGE_PREFIX}; Max-Age={lasts}; HttpOnly; SameSite=Strict{secure}".encode()
 
 
 def _mac(digest: bytes, body: str) -> str:

@@ -24,6 +24,7 @@ from .shape import ShapeLimits
 from .tenant import AccountUse, Tenant, TenantResolver
 
 PREFIX: Final = "/v1"
+PAGE_PREFIX: Final = "/caretway/"
 MAX_TOLD: Final = 200
 """Characters of a path in a message."""
 MAX_PATH: Final = 4096
@@ -158,7 +159,10 @@ class RouteTable:
             for pattern, route, methods in self._patterns:
                 if found := pattern.fullmatch(path):
                     return _with_method(request, path, route, methods, found.groupdict())
-        return Refused(not_found(request, path[:MAX_TOLD], self._served))
+        missing = not_found(request, path[:MAX_TOLD], self._served)
+        if path.startswith(PAGE_PREFIX):  # the page's cookie counts: with a 401 the page would sign in again and again
+            return Refused(missing, page=True, account=AccountUse.NONE)
+        return Refused(missing)
 
 
 def canonical(path: str) -> str:
