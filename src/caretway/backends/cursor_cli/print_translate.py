@@ -41,6 +41,25 @@ NOISE_CHARS: Final = 2000
 _HARMLESS_IN: Final = (b'"type":"tool_call"', b'"type":"user"', b'"type": "tool_call"', b'"type": "user"')
 
 
+class _Growing:
+    """A text in pieces. They are joined only for a line that is long enough to repeat them."""
+
+    def __init__(self) -> None:
+        self.chars = 0
+        self._pieces: list[str] = []
+
+    def add(self, piece: str) -> None:
+        self.chars += len(piece)
+        self._pieces.append(piece)
+
+    def rest(self, line: str) -> str | None:
+        """The end of a line that begins with this text; None if it does not."""
+        if len(line) < self.chars:
+            return None
+        self._pieces = ["".join(self._pieces)]
+        return line[self.chars :] if line.startswith(self._pieces[0]) else None
+
+
 class PrintTranslator:
     def __init__(
         self,
@@ -66,9 +85,9 @@ class PrintTranslator:
         self._started = False
         self._whole = False
         """The last thing was a line that has all of its segment: nothing is missing if this is the end."""
-        self._said: list[str] = []
-        self._segment = ""
-        self._last_segment = ""
+        self._said = _Growing()
+        self._segment = _Growing()
+        self._last_segment = _Growing()
         self._deltas = 0
         """Lines in this segment that were new text by their fields."""
         self._partial = False
@@ -81,7 +100,7 @@ class PrintTranslator:
         """A line that either repeats its segment or is new text which happens to equal it."""
         self._calls: dict[str, None] = {}
         self._open_calls: set[str] = set()
-        self._thought = ""
+        self._thought = _Growing()
         self._thought_chars = 0
         self._plan_told = False
 
@@ -123,7 +142,7 @@ class PrintTranslator:
     def _ended_quietly(self) -> list[Event]:
         """A good end without a result line: what was said is the answer; a line that is held most likely repeats it.
         The chat is not gone on with."""
-        spoken = sum(map(len, self._said)) + self._thought_chars
+        spoken = self._said.chars + self._thought_chars
         usage = run_usage(None, len(self._calls), self._at.prompt_chars, spoken)
         self.over = True
         return [UsageReported(usage), TurnEnded(StopReason.END)]
@@ -163,18 +182,17 @@ class PrintTranslator:
         self._whole = False
         text = _text(record.get("text"))
         if record.get("subtype") == "completed":
-            self._thought = ""
+            self._thought = _Growing()
             return []
-        if len(self._thought) > 1 and len(text) > len(self._thought) and text.startswith(self._thought):
-            text, self._thought = text[len(self._thought) :], text  # a build that repeats what came before
-        else:
-            self._thought += text
+        if self._thought.chars > 1 and (rest := self._thought.rest(text)):
+            text = rest  # a build that repeats what came before
+        self._thought.add(text)
         self._thought_chars += len(text)
         return [ReasoningDelta(text)] if text else []
 
     def _assistant(self, record: Mapping[str, Any]) -> list[Event]:
         thoughts, text = _content(record)
-        events: list[Event] = [ReasoningDelta(thoughts)] if thoughts and not self._thought else []
+        events: list[Event] = [ReasoningDelta(thoughts)] if thoughts and not self._thought.chars else []
         if not text:
             return events
         repeats = record.get("model_call_id") is not None
@@ -185,16 +203,16 @@ class PrintTranslator:
             return events + self._say(text)
         if self._deltas:
             # Everything in it was said, unless its end was lost. At the end some builds repeat all segments at once.
-            said = self._segment if repeats else "".join(self._said)
-            known = said if text.startswith(said) else self._segment
-            events += self._say(text[len(known) :] if text.startswith(known) else "")
+            rest = None if repeats else self._said.rest(text)
+            events += self._say((self._segment.rest(text) if rest is None else rest) or "")
             self._close_segment()
             return events
         if self._partial:
             return events + self._repeated(text)
         if self._loose and not repeats:
             return events + self._untimed(text)
-        events += self._say(text.removeprefix(self._segment))
+        rest = self._segment.rest(text)
+        events += self._say(text if rest is None else rest)
         self._loose += 1
         if repeats:
             self._close_segment()
@@ -202,21 +220,22 @@ class PrintTranslator:
 
     def _repeated(self, text: str) -> list[Event]:
         """In a turn that had deltas, a line that repeats a segment without any: the last one, all, or a lost one."""
-        said = "".join(self._said)
-        if text in (self._last_segment, said):
+        rest = self._said.rest(text)
+        if "" in (rest, self._last_segment.rest(text)):
             return []
-        events = self._say(text.removeprefix(said))
+        events = self._say(text if rest is None else rest)
         self._close_segment()
         return events
 
     def _untimed(self, text: str) -> list[Event]:
         """A build without `timestamp_ms`: the line that equals its whole segment repeats it, most likely."""
         events = self._release()
-        if text == self._segment:
+        rest = self._segment.rest(text)
+        if rest == "":
             self._held = text
             return events
-        if len(self._segment) > 1 and text.startswith(self._segment):  # a build whose lines grow, or a last line
-            return events + self._say(text[len(self._segment) :])
+        if rest is not None and self._segment.chars > 1:  # a build whose lines grow, or a last line
+            return events + self._say(rest)
         self._loose += 1
         return events + self._say(text)
 
@@ -228,14 +247,14 @@ class PrintTranslator:
     def _say(self, text: str) -> list[Event]:
         if not text:
             return []
-        self._segment += text
-        self._said.append(text)
+        self._segment.add(text)
+        self._said.add(text)
         return [TextDelta(text)]
 
     def _close_segment(self) -> None:
-        if self._segment:
-            self._last_segment = self._segment
-        self._segment, self._deltas, self._loose, self._held = "", 0, 0, ""
+        if self._segment.chars:
+            self._last_segment, self._segment = self._segment, _Growing()
+        self._deltas, self._loose, self._held = 0, 0, ""
 
     def _tool_call(self, record: Mapping[str, Any]) -> list[Event]:
         call, events = read_call(record), list[Event]()
@@ -287,11 +306,10 @@ class PrintTranslator:
     def _result(self, record: Mapping[str, Any]) -> list[Event]:
         if record.get("is_error") is True or record.get("subtype") not in ("success", None):
             return self._failed(classify(_error_text(record), self._at))
-        said, whole = "".join(self._said), _text(record.get("result"))
         # What was held back is text if the whole says so; likewise what the lines before left out.
-        events = self._say(whole[len(said) :]) if whole.startswith(said) else []
+        events = self._say(self._said.rest(_text(record.get("result"))) or "")
         self.session_id = _text(record.get("session_id")) or self.session_id
-        spoken = sum(map(len, self._said)) + self._thought_chars
+        spoken = self._said.chars + self._thought_chars
         usage = run_usage(read_usage(record.get("usage")), len(self._calls), self._at.prompt_chars, spoken)
         self.over = self.succeeded = True
         return [*events, UsageReported(usage), TurnEnded(StopReason.END)]

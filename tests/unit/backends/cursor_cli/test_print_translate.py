@@ -1,6 +1,7 @@
 """Records of cursor-agent -> events. The records here are made by this file alone, from the described shapes."""
 
 import json
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -244,6 +245,18 @@ def test_a_run_with_tools_of_its_own_read_its_context_more_than_once() -> None:
 
 
 @pytest.mark.seed("D09")
+@pytest.mark.parametrize("form", ["deltas", "thinking", "plain"])
+def test_a_long_answer_costs_as_much_for_each_piece_as_a_short_one(form: str) -> None:
+    text = "x" * 500
+    piece = {"deltas": delta(text), "thinking": {"type": "thinking", "text": text}, "plain": assistant(text)}[form]
+    line, reading = json.dumps(piece).encode(), translator()
+    reading.feed(json.dumps(assistant("a")).encode())  # no line after it repeats the text so far
+    began = time.process_time()
+    said = sum(len(event.text) for _ in range(16_000) for event in reading.feed(line) if hasattr(event, "text"))
+    assert said == 16_000 * len(text)
+    assert time.process_time() - began < 1.0, "seconds of CPU; 15 when each piece copied all before it"
+
+
 def test_thinking_that_repeats_itself_is_told_once() -> None:
     thoughts = [{"type": "thinking", "subtype": "delta", "text": text} for text in ("One", "One two", "One two three")]
     assert told([INIT, *thoughts, result("x")]).reasoning == "One two three"
