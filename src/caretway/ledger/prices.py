@@ -1,5 +1,5 @@
-"""What tokens cost by Cursor's published prices: a dated table of facts, which the user's own prices overrule; how old
-it is. A model without a row has no price: nothing is guessed. Pure.
+"""What tokens cost by public price lists: a dated table, which the user's own prices overrule; how old it is. A model
+without a row has no price: nothing is guessed. Pure.
 
 Dollars for a million tokens. Auto has no row: since 2026-08-24 it costs what the model costs that Cursor chose, and
 Cursor does not tell which. Long contexts and max mode have none either: their surcharges differ.
@@ -17,7 +17,7 @@ from ..core.model_parameters import THOUGHT_IDS, window
 
 SOURCE: Final = "cursor.com/docs/models-and-pricing"
 AS_OF: Final = date(2026, 9, 11)
-"""When the table was last compared with its source."""
+"""The date of the prices in the table."""
 STALE_DAYS: Final = 92
 LONG_CONTEXT: Final = 300_000
 """Tokens of a window above which makers ask for more."""
@@ -88,9 +88,8 @@ PUBLISHED: Final[Mapping[str, Price]] = {
     "kimi-k2.7-code": Price(0.95, 0.95, 0.19, 4.0),
     "kimi-k3": Price(3.0, 3.0, 0.3, 15.0),
 }
-"""Where the source names no price for cache writes they cost what input costs. Cursor charges what the makers charge;
-prices that changed or came since July 2026 (GPT-5.6 Terra and Luna, GPT-6, Claude 5 and 5.5) are by the makers' own
-lists of September and October."""
+"""Prices of these models as of AS_OF, from public lists; some are by the makers' lists. Where a list names no price for
+cache writes, they cost what input costs."""
 _SPELLINGS: Final[Mapping[str, str]] = {
     "claude-haiku-4-5": "claude-4.5-haiku",
     "claude-sonnet-4-6": "claude-4.6-sonnet",
