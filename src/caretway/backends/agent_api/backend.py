@@ -86,7 +86,8 @@ class AgentBackend:
 
     async def start(self, request: TurnRequest, snapshot: Snapshot | None = None) -> AgentTurn:
         conversation_id, checkpoint = read_snapshot(snapshot) if snapshot else (new_id(), None)
-        request = with_unread(request, snapshot)
+        if snapshot is not None:
+            request = with_unread(request, snapshot)
         setup = self._setup
         rules = setup.tools(request)
         run_id = new_id()

@@ -184,7 +184,7 @@ class Conversation(RunLife):
     def snapshot(self, backend: str) -> Snapshot | None:
         if self._checkpoint is None or not self._kept or not self.ended:
             return None
-        unread = "\n\n".join([text.text for text in self._unread])
+        unread = "\n\n".join([text.text for text in self._unread]) if self._unread else ""
         state = write_state(self._opening.kept_as, self._checkpoint, unread)
         return Snapshot(backend, state, dict(self._blobs.own), self._blobs.fetch, self._parent)
 

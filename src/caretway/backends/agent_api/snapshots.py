@@ -27,9 +27,9 @@ def read_snapshot(snapshot: Snapshot) -> tuple[str, bytes]:
     return head.partition("\n")[0], checkpoint
 
 
-def with_unread(request: TurnRequest, snapshot: Snapshot | None) -> TurnRequest:
+def with_unread(request: TurnRequest, snapshot: Snapshot) -> TurnRequest:
     """A request that goes on with the snapshot, the words that the model was not given before its new ones."""
-    unread = "" if snapshot is None else _split(snapshot)[0].partition("\n")[2]
+    unread = _split(snapshot)[0].partition("\n")[2]
     if not unread:
         return request
     answered = last_answer(request.messages)

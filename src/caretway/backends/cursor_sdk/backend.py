@@ -82,7 +82,8 @@ class CursorSdkBackend:
             self._account = SdkAccount(key, self._setup.custom_system)
         kept, checkpoint = read_snapshot(snapshot) if snapshot is not None else (f"agent-{new_id()}", None)
         name, _, blob_key = kept.partition("/")
-        request = with_unread(request, snapshot)
+        if snapshot is not None:
+            request = with_unread(request, snapshot)
         rules = agent.tools(request)
         unseen = self._new.unseen.expected(request)
 
