@@ -270,9 +270,11 @@ def history_chains(request: TurnRequest) -> Chains:
 def _beside(history: Sequence[Message], tail: Sequence[Message]) -> tuple[Text, ...] | None:
     """What was said beside the results; None when it cannot travel with them. Repeated system messages do not count."""
     said: list[Text] = []
+    known: set[str] | None = None
     for message in tail:
         if message.role is Role.SYSTEM:
-            known = (before.text for before in history if before.role is Role.SYSTEM)
+            if known is None:
+                known = {before.text for before in history if before.role is Role.SYSTEM}
             if message.text.strip() and message.text not in known:
                 said.append(as_user_text(message))
             continue

@@ -439,3 +439,30 @@ def test_a_history_that_comes_back_unchanged_is_not_spelled_out_again() -> None:
     respelled = message(Role.ASSISTANT, ToolCall("t1", "read", " {} "), ToolCall("t2", "read", "{}"), "  ")
     story = Story("", [*long, HELLO, respelled, ONE, TWO], Fresh(""), parked=dict.fromkeys(("t1", "t2"), waits))
     assert decide(story) == resume(ONE, TWO)
+
+
+def test_system_messages_beside_results_cost_linear_time() -> None:
+    """Each one is looked for among those of the history."""
+    compared = 0
+
+    class Word(str):
+        __slots__ = ()
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return str.__eq__(self, other)
+
+    def notes(name: str) -> list[Message]:
+        return [message(Role.SYSTEM, Text(Word(f"{name} {i}"))) for i in range(300)]
+
+    opening = (HELLO, *notes("old"), ASKS)
+    waiting = dict.fromkeys(("t1", "t2"), turn("t1", "t2", history=opening))
+    request = TurnRequest("m", (*opening, ONE, TWO, *notes("new"), *notes("old")), tools=(READ,))
+    decision = plan(request, mode=SessionMode.AUTO, abilities=ABLE, parked=waiting, recall=lambda _: None)
+    assert isinstance(decision, Resume)
+    assert [part.text for part in decision.extra] == [
+        f"<system_message>\nnew {i}\n</system_message>" for i in range(300)
+    ]
+    assert compared < 10 * 300
