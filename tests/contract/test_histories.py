@@ -259,6 +259,22 @@ async def test_a_tool_that_a_tool_search_found_is_called(client: Client) -> None
     assert (await respond(client, said, tools=[TOOL_SEARCH]))[0] == "continued"
 
 
+@pytest.mark.parametrize("late", ["beside it", "in its place", "without a namespace"])
+async def test_a_call_is_not_handed_to_the_same_tool_of_another_namespace(client: Client, late: str) -> None:
+    """Two servers of one program: the run that waits was offered the first one's tool, and calls it once more."""
+
+    def of(namespace: str) -> Message:
+        return {"type": "namespace", "name": namespace, "tools": [REVEAL]}
+
+    now = {"beside it": [of("a"), of("b")], "in its place": [of("a")], "without a namespace": [REVEAL, of("b")]}[late]
+    said: list[Message] = [user('sim: call reveal {"text": "1"}\nsim: call reveal {"text": "2"}')]
+    session, call = await respond(client, said, tools=[of("b")])
+    assert (session, call["namespace"]) == ("fresh", "b")
+    said.append({"type": "function_call_output", "call_id": call["call_id"], "output": "R"})
+    assert (await respond(client, said, tools=now))[0] == "replayed"
+    assert client.stats()["runs_opened"] == 2
+
+
 @pytest.mark.parametrize("first", ["the agent", "its sub-agent"])
 async def test_a_sub_agent_that_begins_with_a_copy_of_the_conversation(client: Client, first: str) -> None:
     """As Codex does it: the copy ends with the result of the call that started the sub-agent, and with its task. Either

@@ -117,6 +117,8 @@ class ToolSpec(Struct, frozen=True):
     description: str = ""
     schema: Mapping[str, object] = field(default_factory=dict)
     """JSON schema of the arguments; empty means: any object."""
+    namespace: str = ""
+    """Where the client has it; the model is not told."""
 
 
 class ToolChoice(Struct, frozen=True):

@@ -21,13 +21,16 @@ _LOADS: Final = re.compile(r"tool", re.IGNORECASE)
 
 
 def grown(offered: Sequence[ToolSpec], now: Sequence[ToolSpec]) -> tuple[str, ...] | None:
-    """The names of the tools that were added; None when one was changed or taken away."""
+    """The names of the tools that were added; None when one was changed or taken away. A tool of another namespace
+    that has the name now is another one: the live run's calls are not meant for it."""
     if offered == now:
         return ()
     by_name = {tool.name: tool for tool in now}
     for tool in offered:
         same = by_name.pop(tool.name, None)
-        if same is None or (same != tool and tools_key((same,)) != tools_key((tool,))):
+        if same is None or same.namespace != tool.namespace:
+            return None
+        if same != tool and tools_key((same,)) != tools_key((tool,)):
             return None
     return tuple(by_name)
 

@@ -32,6 +32,7 @@ GROWN: Final = {
     "another description": ((READ,), (ToolSpec("read", "Reads much.", READ.schema),), None),
     "another schema": ((READ,), (ToolSpec("read", "Reads.", {"type": "object"}), WRITE), None),
     "one for another": ((READ,), (WRITE,), None),
+    "the same of another namespace": ((ToolSpec("read", namespace="a"),), (ToolSpec("read", namespace="b"),), None),
 }
 
 

@@ -71,7 +71,9 @@ class ResponsesTools(Struct):
             name = check_name(f"{tool.namespace}__{tool.name}", param)
         if name in self.specs:
             raise invalid_value(param, f"the tool name '{name}' is used twice.")
-        self.specs[name] = spec if name == spec.name else ToolSpec(name, spec.description, spec.schema)
+        if tool.namespace is not None:
+            spec = ToolSpec(name, spec.description, spec.schema, tool.namespace)
+        self.specs[name] = spec
         self.declared[name] = tool
         self.names.setdefault((tool.name, tool.namespace), name)
 
