@@ -377,6 +377,20 @@ async def test_tool_choice_none_offers_nothing(client: Client, stream: bool) -> 
     assert answer.text.endswith("done")
 
 
+@pytest.mark.seed("F15")
+async def test_tool_choice_none_beside_results_offers_nothing(client: Client, stream: bool) -> None:
+    """Agents forbid calls in the last step that they allow."""
+    talk = [user('sim: call lookup {"key": "a"}\nsim: call lookup {"key": "b"}\nsim: say done')]
+    first = await client.chat(talk, stream=stream, tools=TOOLS)
+    talk += [first.message, result(first.calls[0], "FOUND")]
+    last = await client.chat(talk, stream=stream, tools=TOOLS, tool_choice="none")
+    assert (last.status, last.calls, last.session) == (200, (), "replayed")
+    assert last.text.endswith("done")
+    assert client.gateway.tenants.parked == 0
+    talk += [last.message, user("sim: say next")]
+    assert (await client.chat(talk, stream=stream, tools=TOOLS)).session == "continued"
+
+
 @pytest.mark.seed("F14")
 @pytest.mark.parametrize(
     "choice", ["required", {"type": "function", "function": {"name": "lookup"}}], ids=["any", "named"]

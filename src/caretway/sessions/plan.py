@@ -180,6 +180,8 @@ def _by_ticket(
         return Replay("the model changed")
     if request.tool_choice.mode == "named" and all(tool.name != request.tool_choice.name for tool in turn.tools):
         return Replay(f"a call of {request.tool_choice.name} is demanded", turn.sid)  # the run was not offered it
+    if request.tool_choice.mode == "none":
+        return Replay("calls are forbidden", turn.sid)  # the run was offered tools
     new = grown(turn.tools, request.tools)
     if new is None:
         return Replay("the tools changed")
