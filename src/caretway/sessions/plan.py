@@ -175,7 +175,10 @@ def _by_ticket(
     if len(given) < len(results):
         return Replay("several results for one ticket")
     if not turn.waiting or given - turn.tickets:
-        return _given_before(said or request.messages, request.model, results, turn, compare)
+        decision = _given_before(said or request.messages, request.model, results, turn, compare)
+        if isinstance(decision, Repeat) and grown(turn.tools, request.tools) is None:
+            return Replay("the tools changed", turn.sid)  # the old answer calls what the client has no longer
+        return decision
     if turn.model != request.model:
         return Replay("the model changed")
     if request.tool_choice.mode == "named" and all(tool.name != request.tool_choice.name for tool in turn.tools):

@@ -185,6 +185,13 @@ STORIES: Final = [
         "old and new results together", [*BOTH, done("t3")], Replay("these results were given before"), parked=NEXT_STEP
     ),
     Story("the same request once more", [*BOTH, MORE], Repeat("s"), parked=repeated(TAKEN)),
+    Story(
+        "the same request once more with other tools",
+        [*BOTH, MORE],
+        Replay("the tools changed", "s"),
+        parked=repeated(TAKEN),
+        tools=(WRITE,),
+    ),
     Story("the same results beside other words", [*BOTH, HELLO], MAKES_ROOM, parked=repeated(TAKEN)),
     Story("the same results without the words beside them", BOTH, MAKES_ROOM, parked=repeated(TAKEN)),
     Story("a replayed request once more", [*BOTH, MORE], Repeat("s"), parked=repeated(REPLAYED)),
