@@ -5,6 +5,7 @@ there space, can the ledger be kept. Each finding says what to type next.
 import os
 import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -65,8 +66,8 @@ def check_space(path: Path, low: int = LOW_DISK) -> list[Finding]:
     return [Finding("disk", False, told, "Free some space, or choose another --data-dir.")]
 
 
-def check_ledger(settings: Settings) -> Finding:
-    """Only looks: whether usage can be kept."""
+def check_ledger(settings: Settings, *, whole: bool = False) -> Finding:
+    """Only looks: whether usage can be kept. `whole`: read every page of the file."""
     path = settings.data_dir / FILE_NAME
     if not settings.ledger_max_age:
         return Finding("ledger", True, "usage is not kept: ledger_max_age is 0")
@@ -76,7 +77,9 @@ def check_ledger(settings: Settings) -> Finding:
         return Finding("ledger", False, f"the disk of {path} is full: usage is not kept", "Free some space.")
     try:
         if (ledger := read_database(path, LEDGER)) is not None:
-            ledger.close()
+            with closing(ledger):
+                if whole and (found := ledger.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+                    raise sqlite3.DatabaseError(found)
     except sqlite3.Error as failure:
         return Finding("ledger", False, f"{path}: {failure}", f"Move it away: mv {path} {path}.old")
     if not os.access(path, os.W_OK):

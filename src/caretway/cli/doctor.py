@@ -97,7 +97,7 @@ def _on_this_machine(settings: Settings, *, fix: bool) -> Iterator[Finding]:
         found = mended
     yield found
     yield from check_space(settings.data_dir)
-    yield check_ledger(settings)
+    yield check_ledger(settings, whole=True)
 
 
 def check_installation(settings: Settings) -> Finding:

@@ -98,11 +98,11 @@ def _ledger(settings: Settings) -> UseBook:
         try:
             ledger = read_database(settings.data_dir / FILE_NAME, LEDGER)
             prices = PriceList(read_prices(settings.prices or {}))
+            if ledger is None:
+                return []
+            with closing(ledger):
+                return question(LedgerQueries(ledger, prices.find))
         except (sqlite3.Error, ValueError) as unusable:
             raise GatewayError(ErrorKind.UNSUPPORTED, str(unusable)) from unusable
-        if ledger is None:
-            return []
-        with closing(ledger):
-            return question(LedgerQueries(ledger, prices.find))
 
     return use

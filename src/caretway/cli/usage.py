@@ -15,7 +15,7 @@ import sqlite3
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from functools import reduce
@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
     prices = price_list(settings)
     asks = not (arguments.csv or arguments.no_quota)
     quota, events = run_loop(_quota(settings, since)) if asks else (None, None)
-    with closing(_open(path)) as db:
+    with _readable(path), closing(_open(path)) as db:
         from ..ledger.event_costs import event_cost
         from ..ledger.queries import LedgerQueries
         from ..ledger.questions import Span
@@ -132,8 +132,14 @@ def _open(path: Path) -> sqlite3.Connection:
     from ..ledger.ledger_file import LEDGER
     from ..storage.database import open_or_memory, read_database
 
+    return read_database(path, LEDGER) or open_or_memory(None, LEDGER)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """A damaged page may be found by any query."""
     try:
-        return read_database(path, LEDGER) or open_or_memory(None, LEDGER)
+        yield
     except sqlite3.Error as failure:
         raise CommandFailed(f"{path} cannot be read: {failure}") from failure
 

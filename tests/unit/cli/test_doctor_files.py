@@ -47,5 +47,7 @@ def test_the_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: full)
     assert (check_ledger(settings).ok, check_ledger(settings).hint) == (False, "Free some space.")
     monkeypatch.undo()
+    path.write_bytes(path.read_bytes()[:4096].ljust(path.stat().st_size, b"\xff"))
+    assert "Move it away" in check_ledger(settings, whole=True).hint, "a damaged page"
     path.write_bytes(b"no database at all" * 100)
     assert "Move it away" in check_ledger(settings).hint

@@ -201,6 +201,14 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "cannot be read: it has version 99" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("flag", ["--json", "--csv", "--by=day"])
+def test_a_file_with_a_damaged_page(flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = kept(tmp_path, response(), run(1))
+    path.write_bytes(path.read_bytes()[:4096].ljust(path.stat().st_size, b"\xff"))
+    assert main(["usage", "--no-quota", flag, "--data-dir", str(tmp_path)]) == 1
+    assert "ledger.sqlite cannot be read: database disk image is malformed" in capsys.readouterr().err
+
+
 def test_own_prices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kept(tmp_path, run(1, model="default", variant="default@optimization=cost", usage=RunUsage(1_000_000, 0)))
     (tmp_path / "own.toml").write_text("[prices.default]\ninput = 2\noutput = 4\n")
