@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 from ..core.errors import ErrorKind, GatewayError
 from ..installation import install_command
 from ..processes.file_lock import try_lock
-from ..storage.private_file import write_file
+from ..storage.private_file import open_file, write_file
 from .account import Account, dump, load
 from .imports import MAX_BYTES, read_import
 
@@ -67,7 +67,8 @@ class FileVault:
             if self._path.stat().st_mode & 0o077:
                 log.warning("%s was open to other users; it is private now", self._path)
                 self._path.chmod(0o600)
-            return self._path.read_text(encoding="utf-8")
+            with open_file(self._path) as file:
+                return file.read().decode()
         except FileNotFoundError:
             return None
         except (OSError, UnicodeDecodeError) as failure:

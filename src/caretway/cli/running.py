@@ -22,7 +22,7 @@ from msgspec.structs import asdict, replace
 
 from .. import __version__
 from ..config import Settings
-from ..storage.private_file import write_file
+from ..storage.private_file import open_file, write_file
 
 if TYPE_CHECKING:
     from ..app import Gateway
@@ -115,7 +115,7 @@ def noted_gateways(data_dir: Path) -> list[RunningGateway]:
 
 def _read(file: Path) -> RunningGateway | None:
     try:
-        with file.open(encoding="utf-8") as opened:
+        with open_file(file) as opened:
             note = RunningGateway(**json.loads(opened.read(_MAX_NOTE)))
         if not all(isinstance(getattr(note, name), kind) for name, kind in _KINDS):
             return None

@@ -13,7 +13,7 @@ from typing import Final
 
 from ..core.errors import ErrorKind, GatewayError
 from ..processes.file_lock import try_lock
-from ..storage.private_file import write_file
+from ..storage.private_file import open_file, write_file
 from .named_key import Keys, dump, load
 
 FILE: Final = "keys.json"
@@ -49,7 +49,7 @@ class KeyFile:
         """The keys, and their serial number in a cluster. Raises GatewayError when there is a file that cannot be used:
         a gateway must not go on without its keys."""
         try:
-            with self.path.open("rb") as file:
+            with open_file(self.path) as file:
                 if os.fstat(file.fileno()).st_mode & 0o077:
                     os.fchmod(file.fileno(), 0o600)
                 text = file.read(MAX_BYTES + 1)

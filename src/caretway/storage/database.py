@@ -71,7 +71,7 @@ def read_database(path: Path, kind: DatabaseKind) -> sqlite3.Connection | None:
     """To read only; None if nothing was written yet. Changes nothing, also not a damaged file; raises sqlite3.Error."""
     if not path.exists():
         return None
-    _check_links(path)
+    _check_file(path)
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=PATIENCE_S)
     try:
         if _version(connection, kind) == 0:
@@ -120,7 +120,7 @@ def transaction(connection: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") 
 
 
 def _prepare(path: Path) -> os.stat_result:
-    _check_links(path)
+    _check_file(path)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Made here and not by SQLite, whose files are as open as the umask lets them; its side files inherit this mode.
@@ -136,12 +136,14 @@ def _prepare(path: Path) -> os.stat_result:
         raise DatabaseUnusable(failure.strerror or str(failure)) from failure
 
 
-def _check_links(path: Path) -> None:
+def _check_file(path: Path) -> None:
     for file in (path, *(Path(f"{path}{ending}") for ending in _SIDE_FILES)):
         if file.is_symlink():
             raise DatabaseUnusable(
                 f"{file.name} is a symbolic link: remove it, or name the directory it leads to as data_dir"
             )
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise DatabaseUnusable(f"{path.name} is not a regular file")
 
 
 def _connect(name: str, kind: DatabaseKind, patience_s: float) -> sqlite3.Connection:

@@ -1,9 +1,22 @@
-"""Writes files that are this user's alone: whole or not at all, and on the disk before the old content is gone."""
+"""Files that are this user's alone: written whole or not at all, and on the disk before the old content is gone; read
+without waiting for a pipe in their place.
+"""
 
+import errno
 import os
 import stat
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
+
+
+def open_file(path: Path) -> BinaryIO:
+    """To read. Raises OSError, also for what is not a regular file."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "it is not a regular file")
+    return os.fdopen(handle, "rb")
 
 
 def write_file(path: Path, data: str | bytes, *, mode: int = 0o600, keep: bool = False, durable: bool = True) -> None:

@@ -12,6 +12,8 @@ import pytest
 from caretway.auth.account import Account, dump, load
 from caretway.auth.renewal import WAYS
 from caretway.auth.store import (
+    DIRECTORY,
+    FILE,
     KEYRING_NAME,
     KEYRING_SERVICE,
     SignIns,
@@ -104,6 +106,14 @@ def test_what_cannot_be_read_is_no_sign_in(text: str) -> None:
 def test_entries_that_are_no_accounts_are_left_out() -> None:
     text = dump({URL: ACCOUNT}).replace('"accounts": {', '"accounts": {"a": 1, "b": {}, "c": {"access_token": 2},')
     assert load(text) == {URL: ACCOUNT}
+
+
+def test_a_pipe_in_place_of_the_file_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / DIRECTORY
+    folder.mkdir(mode=0o700)
+    os.mkfifo(folder / FILE, 0o600)
+    with pytest.raises(GatewayError, match="not a regular file"):
+        open_sign_ins(tmp_path, "file").find(URL)
 
 
 async def test_one_changer_at_a_time(tmp_path: Path) -> None:

@@ -30,6 +30,12 @@ def test_a_note_is_there_while_it_runs_and_only_its_owner_can_read_it(tmp_path: 
     assert noted_gateways(tmp_path) == []
 
 
+def test_a_pipe_among_the_notes_is_not_waited_for(tmp_path: Path) -> None:
+    with _noted(tmp_path / FOLDER, NOTE):
+        os.mkfifo(tmp_path / FOLDER / "1-2.json")
+        assert noted_gateways(tmp_path) == [NOTE]
+
+
 def test_the_newest_comes_first(tmp_path: Path) -> None:
     later = replace(NOTE, url="http://127.0.0.1:8081", started=200.0)
     with _noted(tmp_path / FOLDER, later), _noted(tmp_path / FOLDER, NOTE):

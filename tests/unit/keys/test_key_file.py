@@ -35,6 +35,12 @@ def test_it_is_the_owners_alone_and_holds_no_key(tmp_path: Path) -> None:
     assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
 
 
+def test_a_pipe_in_its_place_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / FILE)
+    with pytest.raises(GatewayError, match="not a regular file"):
+        KeyFile(tmp_path).read()
+
+
 def test_many_writers_lose_nothing(tmp_path: Path) -> None:
     writers = [
         threading.Thread(target=partial(make, KeyFile(tmp_path), f"cw-key-number-{at:04}", f"n{at}"))

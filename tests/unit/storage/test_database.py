@@ -108,6 +108,15 @@ def test_a_link_is_not_followed(kind: DatabaseKind, ending: str, path: Path, tmp
 
 
 @every_kind
+def test_a_pipe_is_not_waited_for(kind: DatabaseKind, path: Path) -> None:
+    path.parent.mkdir()
+    os.mkfifo(path)
+    for open_it in (open_database, read_database):
+        with pytest.raises(DatabaseUnusable, match="not a regular file"):
+            open_it(path, kind)
+
+
+@every_kind
 def test_it_is_the_owners_alone(kind: DatabaseKind, path: Path) -> None:
     before = os.umask(0o022)
     try:
