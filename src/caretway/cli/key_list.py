@@ -96,6 +96,7 @@ def as_json(rows: Sequence[KeyRow]) -> dict[str, Any]:
                 "cents": round(row.total.cents, 4),
                 "models": list(row.key.models),
                 "workspace": row.key.workspace or None,
+                "page": row.key.page,
                 "budgets": [
                     {
                         "budget": str(level.budget),
@@ -131,6 +132,8 @@ def as_table(rows: Sequence[KeyRow], now: float, style: Style, width: int = 80) 
             lines += _detail("models", ", ".join(key.models), width, style.dim)
         if key.workspace:
             lines += _detail("works in", key.workspace, width, style.dim)
+        if key.page:
+            lines += _detail("opens", "the page", width, style.dim)
     return lines
 
 

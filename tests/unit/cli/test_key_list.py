@@ -31,7 +31,7 @@ ROWS = [
         Spent(3, 12_400, 12_400),
         NOW - 3 * 3600,
     ),
-    KeyRow(NamedKey("k3", "new-one", "", NOW, NOW + 30 * DAY)),
+    KeyRow(NamedKey("k3", "new-one", "", NOW, NOW + 30 * DAY, page=True)),
     KeyRow(
         NamedKey(
             "k4", "opencode", "", NOW - DAY, workspace="/home/anna/src/a-project-with-a-name/that/is/rather/long/indeed"
@@ -71,6 +71,7 @@ def test_json_has_everything() -> None:
         "spent": 41,
         "resets_at": round(NOW + 3600),
     }
+    assert [each["page"] for each in told] == [False, False, True, False, False]
     assert told[4]["name"] == "the-longest-name-that-a-key-can-have.1234"
     assert (told[2]["last_used_at"], told[2]["runs"], told[2]["workspace"]) == (None, 0, None)
 
