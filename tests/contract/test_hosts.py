@@ -184,7 +184,7 @@ async def test_a1_doctor_names_the_setting(refusal: Any, tmp_path: Path) -> None
         assert "--agent-client-version" in findings["Cursor"]["hint"]
         assert "our own name" in findings["identity"]["detail"]
         code, findings = await doctor(port, tmp_path, "--agent-client-version", "cli-2026.07.09")
-        assert code == 0 and findings["Cursor"]["ok"]
+        assert code == 0 and findings["the address"]["ok"]
         assert findings["identity"]["detail"] == "sdk, version cli-2026.07.09 (flag --agent-client-version)"
 
 

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from ..config import Settings
-from ..models.listing import each_once
 from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, settings_from
 from .process import log_to_stderr, remark, say
 from .process import run as run_loop
@@ -93,6 +92,8 @@ def as_table(models: Sequence[ModelInfo], style: Style, width: int | None = None
     for model in models:
         if model.stands_for:
             twins.setdefault(model.stands_for, []).append(model.id)
+    from ..models.listing import each_once
+
     models = each_once(models)
     rows = [
         (
