@@ -18,7 +18,7 @@ from caretway.cluster.hop import GONE
 from caretway.cluster.hop_connection import HopConnection
 from caretway.cluster.keys import ClusterKeys
 from caretway.keys.key_file import CLUSTER_COPY, KeyFile
-from caretway.keys.named_key import added, revoked
+from caretway.keys.named_key import added, dump, revoked
 from contract.gateways import CHAT, Client, result
 from contract.test_cluster import SHELL, asked, beat, cluster, counts, of, runs
 from patience import be_patient
@@ -260,6 +260,27 @@ async def test_an_old_row_of_keys_does_not_bring_a_revoked_key_back(
                 caplog.clear()
         serial, known = KeyFile(Path(second.gateway.settings.data_dir), name=CLUSTER_COPY).numbered()
         assert serial >= 3 and [key.name for key in known] == ["kept"]
+
+
+async def test_a_revoked_key_stays_so_whatever_number_a_row_has(redis: RedisServer) -> None:
+    """Somebody builds on an old row with the command, on a machine that does not know what was revoked since."""
+    gone = "cw-gone-0123456789abcdef"
+    async with cluster(redis) as (first, second):
+        keys = keys_of(first)
+        await keys.change(lambda known: added(known, gone, "gone", 0.0))
+        both = await keys.read() or ()
+        await keys.change(lambda known: revoked(known, "gone"))
+        await refused(first, gone)
+        await refused(second, gone)
+        shared, place = of(first).shared, f"{ROWS}keys"
+        later = added(both, "cw-later-0123456789abcdef", "later", 0.0)
+        with redis.client() as client:
+            client.set(place, shared.seal.close(place.encode(), dump(later, 9)))
+        await shared.calls.run([shared.news.telling("keys")])
+        async with asyncio.timeout(30):
+            while [key.name for key in await keys.read() or ()] != ["later"]:
+                await asyncio.sleep(0.01)
+        await refused(second, gone)
 
 
 def keys_of(door: Client) -> ClusterKeys:

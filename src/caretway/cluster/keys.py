@@ -93,9 +93,10 @@ class ClusterKeys:
         if opened is None:
             raise _unknown("read", "they were written with another cluster key, or by another version")
         try:
-            return row, *load(opened)
+            found = load(opened)
         except ValueError as problem:
             raise _unknown("read", str(problem)) from None
+        return row, found.serial, found.keys
 
 
 class KeyCopy:
@@ -132,6 +133,10 @@ class KeyCopy:
             log.info("the %d keys of this gateway are the cluster's from now on", len(own))
         if keys is not None and (serial, keys) != await asyncio.to_thread(self._copy.numbered):
             await asyncio.to_thread(self._copy.keep, serial, keys)
+            if (serial, keys) != await asyncio.to_thread(self._copy.numbered):
+                log.warning("the row of keys in Redis has a key that was revoked: it is taken out")
+                serial, keys = await self._keys.numbered()
+                await asyncio.to_thread(self._copy.keep, serial, keys or ())
         elif keys is None and self._copy.stamp() is None:
             await asyncio.to_thread(self._copy.keep, 0, ())
 

@@ -14,7 +14,7 @@ from typing import Final
 from ..core.errors import ErrorKind, GatewayError
 from ..processes.file_lock import try_lock
 from ..storage.private_file import open_file, write_file
-from .named_key import Keys, dump, load
+from .named_key import VERSION, Keys, KeysFile, dump, load
 
 FILE: Final = "keys.json"
 CLUSTER_COPY: Final = "cluster-keys.json"
@@ -23,6 +23,7 @@ LOCK: Final = "keys.lock"
 LOCK_PATIENCE_S: Final = 10.0
 LOCK_LOOK_S: Final = 0.02
 MAX_BYTES: Final = 8 * 2**20
+MAX_REVOKED: Final = 4096
 
 Stamp = tuple[int, int, int]
 
@@ -46,15 +47,19 @@ class KeyFile:
         return self.numbered()[1]
 
     def numbered(self) -> tuple[int, Keys]:
-        """The keys, and their serial number in a cluster. Raises GatewayError when there is a file that cannot be used:
-        a gateway must not go on without its keys."""
+        """The keys, and their serial number in a cluster."""
+        held = self._held()
+        return held.serial, held.keys
+
+    def _held(self) -> KeysFile:
+        """Raises GatewayError when there is a file that cannot be used: a gateway must not go on without its keys."""
         try:
             with open_file(self.path) as file:
                 if os.fstat(file.fileno()).st_mode & 0o077:
                     os.fchmod(file.fileno(), 0o600)
                 text = file.read(MAX_BYTES + 1)
         except FileNotFoundError:
-            return 0, ()
+            return KeysFile(VERSION)
         except OSError as failure:
             raise self._trouble("read", failure.strerror or str(failure)) from failure
         try:
@@ -70,10 +75,14 @@ class KeyFile:
         return keys
 
     def keep(self, serial: int, keys: Keys) -> None:
-        """Keys of a cluster, unless newer ones are here."""
+        """Keys of a cluster, unless newer ones are here. A key that was revoked before stays so: it is left out."""
         with self._locked():
-            if serial >= self.numbered()[0]:
-                self._write(dump(keys, serial))
+            held = self._held()
+            if serial < held.serial:
+                return
+            now = {key.digest for key in keys}
+            revoked = (*held.revoked, *[key.digest for key in held.keys if key.digest not in now])[-MAX_REVOKED:]
+            self._write(dump(tuple([key for key in keys if key.digest not in revoked]), serial, revoked))
 
     def _write(self, text: bytes) -> None:
         try:

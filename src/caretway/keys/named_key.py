@@ -51,11 +51,13 @@ class NamedKey(Struct, frozen=True, forbid_unknown_fields=False, omit_defaults=T
 Keys = tuple[NamedKey, ...]
 
 
-class _File(Struct, frozen=True):
+class KeysFile(Struct, frozen=True):
     version: int
     keys: Keys = ()
     serial: int = 0
     """Of a cluster's keys: how often they were changed."""
+    revoked: tuple[str, ...] = ()
+    """In a gateway's copy of a cluster's keys: digests of those that were in it and are not any more."""
 
 
 def digest_of(key: str) -> bytes:
@@ -129,14 +131,14 @@ def _check_free(keys: Keys, name: str) -> None:
         raise _wrong(f"There is a key named {name} already.", f"Revoke it first: caretway key revoke {name}")
 
 
-def dump(keys: Keys, serial: int = 0) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(_File(VERSION, keys, serial)), indent=1)
+def dump(keys: Keys, serial: int = 0, revoked: tuple[str, ...] = ()) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(KeysFile(VERSION, keys, serial, revoked)), indent=1)
 
 
-def load(text: bytes) -> tuple[int, Keys]:
-    """Their serial number and the keys. Raises ValueError when it is no such file, or one of a newer version."""
+def load(text: bytes) -> KeysFile:
+    """Raises ValueError when it is no such file, or one of a newer version."""
     try:
-        read = msgspec.json.decode(text, type=_File)
+        read = msgspec.json.decode(text, type=KeysFile)
         for key in read.keys:
             if len(bytes.fromhex(key.digest)) != hashlib.sha256().digest_size:
                 raise ValueError("a digest has the wrong length")
@@ -149,7 +151,7 @@ def load(text: bytes) -> tuple[int, Keys]:
         raise ValueError(f"it is no file of keys ({problem})") from None
     if read.version != VERSION:
         raise ValueError(f"it has version {read.version}, this program knows {VERSION}")
-    return read.serial, read.keys
+    return read
 
 
 def _wrong(message: str, hint: str) -> GatewayError:

@@ -136,3 +136,12 @@ def test_keys_of_a_cluster_never_go_back_to_a_lower_number(tmp_path: Path) -> No
     file.keep(3, anna)
     file.keep(2, ())
     assert KeyFile(tmp_path).numbered() == (3, anna)
+
+
+def test_a_key_of_a_cluster_that_was_revoked_does_not_come_back_with_a_higher_number(tmp_path: Path) -> None:
+    file = KeyFile(tmp_path, name=CLUSTER_COPY)
+    both = added(added((), "cw-kept-0123456789abcdef", "kept", 0.0), "cw-gone-0123456789abcdef", "gone", 0.0)
+    file.keep(1, both)
+    file.keep(2, both[:1])
+    file.keep(7, both)
+    assert file.numbered() == (7, both[:1])
