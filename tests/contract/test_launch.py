@@ -90,6 +90,7 @@ def test_the_running_one_is_used_whatever_its_port_and_key(tmp_path: Path) -> No
 
 def test_the_client_gets_none_of_the_gateways_secrets(tmp_path: Path) -> None:
     secrets = {
+        "CURSOR_AUTH_TOKEN": "of-cursor-agent",
         "CURSOR_API_KEY": "key_0123456789abcdef-of-cursor",
         "CARETWAY_API_KEY": "cw-0123456789abcdef-of-the-gateway",
         "CARETWAY_GATEWAY_KEY": "cw-fedcba9876543210-of-the-gateway",

@@ -153,7 +153,7 @@ def take_notify_socket() -> str:
 def own_variables(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """The variables that are set for the gateway alone, secrets among them: programs that run commands of a model must
     not get them. Where its files are is no secret, and a `caretway` that is started below needs it."""
-    secret = {name for setting in SETTINGS if setting.secret for name in setting.env_names}
+    secret = {name for setting in SETTINGS if setting.secret for name in setting.env_names} | {"CURSOR_AUTH_TOKEN"}
     places = {name for place in ("config", "data_dir") for name in BY_NAME[place].env_names}
     return tuple(
         name
