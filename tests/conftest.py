@@ -1,5 +1,5 @@
 """Shared by all tests: the two tiers. Without `--all` what takes long is left out; with it nothing is, and skips fail.
-`--passed FILE` lists there what passed; `--all --not-in FILE` leaves that out.
+`--passed=FILE` lists there what passed; `--all --not-in=FILE` leaves that out.
 
 Unit tests may not open sockets: what needs one belongs in tests/contract.
 """
