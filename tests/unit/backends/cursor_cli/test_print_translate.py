@@ -244,7 +244,6 @@ def test_a_run_with_tools_of_its_own_read_its_context_more_than_once() -> None:
     assert told_usage == Usage(13_000, 2, estimated=True, run=RunUsage(26_000, 9, 25_000, 0, steps=2))
 
 
-@pytest.mark.seed("D09")
 @pytest.mark.parametrize("form", ["deltas", "thinking", "plain"])
 def test_a_long_answer_costs_as_much_for_each_piece_as_a_short_one(form: str) -> None:
     text = "x" * 500
@@ -257,6 +256,7 @@ def test_a_long_answer_costs_as_much_for_each_piece_as_a_short_one(form: str) ->
     assert time.process_time() - began < 1.0, "seconds of CPU; 15 when each piece copied all before it"
 
 
+@pytest.mark.seed("D09")
 def test_thinking_that_repeats_itself_is_told_once() -> None:
     thoughts = [{"type": "thinking", "subtype": "delta", "text": text} for text in ("One", "One two", "One two three")]
     assert told([INIT, *thoughts, result("x")]).reasoning == "One two three"
