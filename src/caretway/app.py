@@ -331,6 +331,7 @@ class Gateway:
             max_concurrent=settings.max_concurrent,
             more=() if self._page is None else page_routes(self._page),
             page=None if self._page is None else self._page.files,
+            elsewhere=None if self._cluster is None else self._cluster.hops,
         )
 
     async def _serve(self, access: Access, listener: socket.socket, stack: AsyncExitStack) -> None:

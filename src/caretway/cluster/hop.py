@@ -142,6 +142,13 @@ class Hops:
         self.counts["here", why] += 1
         return why
 
+    async def lookup(self, made: Held, request: PassedRequest, writer: RelayWriter) -> bool:
+        own = self._directory.own
+        maker = None if made.replica == own.id else await self._directory.ask(made.replica)
+        if maker is None or maker.schema != own.schema:
+            return False
+        return await self._passed(maker, request, writer)
+
     async def _winner(self, sid: str, request: PassedRequest, writer: RelayWriter) -> Replica | None:
         """Who replays it: this one, or None when another has. Raises RedisAway."""
         dead = ""

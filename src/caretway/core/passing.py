@@ -95,6 +95,10 @@ class Elsewhere(Protocol):
         """Who passed this request on, and for whom. Raises GatewayError where that is not proven."""
         ...
 
+    async def lookup(self, made: Held, request: PassedRequest, writer: RelayWriter) -> bool:
+        """Whether the gateway that made this response has answered a question about it."""
+        ...
+
     async def answer(self, held: Sequence[Held], request: PassedRequest, writer: RelayWriter) -> str | None:
         """None: another gateway has answered. Otherwise it is to be answered here, and the text says why its turn
         cannot be resumed; empty: there is nothing to say."""

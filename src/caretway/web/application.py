@@ -17,6 +17,7 @@ import msgspec
 from .. import __version__
 from ..core.caller import NOBODY, caller_of
 from ..core.errors import ErrorKind, GatewayError
+from ..core.passing import Elsewhere
 from ..core.records import Observer, RefusedRequest
 from ..dialects import Dialect
 from ..observe.log import one_line
@@ -49,8 +50,9 @@ class Application:
         max_concurrent: int,
         more: Sequence[Route] = (),
         page: PageFiles | None = None,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
-        """`more`: paths of other rooms. `page`: what browsers get."""
+        """`more`: paths of other rooms. `page`: what browsers get. `elsewhere`: the other gateways of a cluster."""
         self._tenants = tenants
         self._observer = observer
         self.use_backend(backend)
@@ -66,6 +68,7 @@ class Application:
                 {"name": "caretway", "see": [paths_of(route)[0] for route in self.routes.routes]}
             ),
             page=page,
+            elsewhere=elsewhere,
         )
 
     def _document(self) -> bytes:

@@ -1,20 +1,30 @@
 """A request as another gateway gets it: its path and query, its headers, who asks; and the check, there, that its body
-is the one that was sent.
+is the one that was sent. Which gateway made a response, by the response's id.
 """
 
 import hashlib
+import re
+from typing import Final
 
 from ..core.errors import ErrorKind, GatewayError
-from ..core.passing import Asker, PassedRequest
+from ..core.passing import Asker, Held, PassedRequest
 from ..dialects.headers import OWNER
 from ..tasks import aside
 from .exchange import HttpRequest
 from .shape import is_large
 
+_RESPONSE_ID: Final = re.compile(r"resp_([0-9a-f]{4})[0-9a-f]{28}")
+
 
 def passed_request(http: HttpRequest, body: bytes, request_id: str) -> PassedRequest:
     asker = Asker(http.caller.key, http.headers.get("user-agent", ""), http.headers.get(OWNER, ""))
     return PassedRequest(http.method, http.target, http.headers, body, asker, request_id)
+
+
+def made_by(response_id: str) -> Held | None:
+    """The gateway that made this response: the only one that has it while Redis is away."""
+    found = _RESPONSE_ID.fullmatch(response_id)
+    return Held(found[1], response_id) if found is not None else None
 
 
 async def check_passed_body(http: HttpRequest) -> None:

@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..core.errors import ErrorKind, GatewayError
+from ..core.passing import Elsewhere
 from ..dialects.routes import Operation
 from ..observe.metrics import Metrics
 from .exchange import Header, HttpRequest, ResponseWriter
@@ -51,6 +52,8 @@ class GatewayState(Struct):
     index: bytes = b""
     page: PageFiles | None = None
     """What browsers get."""
+    elsewhere: Elsewhere | None = None
+    """The other gateways of a cluster."""
     draining: bool = False
     """It stops: balancers should send new requests to others."""
     running: int = 0
