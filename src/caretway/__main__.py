@@ -9,7 +9,7 @@ LOADING = 100_000
 
 def main(platform: str = sys.platform) -> int:
     if platform == "win32":
-        print("caretway: Windows is not supported; run it in WSL 2", file=sys.stderr)  # noqa: T201
+        print("caretway: Windows is not supported; run it in WSL 2", file=sys.stderr)  # noqa: T201 - no logging before the commands are imported
         return 1
     gc.set_threshold(LOADING)
     try:

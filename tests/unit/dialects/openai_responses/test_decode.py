@@ -48,10 +48,10 @@ ITEMS: dict[str, tuple[object, list[Message]]] = {
             {"type": "function_call_output", "call_id": "a", "output": "1"},
             {
                 "type": "agent_message",
-                "author": "/root",
-                "recipient": "/root/child",
+                "author": "/agent",
+                "recipient": "/agent/child",
                 "content": [
-                    {"type": "input_text", "text": "Sender: /root\n"},
+                    {"type": "input_text", "text": "Sender: /agent\n"},
                     {"type": "encrypted_content", "encrypted_content": "Count."},
                 ],
             },
@@ -59,7 +59,7 @@ ITEMS: dict[str, tuple[object, list[Message]]] = {
         [
             message(Role.ASSISTANT, ToolCall("a", "spawn", "{}")),
             message(Role.TOOL, ToolResult("a", (Text("1"),))),
-            message(Role.USER, "Sender: /root\n", "Count."),
+            message(Role.USER, "Sender: /agent\n", "Count."),
         ],
     ),
     "a tool search of the client": (
