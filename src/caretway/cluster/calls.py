@@ -67,7 +67,7 @@ class Calls:
 
 
 def number(row: bytes | None) -> float:
-    """A count. What is none counts as 0: whoever can write to Redis can write anything there."""
+    """A count; 0 if the value is not a number, since anyone with write access to Redis can store anything."""
     try:
         found = float(row or 0)
     except ValueError:

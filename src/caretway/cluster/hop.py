@@ -243,7 +243,7 @@ class Hops:
             connection = await self._dialled(to.address)
         except TimeoutError:
             raise HopFailed(f"no connection within {CONNECT_S:.0f} s") from None
-        except (OSError, ValueError) as failure:  # ValueError: of an address that is none
+        except (OSError, ValueError) as failure:  # ValueError: a malformed address
             raise HopFailed(f"no connection: {failure}") from failure
         asked = challenge(
             self._key,

@@ -353,7 +353,7 @@ class RunLife:
             self.events.append(event)
 
     def _give_up_demand(self) -> None:
-        """The model calls others than the demanded tool, whatever it is told: its words are the answer."""
+        """Give the run up: the model calls other tools after both rejections. Its text is the answer."""
         self._withheld.clear()
         self.watch.pause_at = None
         self.phase = RunPhase.OVER

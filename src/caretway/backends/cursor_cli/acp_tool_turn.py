@@ -219,7 +219,7 @@ class AcpToolTurn(AcpTurn):
             raise
 
     def _give_up_demand(self) -> None:
-        """The model calls others than the demanded tool, whatever it is told: its words are the answer."""
+        """Give the run up: the model calls other tools after both rejections. Its text is the answer."""
         started, usage = self._translator.paused(0)
         self._take([*started, UsageReported(usage), self._named.note, TurnEnded()])
         self._gone = True
