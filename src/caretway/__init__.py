@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
-    from .app import Gateway
     from .config import Settings
+    from .gateway import Gateway
 
 __all__ = ["Gateway", "Settings", "__version__"]
 
@@ -20,7 +20,7 @@ __all__ = ["Gateway", "Settings", "__version__"]
 def __getattr__(name: str) -> Any:
     """Loaded on first use: `caretway --help` need not wait for a server's imports."""
     if name == "Gateway":
-        from .app import Gateway
+        from .gateway import Gateway
 
         return Gateway
     if name == "Settings":

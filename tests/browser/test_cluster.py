@@ -28,8 +28,8 @@ async def test_the_gateways_of_a_cluster(opens: Opens) -> None:
         simulator, port = await stack.enter_async_context(simulated())
         here, busy, leaving = [await stack.enter_async_context(gateway_to(simulator, port, **given)) for _ in range(3)]
         await busy.chat(CALL, tools=[tool("shell", "command")])
-        assert leaving.gateway._cluster is not None
-        await leaving.gateway._cluster.directory.drain()
+        assert leaving.gateway._services.cluster is not None
+        await leaving.gateway._services.cluster.directory.drain()
 
         page = await opens(here.gateway.base_url, viewport={"width": 360, "height": 800}, color_scheme="dark")
         rows = page.get_by_role("table", name="Gateways of the cluster").locator("tbody tr")

@@ -14,8 +14,8 @@ from playwright.async_api import Page, expect
 
 from browser.chromium import Opens
 from browser.judging import outside, violations
-from caretway.app import Gateway
 from caretway.config import Settings
+from caretway.gateway import Gateway
 from contract.gateways import Client, gateway, gateway_to, result, simulated, tool
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

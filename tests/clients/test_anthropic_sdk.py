@@ -7,8 +7,8 @@ import anthropic
 import pytest
 from anthropic import AsyncAnthropic, beta_async_tool
 
-from caretway.app import Gateway
 from caretway.config import Settings
+from caretway.gateway import Gateway
 
 BASH: Any = {
     "name": "bash",

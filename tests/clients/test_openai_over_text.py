@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from openai import AsyncOpenAI
 
-from caretway.app import Gateway
 from caretway.config import Settings
+from caretway.gateway import Gateway
 from caretway.simulator import Simulator
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}

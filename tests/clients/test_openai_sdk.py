@@ -11,8 +11,8 @@ import pytest
 from openai import AsyncOpenAI
 from pydantic import BaseModel
 
-from caretway.app import Gateway
 from caretway.config import Settings
+from caretway.gateway import Gateway
 
 SCHEMA = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
 SHELL: Any = {

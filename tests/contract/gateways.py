@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import msgspec
 
-from caretway.app import Gateway
 from caretway.config import Settings
+from caretway.gateway import Gateway
 from caretway.simulator import Simulator
 from caretway.simulator.manners import LIVE_AT_ONCE, Manners
 

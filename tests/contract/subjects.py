@@ -18,9 +18,9 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from caretway.backend_factory import open_backend
 from caretway.config import Settings
 from caretway.core.turn import Abilities, Backend
+from caretway.upstream import open_backend
 from contract.cursor_cli.stand_in import StandIn
 from contract.gateways import simulated
 

@@ -16,18 +16,17 @@ from pathlib import Path
 import httpx
 import pytest
 
-from caretway.app import Gateway
 from caretway.auth.account import Account
 from caretway.auth.login import invite, sign_in
 from caretway.auth.renewal import Call
 from caretway.auth.store import SignInShelf
 from caretway.auth.tokens import RenewedToken, exchanged_key
-from caretway.backend_factory import choose_backend
 from caretway.config import Settings
 from caretway.core.errors import ErrorKind, GatewayError
-from caretway.sign_in_factory import open_call, sign_ins
+from caretway.gateway import Gateway
 from caretway.simulator import Simulator
 from caretway.simulator.manners import CLASSIC, Manners
+from caretway.upstream import choose_backend, open_call, sign_ins
 from contract.gateways import CHAT
 from contract.test_commands import ADDRESS, caretway, read_until
 
@@ -255,7 +254,7 @@ async def test_a_refused_token_is_replaced_once_for_a_crowd(tmp_path: Path) -> N
 PROCESS = """
 import asyncio, sys, time
 from pathlib import Path
-from caretway.sign_in_factory import open_call, sign_ins
+from caretway.upstream import open_call, sign_ins
 from caretway.auth.store import SignInShelf
 from caretway.auth.tokens import RenewedToken
 from caretway.config import Settings

@@ -17,8 +17,8 @@ import httpx
 import msgspec
 import pytest
 
-from caretway.app import Gateway
 from caretway.config import ConfigError, Settings
+from caretway.gateway import Gateway
 from caretway.keys.key_file import KeyFile
 from caretway.keys.named_key import added
 from caretway.simulator.manners import LIVE
@@ -318,7 +318,7 @@ async def test_a_month_follows_the_billing_cycle_when_it_is_known(tmp_path: Path
     known: dict[str, Any] = {"manners": LIVE, "access_token": "plan=ultra spent=4"}
     async with gateway(data_dir=tmp_path, budgets=["runs=1/month"], **known) as client:
         assert (await client.chat(HELLO)).status == 200
-        budgets = client.gateway._budgets
+        budgets = client.gateway._services.budgets
         async with asyncio.timeout(60):
             while budgets.cycle is None:  # asked for beside the request
                 await asyncio.sleep(0.01)

@@ -15,8 +15,8 @@ import httpx
 import msgspec
 import pytest
 
+from caretway.cluster.membership import Cluster
 from caretway.cluster.signature import challenge, met, signed, signing_key
-from caretway.cluster_factory import Cluster
 from caretway.core.passing import Asker
 from caretway.simulator import Simulator
 from contract.gateways import CHAT, Client, gateway_to, result, simulated, tool
@@ -51,7 +51,7 @@ async def cluster(redis: RedisServer, count: int = 2, **settings: Any) -> AsyncI
 
 
 def of(door: Client) -> Cluster:
-    found = door.gateway._cluster
+    found = door.gateway._services.cluster
     assert found is not None
     return found
 
@@ -109,7 +109,7 @@ async def test_a_step_without_foreign_tickets_asks_nobody(redis: RedisServer, mo
         said: list[dict[str, Any]] = [{"role": "user", "content": prompt}]
         step = await first.chat(said, tools=SHELL)
         said += [step.message, result(step.calls[0], "a.txt")]
-        link, shared, askers = of(first).link, of(first).shared, list[str]()
+        link, shared, askers = of(first).link, of(first), list[str]()
         assert shared is not None
         do, ask = link.do, shared.outbox.ask
 
@@ -304,7 +304,7 @@ def listed(redis: RedisServer) -> set[str]:
 async def test_draining_keeps_parked_turns_reachable_and_gives_new_ones_away(redis: RedisServer) -> None:
     async with cluster(redis, cluster_drain=20.0) as (first, second):
         (said, call), (others, waits) = await asked(first), await asked(first)
-        stopping = asyncio.create_task(first.gateway._stop())
+        stopping = asyncio.create_task(first.gateway.drain())
         while (await first.http.get("/readyz")).status_code != 503:
             await asyncio.sleep(0.01)
         assert (await second.http.get("/readyz")).json() == {"status": "ready"}

@@ -235,7 +235,7 @@ async def test_an_old_row_of_keys_does_not_bring_a_revoked_key_back(
 ) -> None:
     kept, gone = "cw-kept-0123456789abcdef", "cw-gone-0123456789abcdef"
     async with cluster(redis) as (first, second):
-        shared = of(first).shared
+        shared = of(first)
         keys = keys_of(first)
         await keys.change(lambda known: added(added(known, kept, "kept", 0.0), gone, "gone", 0.0))
         with redis.client() as client:
@@ -272,7 +272,7 @@ async def test_a_revoked_key_stays_so_whatever_number_a_row_has(redis: RedisServ
         await keys.change(lambda known: revoked(known, "gone"))
         await refused(first, gone)
         await refused(second, gone)
-        shared, place = of(first).shared, f"{ROWS}keys"
+        shared, place = of(first), f"{ROWS}keys"
         later = added(both, "cw-later-0123456789abcdef", "later", 0.0)
         with redis.client() as client:
             client.set(place, shared.seal.close(place.encode(), dump(later, 9)))
@@ -285,7 +285,7 @@ async def test_a_revoked_key_stays_so_whatever_number_a_row_has(redis: RedisServ
 
 def keys_of(door: Client) -> ClusterKeys:
     """As `caretway key` on the machine of this gateway."""
-    shared = of(door).shared
+    shared = of(door)
     copy = KeyFile(Path(door.gateway.settings.data_dir), name=CLUSTER_COPY)
     return ClusterKeys(shared.calls, shared.seal, shared.news, copy)
 
@@ -309,7 +309,7 @@ async def test_counts_that_are_none_are_never_a_500(redis: RedisServer) -> None:
                         client.hset(place, b"\xff\xfe", value)
                 for door in (first, second):
                     assert (await door.chat("sim: say on")).status != 500
-                    found = await of(door).shared.spent.spent(EVERYBODY, "2020-01-01")
+                    found = await of(door).spent.spent(EVERYBODY, "2020-01-01")
                     assert isinstance(found, Spent)
         for door in (first, second):
             beating = of(door).directory._beating

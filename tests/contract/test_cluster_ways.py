@@ -24,7 +24,7 @@ from caretway.auth.login import invite, sign_in
 from caretway.cluster import directory
 from caretway.cluster.seal import SCHEMA, Seal
 from caretway.core.errors import GatewayError
-from caretway.sign_in_factory import sign_ins
+from caretway.upstream import sign_ins
 from contract.gateways import CHAT, Client, gateway_to, result, simulated
 from contract.test_accounts import cursor_with, no_sleep
 from contract.test_cluster import KEY, SHELL, asked, beat, cluster, counts, of, runs, vanish
@@ -153,7 +153,7 @@ async def test_a_user_with_few_rights_over_tls_can_do_all_that_is_needed(
         assert found.status_code == 200 and found.json()["output"] == made["output"]
         gone = await second.http.delete(f"/v1/responses/{made['id']}", headers=headers)
         assert gone.status_code == 200, gone.text
-        (level, *_) = await second.gateway._budgets.levels(())
+        (level, *_) = await second.gateway._services.budgets.levels(())
         assert level.spent == 3
         with secured_redis.server.client() as client:
             ours = [one for one in client.client_list() if one["name"] == "caretway"]

@@ -77,7 +77,7 @@ async def test_every_figure_of_a_day(tmp_path: Path) -> None:
         assert {model: dict(kinds) for model, kinds in counted.items()} == expected
 
         # The ledger, once it is written.
-        ledger = client.gateway._ledger
+        ledger = client.gateway._services.ledger
         assert ledger is not None
         await asyncio.to_thread(ledger.settle, 30)
         with closing(sqlite3.connect(data / "ledger.sqlite")) as db:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from caretway.auth.account import Account
-from caretway.sign_in_factory import sign_ins
 from caretway.simulator.manners import CLASSIC, LIVE, Manners
+from caretway.upstream import sign_ins
 from contract.gateways import Answer, gateway, gateway_to, result, simulated, tool
 
 PINNED = [replace(LIVE, pinned_team="ends"), replace(LIVE, pinned_team="words")]

@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx
 
-from caretway.app import Gateway
 from caretway.config import Settings
+from caretway.gateway import Gateway
 from caretway.keys.key_file import KeyFile
 from caretway.keys.named_key import added
 from contract.gateways import gateway

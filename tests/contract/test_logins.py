@@ -19,16 +19,16 @@ from typing import Any
 import httpx
 import pytest
 
-from caretway.app import Gateway
 from caretway.auth.account import Account
 from caretway.auth.login import invite, sign_in
 from caretway.auth.renewal import EXCHANGE, OAUTH, REFRESH, TOKEN
 from caretway.auth.store import SignInShelf
 from caretway.auth.tokens import RenewedToken
 from caretway.core.errors import ErrorKind, GatewayError
-from caretway.sign_in_factory import sign_ins
+from caretway.gateway import Gateway
 from caretway.simulator.manners import CLASSIC, LIVE, Manners
 from caretway.tasks import spawn
+from caretway.upstream import sign_ins
 from contract.gateways import CHAT
 from contract.test_accounts import ASK, Cursor, cursor_with, no_sleep, run_command
 from contract.test_commands import ADDRESS, caretway, read_until

@@ -9,9 +9,9 @@ from typing import Any, Literal
 import httpx
 import pytest
 
-from caretway.backend_factory import choose_backend
 from caretway.config import Settings
 from caretway.core.errors import GatewayError
+from caretway.upstream import choose_backend
 from contract.gateways import CHAT, Answer, Client, gateway, result, tool
 
 ADA, BOB = "crsr_ada_model=sim-ada", "crsr_bob_model=sim-bob"

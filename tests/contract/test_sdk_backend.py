@@ -22,9 +22,8 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from caretway import backend_factory
+from caretway import upstream
 from caretway.auth.account import Account
-from caretway.backend_factory import choose_backend, open_backend
 from caretway.backends.cursor_sdk.backend import CursorSdkBackend
 from caretway.backends.cursor_sdk.bridge import SdkBridge
 from caretway.budgets.backend import CountedBackend
@@ -34,10 +33,10 @@ from caretway.core.events import Event
 from caretway.core.fold import Reply, fold
 from caretway.core.request import Message, Role, Text, ToolCall, TurnRequest
 from caretway.core.turn import Snapshot
-from caretway.sign_in_factory import sign_ins
 from caretway.simulator import Simulator
 from caretway.simulator.manners import LIVE_AT_ONCE, Manners
 from caretway.simulator.shared import Prefer
+from caretway.upstream import choose_backend, open_backend, sign_ins
 from contract.gateways import gateway_to, result, simulated, tool
 from contract.subjects import WAYS
 from contract.test_backend import TOOLS, answer, ask, response, user
@@ -494,12 +493,12 @@ def test_auto_takes_the_official_way(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert choose_backend(Settings(api_key="key", data_dir=tmp_path)) == "sdk"
     assert choose_backend(Settings(api_key="key", backend="agent", data_dir=tmp_path)) == "agent"
     assert choose_backend(Settings(access_token="token", data_dir=tmp_path)) == "agent"
-    monkeypatch.setattr(backend_factory, "_sdk_installed", lambda: False)
+    monkeypatch.setattr(upstream, "_sdk_installed", lambda: False)
     assert choose_backend(Settings(api_key="key", data_dir=tmp_path)) == "agent"
 
 
 async def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend_factory, "_sdk_installed", lambda: False)
+    monkeypatch.setattr(upstream, "_sdk_installed", lambda: False)
     with pytest.raises(GatewayError) as missing:
         async with open_backend(Settings(backend="sdk", api_key="key", data_dir=tmp_path)):
             pass

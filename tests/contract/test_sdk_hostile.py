@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import pytest
 
-from caretway.backend_factory import open_backend
 from caretway.config import Settings
 from caretway.core.fold import fold
 from caretway.core.request import Text, ToolResult, ToolSpec
 from caretway.core.turn import Backend
+from caretway.upstream import open_backend
 from contract.caged.cage import witness
 from contract.caged.demands import everything, repository
 from contract.gateways import simulated

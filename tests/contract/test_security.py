@@ -9,9 +9,9 @@ import httpx
 import msgspec
 import pytest
 
-from caretway.app import Gateway
 from caretway.config import ConfigError, Settings
 from caretway.core.errors import ErrorKind, GatewayError
+from caretway.gateway import Gateway
 from contract.gateways import CHAT, Client, gateway
 from contract.raw_http import RawAnswer, address, bystander, post, read_answer, say
 

@@ -10,8 +10,8 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from caretway.app import Gateway
 from caretway.config import Settings
+from caretway.gateway import Gateway
 from caretway.simulator.catalogue import BASES
 from caretway.simulator.manners import Manners
 from caretway.web.server import Server

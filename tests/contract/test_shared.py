@@ -102,10 +102,10 @@ async def test_a_forgotten_conversation_is_forgotten_everywhere(redis: RedisServ
         history = [says("sim: say one")]
         for gateway in gateways:
             history += [(await gateway.chat(history)).message, says("sim: say more")]
-        await asyncio.gather(*(gateway.gateway._store.settle() for gateway in gateways))
+        await asyncio.gather(*(gateway.gateway._services.store.settle() for gateway in gateways))
         names = {name for gateway in gateways for name in kept(gateway)}
         assert len(names) == 1
-        assert await gateways[0].gateway._store.forget(*names) == 3
+        assert await gateways[0].gateway._services.store.forget(*names) == 3
         await until(lambda: not any(map(kept, gateways)))
         assert [(await gateway.chat(history)).session for gateway in gateways] == ["replayed"] * 3
 
@@ -179,7 +179,7 @@ async def test_300_at_once_on_three_gateways_against_a_budget_of_50_runs(redis: 
         )
         assert Counter(answer.status for answer in answers) == {200: 50, 402: 250}
         assert gateways[0].stats()["runs_opened"] == 50
-        levels = [level for gateway in gateways for level in await gateway.gateway._budgets.levels(())]
+        levels = [level for gateway in gateways for level in await gateway.gateway._services.budgets.levels(())]
         assert [level.spent for level in levels] == [50.0] * 3
 
 
@@ -187,7 +187,7 @@ async def test_300_at_once_on_three_gateways_against_a_budget_of_50_runs(redis: 
 async def test_what_is_settled_while_redis_is_away_is_counted_once_when_it_is_back(redis: RedisServer) -> None:
     """A frozen Redis may have done what it did not answer to."""
     async with cluster(redis, 1, budgets=("tokens=1M/day",)) as (one,):
-        spent = one.gateway._budgets.store
+        spent = one.gateway._services.budgets.store
         assert (await one.chat("sim: say hello")).status == 200
         before = await spent.spent("everybody", "")
         redis.freeze()
@@ -206,7 +206,7 @@ async def test_what_is_settled_while_redis_is_away_is_counted_once_when_it_is_ba
 
 async def test_days_that_no_period_reaches_any_more_are_taken_out(redis: RedisServer) -> None:
     async with cluster(redis, 1, budgets=("runs=50",)) as (one,):
-        spent, today = one.gateway._budgets.store, datetime.now(UTC).astimezone().date()
+        spent, today = one.gateway._services.budgets.store, datetime.now(UTC).astimezone().date()
         days = [(today - timedelta(days=back)).isoformat() for back in (500, 401, 399)]
         for day in days:
             spent.settle(("everybody",), day, Spent(1, 100, 100, 0.5), 1.0)
@@ -241,8 +241,8 @@ async def test_a_budget_without_redis(redis: RedisServer, when_away: str) -> Non
         if when_away == "allow":
             await until_told(two, 402)
         else:  # what a slow Redis has counted all the same is taken back
-            spent = two.gateway._budgets.store
-            await until(lambda: not one.gateway._budgets.store._void)  # type: ignore[attr-defined]
+            spent = two.gateway._services.budgets.store
+            await until(lambda: not one.gateway._services.budgets.store._void)  # type: ignore[attr-defined]
             assert (await spent.spent("everybody", "")).runs == 1
             statuses = [(await two.chat("sim: say hello")).status for _ in range(3)]
             assert statuses == [200, 200, 402]
@@ -405,9 +405,8 @@ async def test_rows_of_another_version_or_key_are_not_there(
 async def test_totals_of_all_gateways(redis: RedisServer) -> None:
     async with cluster(redis) as gateways:
         await asyncio.gather(*(gateway.chat("sim: say hello") for gateway in gateways * 4))
-        cluster_of_first = gateways[0].gateway._cluster
-        assert cluster_of_first is not None
-        shared = cluster_of_first.shared
+        shared = gateways[0].gateway._services.cluster
+        assert shared is not None
         today = datetime.now(UTC).date()
         async with asyncio.timeout(30):
             while True:
@@ -420,8 +419,8 @@ async def test_totals_of_all_gateways(redis: RedisServer) -> None:
 
 
 def linked(gateway: Client) -> bool:
-    assert gateway.gateway._cluster is not None
-    return gateway.gateway._cluster.link.state.there
+    assert gateway.gateway._services.cluster is not None
+    return gateway.gateway._services.cluster.link.state.there
 
 
 # ---- trouble

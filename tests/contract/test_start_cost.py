@@ -18,8 +18,8 @@ import pytest
 
 ADDRESS: Final = re.compile(r"http://127\.0\.0\.1:\d+")
 _IMPORTED: Final = re.compile(r"^import time: +\d+ \| +\d+ \| +(\S+)$", re.MULTILINE)
-SERVE: Final = 348
-"""Modules of ours until `serve` has answered once: 343, and a few for files that are split."""
+SERVE: Final = 339
+"""Modules of ours until `serve` has answered once: 334, and a few for files that are split."""
 DATACLASSES: Final = 10
 """Of ours that `serve` loads. Each compiles its methods at every start, as long as importing two modules; a Struct does
 not."""
@@ -36,7 +36,7 @@ NOT_AT_START: Final = {
     "caretway.cursor_transport.tracing": "only with --trace",
     "caretway.hooks": "only with --hook",
     "caretway.ledger.conversations": "only for the page",
-    "caretway.local_checks": "only for the page",
+    "caretway.page.local_checks": "only for the page",
     "caretway.mcp_bridge": "only with MCP servers",
     "caretway.page.tabs": "only for the page",
     "caretway.processes.child": "only to start programs",
@@ -62,7 +62,7 @@ NOT_AT_START: Final = {
 ASKER: Final = 34
 """Modules of ours that a command needs to find a running gateway and to ask it."""
 _COMPILED: Final = """
-import sys, caretway.app, caretway.cli.serve
+import sys, caretway.gateway, caretway.cli.serve
 of = {kind for name, module in list(sys.modules.items()) if name.startswith("caretway")
       for kind in vars(module).values() if isinstance(kind, type) and "__dataclass_fields__" in vars(kind)}
 print(len(of))

@@ -7,8 +7,8 @@ import httpx
 import pytest
 import trustme
 
-from caretway.app import Gateway
 from caretway.config import Settings
+from caretway.gateway import Gateway
 from caretway.simulator import Simulator
 from caretway.simulator.manners import LIVE_AT_ONCE
 from caretway.simulator.tls import throw_away_ca

@@ -24,9 +24,9 @@ import pytest
 from msgspec.structs import asdict
 
 from caretway import __version__
-from caretway.app import Gateway
 from caretway.cli.running import FOLDER, RunningGateway, announced_gateway
 from caretway.config import Settings
+from caretway.gateway import Gateway
 from contract.gateways import CHAT
 
 GOLDEN: Final = Path(__file__).parents[1] / "data" / "top-80x24.txt"

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from caretway.backend_factory import open_backend
 from caretway.backends.agent_api.backend import AgentBackend
 from caretway.config import Settings
 from caretway.core.account_usage import OnDemand, PlanInfo, PlanUsage, TeamSeat
@@ -21,6 +20,7 @@ from caretway.simulator.accounts import Accounts
 from caretway.simulator.billing import BilledRun
 from caretway.simulator.manners import CLASSIC, Manners
 from caretway.simulator.shared import Shared
+from caretway.upstream import open_backend
 from contract.gateways import gateway_to, simulated
 
 

@@ -18,8 +18,8 @@ import httpx
 import msgspec
 import pytest
 
-from caretway.app import Gateway
 from caretway.config import Settings
+from caretway.gateway import Gateway
 from contract.hostile.metered import keep_content
 from contract.hostile.requests import CHAT, COUNT, MESSAGES, QUICK, RESPONSES, Hostile, corpus, talk
 from contract.meter import Longest, Meter, memory_as_served, simulated_elsewhere

@@ -5,11 +5,11 @@ from typing import Final
 
 import pytest
 
-from caretway.backend_factory import open_backend
 from caretway.config import Settings
 from caretway.core.fold import fold
 from caretway.simulator import Simulator
 from caretway.simulator.manners import LIVE_AT_ONCE
+from caretway.upstream import open_backend
 from contract.subjects import WAYS
 from contract.test_backend import ask, response
 from faults.plan import Direction, Fault, Kind

@@ -26,45 +26,38 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
     "keys": frozenset({"core"}),
     "ledger": frozenset({"core"}),
     "budgets": frozenset({"core"}),
-    "cluster": frozenset({"auth", "budgets", "core", "keys"}),  # values and Protocols of what it shares
+    "cluster": frozenset({"auth", "budgets", "config", "core", "keys", "observe"}),  # what it shares, and its metrics
     "hooks": frozenset({"core"}),
     "cursor_transport": frozenset({"core", "wire"}),
     "builtin_tools": frozenset({"core", "wire", "loop_guard"}),
     "backends": frozenset({"core", "wire", "cursor_transport", "builtin_tools", "loop_guard"}),
     "simulator": frozenset({"wire"}),  # it is the other side: it must not know our core
-    "testing": frozenset({"simulator", "app"}),  # tests start a whole gateway, and hold its other side
+    "testing": frozenset({"simulator", "gateway"}),  # tests start a whole gateway, and hold its other side
     "prove": frozenset({"core", "wire", "cursor_transport", "models", "simulator"}),  # asks both sides the same
     "web": frozenset({"core", "dialects", "sessions", "observe", "keys"}),
-    "page": frozenset({"core", "budgets", "clients", "dialects", "ledger", "local_checks", "sessions", "web"}),
-    "local_checks": frozenset({"config", "core", "ledger"}),
+    "page": frozenset(
+        {
+            *("budgets", "clients", "config", "core", "dialects", "keys", "ledger", "mcp_bridge", "models", "prove"),
+            *("sessions", "web"),
+        }
+    ),
     "tasks": frozenset(),
     "processes": frozenset(),
     "storage": frozenset(),
     "installation": frozenset(),
-    "known_secrets": frozenset({"config", "observe", "web"}),
-    "server_factory": frozenset({"config", "core", "keys", "known_secrets", "web"}),
-    "sign_in_factory": frozenset({"auth", "config", "cursor_transport", "transport_factory", "web"}),
-    "mcp_factory": frozenset({"config", "mcp_bridge"}),
-    "cluster_factory": frozenset({"cluster", "config", "core", "known_secrets", "observe", "shared_factory"}),
-    "shared_factory": frozenset({"cluster", "config", "keys", "known_secrets"}),
-    "budget_factory": frozenset(
-        {"config", "core", "budgets", "keys", "hooks", "ledger", "cursor_transport", "transport_factory"}
-    ),
-    "page_factory": frozenset(
-        {
-            *("budgets", "clients", "config", "core", "keys", "ledger", "local_checks", "models", "page", "prove"),
-            "web",
-        }
-    ),
     "service": frozenset(),  # values in, text out
     "config": frozenset({"core"}),
     "clients": frozenset(),  # values in, values out: what clients are told, and edits of their files
-    "transport_factory": frozenset({"config", "cursor_transport"}),
-    "telemetry_factory": frozenset({"config", "core", "dialects", "known_secrets", "observe", "web"}),
+    "upstream": frozenset(  # for commands without a server, too
+        {
+            *("auth", "backends", "budgets", "builtin_tools", "config", "core", "cursor_transport", "loop_guard"),
+            *("mcp_bridge", "observe", "simulator", "text_protocol", "web"),
+        }
+    ),
 }
 """Rooms and root modules that are bound by the rule. Every room may import itself and what is open to all."""
 
-KNOWS_EVERYONE: Final = frozenset({"app", "backend_factory", "tenant_factory", "cli", "__init__", "__main__"})
+KNOWS_EVERYONE: Final = frozenset({"gateway", "assembly", "cli", "__init__", "__main__"})
 OPEN_TO_ALL: Final = frozenset({"tasks", "processes", "storage", "installation", "__version__"})
 
 
@@ -158,9 +151,9 @@ RULINGS: Final = [
     ("caretway.web.tenant", "from .. import __version__", True),
     ("caretway.dialects.openai_chat.decode", "from ..sse import Frame", True),
     ("caretway.dialects.openai_chat.decode", "from ...web import tenant", False),
-    ("caretway.app", "from .config import Settings\nfrom .simulator import server", True),
-    ("caretway.app", "from .wire.gen import agent_pb2", False),
-    ("caretway.cli.serve", "from ..config import Settings\nfrom ..app import Gateway", True),
+    ("caretway.gateway", "from .config import Settings\nfrom .simulator import server", True),
+    ("caretway.gateway", "from .wire.gen import agent_pb2", False),
+    ("caretway.cli.serve", "from ..config import Settings\nfrom ..gateway import Gateway", True),
     ("caretway.config.settings", "from ..core.request import SessionMode", True),
     ("caretway.config.settings", "from .row import Setting", True),
     ("caretway.config.settings", "from ..backends import agent_api", False),
@@ -168,7 +161,7 @@ RULINGS: Final = [
     ("caretway.clients.table", "from . import launching", True),
     ("caretway.clients.table", "from ..config import Settings", False),
     ("caretway.testing.cursor_agent.acp", "from ...simulator import text_model", True),
-    ("caretway.testing.scripted", "from ..app import Gateway", True),
+    ("caretway.testing.scripted", "from ..gateway import Gateway", True),
     ("caretway.testing.scripted", "from ..sessions import plan", False),
     ("caretway.testing.cursor_agent.acp", "from ...backends.cursor_cli import program", False),
     ("caretway.backends.cursor_cli.backend", "from ...testing.cursor_agent import words", False),

@@ -31,6 +31,8 @@ LOCK: Final = "lock"
 LOCK_PATIENCE_S: Final = 60.0
 """Longer than a renewal can take: the holder of the lock is renewing."""
 LOCK_LOOK_S: Final = 0.05
+TOUCH_LOOK_S: Final = 0.3
+"""How often it is looked whether a sign-in was changed: one `stat`."""
 KEYRING_SERVICE: Final = "caretway"
 KEYRING_NAME: Final = "accounts"
 
@@ -156,6 +158,13 @@ class SignIns:
             return os.stat(self._directory / LOCK).st_mtime_ns
         except OSError:
             return None
+
+    async def changed(self, since: object) -> object:
+        """Waits until any process changes a sign-in; what `touched` is then."""
+        while True:
+            await asyncio.sleep(TOUCH_LOOK_S)
+            if (now := self.touched()) != since:
+                return now
 
     def find(self, url: str) -> Account | None:
         return self._all().get(url)

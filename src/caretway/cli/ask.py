@@ -101,7 +101,7 @@ async def gateway(settings: Settings, *, own: bool) -> AsyncIterator[PlaceToAsk]
         if not note.passthrough and note.url.startswith("http:") and answers(note.url):
             yield PlaceToAsk(note.url, note.key)
             return
-    from ..app import Gateway
+    from ..gateway import Gateway
 
     alone = replace(settings, host="127.0.0.1", port=0, tls_cert=None, tls_key=None, auth_mode="own")
     from ..web.access import new_key

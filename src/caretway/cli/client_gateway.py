@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from ..clients.values import NO_KEY, OfferedModel, Target, with_automatic_window
 from ..config import Settings
-from ..known_secrets import gateway_keys, secrets_in
+from ..config.secrets import gateway_keys, secrets_in
 from ..observe.redact import RedactingFormatter, Redactor
 from ..web.access import new_key
 from .port_owner import strangers_port
@@ -53,7 +53,7 @@ async def client_gateway(settings: Settings, given: Mapping[str, object]) -> Asy
     if found is not None:
         yield found
         return
-    from ..app import Gateway
+    from ..gateway import Gateway
 
     _log_to(settings.data_dir / LOG, settings)
     key = new_key()
@@ -89,7 +89,7 @@ def _usual_url(settings: Settings) -> str:
 
 def requires_key(settings: Settings) -> bool:
     """Whether `caretway serve` would ask its clients for a key with these settings."""
-    from ..server_factory import key_book  # brings the server
+    from ..assembly import key_book  # brings the server
 
     return bool(gateway_keys(settings)) or key_book(settings).current() is not None
 

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, TypeVar
 from ..config import Settings
 
 if TYPE_CHECKING:
+    from ..cluster.keys import ClusterKeys
+    from ..cluster.spent import RedisSpent
     from ..keys.named_key import Keys, NamedKey
-    from ..shared_factory import SharedKeys
     from .key_list import KeyRow
 
 Found = TypeVar("Found")
@@ -28,25 +29,25 @@ class ClusterKeyFile:
         self._settings = settings
 
     def read(self) -> Keys:
-        async def work(shared: SharedKeys) -> Keys:
-            return await shared.keys.read() or ()
+        async def work(cluster: ClusterKeys, _: RedisSpent) -> Keys:
+            return await cluster.read() or ()
 
         return self._run(work)
 
     def change(self, work: Callable[[Keys], Keys]) -> Keys:
-        return self._run(lambda shared: shared.keys.change(work))
+        return self._run(lambda cluster, _: cluster.change(work))
 
     def rows(self, keys: Sequence[NamedKey], now: float) -> list[KeyRow]:
         """The keys with what all gateways have counted of them."""
         from .key_list import shared_rows
 
-        return self._run(lambda shared: shared_rows(keys, shared.spent, now))
+        return self._run(lambda _, spent: shared_rows(keys, spent, now))
 
-    def _run(self, work: Callable[[SharedKeys], Awaitable[Found]]) -> Found:
+    def _run(self, work: Callable[[ClusterKeys, RedisSpent], Awaitable[Found]]) -> Found:
         async def run() -> Found:
-            from ..shared_factory import open_shared_keys
+            from ..cluster.membership import open_keys
 
             async with AsyncExitStack() as stack:
-                return await work(open_shared_keys(self._settings, stack))
+                return await work(*open_keys(self._settings, stack))
 
         return asyncio.run(run())

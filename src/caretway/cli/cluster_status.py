@@ -62,13 +62,13 @@ def show(settings: Settings, *, as_json: bool) -> int:
 
 
 async def _asked(settings: Settings) -> ClusterReport:
-    from ..cluster_factory import open_link  # isort: skip  (it says what to install)
+    from ..cluster.membership import open_link  # isort: skip  (it says what to install)
     from ..cluster.calls import Calls
     from ..cluster.directory import SCHEMA, read_replicas
     from ..cluster.link import RedisAway
     from ..cluster.seal import ANY_SCHEMA, Seal
     from ..cluster.totals import read_totals
-    from ..known_secrets import cluster_key
+    from ..config.secrets import cluster_key
 
     place = redis_place(settings.cluster or "")
     today = datetime.now(UTC).date()

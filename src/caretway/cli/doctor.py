@@ -18,7 +18,7 @@ from msgspec.structs import asdict
 from .. import __version__
 from ..config import Settings, hosts, process_cursor_agent_files, process_environment, process_home
 from ..config.data_dir import Verdict, look
-from ..local_checks import Finding, check_data_dir, check_ledger, check_simulated, check_space
+from ..page.local_checks import Finding, check_data_dir, check_ledger, check_simulated, check_space
 from .doctor_clients import check_clients
 from .doctor_gateways import check_gateways, check_history
 from .findings import as_lines
@@ -141,9 +141,8 @@ def _around(settings: Settings) -> Iterator[Finding]:
 
 def would_use(settings: Settings) -> str:
     """The backend of `caretway serve` now; empty when it would not start."""
-    from ..backend_factory import choose_backend
     from ..core.errors import GatewayError
-    from ..sign_in_factory import passes
+    from ..upstream import choose_backend, passes
 
     try:
         return "" if passes(settings) else choose_backend(settings)
@@ -168,10 +167,9 @@ def check_agent_sign_in(status: BackendStatus) -> Finding:
 
 
 async def _at_cursor(settings: Settings) -> list[Finding]:
-    from ..backend_factory import open_backend
     from ..core.errors import GatewayError
     from ..models.listing import each_once
-    from ..sign_in_factory import passes
+    from ..upstream import open_backend, passes
 
     if passes(settings):
         return await _for_others(settings)
@@ -231,7 +229,7 @@ def _live(settings: Settings) -> list[Finding]:
 
 def check_network(settings: Settings) -> Finding:
     """Which way the gateway's connections take, and why; whether it is open, Cursor's answer shows."""
-    from ..transport_factory import dialler
+    from ..upstream import dialler
 
     known, way = hosts(settings), dialler(settings)
     told = [f"{way.route(url)} to {url}" for url in dict.fromkeys((known.api, known.run))]
@@ -241,7 +239,7 @@ def check_network(settings: Settings) -> Finding:
 def check_ignored_proxy(settings: Settings) -> list[Finding]:
     """The SDK's package goes past every proxy, whether its address can be used or not."""
     from ..core.errors import GatewayError
-    from ..transport_factory import dialler
+    from ..upstream import dialler
 
     try:
         route = dialler(settings).route(hosts(settings).api)
@@ -258,7 +256,7 @@ def check_ignored_proxy(settings: Settings) -> list[Finding]:
 
 def check_identity(settings: Settings) -> Finding:
     """Only a run shows whether Cursor takes it, and this sends none."""
-    from ..backend_factory import client_version
+    from ..upstream import client_version
 
     told = f"{settings.agent_client_type}, version {client_version(settings)}"
     if settings.agent_client_version:
@@ -279,9 +277,8 @@ def check_account(facts: AccountFacts, backend: str) -> Finding:
 
 async def _for_others(settings: Settings) -> list[Finding]:
     """In passthrough mode the owner's credentials are not used, so they are not checked either."""
-    from ..backend_factory import open_backend
     from ..core.errors import GatewayError
-    from ..sign_in_factory import open_call, without_credentials
+    from ..upstream import open_backend, open_call, without_credentials
 
     try:
         async with open_backend(without_credentials(settings)) as backend:

@@ -8,12 +8,11 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from ..backend_factory import BACKENDS, PASSTHROUGH, open_backend, sdk_missing
 from ..backends.cursor_cli.program import find_program, not_found
 from ..config import Settings, hosts, process_environment
 from ..core.errors import GatewayError
-from ..local_checks import Finding
-from ..sign_in_factory import passes
+from ..page.local_checks import Finding
+from ..upstream import BACKENDS, PASSTHROUGH, open_backend, passes, sdk_missing
 from .doctor import check_account, check_agent_sign_in
 from .serve import EACH_ITS_OWN
 from .status import account_facts

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from .. import __version__
-from ..local_checks import Finding
+from ..page.local_checks import Finding
 from .running import RunningGateway, answers, is_another_process, noted_gateways
 
 _SIMULATOR: Final = "simulator"

@@ -71,7 +71,7 @@ def lines(api: str | None, url: str, key: str, shell: str) -> list[str]:
 
 
 def _address(settings: Settings) -> tuple[str, str]:
-    from ..known_secrets import gateway_keys
+    from ..config.secrets import gateway_keys
     from .client_gateway import requires_key, running_gateway, usual_url
 
     found = running_gateway(settings)

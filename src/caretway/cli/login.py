@@ -170,7 +170,7 @@ async def _sign_in(settings: Settings, offered: Account | None, *, browser: bool
 
     from ..auth.login import VERIFIER_BYTES, invite, sign_in
     from ..auth.renewal import renew
-    from ..sign_in_factory import open_call, sign_ins
+    from ..upstream import open_call, sign_ins
 
     kept = sign_ins(settings)
     async with open_call(settings) as call:
@@ -223,7 +223,7 @@ def _open_browser(link: str) -> None:
 
 
 def signed_in(account: Account, settings: Settings, now: float) -> list[str]:
-    from ..sign_in_factory import sign_ins
+    from ..upstream import sign_ins
 
     lines = [f"Signed in as {account.name or 'a user without a name'}. Stored in {sign_ins(settings).place}."]
     lines += [line for line in (lasts(account, now),) if line]

@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _forget(settings: Settings) -> bool:
-    from ..sign_in_factory import sign_ins
+    from ..upstream import sign_ins
 
     kept = sign_ins(settings)
     async with kept.locked():

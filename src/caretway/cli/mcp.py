@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _look(settings: Settings) -> dict[str, Any]:
-    from ..mcp_factory import open_mcp_bridge
+    from ..upstream import open_mcp_bridge
 
     async with open_mcp_bridge(settings) as bridge:
         if bridge is None:
@@ -110,7 +110,7 @@ def _servers(bridge: McpBridge) -> list[dict[str, str | int]]:
 
 
 async def _call(settings: Settings, server: str, tool: str, given: str) -> ToolResult:
-    from ..mcp_factory import open_mcp_bridge
+    from ..upstream import open_mcp_bridge
 
     async with open_mcp_bridge(settings, only=server) as bridge:
         if bridge is None or server not in bridge.servers:

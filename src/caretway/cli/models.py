@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _ask(settings: Settings) -> Sequence[ModelInfo]:
-    from ..backend_factory import open_backend
+    from ..upstream import open_backend
 
     async with open_backend(settings) as backend:
         return await models_for_clients(backend, settings)

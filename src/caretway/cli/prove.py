@@ -98,8 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def with_account(settings: Settings) -> Settings:
     """With the backend to prove; raises CommandFailed, which says in one sentence what is missing."""
-    from ..backend_factory import choose_backend
-    from ..sign_in_factory import passes
+    from ..upstream import choose_backend, passes
     from .status import WITH_OUR_CREDENTIALS, account_facts
 
     if passes(settings):
@@ -141,10 +140,10 @@ def chosen_cases(names: Sequence[str]) -> tuple[Case, ...]:
 
 @asynccontextmanager
 async def open_bench(settings: Settings, changes: Changes) -> AsyncIterator[Bench]:
-    from ..backend_factory import open_backend
     from ..models.catalogue import ModelCatalogue
     from ..prove.desk import Bench
     from ..prove.watching import WireWatch
+    from ..upstream import open_backend
 
     close_data_dir(settings.data_dir, settings.origin("data_dir"))
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)  # backends would leave a new one open to others
@@ -157,7 +156,7 @@ async def open_bench(settings: Settings, changes: Changes) -> AsyncIterator[Benc
 
 def _proxy(settings: Settings) -> str:
     """The kind of proxy on the way to runs. Its address stays here."""
-    from ..transport_factory import dialler
+    from ..upstream import dialler
 
     proxy = dialler(settings).route(hosts(settings).run).proxy
     return proxy.kind if proxy is not None else ""

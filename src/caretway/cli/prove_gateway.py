@@ -41,7 +41,7 @@ def main() -> int:
 
 
 async def _serve(given: dict[str, Any]) -> int:
-    from ..app import Gateway
+    from ..gateway import Gateway
 
     settings = replace(
         secluded(load_from_process(given)),

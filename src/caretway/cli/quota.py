@@ -29,7 +29,7 @@ _MARGIN: Final = "  "
 
 async def ask_quota(backend: Backend) -> dict[str, Any]:
     """As `/caretway/v1/account` tells it."""
-    from ..backend_factory import account_source
+    from ..upstream import account_source
     from ..web.account import ask_account
 
     return await ask_account(account_source(backend))
@@ -37,8 +37,8 @@ async def ask_quota(backend: Backend) -> dict[str, Any]:
 
 async def ask_events(backend: Backend, since: float, team: int | None) -> UsageEvents | None:
     """What single runs cost, from a moment on; None: nobody tells, or not in time."""
-    from ..backend_factory import events_source
     from ..core.errors import GatewayError
+    from ..upstream import events_source
 
     source = events_source(backend)
     if source is None:

@@ -25,7 +25,7 @@ from ..config import Settings
 from ..storage.private_file import open_file, write_file
 
 if TYPE_CHECKING:
-    from ..app import Gateway
+    from ..gateway import Gateway
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class RunningGateway(Struct, frozen=True):
 @asynccontextmanager
 async def announced_gateway(settings: Settings) -> AsyncIterator[Gateway]:
     """The gateway of `caretway serve`: other commands of this user find it while it runs."""
-    from ..app import Gateway
+    from ..gateway import Gateway
     from ..web.access import new_key
 
     async with Gateway(settings, local_key=new_key()) as gateway:

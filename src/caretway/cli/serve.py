@@ -121,7 +121,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     settings, remarks = settings_from(arguments)
     remark(remarks)
-    from ..known_secrets import secrets_in
+    from ..config.secrets import secrets_in
     from ..web.descriptors import raise_soft_limit
     from .running import announced_gateway
 
@@ -324,6 +324,6 @@ def client_key(settings: Settings) -> str:
 
 
 def asks_for_a_key(settings: Settings) -> bool:
-    from ..server_factory import key_file
+    from ..assembly import key_file
 
     return bool(settings.gateway_key or settings.api_key_file or key_file(settings).read())

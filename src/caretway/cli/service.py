@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def service_definition(settings: Settings, flags: dict[str, object], manager: type[Manager]) -> ServiceDefinition:
     """`flags`: setting name -> value, as typed."""
-    from ..backend_factory import choose_backend
+    from ..upstream import choose_backend
 
     command = [sys.executable, "-m", "caretway", "serve", *flag_words(flags, settings)]
     log_file = None

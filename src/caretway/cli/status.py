@@ -106,8 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _ask(settings: Settings) -> Report:
-    from ..backend_factory import open_backend
-    from ..sign_in_factory import passes, without_credentials
+    from ..upstream import open_backend, passes, without_credentials
 
     if passes(settings):
         async with open_backend(without_credentials(settings)) as backend:
@@ -144,7 +143,7 @@ def account_facts(settings: Settings, backend: str = "agent") -> AccountFacts:
     """Who is signed in, with what, until when. Call it after `backend.status`, which may renew the token."""
     from ..auth.account import Account
     from ..auth.token_lifetime import term, told
-    from ..sign_in_factory import holder, sign_ins
+    from ..upstream import holder, sign_ins
 
     if backend == "sdk":  # it takes an API key and nothing else
         held = holder(replace(settings, access_token=None))

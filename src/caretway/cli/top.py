@@ -113,7 +113,7 @@ class WatchedGateway:
 
 
 def find_gateway(settings: Settings) -> WatchedGateway:
-    from ..known_secrets import gateway_keys
+    from ..config.secrets import gateway_keys
     from .client_gateway import usual_url
     from .running import answers, gateway_there, noted_gateways
 

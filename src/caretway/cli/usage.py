@@ -157,10 +157,9 @@ def _forget(path: Path) -> int:
 
 async def _quota(settings: Settings, since: float) -> tuple[dict[str, Any], UsageEvents | None]:
     """What is left, and what single runs cost since then, where Cursor tells."""
-    from ..backend_factory import open_backend
     from ..core.account_report import unknown_account
     from ..core.errors import GatewayError
-    from ..sign_in_factory import passes
+    from ..upstream import open_backend, passes
     from .quota import ask_events, ask_quota
 
     if passes(settings):

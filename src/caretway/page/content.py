@@ -86,6 +86,11 @@ class KeptContent:
     def record(self, seconds: float) -> None:
         self._until = self._clock() + min(max(0.0, seconds), MAX_RECORD_S)
 
+    def recording(self) -> dict[str, object] | None:
+        """None: it is off."""
+        until = self.until
+        return None if until is None else {"until": until, "conversations": len(self.recorded())}
+
     @property
     def on(self) -> bool:
         return self._keep or self._clock() < self._until

@@ -4,23 +4,17 @@ refused requests, recoveries, and whether a live account has ever answered.
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
 from ..core.turn import BackendStatus
-from ..local_checks import Finding, check_simulated
+from .local_checks import Finding, check_simulated
 from .notes import PageNotes
 from .now import GatewayFacts
 
-LocalFindings = Callable[[], Sequence[Finding]]
-"""Blocking."""
-
-
-class McpServers(Protocol):
-    def servers_told(self) -> list[dict[str, object]]: ...
-
-    async def restart(self, name: str) -> bool: ...
+if TYPE_CHECKING:
+    from ..mcp_bridge.bridge import McpBridge
 
 
 def account_findings(facts: GatewayFacts, status: BackendStatus, models: int) -> list[Finding]:
@@ -49,7 +43,7 @@ def mcp_findings(servers: Sequence[dict[str, object]]) -> list[Finding]:
 
 async def health_told(
     findings: Sequence[Finding],
-    servers: McpServers | None,
+    servers: "McpBridge | None",
     notes: PageNotes,
     answered: Callable[[], Awaitable[tuple[str, str, float] | None]],
     receipt: dict[str, Any] | None,

@@ -15,6 +15,7 @@ from ..core.turn import BackendStatus
 from ..sessions.turn_views import TurnView
 from ..tasks import spawn
 from ..web.tenant import Tenant
+from .content import KeptContent
 from .notes import PageNotes
 
 MAX_TURNS: Final = 40
@@ -51,11 +52,11 @@ class Now:
         facts: GatewayFacts,
         tenant: Tenant,
         notes: PageNotes,
-        recording: Callable[[], object],
+        content: KeptContent,
         cluster: Callable[[], object],
     ) -> None:
-        """`recording`: until when, if it is switched on. `cluster`: its gateways; None: there is none."""
-        self._recording = recording
+        """`cluster`: its gateways; None: there is none."""
+        self._content = content
         self._cluster = cluster
         self.facts = facts
         self._tenant = tenant
@@ -84,6 +85,11 @@ class Now:
         self.look()
         if self._asking is not None:
             await asyncio.wait([self._asking], timeout=PATIENCE_S)
+        return self.snapshot()
+
+    def renewed(self) -> dict[str, Any]:
+        """The snapshot for those who look on."""
+        self.look()
         return self.snapshot()
 
     def look(self) -> None:
@@ -125,7 +131,7 @@ class Now:
             "turns": turns,
             "turns_left_off": sessions.live - len(turns),
             "last_error": self._notes.last_error,
-            "recording": self._recording(),
+            "recording": self._content.recording(),
             "cluster": self._cluster(),
         }
 

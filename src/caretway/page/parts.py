@@ -1,68 +1,96 @@
 """What the page's API is made of, and what its handlers share: queries, bodies, an object that is not there."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
 import msgspec
-from msgspec import Struct
 
 from ..budgets.charges import Budgets
-from ..clients.values import Surroundings
+from ..config import Settings
 from ..core.errors import ErrorKind, GatewayError, bad_request
-from ..web.models import ModelSource
+from ..keys.key_book import KeyBook
+from ..ledger.ledger import Ledger
+from ..ledger.ledger_file import FILE_NAME
+from ..ledger.prices import PriceList, read_prices
+from ..models.catalogue import ModelCatalogue
 from ..web.page_door import PageDoor
 from ..web.page_files import PageFiles
 from ..web.route_table import HttpCall
 from ..web.tenant import Tenant
 from .books import LedgerBooks
 from .content import KeptContent
-from .feed import Feed
+from .feed import Feed, Marks
 from .notes import PageNotes
-from .now import Now
-from .settings import SettingsDesk
+from .now import GatewayFacts, Now
+from .settings import RunningSettings
 
 if TYPE_CHECKING:
-    from .health import LocalFindings, McpServers
+    from ..mcp_bridge.bridge import McpBridge
 
+STATIC: Final = Path(__file__).parent / "static"
 MAX_BODY: Final = 64 * 1024
 MAX_QUERY_FIELDS: Final = 20
 
 
-class PageModels(ModelSource, Protocol):
-    """The list of models, with what the settings say of names."""
+class PageApi:
+    """What the page's handlers use, of a gateway with one account."""
 
-    @property
-    def aliases(self) -> Mapping[str, str]: ...
+    def __init__(
+        self,
+        settings: Settings,
+        facts: GatewayFacts,
+        tenant: Tenant,
+        models: ModelCatalogue,
+        *,
+        door: PageDoor,
+        keys: KeyBook,
+        budgets: Budgets,
+        ledger: Ledger | None,
+        notes: PageNotes,
+        content: KeptContent,
+        forget_stored: Callable[[str], Awaitable[int]],
+        mcp: "McpBridge | None",
+        cluster: Callable[[], object],
+    ) -> None:
+        """`forget_stored`: lets the store of conversations forget one; how much it had. `cluster`: its gateways; None:
+        there is none."""
+        self.settings = settings
+        self.tenant = tenant
+        self.models = models
+        self.files = PageFiles(STATIC)
+        self.door = door
+        self.budgets = budgets
+        self.notes = notes
+        self.content = content
+        self.forget_stored = forget_stored
+        self.mcp = mcp
+        self.now = Now(facts, tenant, notes, content, cluster)
+        self.feed = Feed(self.now.renewed, self._marks, door.admits, self._door_mark)
+        path = settings.data_dir / FILE_NAME if settings.ledger_max_age else None
+        self.books = LedgerBooks(path, PriceList(read_prices(settings.prices or {})).find, ledger)
+        self.running = RunningSettings(settings, models, budgets)
+        self._keys = keys
+        self._ledger = ledger
 
-    @property
-    def strict(self) -> bool: ...
+    def switch(self, facts: GatewayFacts, tenant: Tenant, models: ModelCatalogue) -> None:
+        """Somebody has signed in: from now on it shows this account."""
+        self.tenant = tenant
+        self.models = self.running.models = models
+        self.now.switch(facts, tenant)
 
-    async def change_aliases(self, aliases: Mapping[str, str]) -> None: ...
+    def named_keys(self) -> list[str]:
+        return [key.name for key in (self._keys.current() or {}).values()]
 
+    def _marks(self) -> Marks:
+        ended = self.notes.responses
+        written = 0 if self._ledger is None else self._ledger.written  # later than the answers ended
+        read = ended, self.notes.refusals_told, written
+        return {"conversations": (ended, written), "usage": read, "models": ended, "clients": read, "health": read}
 
-class PageApi(Struct):
-    """All that the page can ask."""
-
-    tenant: Tenant
-    files: PageFiles
-    door: PageDoor
-    now: Now
-    feed: Feed
-    books: LedgerBooks
-    notes: PageNotes
-    content: KeptContent
-    forget_stored: Callable[[str], Awaitable[int]]
-    """Lets the store of conversations forget one; how much it had."""
-    budgets: Budgets
-    named_keys: Callable[[], Sequence[str]]
-    desk: SettingsDesk
-    models: PageModels
-    mcp: "McpServers | None"
-    local_findings: "LocalFindings"
-    receipt: Callable[[], dict[str, Any] | None]
-    """Of the newest `caretway prove`. Blocking."""
-    around: Surroundings
+    def _door_mark(self) -> object:
+        return self.door.changes, id(self._keys.current())
 
 
 def query(call: HttpCall) -> dict[str, str]:

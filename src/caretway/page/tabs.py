@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -9,15 +10,17 @@ from msgspec import Struct
 
 from .. import __version__
 from ..budgets.budget import BudgetScope
+from ..clients.values import Surroundings
+from ..config import process_environment, process_home
 from ..core.errors import ErrorKind, GatewayError, bad_request
 from ..ledger.queries import last_answer, last_seen
-from ..local_checks import Finding
 from ..tasks import aside
 from ..web import endpoints
 from ..web.exchange import Header
 from ..web.page_door import Visitor, cookie_token, set_cookie
 from ..web.route_table import HttpCall
 from .health import account_findings, health_told
+from .local_checks import Finding, local_findings
 from .parts import PageApi, body, no_such, query
 from .reasons import explained
 from .usage import NOTHING, by_of, prices, span_of, told_level, totals
@@ -191,6 +194,7 @@ async def clients(page: PageApi, call: HttpCall) -> object:
     from .clients import SEEN_S, all_clients, seen_clients, target, with_mistakes
 
     models, now = await page.models.models(), time.time()
+    around = Surroundings(process_home(), process_environment(), Path.exists)
     where = target(page.now.address, models, keyed=page.door.key_required)
     seen = await page.books.ask(lambda db: seen_clients(db, now)) or []
     last = await page.books.ask(lambda db: last_seen(db, now - SEEN_S)) or {}
@@ -199,7 +203,7 @@ async def clients(page: PageApi, call: HttpCall) -> object:
         "key_required": where.keyed,
         "model": where.model,
         "models": [model.id for model in where.models],
-        "clients": await asyncio.to_thread(all_clients, where, page.around, last),
+        "clients": await asyncio.to_thread(all_clients, where, around, last),
         "seen": with_mistakes(seen, page.notes.refused),
     }
 
@@ -230,11 +234,13 @@ async def models(page: PageApi, call: HttpCall) -> object:
 
 
 async def health(page: PageApi, call: HttpCall) -> object:
+    from ..prove.receipt import newest_receipt  # brings the cases
+
     status = await page.tenant.health.status()
     listed = [model for model in await page.models.models() if not model.stands_for]
     found: list[Finding] = account_findings(page.now.facts, status, len(listed))
-    local = await asyncio.to_thread(page.local_findings)
-    receipt = await asyncio.to_thread(page.receipt)
+    local = await asyncio.to_thread(local_findings, page.settings)
+    receipt = await asyncio.to_thread(newest_receipt, page.settings.data_dir)
 
     async def answered() -> tuple[str, str, float] | None:
         return await page.books.ask(last_answer)
@@ -249,7 +255,7 @@ async def restart(page: PageApi, call: HttpCall) -> object:
 
 
 async def settings(page: PageApi, call: HttpCall) -> object:
-    return {"file": page.desk.file(), "settings": page.desk.rows()}
+    return {"file": str(page.running.file()), "settings": page.running.rows()}
 
 
 async def change(page: PageApi, call: HttpCall) -> object:
@@ -261,9 +267,9 @@ async def change(page: PageApi, call: HttpCall) -> object:
             hint="Use a key without limits, or type: caretway config edit",
             code="settings_not_allowed",
         )
-    await page.desk.change(name, body(call, ValueGiven).value)
+    await page.running.change(name, body(call, ValueGiven).value)
     page.feed.mark("settings")
-    return next(row for row in page.desk.rows() if row["name"] == name)
+    return next(row for row in page.running.rows() if row["name"] == name)
 
 
 # ---- content, recording, the playground

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from .cases import BY_NAME
@@ -89,3 +90,15 @@ def _known(name: str, value: object) -> Fact | None:
         return checked(name, value)
     except NoFact:
         return None  # of a newer version, or not ours
+
+
+def newest_receipt(data_dir: Path) -> dict[str, Any] | None:
+    """When `caretway prove` ran last, and on what. Blocking."""
+    path = data_dir / LAST_RECEIPT
+    try:
+        with path.open("rb") as file:
+            about = json.loads(file.read(MAX_BYTES))["about"]
+            told = {name: str(about.get(name, "")) for name in ("backend", "caretway", "service")}
+        return {"at": path.stat().st_mtime, **told}
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):  # none, or not ours
+        return None

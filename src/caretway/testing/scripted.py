@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Final
 
-from ..app import Gateway
+from ..gateway import Gateway
 from ..simulator import Simulator
 from ..simulator.manners import LIVE_AT_ONCE
 from ..simulator.prepared import ModelRequest

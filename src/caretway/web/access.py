@@ -1,5 +1,5 @@
 """Who may use the gateway: allowed Host names (DNS rebinding), allowed Origins, CORS preflights, pages without an
-Origin (Sec-Fetch-Site), the gateway's keys (constant time, which headers, least length, expiry), no listening beyond
+Origin (Sec-Fetch-Site), the gateway's keys (constant time, which headers, expiry), no listening beyond
 loopback without a key. Pure.
 
 Three doors, in this order. Host: a name that is not ours is a web page that had its own name resolved to this machine
@@ -22,7 +22,6 @@ from ..keys.named_key import NamedKey, digest_of
 from .exchange import Header
 
 KEY_PREFIX: Final = "cw-"
-MIN_KEY_CHARS: Final = 16
 ANY: Final = "*"
 SEND_KEY: Final = "Give the client your Cursor API key as its API key (`x-api-key: KEY`, or `Authorization: Bearer`)."
 OWN_KEY: Final = (
@@ -219,23 +218,6 @@ def _foreign_page() -> GatewayError:
 
 def new_key() -> str:
     return KEY_PREFIX + secrets.token_urlsafe(32)
-
-
-def read_keys(text: str) -> tuple[str, ...]:
-    """The keys of a file: one on each line; empty lines and lines that begin with # are left out."""
-    lines = (line.strip() for line in text.splitlines())
-    keys = tuple(line for line in lines if line and not line.startswith("#"))
-    if not keys:
-        raise ValueError("there is no key in it")
-    for key in keys:
-        check_key(key)
-    return keys
-
-
-def check_key(key: str) -> str:
-    if len(key) < MIN_KEY_CHARS or not key.isascii() or not key.isprintable() or " " in key:
-        raise ValueError(f"a key is at least {MIN_KEY_CHARS} printable ASCII characters without spaces")
-    return key
 
 
 def sent_keys(headers: Mapping[str, str]) -> tuple[str, ...]:

@@ -101,6 +101,13 @@ class PageDoor:
             hint=SIGN_IN,
         )
 
+    def admits(self, headers: Mapping[str, str]) -> bool:
+        try:
+            self.visitor(headers)
+        except GatewayError:
+            return False
+        return True
+
     def csrf(self, visitor: Visitor) -> str:
         return hmac.new(self._secret, (visitor.token or _OPEN).encode(), hashlib.sha256).hexdigest()[:32]
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import httpx
 
-from caretway.app import Gateway
 from caretway.config import Settings
+from caretway.gateway import Gateway
 from contract.gateways import CHAT, Answer, streamed, whole
 from programs import write_program
 

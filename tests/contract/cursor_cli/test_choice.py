@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from caretway.backend_factory import choose_backend
 from caretway.config import Settings
+from caretway.upstream import choose_backend
 from contract.cursor_cli.stand_in import StandIn
 
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import httpx
 
-from caretway.app import Gateway
 from caretway.config import Settings
+from caretway.gateway import Gateway
 from contract.meter import Meter, memory_as_served
 
 TESTS = Path(__file__).parents[2]

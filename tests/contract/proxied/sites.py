@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 import trustme
 
-from caretway.app import Gateway
 from caretway.config import Settings
+from caretway.gateway import Gateway
 from caretway.simulator import Simulator
 from caretway.simulator.manners import LIVE_AT_ONCE, Manners
 from caretway.simulator.proxy import ONLY_THERE, SimProxy

@@ -20,13 +20,13 @@ import httpx
 import pytest
 import trustme
 
-from caretway.app import Gateway
-from caretway.backend_factory import open_backend
 from caretway.config import Settings
 from caretway.core.errors import GatewayError
+from caretway.gateway import Gateway
 from caretway.simulator import Simulator
 from caretway.simulator.manners import LIVE
 from caretway.simulator.proxy import ONLY_THERE, SimProxy
+from caretway.upstream import open_backend
 from contract.gateways import CHAT, Client
 from contract.proxied.sites import Site, ask, listening, run, site, told
 from contract.subjects import WAYS as SUBJECTS

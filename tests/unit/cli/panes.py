@@ -213,11 +213,6 @@ def load() -> None:
     """What the commands import late, once instead of in every fork."""
     import asyncio  # noqa: F401
 
-    import caretway.app
-    import caretway.backend_factory
-    import caretway.cli.client_gateway
-    import caretway.simulator  # noqa: F401
-
 
 def renew() -> None:
     for old in FOLDER.glob("*.txt"):

@@ -16,8 +16,8 @@ from caretway.cli.process import CommandFailed
 from caretway.cli.status import AccountFacts, account_facts, not_renewed
 from caretway.cli.terminal import Style
 from caretway.config import Settings, cursor_sign_in_files, has_desktop
-from caretway.local_checks import Finding, check_data_dir
-from caretway.sign_in_factory import sign_ins
+from caretway.page.local_checks import Finding, check_data_dir
+from caretway.upstream import sign_ins
 from unit.auth.desk import jwt
 
 HOME = {"HOME": "/h"}

@@ -127,7 +127,7 @@ def test_no_line_is_wider_than_the_terminal() -> None:
     lines = look.format(record).splitlines()
     assert max(map(len, lines)) <= 80 and len(lines) >= 3
     assert "10k + 20k written + 90k cached > 1.2k" in " ".join(lines)
-    warning = logging.LogRecord("caretway.app", logging.WARNING, "", 0, "a word " * 40, (), None)
+    warning = logging.LogRecord("caretway.gateway", logging.WARNING, "", 0, "a word " * 40, (), None)
     lines = look.format(warning).splitlines()
     assert max(map(len, lines)) <= 80 and lines[1].startswith(" " * 9)
     assert "\n" not in LineFormatter(Redactor(()), Style()).format(warning)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from caretway.config.secrets import check_key, read_keys
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.keys.named_key import NamedKey, digest_of
 from caretway.observe.redact import Redactor
@@ -11,14 +12,12 @@ from caretway.web.access import (
     Access,
     access_for,
     admit,
-    check_key,
     host_allowed,
     host_name,
     is_key,
     new_key,
     preflight,
     reachable_from_outside,
-    read_keys,
 )
 
 KEY, OTHER = "cw-0123456789abcdef", "cw-fedcba9876543210"

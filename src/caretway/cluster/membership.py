@@ -1,31 +1,43 @@
-"""Opens the cluster from settings: its key, how the others reach this gateway (TLS or loopback, unless the owner says
-otherwise), the link to Redis, the directory, what is shared. Imported only where the setting `cluster` is there.
+"""One gateway's membership of its cluster, opened from settings: the link to Redis, the directory, hops, and what the
+gateways share. Also what commands read without a gateway.
+
+Imported only where the setting `cluster` is there.
 """
 
 import ssl
 import time
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from . import __version__
-from .config import ConfigError, Settings
-from .installation import install_command
-from .known_secrets import cluster_key
-from .observe.families import CounterFamily, Family, gauge_lines
+from msgspec import Struct
+
+from .. import __version__
+from ..config import ConfigError, Settings
+from ..config.secrets import cluster_key
+from ..installation import install_command
+from ..keys.key_file import CLUSTER_COPY, KeyFile
+from ..observe.families import CounterFamily, Family, gauge_lines
 
 try:
-    from .cluster.claims import Claims
-    from .cluster.directory import Directory, Me
-    from .cluster.hop import Hops, is_sheltered
-    from .cluster.link import RedisLink
-    from .cluster.seal import ANY_SCHEMA, Seal
-    from .shared_factory import SharedState, open_shared
-    from .shared_factory import open_link as open_link  # for whoever only asks: it says what to install
+    from .calls import Calls
+    from .claims import Claims
+    from .conversations import LocalStore, SharedConversations
+    from .directory import Directory, Me
+    from .hop import Hops, is_sheltered
+    from .keys import ClusterKeys, KeyCopy
+    from .limits import SharedLimits
+    from .link import LinkOptions, RedisLink
+    from .news import Hear, News
+    from .outbox import ClusterOutbox
+    from .responses import SharedResponses
+    from .seal import ANY_SCHEMA, Seal
+    from .sign_in import LocalSignIn, SharedSignIn
+    from .spent import RedisSpent
+    from .totals import ClusterTotals
 except ImportError as missing:
     _problem = f"cluster: {missing}. Type: {install_command('cluster')}"
     raise ConfigError("cluster", "default", _problem) from None
@@ -45,14 +57,26 @@ TICKET_SLACK_S: Final = 3600.0
 """A ticket outlives the longest parking by the response that runs before it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cluster:
+class Cluster(Struct, frozen=True):
     """What a gateway of a cluster has beside a single one."""
 
     link: RedisLink
+    calls: Calls
+    seal: Seal
     directory: Directory
     hops: Hops
-    shared: SharedState
+    outbox: ClusterOutbox
+    news: News
+    spent: RedisSpent
+    limits: SharedLimits
+    responses: SharedResponses
+    totals: ClusterTotals
+
+    def conversations(self, local: LocalStore, max_age_s: float, hear: Hear) -> SharedConversations:
+        return SharedConversations(local, self.calls, self.seal, self.outbox, self.news, max_age_s=max_age_s, hear=hear)
+
+    def sign_in(self, local: LocalSignIn, url: str) -> SharedSignIn:
+        return SharedSignIn(local, self.calls, self.seal, url)
 
     def metrics(self) -> list[str]:
         """Lines for `/metrics`."""
@@ -70,7 +94,7 @@ class Cluster:
             *hops.lines(),
         ]
 
-    def told(self) -> dict[str, Any]:
+    def snapshot(self) -> dict[str, Any]:
         """For the page: the oldest first, as far as is known here."""
         own = self.directory.own
         alive = self.directory.alive()
@@ -92,31 +116,71 @@ class Cluster:
         }
 
 
-async def open_cluster(settings: Settings, base_url: str, stack: AsyncExitStack) -> Cluster:
-    """`base_url`: where this gateway listens. The stack ends it: out of the directory, then the link."""
+async def join_cluster(settings: Settings, base_url: str, stack: AsyncExitStack) -> Cluster:
+    """`base_url`: where this gateway listens. The stack ends it: what is shared, then out of the directory, then the
+    link. Raises GatewayError when nobody knows whether clients need a key."""
     key = cluster_key(settings)
     address = own_address(settings, base_url)
     link = open_link(settings, stack)
     ticket_life = settings.parked_timeout + settings.response_timeout + TICKET_SLACK_S
-    me = Me(address, __version__, ticket_life)
-    seal = Seal(key, schema=ANY_SCHEMA)
-    directory = Directory(link, seal, me, clock=time.monotonic, wall_clock=time.time)
+    any_schema = Seal(key, schema=ANY_SCHEMA)
+    directory = Directory(
+        link, any_schema, Me(address, __version__, ticket_life), clock=time.monotonic, wall_clock=time.time
+    )
     await directory.join()
     stack.push_async_callback(directory.leave)
     hops = Hops(
         directory,
-        Claims(link, seal, ticket_life),
+        Claims(link, any_schema, ticket_life),
         key,
         tls=partial(_tls, settings.cluster_ca),
         plaintext=settings.cluster_plaintext,
         keeps_keys=settings.auth_mode == "passthrough",
     )
     stack.push_async_callback(hops.aclose)
-    return Cluster(link, directory, hops, await open_shared(settings, link, key, stack))
+    calls, seal = Calls(link), Seal(key)
+    outbox = ClusterOutbox(calls)
+    stack.push_async_callback(outbox.aclose)
+    news = News(link, calls, seal, outbox)
+    stack.push_async_callback(news.aclose)
+    copy = KeyFile(settings.data_dir, name=CLUSTER_COPY)
+    await KeyCopy(ClusterKeys(calls, seal, news, copy), copy, KeyFile(settings.data_dir), news).start()
+    concurrent, per_minute = settings.max_concurrent_per_key, settings.max_requests_per_minute
+    limits = SharedLimits(calls, seal, outbox, concurrent=concurrent, per_minute=per_minute)
+    stack.push_async_callback(limits.aclose)
+    return Cluster(
+        link=link,
+        calls=calls,
+        seal=seal,
+        directory=directory,
+        hops=hops,
+        outbox=outbox,
+        news=news,
+        spent=RedisSpent(calls, seal, outbox, settings.cluster_budgets),
+        limits=limits,
+        responses=SharedResponses(calls, seal, outbox, news, max_age_s=settings.store_max_age),
+        totals=ClusterTotals(calls, seal, outbox, time.time),
+    )
 
 
-def _tls(ca: Path | None) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=str(ca) if ca is not None else None)
+def open_link(settings: Settings, stack: AsyncExitStack) -> RedisLink:
+    """The stack ends it."""
+    assert settings.cluster is not None
+    link = RedisLink(LinkOptions(settings.cluster, settings.cluster_name, settings.cluster_ca), time.monotonic)
+    stack.push_async_callback(link.aclose)
+    return link
+
+
+def open_keys(settings: Settings, stack: AsyncExitStack) -> tuple[ClusterKeys, RedisSpent]:
+    """The cluster's keys and what they have used, for a command: with a link of its own, which the stack ends. Raises
+    ConfigError."""
+    link = open_link(settings, stack)
+    calls, seal = Calls(link), Seal(cluster_key(settings))
+    outbox = ClusterOutbox(calls)
+    stack.push_async_callback(outbox.aclose)
+    copy = KeyFile(settings.data_dir, name=CLUSTER_COPY)
+    keys = ClusterKeys(calls, seal, News(link, calls, seal, outbox), copy)
+    return keys, RedisSpent(calls, seal, outbox, settings.cluster_budgets)
 
 
 def own_address(settings: Settings, base_url: str) -> str:
@@ -144,3 +208,7 @@ def _is_any(host: str) -> bool:
         return ip_address(host).is_unspecified
     except ValueError:
         return False
+
+
+def _tls(ca: Path | None) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(ca) if ca is not None else None)

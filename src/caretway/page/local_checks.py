@@ -11,11 +11,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from .config import Settings
-from .config.data_dir import Verdict, look
-from .core.errors import KEYS_PAGE
-from .ledger.ledger_file import FILE_NAME, LEDGER
-from .storage.database import read_database
+from ..config import Settings
+from ..config.data_dir import Verdict, look
+from ..core.errors import KEYS_PAGE
 
 LOW_DISK: Final = 100 * 1024 * 1024
 """Bytes that should be free for conversations, ledger and logs."""
@@ -31,6 +29,11 @@ class Finding(Struct, frozen=True):
     """What to type next."""
     fixed: bool = False
     """`--fix` has mended it."""
+
+
+def local_findings(settings: Settings) -> list[Finding]:
+    """Those that the page shows. Blocking."""
+    return [check_data_dir(settings.data_dir), *check_space(settings.data_dir), check_ledger(settings)]
 
 
 def check_simulated(asked_for: bool) -> Finding:
@@ -68,6 +71,9 @@ def check_space(path: Path, low: int = LOW_DISK) -> list[Finding]:
 
 def check_ledger(settings: Settings, *, whole: bool = False) -> Finding:
     """Only looks: whether usage can be kept. `whole`: read every page of the file."""
+    from ..ledger.ledger_file import FILE_NAME, LEDGER  # `status` has findings, too, and none of a ledger
+    from ..storage.database import read_database
+
     path = settings.data_dir / FILE_NAME
     if not settings.ledger_max_age:
         return Finding("ledger", True, "usage is not kept: ledger_max_age is 0")

@@ -1,19 +1,32 @@
-"""Which texts are secret, by the settings: the gateway's keys and their file, tokens, Cursor keys; and recordings
-(`--trace`) that leave them out.
+"""Which texts are secret, by the settings: the gateway's keys and their file, a cluster's key, tokens, Cursor keys.
 
-`server_factory` checks clients against the keys and records their side, `backend_factory` records Cursor's side, and
-`cli` keeps the secrets out of the log. It knows which secrets there are, and nothing about servers or backends.
+Clients are checked against the keys; logs and recordings leave every secret out.
 """
 
-from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from .config import SETTINGS, ConfigError, Settings
-from .web.access import check_key, read_keys
+from .row import ConfigError
+from .settings import SETTINGS, Settings
 
-if TYPE_CHECKING:
-    from .observe.trace import Trace
+MIN_KEY_CHARS: Final = 16
+
+
+def read_keys(text: str) -> tuple[str, ...]:
+    """The keys of a file: one on each line; empty lines and lines that begin with # are left out."""
+    lines = (line.strip() for line in text.splitlines())
+    keys = tuple(line for line in lines if line and not line.startswith("#"))
+    if not keys:
+        raise ValueError("there is no key in it")
+    for key in keys:
+        check_key(key)
+    return keys
+
+
+def check_key(key: str) -> str:
+    if len(key) < MIN_KEY_CHARS or not key.isascii() or not key.isprintable() or " " in key:
+        raise ValueError(f"a key is at least {MIN_KEY_CHARS} printable ASCII characters without spaces")
+    return key
 
 
 def gateway_keys(settings: Settings) -> tuple[str, ...]:
@@ -82,20 +95,3 @@ def secrets_in(settings: Settings) -> tuple[str, ...]:
         keys = ()
     found = (*named, *_cluster_secrets(settings))
     return (*(value for value in found if isinstance(value, str) and value), *keys)
-
-
-def open_trace(settings: Settings, side: str, stack: AsyncExitStack) -> "Trace | None":
-    """A recording of one side's traffic, if one was asked for; closed with the stack."""
-    if settings.trace is None:
-        return None
-    from .observe.trace import Trace
-
-    trace = Trace(
-        settings.trace,
-        side,
-        hidden=secrets_in(settings),
-        content=settings.trace_content,
-        max_bytes=settings.trace_max_bytes,
-    )
-    stack.callback(trace.close)
-    return trace

@@ -1,4 +1,5 @@
-"""Which backend the settings mean, with whose credentials, and what is refused before anything is opened."""
+"""Which backend the settings mean, with whose credentials, which MCP servers, and what is refused before anything is
+opened."""
 
 import subprocess
 import sys
@@ -8,13 +9,23 @@ from typing import Any
 
 import pytest
 
-from caretway import backend_factory
+from caretway import upstream
 from caretway.auth.account import Account
-from caretway.backend_factory import BACKENDS, build_backend, choose_backend, open_backend
 from caretway.config import SETTINGS, Settings
 from caretway.core.errors import ErrorKind, GatewayError
-from caretway.sign_in_factory import holder, sign_ins, without_credentials
 from caretway.text_protocol.backend import TextToolBackend
+from caretway.upstream import (
+    BACKENDS,
+    build_backend,
+    choose_backend,
+    holder,
+    mcp_bridge,
+    open_backend,
+    open_mcp_bridge,
+    open_trace,
+    sign_ins,
+    without_credentials,
+)
 
 
 @pytest.fixture
@@ -22,7 +33,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine without cursor-agent, without the SDK, and without a sign-in. Its data directory."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
-    monkeypatch.setattr(backend_factory, "_sdk_installed", lambda: False)
+    monkeypatch.setattr(upstream, "_sdk_installed", lambda: False)
     return tmp_path / "data"
 
 
@@ -45,7 +56,7 @@ def test_what_the_settings_mean(bare: Path, given: dict[str, object], expected: 
 
 
 def test_an_api_key_goes_to_the_official_package_where_it_is(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend_factory, "_sdk_installed", lambda: True)
+    monkeypatch.setattr(upstream, "_sdk_installed", lambda: True)
     assert choose_backend(Settings(data_dir=bare, api_key="key")) == "sdk"
     assert choose_backend(Settings(data_dir=bare, api_key="key", access_token="token")) == "agent"
 
@@ -108,10 +119,10 @@ async def test_a_backend_is_called_what_it_was_asked_for(bare: Path, name: str) 
 
 def test_a_backend_without_a_server_loads_no_server() -> None:
     """`models`, `status`, `login` and `doctor` start in less time without it."""
-    code = "import sys, caretway.backend_factory; print(*sys.modules)"
+    code = "import sys, caretway.upstream; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     rooms = {name.split(".")[1] for name in loaded if name.startswith("caretway.")}
-    assert {"auth", "core"} <= rooms and not {"app", "dialects", "server_factory", "sessions", "simulator"} & rooms
+    assert {"auth", "core"} <= rooms and not {"gateway", "dialects", "assembly", "sessions", "simulator"} & rooms
     assert "caretway.web.server" not in loaded
 
 
@@ -120,6 +131,33 @@ async def test_cursor_agent_gets_the_proxy_of_the_settings(bare: Path, monkeypat
     monkeypatch.setenv("HTTPS_PROXY", "http://other:1")
     for proxy, passed_on in [(None, "http://other:1"), ("http://me:word@p:2", "http://me:word@p:2"), ("off", None)]:
         async with AsyncExitStack() as stack:
-            one: Any = BACKENDS["cli"](Settings(data_dir=bare, api_key="key", proxy=proxy), stack)
+            chosen = Settings(data_dir=bare, backend="cli", api_key="key", proxy=proxy)
+            one: Any = build_backend(chosen, stack)
             stack.push_async_callback(one.aclose)
-            assert one._setup.environment.get("HTTPS_PROXY") == passed_on
+            assert one._inner._setup.environment.get("HTTPS_PROXY") == passed_on
+
+
+def test_a_recording_only_where_one_was_asked_for(tmp_path: Path) -> None:
+    stack = AsyncExitStack()
+    assert open_trace(Settings(data_dir=tmp_path), "clients", stack) is None
+    trace = open_trace(Settings(data_dir=tmp_path, trace=tmp_path / "trace"), "clients", stack)
+    assert trace is not None
+    trace.close()
+
+
+SERVERS = {"servers": {"one": {"command": "true"}, "two": {"command": "true"}}}
+
+
+async def test_no_servers_no_bridge(tmp_path: Path) -> None:
+    assert mcp_bridge(Settings(data_dir=tmp_path)) is None
+    async with open_mcp_bridge(Settings(data_dir=tmp_path)) as bridge:
+        assert bridge is None
+
+
+async def test_the_servers_that_were_named(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path, mcp=SERVERS)
+    both, one = mcp_bridge(settings), mcp_bridge(settings, only="two")
+    assert both is not None
+    assert one is not None
+    assert [sorted(bridge.servers) for bridge in (both, one)] == [["one", "two"], ["two"]]
+    assert mcp_bridge(settings, only="three") is None

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from caretway.cluster_factory import own_address
+from caretway.cluster.membership import own_address
 from caretway.config import ConfigError, Settings
 from caretway.config.kinds import show_redis_url
-from caretway.known_secrets import cluster_key, secrets_in
+from caretway.config.secrets import cluster_key, secrets_in
 
 HERE = "http://127.0.0.1:32124"
 REDIS = "redis://127.0.0.1:6379/0"
@@ -66,7 +66,7 @@ def test_a_single_gateway_imports_nothing_of_it() -> None:
     code = """
 import asyncio, sys
 import caretway.cli.main, caretway.cli.serve
-from caretway.app import Gateway
+from caretway.gateway import Gateway
 async def main():
     async with Gateway.simulated():
         print(*sorted(name for name in sys.modules if name.split('.')[0] in BESIDE or 'cluster' in name))
@@ -83,7 +83,7 @@ def test_a_single_gateway_does_not_need_it(tmp_path: Path) -> None:
         (tmp_path / f"{name}.py").write_text("raise ImportError(f'{__name__} is not here')\n")
     code = """
 import asyncio, sys
-from caretway.app import Gateway
+from caretway.gateway import Gateway
 async def main():
     async with Gateway.simulated(**({'cluster': sys.argv[1], 'cluster_key': 'k' * 32} if sys.argv[1:] else {})):
         print('serves')

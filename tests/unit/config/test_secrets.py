@@ -1,12 +1,11 @@
-"""The gateway's keys, every other secret, and recordings that are made only when asked for: from settings."""
+"""The gateway's keys and every other secret: from settings."""
 
-from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
 from caretway.config import ConfigError, Settings
-from caretway.known_secrets import gateway_keys, open_trace, secrets_in
+from caretway.config.secrets import gateway_keys, secrets_in
 
 KEY, OTHER = "k" * 32, "o" * 32
 
@@ -52,11 +51,3 @@ def test_every_secret_is_known_even_with_a_bad_key_file(tmp_path: Path) -> None:
     secrets = {"gateway_key": KEY, "api_key": "cursor's", "access_token": "token"}
     assert {*secrets.values(), OTHER} <= {*secrets_in(settings(tmp_path, api_key_file=file, **secrets))}
     assert set(secrets.values()) <= {*secrets_in(settings(tmp_path, api_key_file=tmp_path / "none", **secrets))}
-
-
-def test_a_recording_only_where_one_was_asked_for(tmp_path: Path) -> None:
-    stack = AsyncExitStack()
-    assert open_trace(settings(tmp_path), "clients", stack) is None
-    trace = open_trace(settings(tmp_path, trace=tmp_path / "trace"), "clients", stack)
-    assert trace is not None
-    trace.close()

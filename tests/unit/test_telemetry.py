@@ -5,8 +5,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from caretway.assembly import OpenTelemetry, open_telemetry
 from caretway.config import Settings
-from caretway.telemetry_factory import OpenTelemetry, open_telemetry
 
 
 async def opened() -> OpenTelemetry:

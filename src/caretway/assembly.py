@@ -1,0 +1,650 @@
+"""From settings to the objects of a gateway: who may come in, what is stored, counted and told, what belongs to one
+account, the page, the server. The one place that knows every room; `upstream` has the side to Cursor.
+
+Read it from top to bottom: it is in the order in which a gateway starts.
+"""
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from functools import lru_cache, partial, reduce
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from . import __version__
+from .budgets.budget import BudgetScope, UsageBudget, parse_budgets
+from .budgets.charges import Budgets, KeyBudgets, Tell, nobody_listens
+from .budgets.run_limit import run_limit
+from .budgets.spent_file import FILE as SPENT_FILE
+from .budgets.spent_store import SpentStore
+from .budgets.sqlite_store import SqliteSpent
+from .config import ConfigError, Settings, hosts, process_environment
+from .config.secrets import gateway_keys, secrets_in
+from .config.telemetry import process_telemetry
+from .core.errors import ErrorKind, GatewayError
+from .core.fold import Reply
+from .core.records import Observer
+from .core.request import SessionMode, TurnRequest
+from .core.turn import Backend, StageFactory
+from .cursor_transport.auto_transport import open_transport
+from .dialects.openai_responses.store import ResponseArchive
+from .dialects.registry import dialects
+from .installation import install_command
+from .keys.key_book import KeyBook
+from .keys.key_file import CLUSTER_COPY, KeyFile
+from .ledger.ledger import Ledger
+from .ledger.ledger_file import FILE_NAME as LEDGER_FILE
+from .ledger.prices import PriceList, read_prices
+from .loop_guard.history import loop_guard
+from .models.catalogue import ModelCatalogue
+from .observe.log import LogObserver
+from .observe.metrics import Metrics, Observers
+from .observe.redact import Redactor
+from .page.api import routes as page_routes
+from .page.content import KeptContent
+from .page.notes import PageNotes
+from .page.now import GatewayFacts
+from .page.parts import PageApi
+from .sessions.conversation_store import StoredConversations
+from .sessions.manager import SessionLimits, Sessions
+from .sessions.response_file import ResponseFile, ResponseShelf
+from .sessions.store import SqliteStore
+from .sessions.tickets import REPLICA
+from .sessions.write_behind import WriteBehind
+from .stages.output_format import output_format, with_instructions
+from .stages.stop_sequences import stop_sequences
+from .stages.token_cut import honour_max_tokens, token_cut
+from .text_protocol.think_tags import think_tags
+from .text_protocol.thinking import thinking
+from .text_protocol.tool_strict import demand_tools
+from .upstream import (
+    AT_AN_ADDRESS,
+    account_source,
+    build_backend,
+    dialler,
+    holder,
+    offers_mcp,
+    open_mcp_bridge,
+    open_trace,
+    passes,
+    transport_limits,
+    without_credentials,
+)
+from .web.access import Access, access_for, is_key
+from .web.access_layer import AccessLayer
+from .web.account import AccountWatch
+from .web.admission import Admission, CallerLimits
+from .web.answer import Pace
+from .web.application import Application
+from .web.body import Bodies, BodyLimits
+from .web.descriptors import connections_that_fit
+from .web.health import Health
+from .web.images import ImageFetcher
+from .web.limits import ConnectionLimits
+from .web.page_door import PageDoor
+from .web.respond import Content, Responder
+from .web.route_table import PREFIX
+from .web.server import BACKLOG, Server
+from .web.shape import ShapeLimits
+from .web.tenant import Tenant, TenantResolver
+from .web.tls import TlsContext, tls_context
+
+if TYPE_CHECKING:
+    from .cluster.membership import Cluster
+    from .hooks.hook import WebHook
+    from .hooks.teller import Send, Teller
+    from .hooks.watch import HookWatch
+    from .mcp_bridge.bridge import McpBridge
+    from .simulator import Simulator
+
+log = logging.getLogger(__name__)
+
+LONGEST_LOOK_S: Final = 1.0
+"""How long to wait between two checks for overdue connections."""
+
+
+# ---- who may come in
+
+
+def key_book(settings: Settings) -> KeyBook:
+    """The keys with a name. Raises when their file cannot be used."""
+    return KeyBook(key_file(settings))
+
+
+def key_file(settings: Settings) -> KeyFile:
+    """Those of this gateway alone, or its copy of the cluster's."""
+    return KeyFile(settings.data_dir, name=CLUSTER_COPY) if settings.cluster else KeyFile(settings.data_dir)
+
+
+def access_rules(settings: Settings, keys: KeyBook, local_key: str = "") -> Access:
+    """Raises when the gateway would be open to strangers, or half of what TLS needs is missing. `local_key` counts
+    beside other keys only."""
+    for given, missing in (("tls_cert", "tls_key"), ("tls_key", "tls_cert")):
+        if getattr(settings, given) is not None and getattr(settings, missing) is None:
+            raise ConfigError(missing, settings.origin(given), f"{given} is set and {missing} is not: TLS needs both")
+    return access_for(
+        settings.host,
+        gateway_keys(settings),
+        settings.allowed_hosts,
+        settings.allowed_origins,
+        named=keys.current() is not None,
+        local_key=local_key,
+    )
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Binds the port before anything else starts, so that a port in use is an error at once."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # Named, or asyncio's own loop does not know what it is and leaves Nagle's algorithm on: events would wait for ACKs.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+# ---- what the accounts of a gateway share
+
+
+class SharedServices(Struct, frozen=True):
+    """What the accounts of a gateway share, its page and its server among them."""
+
+    settings: Settings
+    keys: KeyBook
+    store: StoredConversations
+    responses: ResponseFile
+    metrics: Metrics
+    ledger: Ledger | None
+    observer: Observer
+    budgets: Budgets
+    hook_watch: "HookWatch | None"
+    mcp: "McpBridge | None"
+    notes: PageNotes
+    content: KeptContent
+    traced_content: Content | None
+    cluster: "Cluster | None"
+
+
+async def open_services(
+    settings: Settings,
+    keys: KeyBook,
+    cluster: "Cluster | None",
+    forget: Callable[[str], Awaitable[None]],
+    stack: AsyncExitStack,
+    *,
+    telemetry: bool,
+) -> SharedServices:
+    """The stack ends them. `forget`: called with a conversation that another gateway of the cluster has forgotten.
+    `telemetry`: whether the variables of OpenTelemetry count."""
+    local = _open_conversations(settings, stack)
+    store = local if cluster is None else cluster.conversations(local, settings.store_max_age, forget)
+    stack.push_async_callback(store.aclose)
+    responses = ResponseFile(
+        settings.data_dir / "responses.sqlite",
+        max_bytes=settings.store_max_bytes,
+        max_age_s=settings.store_max_age,
+        clock=time.time,
+    )
+    stack.push_async_callback(asyncio.to_thread, responses.close)
+    metrics, notes = Metrics(), PageNotes()
+    traced = open_telemetry(settings, stack) if telemetry else OpenTelemetry()
+    ledger = _open_ledger(settings, stack)
+    observers: list[Observer] = [LogObserver(), metrics]
+    if ledger is not None:
+        observers.append(ledger)
+    if cluster is not None:
+        metrics.more = cluster.metrics
+        observers.append(cluster.totals)
+    observers += [notes, *traced.observers]
+    teller = _build_hook(settings, stack)
+    budgets = _build_budgets(
+        settings,
+        keys,
+        nobody_listens if teller is None else teller.tell,
+        None if cluster is None else cluster.spent,
+    )
+    stack.push_async_callback(budgets.aclose)
+    hook_watch = None
+    if teller is not None:
+        from .hooks.watch import HookWatch
+
+        hook_watch = HookWatch(teller.tell)
+        stack.callback(hook_watch.close)
+        observers.append(hook_watch)
+    return SharedServices(
+        settings=settings,
+        keys=keys,
+        store=store,
+        responses=responses,
+        metrics=metrics,
+        ledger=ledger,
+        observer=Observers(*observers),
+        budgets=budgets,
+        hook_watch=hook_watch,
+        mcp=await stack.enter_async_context(open_mcp_bridge(settings)) if offers_mcp(settings) else None,
+        notes=notes,
+        content=KeptContent(),
+        traced_content=traced.content,
+        cluster=cluster,
+    )
+
+
+def _open_conversations(settings: Settings, stack: AsyncExitStack) -> WriteBehind:
+    open_store = partial(
+        SqliteStore,
+        settings.data_dir / "conversations.sqlite",
+        max_bytes=settings.store_max_bytes,
+        max_age_s=settings.store_max_age,
+        clock=time.time,
+    )
+    store = open_store()
+    stack.callback(store.close)
+    return WriteBehind(store, None if store.in_memory else open_store)
+
+
+def _open_ledger(settings: Settings, stack: AsyncExitStack) -> Ledger | None:
+    """One for all accounts: it names keys, not accounts."""
+    if not settings.ledger_max_age:
+        return None
+    ledger = Ledger(
+        settings.data_dir / LEDGER_FILE,
+        max_age_s=settings.ledger_max_age,
+        max_bytes=settings.ledger_max_bytes,
+        stand_ins=AT_AN_ADDRESS if hosts(settings).stand_in else (),
+    )
+    stack.push_async_callback(asyncio.to_thread, ledger.close)
+    return ledger
+
+
+class OpenTelemetry(Struct, frozen=True):
+    """Who is to be told, and what of the content; nobody and nothing by default."""
+
+    observers: Sequence[Observer] = ()
+    content: Content | None = None
+
+
+def open_telemetry(settings: Settings, stack: AsyncExitStack) -> OpenTelemetry:
+    """The stack ends it."""
+    plan = process_telemetry()
+    for problem in plan.problems:
+        log.warning("%s", problem)
+    if not plan.wanted:
+        return OpenTelemetry()
+    try:
+        from .observe.otel.export import Telemetry
+        from .observe.otel.spans import ServedPlaces
+    except ImportError as missing:
+        log.warning("OTEL_ variables ask for OpenTelemetry, and %s. Type: %s", missing, install_command("otel"))
+        return OpenTelemetry()
+    served = ServedPlaces(_turn_routes(), "https" if settings.tls_cert else "http")
+    telemetry = Telemetry(served, traces=plan.traces, metrics=plan.metrics)
+    stack.push_async_callback(telemetry.aclose)
+    return OpenTelemetry(telemetry.observers, _content(settings) if plan.content else None)
+
+
+def _content(settings: Settings) -> Content:
+    from .observe.otel.content import told_content
+
+    hide = Redactor(secrets_in(settings)).text
+    log.warning(
+        "traces hold prompts and answers, because OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT asks for it"
+    )
+
+    def content(request: TurnRequest, reply: Reply) -> tuple[str, str]:
+        return told_content(request, reply, hide)
+
+    return content
+
+
+def _turn_routes() -> dict[str, str]:
+    """Where each API is asked for answers, by its name."""
+    return {
+        dialect.name: PREFIX + route.path
+        for dialect in dialects()
+        for route in dialect.routes
+        if any(operation.turn for operation in route.operations.values())
+    }
+
+
+def _build_hook(settings: Settings, stack: AsyncExitStack) -> "Teller | None":
+    """Who is told when something needs the owner; None: nobody, and nothing of it is imported."""
+    if settings.hook is None:
+        return None
+    from .hooks.hook import CommandHook, read_hook
+    from .hooks.teller import Teller, run_command
+
+    try:
+        hook = read_hook(settings.hook)
+    except ValueError as problem:
+        raise ConfigError("hook", settings.origin("hook"), f"hook: {problem}") from None
+    if isinstance(hook, CommandHook):
+        teller = Teller(run_command(hook, process_environment()))
+    else:
+        teller = Teller(_posting(hook, settings, stack))
+    stack.push_async_callback(teller.aclose)
+    return teller
+
+
+def _posting(hook: "WebHook", settings: Settings, stack: AsyncExitStack) -> "Send":
+    from .hooks.teller import HookFailed
+
+    transport = open_transport(hook.origin, dialler(settings), mode="http1", limits=transport_limits(settings))
+    stack.push_async_callback(transport.aclose)
+
+    async def send(event: str, told: bytes) -> None:
+        headers = {"content-type": "application/json", "user-agent": f"caretway/{__version__}"}
+        answer = await transport.call("POST", hook.path, headers, told)
+        if answer.status >= 300:
+            raise HookFailed(f"it answered with status {answer.status}")
+
+    return send
+
+
+def _general_budgets(settings: Settings) -> tuple[UsageBudget, ...]:
+    """Those of the settings, for everybody unless they say otherwise."""
+    try:
+        return parse_budgets(settings.budgets, BudgetScope.EVERYBODY)
+    except ValueError as problem:
+        raise ConfigError("budgets", settings.origin("budgets"), f"budgets: {problem}") from None
+
+
+def _build_budgets(
+    settings: Settings, keys: KeyBook, tell: Tell = nobody_listens, shared: SpentStore | None = None
+) -> Budgets:
+    """`shared`: where several gateways count together."""
+
+    def find_key(name: str) -> KeyBudgets:
+        key = keys.named(name) if name else None
+        if key is None:
+            return KeyBudgets(name, name)
+        try:
+            return KeyBudgets(key.id, key.name, _of_key(key.budgets), counted=True)
+        except ValueError as problem:
+            raise GatewayError(
+                ErrorKind.INTERNAL,
+                f"A budget of the key {key.name} cannot be read: {problem}.",
+                hint=f"Make the key again: caretway key revoke {key.name}",
+            ) from None
+
+    refuse = settings.cluster_budgets == "refuse"
+    return Budgets(
+        shared if shared is not None else SqliteSpent(settings.data_dir / SPENT_FILE, refuse=refuse),
+        _general_budgets(settings),
+        clock=time.time,
+        find_key=find_key,
+        price=PriceList(read_prices(settings.prices or {})).cents,
+        tell=tell,
+    )
+
+
+@lru_cache(maxsize=1024)
+def _of_key(texts: tuple[str, ...]) -> tuple[UsageBudget, ...]:
+    return parse_budgets(texts, BudgetScope.KEY)
+
+
+# ---- what belongs to one account
+
+
+class OpenTenant(Struct, frozen=True):
+    backend: Backend
+    tenant: Tenant
+    catalogue: ModelCatalogue
+
+
+def _preparation(settings: Settings) -> Callable[[TurnRequest], TurnRequest]:
+    """What settings do to every request before it is planned."""
+    steps = [with_instructions]
+    if settings.tool_strict:
+        steps.insert(0, demand_tools)
+    if settings.max_tokens == "cut":
+        steps.append(honour_max_tokens)
+    if len(steps) == 1:
+        return steps[0]
+    return lambda request: reduce(lambda so_far, step: step(so_far), steps, request)
+
+
+def _cuts(settings: Settings) -> tuple[StageFactory, ...]:
+    return (token_cut,) if settings.max_tokens == "cut" else ()
+
+
+def _images(settings: Settings) -> ImageFetcher | None:
+    if settings.fetch_images == "off":
+        return None
+    scope, timeout, size = settings.fetch_images, settings.fetch_images_timeout, settings.fetch_images_bytes
+    return ImageFetcher(scope, timeout, size, dialler(settings))
+
+
+def open_tenant(
+    settings: Settings,
+    services: SharedServices,
+    stack: AsyncExitStack,
+    *,
+    beside: Backend | None = None,
+    simulator: "Simulator | None" = None,
+) -> OpenTenant:
+    """`settings` name its credentials; `beside`: another one's backend; `simulator`: the one to use, if it is the
+    backend. The stack ends it."""
+    cluster, passing = services.cluster, passes(settings)
+    share = None if cluster is None or passing else cluster.sign_in
+    backend = build_backend(settings, stack, counted=True, beside=beside, simulator=simulator, share=share)
+    stack.push_async_callback(backend.aclose)
+    account = account_source(backend)
+    if account is not None and not passing:
+        services.budgets.learn_cycle(account)
+        if services.hook_watch is not None:
+            services.hook_watch.ask(account)
+    guard = loop_guard(settings.tool_loop_max_repeat, settings.no_progress)
+    if services.mcp is not None:
+        from .mcp_bridge.backend import BridgedBackend, Terms
+
+        terms = Terms(settings.mcp_offer, settings.mcp_activity)
+        backend = BridgedBackend(backend, services.mcp, guard, terms)
+
+    def replica() -> str:
+        return REPLICA if cluster is None else cluster.hops.id
+
+    scope = f"{backend.name} {hosts(settings).api} {holder(settings).identity}"
+    sessions = Sessions(
+        backend,
+        stages=(
+            run_limit,
+            think_tags,
+            stop_sequences,
+            *_cuts(settings),
+            output_format,
+            thinking(settings.thinking),
+        ),
+        limits=SessionLimits(
+            mode=SessionMode(settings.session),
+            parked_timeout=settings.parked_timeout,
+            max_parked=settings.max_parked,
+            disconnect_grace=settings.disconnect_grace,
+            max_answer_bytes=settings.max_answer_bytes,
+            arguments=settings.tool_arguments,
+            scope=scope,
+        ),
+        store=services.store,
+        guard=guard,
+        run_ended=services.observer.run_ended,
+        charges=services.budgets,
+        replica=replica,
+    )
+    stack.push_async_callback(sessions.aclose)
+    catalogue = ModelCatalogue(
+        backend,
+        extra=settings.models,
+        aliases=settings.model_aliases,
+        strict=settings.strict_models,
+        only=settings.models_only,
+        usual=settings.model_parameters,
+        clock=time.monotonic,
+    )
+    account_name = sha256(scope.encode()).hexdigest()
+    shelf: ResponseArchive = ResponseShelf(services.responses, account_name)
+    if cluster is not None:
+        shelf = cluster.responses.shelf(shelf, account_name)
+    pace = Pace(settings.keep_alive, settings.first_event_patience, total=settings.response_timeout)
+    tenant = Tenant(
+        dialects=dialects(shelf),
+        responder=Responder(
+            sessions,
+            catalogue,
+            services.observer,
+            prepare=_preparation(settings),
+            backend=backend.name,
+            pace=pace,
+            images=_images(settings),
+            shape=shape_limits(settings),
+            content=services.traced_content,
+            find_key=services.keys.named,
+            listener=None if passing else services.content,
+            elsewhere=None if cluster is None else cluster.hops,
+            unwritten=None if cluster is None else cluster.outbox.written,
+        ),
+        sessions=sessions,
+        models=catalogue,
+        health=Health(backend, check_timeout=settings.auth_check_timeout / 1000, tools=services.mcp),
+        account=AccountWatch(account),
+    )
+    return OpenTenant(backend, tenant, catalogue)
+
+
+def tenant_per_key(
+    first: OpenTenant, services: SharedServices, access: Access, stack: AsyncExitStack
+) -> TenantResolver:
+    """Each client's Cursor API key opens a tenant like the owner's own, with nothing in common but the limits."""
+    from .web.passthrough import TenantPerKey
+
+    settings = services.settings
+    bare = without_credentials(settings)
+
+    @asynccontextmanager
+    async def open_for(key: str) -> AsyncIterator[Tenant]:
+        async with AsyncExitStack() as own:
+            opened = open_tenant(replace(bare, api_key=key), services, own, beside=first.backend)
+            await opened.backend.models()  # a key that Cursor does not accept gets no tenant
+            yield opened.tenant
+
+    tenants = TenantPerKey(
+        first.tenant,
+        open_for,
+        limit=settings.max_accounts,
+        clock=time.monotonic,
+        is_ours=lambda key: is_key(access, key, services.keys.current()),
+    )
+    stack.push_async_callback(tenants.aclose)
+    return tenants
+
+
+# ---- the page
+
+
+def build_page(services: SharedServices, access: Access, facts: GatewayFacts, first: OpenTenant) -> PageApi:
+    """Not where every client brings an account of its own: it would show one of them what others do."""
+    cluster = services.cluster
+    return PageApi(
+        services.settings,
+        facts,
+        first.tenant,
+        first.catalogue,
+        door=PageDoor(access, services.keys),
+        keys=services.keys,
+        budgets=services.budgets,
+        ledger=services.ledger,
+        notes=services.notes,
+        content=services.content,
+        forget_stored=services.store.forget,
+        mcp=services.mcp,
+        cluster=lambda: None if cluster is None else cluster.snapshot(),
+    )
+
+
+# ---- the server
+
+
+def build_application(
+    services: SharedServices, tenants: TenantResolver, backend: str, page: PageApi | None
+) -> Application:
+    settings, cluster = services.settings, services.cluster
+    return Application(
+        tenants=tenants,
+        metrics=services.metrics,
+        observer=services.observer,
+        backend=backend,
+        shape=shape_limits(settings),
+        max_concurrent=settings.max_concurrent,
+        more=() if page is None else page_routes(page),
+        page=None if page is None else page.files,
+        elsewhere=None if cluster is None else cluster.hops,
+    )
+
+
+def build_server(
+    services: SharedServices, access: Access, application: Application, page: PageApi | None, stack: AsyncExitStack
+) -> Server:
+    """The application behind its access rules, on connections with limits."""
+    settings, cluster = services.settings, services.cluster
+    layer = AccessLayer(
+        application,
+        access=access,
+        keys=services.keys,
+        admission=Admission(
+            CallerLimits(settings.max_concurrent_per_key, settings.max_requests_per_minute), time.monotonic
+        ),
+        trace=open_trace(settings, "clients", stack),
+        door=None if page is None else page.door,
+        elsewhere=None if cluster is None else cluster.hops,
+        shared=None if cluster is None else cluster.limits,
+    )
+    limits = ConnectionLimits(
+        connections=connections_that_fit(settings.max_connections),
+        head_bytes=settings.max_header_bytes,
+        headers=settings.max_headers,
+        head_timeout=settings.header_timeout,
+        drain_timeout=settings.body_idle_timeout,
+        send_timeout=settings.send_timeout,
+        look_every=look_every(settings),
+    )
+    return Server(layer, limits, Bodies(_body_limits(settings)), _tls(settings))
+
+
+def look_every(settings: Settings) -> float:
+    """Often enough for the shortest of the limits to mean something."""
+    requests = (settings.header_timeout, settings.body_idle_timeout, settings.body_timeout, settings.send_timeout)
+    answers = (settings.keep_alive, settings.first_event_patience, settings.response_timeout)
+    return min(LONGEST_LOOK_S, min(*requests, *answers) / 8)
+
+
+def _tls(settings: Settings) -> TlsContext | None:
+    if settings.tls_cert is None or settings.tls_key is None:
+        return None
+    return tls_context(str(settings.tls_cert), str(settings.tls_key))
+
+
+def _body_limits(settings: Settings) -> BodyLimits:
+    return BodyLimits(
+        size=settings.max_body_bytes,
+        in_all=max(settings.max_buffered_bytes, settings.max_body_bytes),
+        idle=settings.body_idle_timeout,
+        total=settings.body_timeout,
+    )
+
+
+def shape_limits(settings: Settings) -> ShapeLimits:
+    return ShapeLimits(
+        depth=settings.max_json_depth,
+        messages=settings.max_messages,
+        values=settings.max_json_values,
+        text=settings.max_text_bytes,
+    )

@@ -1,0 +1,588 @@
+"""Everything that the gateway calls, built from settings: connections to Cursor, with whose credentials, the backend
+(`auto`: by the credentials there are), the user's MCP servers.
+
+The gateway and the commands use this; it brings no server. Backends other than the Agent API are imported only when
+they are chosen, because imports take time.
+"""
+
+import importlib.util
+import platform
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace as with_settings
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from . import __version__
+from .auth.account import Account
+from .auth.renewal import Call
+from .auth.store import SignIns, SignInShelf, StoredKey, open_sign_ins
+from .auth.token_lifetime import issued_at, subject
+from .auth.tokens import FixedToken, NoToken, RenewedToken, Shelf, exchanged_key, token_of_settings
+from .backends.agent_api.backend import AgentBackend, AgentSetup
+from .backends.agent_api.compose import RunContext
+from .backends.agent_api.model_lists import REST_PATH, BaseSource, rest_models
+from .backends.agent_api.turn_clock import ConversationLimits
+from .budgets.backend import CountedBackend
+from .builtin_tools.policy import LocalSetup, tool_policy
+from .config import Settings, hosts, process_environment, process_home
+from .config.data_dir import close_data_dir
+from .config.secrets import secrets_in
+from .core.account_usage import AccountUsage, UsageEvents
+from .core.errors import ErrorKind, GatewayError
+from .core.turn import Backend, NativeTools, Standing
+from .cursor_transport.auto_transport import AutoTransport, open_transport
+from .cursor_transport.dial import Dialler, socket_dial
+from .cursor_transport.identity import Identity, TokenSource
+from .cursor_transport.limits import TransportLimits
+from .cursor_transport.ports import Transport, UnaryResponse
+from .cursor_transport.proxies import ProxyRules, child_environment
+from .cursor_transport.run_hosts import RunHosts
+from .installation import install_command
+from .loop_guard.live import GuardSettings
+from .observe.redact import Redactor
+from .tasks import spawn
+from .web.access import SEND_KEY
+
+if TYPE_CHECKING:
+    from .mcp_bridge.bridge import McpBridge
+    from .observe.trace import Trace
+    from .processes.child import Child, Command
+    from .simulator import Simulator
+
+REST_URL: Final = "https://api.cursor.com"
+NO_KEY_SENT: Final = ("Here every client brings its own Cursor API key.", SEND_KEY)
+ShareSignIn = Callable[[Shelf, str], Shelf]
+"""(where this gateway keeps its sign-in, the address it is for) -> where several gateways do."""
+Around = Callable[[Transport], Transport]
+"""Puts something between a backend and its transport, to see what passes."""
+
+
+# ---- connections
+
+
+def dialler(settings: Settings) -> Dialler:
+    """Opens every connection that leaves this machine, except those of other programs and of MCP servers."""
+    rules = ProxyRules(process_environment(), settings.proxy or "", settings.proxy_loopback)
+    return Dialler(rules, str(settings.agent_ca) if settings.agent_ca else None, settings.connect_timeout)
+
+
+def open_api(settings: Settings) -> AutoTransport:
+    """Sign-in, model lists, account."""
+    return _open(settings, hosts(settings).api)
+
+
+def open_runs(settings: Settings) -> RunHosts:
+    """The same, and runs on the host that serves them."""
+    known = hosts(settings)
+    fixed = known.run if known.run_fixed else ""
+    return RunHosts(open_api(settings), known.api, lambda url: _open(settings, url), time.monotonic, fixed)
+
+
+def _open(settings: Settings, url: str) -> AutoTransport:
+    return open_transport(url, dialler(settings), mode=settings.agent_transport, limits=transport_limits(settings))
+
+
+def transport_limits(settings: Settings) -> TransportLimits:
+    return TransportLimits(
+        call_timeout_s=settings.call_timeout, max_frame_bytes=settings.max_frame_bytes, gather_s=settings.gather
+    )
+
+
+def open_trace(settings: Settings, side: str, stack: AsyncExitStack) -> "Trace | None":
+    """A recording of one side's traffic, if one was asked for; closed with the stack."""
+    if settings.trace is None:
+        return None
+    from .observe.trace import Trace
+
+    trace = Trace(
+        settings.trace,
+        side,
+        hidden=secrets_in(settings),
+        content=settings.trace_content,
+        max_bytes=settings.trace_max_bytes,
+    )
+    stack.callback(trace.close)
+    return trace
+
+
+# ---- credentials
+
+
+def passes(settings: Settings) -> bool:
+    return settings.auth_mode == "passthrough"
+
+
+def without_credentials(settings: Settings) -> Settings:
+    """Settings for clients' own accounts: they must neither use nor read anything of the owner's."""
+    local_tools = "off" if settings.origin("local_tools") == "default" else settings.local_tools
+    return with_settings(settings, api_key=None, access_token=None, local_tools=local_tools)
+
+
+def holder(settings: Settings) -> Account:
+    """The account that the settings select, as far as known without asking Cursor."""
+    if settings.access_token:
+        return Account(settings.access_token, received_at=issued_at(settings.access_token))
+    if settings.api_key or passes(settings):
+        return Account(api_key=settings.api_key or "")
+    return sign_ins(settings).find(hosts(settings).api) or Account()
+
+
+def sign_ins(settings: Settings) -> SignIns:
+    close_data_dir(settings.data_dir, settings.origin("data_dir"))
+    return open_sign_ins(settings.data_dir, settings.token_store)
+
+
+def token_source(settings: Settings, transport: Transport, share: ShareSignIn | None = None) -> TokenSource:
+    """Credentials in the settings win over the stored sign-in. The sign-in is read whenever a token is needed, so
+    `caretway login` helps a gateway that is already running."""
+    if settings.access_token:
+        return token_of_settings(settings.access_token, settings.origin("access_token"))
+    if passes(settings):
+        if not settings.api_key:
+            return NoToken(*NO_KEY_SENT)
+        return exchanged_key(settings.api_key, unary_call(transport), time.time, hint=SEND_KEY)
+    if settings.api_key:
+        return exchanged_key(settings.api_key, unary_call(transport), time.time)
+    url = hosts(settings).api
+    shelf: Shelf = SignInShelf(sign_ins(settings), url)
+    return RenewedToken(shelf if share is None else share(shelf, url), unary_call(transport), time.time)
+
+
+def unary_call(transport: Transport) -> Call:
+    async def call(method: str, path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
+        response = await transport.call(method, path, headers, body)
+        return response.status, response.body
+
+    return call
+
+
+@asynccontextmanager
+async def open_call(settings: Settings) -> AsyncIterator[Call]:
+    """HTTP calls for the sign-in, without a backend."""
+    transport = open_api(settings)
+    try:
+        yield unary_call(transport)
+    finally:
+        await transport.aclose()
+
+
+# ---- the backend
+
+BACKENDS: Final[Mapping[str, Standing]] = {
+    "sdk": "official",
+    "cli": "official",
+    "agent": "unofficial",
+    "legacy-chat": "unofficial",
+    "simulator": "simulated",
+}
+"""What each is to Cursor at Cursor's own address."""
+AT_AN_ADDRESS: Final = ("sdk", "agent", "legacy-chat")
+"""Those that the settings can send to another address."""
+PASSTHROUGH: Final = ("agent", "sdk")
+"""Backends that can use a client's API key; the first one is the default."""
+
+
+def choose_backend(settings: Settings) -> str:
+    """An explicit choice wins, else the credentials decide. Only without any is it the simulator."""
+    if passes(settings):
+        return _passthrough_backend(settings)
+    if settings.backend != "auto":
+        return settings.backend
+    if settings.api_key and not settings.access_token and _sdk_installed():
+        return "sdk"
+    if settings.api_key or settings.access_token or hosts(settings).stand_in:
+        return "agent"
+    if sign_ins(settings).find(hosts(settings).api) is not None:
+        return "agent"
+    from .backends.cursor_cli.program import find_program
+
+    if settings.agent_bin or find_program("", process_environment()) is not None:
+        return "cli"
+    return "simulator"
+
+
+def _passthrough_backend(settings: Settings) -> str:
+    if settings.backend not in ("auto", *PASSTHROUGH):
+        raise GatewayError(
+            ErrorKind.UNSUPPORTED,
+            f"The backend `{settings.backend}` cannot use the keys of clients.",
+            hint=f"Use --backend {' or '.join(PASSTHROUGH)}, or --auth-mode own.",
+        )
+    return PASSTHROUGH[0] if settings.backend == "auto" else settings.backend
+
+
+def standing_of(settings: Settings, name: str) -> Standing:
+    if name in AT_AN_ADDRESS and hosts(settings).stand_in:
+        return "stand-in"
+    return BACKENDS[name]
+
+
+def build_backend(
+    settings: Settings,
+    stack: AsyncExitStack,
+    around: Around | None = None,
+    *,
+    counted: bool = False,
+    beside: Backend | None = None,
+    simulator: "Simulator | None" = None,
+    share: ShareSignIn | None = None,
+) -> Backend:
+    """`around` is for the backend `agent`; others have no transport of ours. `counted`: its runs may have a budget.
+    `beside`: one of another account, whose process may be shared. `simulator`: the one to use, if it is the backend.
+    `share`: where other gateways find a renewed sign-in."""
+    backend: Backend
+    match choose_backend(settings):
+        case "agent":
+            backend = _agent(settings, stack, around, share)
+        case "legacy-chat":
+            backend = _legacy_chat(settings, stack, share)
+        case "sdk":
+            backend = _sdk(settings, beside and _inner(beside))
+        case "cli":
+            backend = _cli(settings)
+        case "simulator":
+            backend = _simulator(settings, stack, simulator)
+        case unknown:
+            raise GatewayError(
+                ErrorKind.UNSUPPORTED,
+                f"There is no backend `{unknown}`.",
+                hint=f"Use one of: {', '.join(BACKENDS)}.",
+            )
+    native = backend if isinstance(backend, NativeTools) and backend.abilities.client_tools == "either" else None
+    if counted:
+        backend = CountedBackend(backend)
+    if backend.abilities.client_tools in ("text", "either"):
+        from .text_protocol.backend import TextToolBackend
+
+        return TextToolBackend(backend, native=native, style=settings.prompt_style, base_models=settings.models)
+    return backend
+
+
+@asynccontextmanager
+async def open_backend(settings: Settings, around: Around | None = None) -> AsyncIterator[Backend]:
+    """The backend alone, without a server."""
+    async with AsyncExitStack() as stack:
+        backend = build_backend(settings, stack, around)
+        stack.push_async_callback(backend.aclose)
+        yield backend
+
+
+def account_source(backend: Backend) -> Callable[[], Awaitable[AccountUsage]] | None:
+    """Who tells what the account has used; None: nobody. Of the backend itself, not of one around it."""
+    counted = _inner(backend)
+    return counted.usage.account if isinstance(counted, AgentBackend) else None
+
+
+def events_source(backend: Backend) -> Callable[..., Awaitable[UsageEvents]] | None:
+    """Who lists what single runs cost, as `UsageApi.events`; None: nobody."""
+    counted = _inner(backend)
+    return counted.usage.events if isinstance(counted, AgentBackend) else None
+
+
+def _inner(backend: Backend) -> Backend:
+    return backend.inner if isinstance(backend, CountedBackend) else backend
+
+
+def _agent(settings: Settings, stack: AsyncExitStack, around: Around | None, share: ShareSignIn | None) -> Backend:
+    runs = open_runs(settings)
+    transport = _traced(runs, settings, stack)
+    if around is not None:
+        transport = around(transport)
+    tokens = token_source(settings, transport, share)
+    return AgentBackend(
+        _setup(settings, "agent"),
+        transport,
+        tokens,
+        time.time,
+        _public_list(settings, transport, tokens, stack),
+        runs,
+    )
+
+
+def _public_list(
+    settings: Settings, transport: Transport, tokens: TokenSource, stack: AsyncExitStack
+) -> BaseSource | None:
+    """The REST list has a host of its own (except on a simulator) and accepts only an API key."""
+    if hosts(settings).stand_in:
+        return _rest_list(transport, tokens)
+    key = holder(settings).api_key
+    if not key:
+        return None
+    rest = open_transport(REST_URL, dialler(settings), limits=transport_limits(settings))
+    stack.push_async_callback(rest.aclose)
+    return _rest_list(rest, FixedToken(key))
+
+
+def _rest_list(transport: Transport, tokens: TokenSource) -> BaseSource:
+    async def get() -> UnaryResponse:
+        return await transport.call("GET", REST_PATH, {"authorization": f"Bearer {await tokens.token()}"})
+
+    return lambda: rest_models(get)
+
+
+def guard_settings(settings: Settings) -> GuardSettings:
+    return GuardSettings(settings.tool_loop_max_repeat, settings.no_progress)
+
+
+def client_version(settings: Settings) -> str:
+    return settings.agent_client_version or f"caretway-{__version__}"
+
+
+def _setup(settings: Settings, name: str) -> AgentSetup:
+    return AgentSetup(
+        name=name,
+        standing=standing_of(settings, name),
+        identity=Identity(
+            client_type=settings.agent_client_type,
+            client_version=client_version(settings),
+            ghost_mode=settings.agent_ghost_mode,
+            time_zone=settings.agent_timezone,
+            checksum=settings.agent_checksum,
+        ),
+        limits=ConversationLimits(
+            max_message_bytes=settings.max_frame_bytes // 16 * 15,
+            client_heartbeat=settings.client_heartbeat,
+            exec_heartbeat=settings.exec_heartbeat,
+            silence=settings.silence_timeout,
+            progress=settings.progress_timeout,
+            tool_progress=settings.tool_progress_timeout,
+            sibling_quiet=settings.sibling_quiet,
+            sibling_cap=settings.sibling_cap,
+            retries=settings.agent_retries,
+        ),
+        surroundings=RunContext(
+            os_version=platform.system().lower(),
+            time_zone=settings.agent_timezone,
+            system_delivery=settings.system_delivery,
+            history_carrier=settings.history_carrier,
+            replay_action=settings.replay_action,
+            replay_tool_names=settings.replay_tool_names,
+            web=settings.web_search == "cursor",
+        ),
+        buffer_bytes=settings.stream_buffer_bytes,
+        model_shape=settings.agent_model_shape,
+        check_limits=settings.agent_check_limits,
+        web_search=settings.web_search,
+        account=subject,
+        tools=tool_policy(
+            LocalSetup(
+                settings.local_tools,
+                settings.workspace,
+                settings.workspaces,
+                settings.local_shell_timeout,
+                settings.local_output_bytes,
+                process_environment(),
+                guard_settings(settings),
+            )
+        ),
+    )
+
+
+def _traced(transport: Transport, settings: Settings, stack: AsyncExitStack) -> Transport:
+    trace = open_trace(settings, "cursor", stack)
+    if trace is None:
+        return transport
+    from .cursor_transport.tracing import TracingTransport
+
+    return TracingTransport(transport, trace)
+
+
+def new_simulator() -> "Simulator":
+    from .simulator import Simulator
+    from .simulator.manners import LIVE_AT_ONCE
+
+    return Simulator(manners=LIVE_AT_ONCE)
+
+
+def _simulator(settings: Settings, stack: AsyncExitStack, simulator: "Simulator | None") -> Backend:
+    simulator = simulator or new_simulator()
+    stack.push_async_callback(simulator.aclose)
+    carrier = AutoTransport(socket_dial(simulator.connect), settings.agent_transport, limits=transport_limits(settings))
+    transport = _traced(carrier, settings, stack)
+    tokens = FixedToken("simulated")
+    return AgentBackend(
+        _setup(settings, "simulator"),
+        transport,
+        tokens,
+        time.time,
+        _rest_list(transport, tokens),
+    )
+
+
+def _sdk(settings: Settings, beside: Backend | None) -> Backend:
+    if (missing := sdk_missing()) is not None:
+        raise missing
+    from .backends.cursor_sdk.backend import CursorSdkBackend, SdkSetup, find_sdk
+    from .backends.cursor_sdk.bridge import BridgeSetup
+    from .backends.cursor_sdk.node import egress, node_command
+
+    places = hosts(settings)
+    agent = _setup(settings, CursorSdkBackend.name)
+    root = settings.data_dir.resolve() / "sdk"
+
+    def command() -> "Command":
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return node_command(
+            find_sdk(),
+            root,
+            egress([places.api], stand_in=places.stand_in),
+            backend_url=places.api if places.stand_in else None,
+            ca_file=str(settings.agent_ca) if settings.agent_ca else None,
+        )
+
+    backend = CursorSdkBackend(
+        SdkSetup(
+            api_key=_sdk_key(settings),
+            bridge=BridgeSetup(
+                command=command,
+                start_timeout=settings.sdk_start_timeout,
+                call_timeout=settings.call_timeout,
+                memory_limit=settings.sdk_memory_limit,
+                idle_timeout=None if settings.warm else settings.sdk_idle_timeout,
+                frame_bytes=settings.max_frame_bytes // 3 * 4 + 65536,
+            ),
+            agent=replace(
+                agent, surroundings=replace(agent.surroundings, system_delivery="rule", history_carrier="root")
+            ),
+            custom_system=settings.sdk_system_delivery == "custom",
+        ),
+        beside if isinstance(beside, CursorSdkBackend) else None,
+    )
+    if settings.warm and beside is None:
+        spawn(backend.warm(), "warm-sdk-bridge")
+    return backend
+
+
+def _sdk_key(settings: Settings) -> Callable[[], Awaitable[str]]:
+    if settings.api_key:
+        return FixedToken(settings.api_key).token
+    if passes(settings):
+        return NoToken(*NO_KEY_SENT).token
+    return StoredKey(sign_ins(settings), hosts(settings).api)
+
+
+def _sdk_installed() -> bool:
+    return importlib.util.find_spec("cursor_sdk") is not None
+
+
+def sdk_missing() -> GatewayError | None:
+    if _sdk_installed():
+        return None
+    return GatewayError(
+        ErrorKind.UNSUPPORTED,
+        "The sdk backend needs Cursor's own package, which is not installed.",
+        hint=f"Run `{install_command('sdk')}`, or use --backend agent.",
+    )
+
+
+def _cli(settings: Settings) -> Backend:
+    from .backends.cursor_cli.backend import CliSetup, CursorCliBackend
+    from .backends.cursor_cli.limits import CliLimits
+    from .backends.cursor_cli.program import named_program
+
+    return CursorCliBackend(
+        CliSetup(
+            program=named_program(settings.agent_bin),
+            environment=child_environment(process_environment(), settings.proxy or ""),
+            data_dir=settings.data_dir.absolute(),
+            version=__version__,
+            transport=settings.cli_transport,
+            tools=settings.cli_tools,
+            mode=settings.cli_mode,
+            force=settings.cli_force,
+            showing=settings.cli_tool_events,
+            workspace=settings.workspace,
+            workspaces=settings.workspaces,
+            api_key=settings.api_key,
+            aliases=settings.cli_aliases,
+            limits=CliLimits(
+                processes=settings.cli_max_processes,
+                queue=settings.cli_queue,
+                line_bytes=settings.cli_max_line_bytes,
+                buffer_bytes=settings.stream_buffer_bytes,
+                exit_grace=settings.cli_exit_grace,
+                progress=settings.progress_timeout,
+                tool_progress=settings.tool_progress_timeout,
+                call=settings.call_timeout,
+                idle=settings.cli_idle_timeout,
+                auth_check=settings.auth_check_timeout / 1000,
+            ),
+            guard=guard_settings(settings),
+            clean=Redactor(secrets_in(settings)).text,
+        )
+    )
+
+
+def _legacy_chat(settings: Settings, stack: AsyncExitStack, share: ShareSignIn | None) -> Backend:
+    from .backends.legacy_chat.backend import LegacyChatBackend
+    from .backends.legacy_chat.turn import ChatLimits
+
+    transport = _traced(open_api(settings), settings, stack)
+    tokens = token_source(settings, transport, share)
+    setup = _setup(settings, LegacyChatBackend.name)
+    return LegacyChatBackend(
+        AgentBackend(setup, transport, tokens, time.time),
+        transport,
+        tokens,
+        setup.identity,
+        ChatLimits(progress=settings.progress_timeout, buffer_bytes=settings.stream_buffer_bytes),
+        time.time,
+    )
+
+
+# ---- MCP servers
+
+
+def offers_mcp(settings: Settings) -> bool:
+    return settings.mcp_offer != "never" and settings.auth_mode != "passthrough"
+
+
+def mcp_bridge(settings: Settings, only: str = "") -> "McpBridge | None":
+    """The MCP servers in the settings (or only the one named `only`), not yet started; None if there are none."""
+    if not (settings.mcp or settings.mcp_config or settings.mcp_import):
+        return None
+    from .mcp_bridge.definitions import BridgeLimits
+    from .mcp_bridge.sources import SourceContext
+    from .mcp_bridge.sources import find as find_mcp_servers
+
+    found = find_mcp_servers(
+        settings.mcp or {},
+        settings.mcp_config,
+        settings.mcp_import,
+        SourceContext(process_environment(), process_home(), settings.workspace or Path.cwd()),
+    )
+    if only:
+        found = replace(found, definitions=tuple(one for one in found.definitions if one.name == only))
+    if not found.definitions and not found.misfits:
+        return None
+    from .mcp_bridge.bridge import McpBridge
+    from .mcp_bridge.connection import connector
+
+    limits = BridgeLimits(
+        connect_timeout=settings.mcp_connect_timeout,
+        call_timeout=settings.mcp_call_timeout,
+        result_bytes=settings.mcp_result_bytes,
+        max_tools=settings.mcp_max_tools,
+        start_wait=settings.mcp_start_wait,
+        first_pause=settings.mcp_retry_pause,
+    )
+    children: set[Child] = set()
+    return McpBridge(found, limits, connector(process_environment(), limits, children), children)
+
+
+@asynccontextmanager
+async def open_mcp_bridge(settings: Settings, only: str = "") -> AsyncIterator["McpBridge | None"]:
+    """Only the MCP servers: connected in the background, stopped at the end."""
+    bridge = mcp_bridge(settings, only)
+    if bridge is None:
+        yield None
+        return
+    bridge.start()
+    try:
+        yield bridge
+    finally:
+        await bridge.aclose()
