@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeVar
 from ..core.errors import ErrorKind, GatewayError
 from .dial import ALPN_BOTH, ALPN_H2, ALPN_HTTP1, Dial, Dialler
 from .faults import NeedsHttp1
-from .h2_faults import NotHttp2
+from .h2_connection import NotHttp2
 from .h2_transport import H2Transport
 from .limits import DEFAULT_LIMITS, TransportLimits
 from .ports import Listening, NewRun, RunHandler, RunStream, Transport, UnaryResponse

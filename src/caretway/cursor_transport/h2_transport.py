@@ -15,18 +15,15 @@ from ..core.errors import ErrorKind, GatewayError
 from ..tasks import spawn
 from ..wire.envelope import pack
 from ..wire.paths import RUN
-from .closing import all_closed
-from .dial import Dial
-from .faults import NeedsHttp1, cut, stopping
+from .dial import Dial, all_closed
+from .faults import NeedsHttp1, cut, late, stopping
 from .h2_connection import H2Connection
-from .h2_faults import Unprocessed
 from .h2_frames import field_block
-from .h2_stream import H2Stream
+from .h2_stream import H2Stream, Unprocessed
 from .heads import RUN_HEADERS, head, run_ids
 from .limits import DEFAULT_LIMITS, TransportLimits
 from .ports import NewRun, RunHandler, UnaryResponse
-from .run_reader import RunReader
-from .unary import UnaryAnswer, late
+from .run_reader import RunReader, UnaryAnswer
 
 Attempt = asyncio.Task[GatewayError | None]
 """To connect; its result is what went wrong."""

@@ -19,14 +19,13 @@ from ..wire.messages import ai
 from ..wire.paths import BIDI_APPEND, RUN_SSE
 from .append_watch import AppendState, AppendVerdict, AppendWatch
 from .dial import Dial, Origin
-from .faults import NEVER_RETRIED, cut, fault_from_status
+from .faults import NEVER_RETRIED, cut, fault_from_status, late
 from .heads import APPEND_HEADERS, RUN_HEADERS, head, run_ids
 from .http1_connection import Http1Exchange
 from .http1_pool import Http1Pool
 from .limits import DEFAULT_LIMITS, TransportLimits
 from .ports import NewRun, RunHandler, UnaryResponse
-from .run_reader import RunReader
-from .unary import UnaryAnswer, late
+from .run_reader import RunReader, UnaryAnswer
 
 
 class Http1Transport:

@@ -1,12 +1,13 @@
 """The interfaces between the Agent API client and a transport: `Transport`, `NewRun`, `RunStream` (send, pause, doubt,
-close), `RunHandler`, `UnaryResponse`. HTTP/2 and HTTP/1.1 both fit.
+close), `RunHandler`, `UnaryResponse`; between a connection and the owner of one request: `StreamSink`. HTTP/2 and
+HTTP/1.1 both fit.
 
 Everything here is called on the event loop. A handler's methods are plain functions: they are called from the socket's
 own callback, so a message that needs an answer is answered before anything else happens, without a task in between.
 """
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -101,3 +102,21 @@ class Transport(Protocol):
         ...
 
     async def aclose(self) -> None: ...
+
+
+class StreamSink(Protocol):
+    """The owner of one request. `on_end` is called exactly once, and nothing after the owner's own `close()`. What
+    `on_head` and `on_data` raise ends this request only: a GatewayError as it is, anything else as a bug of ours."""
+
+    def on_head(self, status: int, headers: Mapping[str, str]) -> None: ...
+    def on_data(self, data: bytes) -> None: ...
+    def on_end(self, error: GatewayError | None) -> None: ...
+
+
+class _Nobody:
+    def on_head(self, status: int, headers: Mapping[str, str]) -> None: ...
+    def on_data(self, data: bytes) -> None: ...
+    def on_end(self, error: GatewayError | None) -> None: ...
+
+
+NOBODY: Final[StreamSink] = _Nobody()

@@ -11,7 +11,7 @@ import trustme
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.cursor_transport.auto_transport import AutoTransport, open_transport
 from caretway.cursor_transport.dial import Dialler
-from caretway.cursor_transport.h2_faults import NotHttp2
+from caretway.cursor_transport.h2_connection import NotHttp2
 from caretway.cursor_transport.ports import NewRun, Transport
 
 from .h2_peer import PeerStream, Script, h2_site

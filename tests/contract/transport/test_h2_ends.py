@@ -8,7 +8,7 @@ from h2.errors import ErrorCodes
 
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.cursor_transport.dial import tcp_dial
-from caretway.cursor_transport.h2_faults import Unprocessed
+from caretway.cursor_transport.h2_stream import Unprocessed
 from caretway.cursor_transport.h2_transport import H2Transport
 from caretway.cursor_transport.limits import MIB, TransportLimits
 from caretway.cursor_transport.ports import NewRun

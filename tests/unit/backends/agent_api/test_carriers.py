@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.cursor_transport.dial import Origin, read_origin, tcp_dial
-from caretway.cursor_transport.h2_faults import speaks_http2
+from caretway.cursor_transport.h2_connection import speaks_http2
+from caretway.cursor_transport.h2_stream import Outbox
 from caretway.cursor_transport.heads import RUN_HEADERS, head, read_fields
 from caretway.cursor_transport.limits import TransportLimits
-from caretway.cursor_transport.outbox import Outbox
 from caretway.cursor_transport.run_reader import RunReader
 from caretway.wire.envelope import pack
 from caretway.wire.errors import ConnectError, write_unary
