@@ -122,17 +122,6 @@ class Dialler(Struct, frozen=True):
         return _TcpDial(replace(origin, via=proxy.name), tls, self.connect_timeout_s, proxy, proxy_tls, address=address)
 
 
-def tcp_dial(
-    base_url: str,
-    *,
-    ca_file: str | None = None,
-    connect_timeout_s: float = CONNECT_TIMEOUT_S,
-    alpn: Sequence[str] = ALPN_BOTH,
-) -> Dial:
-    """Without a proxy."""
-    return Dialler(ca_file=ca_file, connect_timeout_s=connect_timeout_s).dial(base_url, alpn=alpn)
-
-
 def socket_dial(connect: Callable[[], Awaitable[socket.socket]], *, base_url: str = "http://in-process") -> Dial:
     """For a peer in this process: `connect` gives a connected, non-blocking socket, one end of a socketpair say."""
     return _SocketDial(read_origin(base_url), connect)

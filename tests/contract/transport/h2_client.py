@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from caretway.cursor_transport.dial import tcp_dial
+from caretway.cursor_transport.dial import Dialler
 from caretway.cursor_transport.h2_transport import H2Transport
 from caretway.cursor_transport.limits import TransportLimits
 from caretway.cursor_transport.ports import NewRun, Transport
@@ -16,7 +16,7 @@ HEADERS = {"authorization": "Bearer t", "X-Cursor-Client-Type": "sdk"}
 
 @asynccontextmanager
 async def client(site: H2Site, limits: TransportLimits | None = None) -> AsyncIterator[H2Transport]:
-    transport = H2Transport(tcp_dial(site.url), limits=limits or TransportLimits())
+    transport = H2Transport(Dialler().dial(site.url), limits=limits or TransportLimits())
     _fits_the_port(transport)
     try:
         yield transport

@@ -8,7 +8,7 @@ import pytest
 import trustme
 
 from caretway.core.errors import ErrorKind, GatewayError
-from caretway.cursor_transport.dial import tcp_dial
+from caretway.cursor_transport.dial import Dialler
 from caretway.cursor_transport.h2_transport import H2Transport
 from caretway.cursor_transport.limits import TransportLimits
 from caretway.cursor_transport.ports import NewRun
@@ -85,7 +85,7 @@ async def test_a_peer_that_greets_and_says_goodbye_in_one_breath(over_tls: bool,
         server.set_alpn_protocols(["h2"])
     async with raw_site(on_connect=lambda to: to.write(GREETING_AND_GOODBYE), tls=server) as site:
         url = site.url.replace("http:", "https:") if over_tls else site.url
-        dial = tcp_dial(url, ca_file=str(tmp_path / "ca.pem") if over_tls else None, alpn=("h2",))
+        dial = Dialler(ca_file=str(tmp_path / "ca.pem") if over_tls else None).dial(url, alpn=("h2",))
         transport = H2Transport(dial)
         try:
             with pytest.raises(GatewayError) as gone:

@@ -9,7 +9,7 @@ import trustme
 from h2.errors import ErrorCodes
 
 from caretway.core.errors import ErrorKind, GatewayError
-from caretway.cursor_transport.dial import tcp_dial
+from caretway.cursor_transport.dial import Dialler
 from caretway.cursor_transport.h2_connection import NotHttp2
 from caretway.cursor_transport.h2_transport import H2Transport
 from caretway.cursor_transport.limits import MIB, TransportLimits
@@ -109,7 +109,7 @@ async def test_nobody_there() -> None:
         (f"http://127.0.0.1:{port}", f"cannot connect to 127.0.0.1:{port}"),
         ("http://nowhere.invalid", "cannot connect to nowhere.invalid:80: the name cannot be resolved"),
     ]:
-        transport = H2Transport(tcp_dial(url))
+        transport = H2Transport(Dialler().dial(url))
         results = await asyncio.gather(
             *(transport.open_run(NewRun("r", {}), Listener()) for _ in range(3)), return_exceptions=True
         )
@@ -122,7 +122,7 @@ async def test_nobody_there() -> None:
 
 async def test_a_peer_that_accepts_and_says_nothing() -> None:
     async with raw_site() as site:
-        transport = H2Transport(tcp_dial(site.url), limits=TransportLimits(ready_timeout_s=0.05))
+        transport = H2Transport(Dialler().dial(site.url), limits=TransportLimits(ready_timeout_s=0.05))
         with pytest.raises(GatewayError) as silent:
             await transport.open_run(NewRun("r", {}), Listener())
         assert not isinstance(silent.value, NotHttp2)
@@ -146,7 +146,7 @@ def server_tls(authority: trustme.CA, name: str, *alpn: str) -> ssl.SSLContext:
 
 
 async def call_over_tls(site: H2Site, ca_file: str | None, host: str = "127.0.0.1") -> UnaryResponse:
-    transport = H2Transport(tcp_dial(f"https://{host}:{site.port}", ca_file=ca_file))
+    transport = H2Transport(Dialler(ca_file=ca_file).dial(f"https://{host}:{site.port}"))
     try:
         return await transport.call("POST", "/x", {}, b"over tls")
     finally:
@@ -159,7 +159,7 @@ async def test_a_trusted_certificate(authority: trustme.CA, tmp_path: Path) -> N
     async with h2_site(Unary(), server_tls(authority, "127.0.0.1", "h2")) as site:
         assert (await call_over_tls(site, ca_file)).body == b"over tls"
         assert site.streams[0].headers[":scheme"] == "https"
-        transport = H2Transport(tcp_dial(f"https://127.0.0.1:{site.port}", ca_file=ca_file))
+        transport = H2Transport(Dialler(ca_file=ca_file).dial(f"https://127.0.0.1:{site.port}"))
         await echo_large(transport)
         await transport.aclose()
 

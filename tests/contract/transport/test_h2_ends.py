@@ -7,7 +7,7 @@ import pytest
 from h2.errors import ErrorCodes
 
 from caretway.core.errors import ErrorKind, GatewayError
-from caretway.cursor_transport.dial import tcp_dial
+from caretway.cursor_transport.dial import Dialler
 from caretway.cursor_transport.h2_stream import Unprocessed
 from caretway.cursor_transport.h2_transport import H2Transport
 from caretway.cursor_transport.limits import MIB, TransportLimits
@@ -182,7 +182,7 @@ async def test_a_peer_that_cannot_even_greet_is_no_cut_line() -> None:
         peer.write(struct.pack(">HBBBI", 0, 1, 4, 0, 0) + b"x")  # SETTINGS of one byte
 
     async with raw_site(on_connect=garble) as site:
-        transport = H2Transport(tcp_dial(site.url))
+        transport = H2Transport(Dialler().dial(site.url))
         with pytest.raises(GatewayError) as broken:
             await transport.open_run(NewRun("r", {}), Listener())
         assert broken.value.kind is ErrorKind.UPSTREAM_PROTOCOL
@@ -221,7 +221,7 @@ async def test_a_refused_run_ends_with_the_reason(status: int, content_type: str
 
 async def test_closing_the_transport_ends_what_is_open() -> None:
     async with h2_site(Script()) as site:
-        transport = H2Transport(tcp_dial(site.url))
+        transport = H2Transport(Dialler().dial(site.url))
         listener = Listener()
         await transport.open_run(NewRun("r", {}), listener)
         await transport.aclose()

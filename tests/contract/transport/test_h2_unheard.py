@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from caretway.core.errors import ErrorKind, GatewayError
-from caretway.cursor_transport.dial import tcp_dial
+from caretway.cursor_transport.dial import Dialler
 from caretway.cursor_transport.h2_transport import H2Transport
 from caretway.cursor_transport.limits import TransportLimits
 from caretway.cursor_transport.ports import NewRun
@@ -41,7 +41,7 @@ async def behind_proxy(
     limits: TransportLimits, script: Script | None = None
 ) -> AsyncIterator[tuple[H2Transport, ByteProxy, H2Site]]:
     async with h2_site(script or Script()) as site, byte_proxy(site.port) as proxy:
-        transport = H2Transport(tcp_dial(proxy.url), limits=limits)
+        transport = H2Transport(Dialler().dial(proxy.url), limits=limits)
         try:
             yield transport, proxy, site
         finally:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from caretway.core.errors import ErrorKind, GatewayError
-from caretway.cursor_transport.dial import tcp_dial
+from caretway.cursor_transport.dial import Dialler
 from caretway.cursor_transport.http1_transport import Http1Transport
 from caretway.cursor_transport.limits import KIB, MIB, TransportLimits
 from caretway.cursor_transport.ports import NewRun, Transport
@@ -21,7 +21,7 @@ from .listener import Listener, close_after_one, count_down, soon
 
 @asynccontextmanager
 async def client(site: Http1Site, limits: TransportLimits | None = None) -> AsyncIterator[Http1Transport]:
-    transport = Http1Transport(tcp_dial(site.url), limits=limits or TransportLimits())
+    transport = Http1Transport(Dialler().dial(site.url), limits=limits or TransportLimits())
     _fits_the_port(transport)
     try:
         yield transport
@@ -404,7 +404,7 @@ async def test_the_number_of_runs_is_bounded() -> None:
 async def test_nobody_there() -> None:
     async with http1_site(Http1Script()) as site:
         url, port = site.url, site.port
-    transport = Http1Transport(tcp_dial(url))
+    transport = Http1Transport(Dialler().dial(url))
     for attempt in (transport.open_run(NewRun("r", {}), Listener()), transport.call("GET", "/x", {})):
         with pytest.raises(GatewayError) as down:
             await attempt
@@ -418,7 +418,7 @@ async def test_closing_the_transport_ends_what_is_open() -> None:
         def on_call(self, request: PeerRequest) -> None: ...
 
     async with http1_site(Mute()) as site:
-        transport = Http1Transport(tcp_dial(site.url))
+        transport = Http1Transport(Dialler().dial(site.url))
         listener = Listener()
         run = await transport.open_run(NewRun("r", {}), listener)
         run.send(b"x")

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from caretway.core.errors import ErrorKind
-from caretway.cursor_transport.dial import Dial, Origin, P, tcp_dial
+from caretway.cursor_transport.dial import Dial, Dialler, Origin, P
 from caretway.cursor_transport.http1_transport import Http1Transport
 from caretway.cursor_transport.limits import TransportLimits
 from caretway.cursor_transport.ports import NewRun
@@ -23,7 +23,7 @@ async def behind_proxy(
     limits: TransportLimits, script: Http1Script | None = None
 ) -> AsyncIterator[tuple[Http1Transport, ByteProxy, Http1Site]]:
     async with http1_site(script or Http1Script()) as site, byte_proxy(site.port) as proxy:
-        transport = Http1Transport(tcp_dial(proxy.url), limits=limits)
+        transport = Http1Transport(Dialler().dial(proxy.url), limits=limits)
         try:
             yield transport, proxy, site
         finally:
@@ -246,7 +246,7 @@ class Hesitant:
 
 async def test_nobody_waits_for_an_attempt_that_leads_nowhere() -> None:
     async with http1_site(Http1Script()) as site:
-        dial = Hesitant(tcp_dial(site.url))
+        dial = Hesitant(Dialler().dial(site.url))
         transport = Http1Transport(dial, limits=TransportLimits(dial_again_s=0.02))
         first = asyncio.ensure_future(transport.call("GET", "/1", {}))
         await soon(lambda: dial.attempts == 1)
